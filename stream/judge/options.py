@@ -1,0 +1,53 @@
+"""The options that decide verdicts. They live in the journal's genesis record, never in flags alone."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Annotated, Literal
+
+import msgspec
+import xxhash
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What makes two pages near-duplicates, and which buckets are looked into for candidates."""
+
+    mode: Literal["verified", "strict"] = "verified"
+    """`strict` is the paper as it stands: distance <= k, exact probes, no sketch, no bucket cap."""
+    distance: Annotated[int, msgspec.Meta(ge=0, le=63)] = 12
+    """Largest Hamming distance of a near-duplicate (k in the paper)."""
+    similarity: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.8"
+    """Least estimated Jaccard similarity; a decimal string, so that no rounding can differ."""
+    blocks: Annotated[int, msgspec.Meta(ge=1, le=64)] = 5
+    """m: the fingerprint is cut into this many blocks."""
+    choose: Positive = 2
+    """r: each table's prefix is made of this many of them."""
+    flip_bits: Count = 4
+    """Multi-probe: how many of a prefix's least certain bits may be flipped."""
+    flips: Annotated[int, msgspec.Meta(ge=0, le=2)] = 2
+    """Multi-probe: how many of them are flipped at once."""
+    bucket_cap: Positive = 256
+    """An anchor does not enter a bucket that holds this many live anchors (rule 16)."""
+
+    @property
+    def strict(self) -> bool:
+        """Whether the mode is `strict`."""
+        return self.mode == "strict"
+
+    @property
+    def least_similarity(self) -> Fraction:
+        """`similarity` as an exact number."""
+        return Fraction(self.similarity)
+
+    @property
+    def id(self) -> str:
+        """16 hex digits that name these options."""
+        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(self, order="sorted"))
+
+    @classmethod
+    def paper(cls, k: int = 3, blocks: int = 5) -> VerdictOptions:
+        """The paper's rule: distance <= k, with a design that misses no such pair."""
+        return cls(mode="strict", distance=k, blocks=blocks, choose=blocks - k, flip_bits=0, flips=0)

@@ -1,0 +1,244 @@
+"""Records of the journal: fingerprinted pages (a `Row` each in the worker, columnar on the wire), controls.
+
+The layout stands in `schemas/journal.md`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.errors import RecordError
+from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.judge.options import VerdictOptions
+
+VERSION: Final = 1
+NO_TIME: Final = -(2**63)
+"""`fetched_at` of a row whose page named none."""
+NO_HASH: Final = bytes(16)
+"""`text_hash` of a row without text."""
+MAX_ROWS: Final = 65_535
+"""Rows in one journal record; a page's index must fit 16 bits (see `judge.ids`)."""
+
+
+class Status(enum.IntEnum):
+    """What the worker could make of a page."""
+
+    READY = 0
+    INSUFFICIENT = 1
+    REJECTED = 2
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """One page, fingerprinted or refused."""
+
+    status: int
+    url: str | None
+    """As the crawler sent it; None when the message names none."""
+    url_key: str | None
+    """Normalised URL; equal keys are the same URL. None when `url` is None or no URL."""
+    fetched_at: int | None
+    """Milliseconds since the epoch."""
+    fingerprint: int = 0
+    uncertain: bytes = bytes(UNCERTAIN_BITS)
+    """Bit indexes, least certain first."""
+    sketch: bytes = b""
+    text_hash: bytes = NO_HASH
+    """xxh3-128 of the normalised text, big-endian."""
+    reason: str | None = None
+    """Why the page was rejected: a short stable code."""
+    detail: str | None = None
+    """Why, for a person; goes to the dead letter's header, not to the journal."""
+
+
+class SourceRange(msgspec.Struct, frozen=True, array_like=True):
+    """The part of a source partition that some rows of a journal record come from (rule 1)."""
+
+    cluster: str
+    topic: str
+    topic_id: str
+    """32 hex digits; a recreated topic has a new one (rule 4)."""
+    partition: int
+    start: int
+    """The previous range's `end`, never the first page's offset: compaction and markers leave holes."""
+    end: int
+    """Exclusive."""
+    rows: int
+    """How many rows of the record belong to this range; rows stand in the order of the ranges."""
+    opening: bool = False
+    """`start` is the log start of a partition without a commit (rule 4)."""
+    lost: bool = False
+    """A declared gap: retention took these pages before anybody read them; `rows` is 0."""
+
+
+class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind"):
+    """The wire form of `Rows`: msgpack, numbers as little-endian buffers."""
+
+    version: int
+    scheme: str
+    ranges: list[SourceRange]
+    status: bytes
+    fingerprint: bytes
+    uncertain: bytes
+    sketch: bytes
+    text_hash: bytes
+    offset: bytes
+    fetched_at: bytes
+    url: list[str | None]
+    url_key: list[str | None]
+    key: list[bytes | None]
+    reason: list[str | None]
+
+
+class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
+    """The journal's first record: verdicts are a function of the journal alone (rules 6 and 11)."""
+
+    version: int = VERSION
+    journal: str
+    """UUID of the journal, 32 hex digits; its first 8 begin every page id."""
+    scheme: Scheme
+    scheme_id: str
+    options: VerdictOptions
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Fingerprinted pages of one journal record, columnar; n rows."""
+
+    scheme: str
+    ranges: list[SourceRange]
+    status: NDArray[np.uint8]
+    """(n,) values of `Status`."""
+    fingerprint: NDArray[np.uint64]
+    """(n,)"""
+    uncertain: NDArray[np.uint8]
+    """(n, UNCERTAIN_BITS) bit indexes, least certain first."""
+    sketch: NDArray[np.uint64]
+    """(n, sketch_bytes / 8)"""
+    text_hash: NDArray[np.uint8]
+    """(n, 16)"""
+    offset: NDArray[np.int64]
+    """(n,) offsets in the source partition of the row's range."""
+    fetched_at: NDArray[np.int64]
+    """(n,) milliseconds since the epoch, or NO_TIME."""
+    url: list[str | None]
+    url_key: list[str | None]
+    key: list[bytes | None]
+    """Keys of the page messages; verdicts carry them on."""
+    reason: list[str | None]
+
+    def __len__(self) -> int:
+        return len(self.url)
+
+    @classmethod
+    def of(
+        cls,
+        scheme: Scheme,
+        ranges: list[SourceRange],
+        rows: Sequence[Row],
+        offsets: Sequence[int],
+        keys: Sequence[bytes | None],
+    ) -> Self:
+        """Columns of `rows`, which stand in the order of `ranges`."""
+        n, blank = len(rows), bytes(scheme.sketch_bytes)
+        if n > MAX_ROWS or n != sum(r.rows for r in ranges):
+            raise ValueError(f"{n} rows do not fit ranges {ranges}")
+        return cls(
+            scheme=scheme.id,
+            ranges=ranges,
+            status=np.fromiter((r.status for r in rows), np.uint8, n),
+            fingerprint=np.fromiter((r.fingerprint for r in rows), np.uint64, n),
+            uncertain=_matrix(b"".join(r.uncertain for r in rows), np.uint8, n, UNCERTAIN_BITS),
+            sketch=_matrix(
+                b"".join(r.sketch or blank for r in rows), np.uint64, n, scheme.sketch_bytes // 8
+            ),
+            text_hash=_matrix(b"".join(r.text_hash for r in rows), np.uint8, n, 16),
+            offset=np.fromiter(offsets, np.int64, n),
+            fetched_at=np.fromiter(
+                (NO_TIME if r.fetched_at is None else r.fetched_at for r in rows), np.int64, n
+            ),
+            url=[r.url for r in rows],
+            url_key=[r.url_key for r in rows],
+            key=list(keys),
+            reason=[r.reason for r in rows],
+        )
+
+    def encode(self) -> bytes:
+        """The journal record's value."""
+        return _ENCODER.encode(
+            _RowsRecord(
+                version=VERSION,
+                scheme=self.scheme,
+                ranges=self.ranges,
+                status=self.status.tobytes(),
+                fingerprint=self.fingerprint.astype("<u8").tobytes(),
+                uncertain=self.uncertain.tobytes(),
+                sketch=self.sketch.astype("<u8").tobytes(),
+                text_hash=self.text_hash.tobytes(),
+                offset=self.offset.astype("<i8").tobytes(),
+                fetched_at=self.fetched_at.astype("<i8").tobytes(),
+                url=self.url,
+                url_key=self.url_key,
+                key=self.key,
+                reason=self.reason,
+            )
+        )
+
+    @classmethod
+    def _decode(cls, record: _RowsRecord) -> Self:
+        n = len(record.url)
+        if n > MAX_ROWS or n != sum(r.rows for r in record.ranges):
+            raise ValueError("the rows of the ranges do not add up")
+        if not n == len(record.url_key) == len(record.key) == len(record.reason):
+            raise ValueError("columns differ in length")
+        if n and (len(record.sketch) % (8 * n) or not record.sketch):
+            raise ValueError("sketches are not of one size")
+        return cls(
+            scheme=record.scheme,
+            ranges=record.ranges,
+            status=_matrix(record.status, np.uint8, n),
+            fingerprint=_matrix(record.fingerprint, np.uint64, n),
+            uncertain=_matrix(record.uncertain, np.uint8, n, UNCERTAIN_BITS),
+            sketch=_matrix(record.sketch, np.uint64, n, len(record.sketch) // (8 * n) if n else 0),
+            text_hash=_matrix(record.text_hash, np.uint8, n, 16),
+            offset=_matrix(record.offset, np.int64, n),
+            fetched_at=_matrix(record.fetched_at, np.int64, n),
+            url=record.url,
+            url_key=record.url_key,
+            key=record.key,
+            reason=record.reason,
+        )
+
+
+JournalRecord = Genesis | Rows
+
+
+def encode_genesis(genesis: Genesis) -> bytes:
+    """The value of the journal's first record."""
+    return _ENCODER.encode(genesis)
+
+
+def decode_journal(value: bytes, offset: int) -> JournalRecord:
+    """The record at that journal offset. Raises RecordError."""
+    try:
+        record = _DECODER.decode(value)
+        if record.version != VERSION:
+            raise ValueError(f"version {record.version}, this program reads {VERSION}")
+        return record if isinstance(record, Genesis) else Rows._decode(record)
+    except (msgspec.DecodeError, ValueError) as error:
+        raise RecordError(f"journal offset {offset}: {error}") from error
+
+
+def _matrix(data: bytes, dtype: type, *shape: int) -> NDArray[Any]:
+    little_endian = np.dtype(dtype).newbyteorder("<")
+    return np.frombuffer(data, little_endian).astype(dtype, copy=False).reshape(shape)
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_DECODER = msgspec.msgpack.Decoder(Genesis | _RowsRecord)

@@ -1,0 +1,102 @@
+"""All options of all roles, in one place: flags over environment `NEARDUP_*` over a TOML file over defaults.
+
+Options that decide verdicts are not here: they are written into the journal once, by `neardup topics create`
+(`stream.judge.options`, `stream.fingerprint.scheme`), and read from there.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from stream.errors import SettingsError
+
+MIB = 1 << 20
+
+
+class Settings(BaseSettings):
+    """Options of a deployment. Sizes in bytes, times in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix="NEARDUP_", extra="forbid", frozen=True)
+
+    bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1)
+    """Kafka brokers, `host:port,host:port`."""
+    namespace: str = Field("neardup", pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,80}$")
+    """Prefix of topics, groups, transactional ids and state directories (rule 14)."""
+    dev: bool = False
+    """Accept topics that are not replicated: for one broker on one machine."""
+    partitions: int = Field(8, ge=1, le=10_000)
+    """Partitions of the topics keyed like the pages; used when topics are created."""
+    state_dir: Path = Path(".neardup")
+    """Directory that holds the judge's RocksDB, one sub-directory a namespace."""
+
+    worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
+    """Child processes that fingerprint."""
+    worker_memory: int = Field(128 * MIB, ge=MIB)
+    """Bytes of pages a worker holds at once; beyond it, its partitions are paused."""
+    page_deadline: float = Field(10.0, gt=0)
+    """Seconds one page may take before its process is killed."""
+    page_bytes: int = Field(16 * MIB, ge=1024)
+    """Largest page, after decompression."""
+    child_memory: int = Field(2048 * MIB, ge=256 * MIB)
+    """Address space of one fingerprinting process."""
+    reject_limit: float = Field(0.9, gt=0, le=1)
+    """A worker stops when more than this share of its last 1000 pages was rejected; 1 switches it off."""
+
+    judge_rows: int = Field(4096, ge=1, le=65_536)
+    """Most pages judged in one transaction."""
+    flush_seconds: float = Field(5.0, gt=0)
+    """How often the state is made durable; a crash replays at most this much."""
+    tables_memory: int = Field(1024 * MIB, ge=0)
+    """RAM for the newest anchors; beyond it, and always at 0, frozen anchors are probed in RocksDB."""
+    tables_generation: int = Field(1_000_000, ge=16)
+    """Anchors frozen into RocksDB at once. Fixed when a state directory is made."""
+    tables_cache: int = Field(256 * MIB, ge=MIB)
+    """RocksDB block cache."""
+
+    shutdown_seconds: float = Field(10.0, gt=0)
+    """How long a role may take to finish its batch when told to stop or rebalance."""
+    log_format: str = Field("auto", pattern="^(auto|text|json)$")
+    """`text` on a terminal and `json` elsewhere, unless told."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags, then environment, then the TOML file that NEARDUP_CONFIG names."""
+        path = os.environ.get("NEARDUP_CONFIG")
+        if path is None:
+            return init_settings, env_settings
+        return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(path))
+
+
+def load(**flags: Any) -> Settings:
+    """Settings from flags that are not None, environment and file. Raises SettingsError."""
+    path = os.environ.get("NEARDUP_CONFIG")
+    if path is not None and not Path(path).is_file():
+        raise SettingsError(f"NEARDUP_CONFIG: no file {path}")
+    try:
+        return Settings(**{name: value for name, value in flags.items() if value is not None})
+    except ValidationError as error:
+        raise SettingsError(
+            "; ".join(
+                f"{'.'.join(map(str, e['loc']))} (NEARDUP_{'_'.join(map(str, e['loc'])).upper()}): {e['msg']}"
+                for e in error.errors()
+            )
+        ) from None
+    except ValueError as error:
+        raise SettingsError(f"settings: {error}") from None
