@@ -1,0 +1,102 @@
+"""m blocks choose r: which bits of a fingerprint each table has as its prefix.
+
+Manku, Jain, Das Sarma, "Detecting Near-Duplicates for Web Crawling" (WWW 2007), section 3: when two
+fingerprints differ in at most m - r bits, at least r of the m blocks are equal, so the pair shares the
+prefix of at least one of the C(m, r) tables.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.errors import SettingsError
+
+TABLE_BITS: Final = 6
+"""Low bits of a bucket key that hold the table number."""
+MOST_TABLES: Final = 1 << TABLE_BITS
+LONGEST_PREFIX: Final = 64 - TABLE_BITS
+
+U64 = NDArray[np.uint64]
+
+
+class Design:
+    """A layout of tables, and the arithmetic of its bucket keys.
+
+    Block 0 is the most significant; block widths differ by at most one bit, wider blocks first. Table t has
+    the t-th r-subset of the blocks, in lexicographic order, as its prefix. Bit index i means `1 << i`.
+
+    Raises SettingsError, naming `blocks` or `choose`, when the layout needs more than 64 tables or a prefix
+    of more than 58 bits.
+    """
+
+    def __init__(self, blocks: int, choose: int, width: int = 64) -> None:
+        if not 1 <= width <= 64:
+            raise SettingsError(f"width: {width} bits; fingerprints of 1 to 64 bits are indexed")
+        if not 1 <= blocks <= width:
+            raise SettingsError(f"blocks: {blocks} blocks of {width} bits; allowed are 1 to {width}")
+        if not 1 <= choose <= blocks:
+            raise SettingsError(f"choose: {choose} of {blocks} blocks; allowed are 1 to {blocks}")
+        tables = comb(blocks, choose)
+        if tables > MOST_TABLES:
+            raise SettingsError(
+                f"blocks, choose: {blocks} choose {choose} makes {tables} tables; {MOST_TABLES} are allowed"
+            )
+        widths = np.full(blocks, width // blocks, np.int64)
+        widths[: width % blocks] += 1
+        subsets = np.array(list(combinations(range(blocks), choose)), np.int64)
+        prefix_bits = widths[subsets].sum(axis=1)
+        if prefix_bits.max() > LONGEST_PREFIX:
+            raise SettingsError(
+                f"choose: {choose} of {blocks} blocks is a prefix of {prefix_bits.max()} bits;"
+                f" {LONGEST_PREFIX} are allowed"
+            )
+        self.blocks: Final = blocks
+        self.choose: Final = choose
+        self.width: Final = width
+        self.tables: Final = tables
+        self.exact_distance: Final = blocks - choose
+        """Every pair within this Hamming distance shares a prefix."""
+        self.prefix_bits: Final[NDArray[np.int64]] = prefix_bits
+        """Shape (T,): length of each table's prefix."""
+        self.block_of_bit: Final[NDArray[np.uint8]] = np.repeat(
+            np.arange(blocks, dtype=np.uint8)[::-1], widths[::-1]
+        )
+        """Shape (width,): the block a bit index lies in."""
+        self.subsets: Final[NDArray[np.int64]] = subsets
+        """Shape (T, r): the blocks of each table's prefix."""
+
+        self._shift = (width - np.cumsum(widths)).astype(np.uint64)
+        self._block_mask = ((1 << widths.astype(object)) - 1).astype(np.uint64)
+        after = np.cumsum(widths[subsets][:, ::-1], axis=1)[:, ::-1] - widths[subsets]
+        self._place = (after + TABLE_BITS).astype(np.uint64)
+        self._numbers = np.arange(tables, dtype=np.uint64)
+        mask_of_block = self._block_mask << self._shift
+        self.prefix_mask: Final[U64] = np.bitwise_or.reduce(mask_of_block[subsets], axis=1)
+        """Shape (T,): the bits of a fingerprint that are in each table's prefix."""
+        single = np.uint64(1) << np.arange(width, dtype=np.uint64)
+        self.key_bit: Final[U64] = np.where(
+            self.prefix_mask & single[:, None], self.keys(single) ^ self.keys(np.zeros(1, np.uint64)), 0
+        ).astype(np.uint64)
+        """Shape (width, T): what flipping a bit of a fingerprint flips in its keys; 0 outside the prefix."""
+
+    def keys(self, fingerprints: U64) -> U64:
+        """Bucket keys, shape (n, T), of fingerprints, shape (n,): permuted prefix << 6 | table."""
+        blocks = (fingerprints[:, None] >> self._shift) & self._block_mask
+        keys = blocks[:, self.subsets[:, 0]] << self._place[:, 0]
+        for position in range(1, self.choose):
+            keys |= blocks[:, self.subsets[:, position]] << self._place[:, position]
+        keys |= self._numbers
+        return keys
+
+    def prefixes(self, fingerprints: U64, table: int) -> U64:
+        """Permuted prefixes of one table, shape (n,)."""
+        prefixes = np.zeros(len(fingerprints), np.uint64)
+        for block, place in zip(self.subsets[table], self._place[table], strict=True):
+            part = (fingerprints >> self._shift[block]) & self._block_mask[block]
+            prefixes |= part << (place - np.uint64(TABLE_BITS))
+        return prefixes

