@@ -1,0 +1,98 @@
+"""Apache Kafka in a container, where there is a Docker engine but no Java."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from typing import Final
+
+from stream.errors import BrokerError
+from stream.kafka.broker import LocalBroker
+from stream.kafka.embedded_broker import free_port
+from stream.kafka.ping import ping
+
+IMAGE: Final = "confluentinc/cp-kafka:7.9.2"
+"""Kafka 3.9; testcontainers' start script is written for this line of images."""
+CONTAINER_PORT: Final = 9093
+START_SECONDS: Final = 120
+ENVIRONMENT: Final = {
+    # The settings of deploy/kafka/server.properties that our topics and transactions need.
+    "KAFKA_AUTO_CREATE_TOPICS_ENABLE": "false",
+    "KAFKA_MESSAGE_MAX_BYTES": "41943040",
+    "KAFKA_OFFSETS_TOPIC_NUM_PARTITIONS": "4",
+    "KAFKA_TRANSACTION_STATE_LOG_REPLICATION_FACTOR": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_MIN_ISR": "1",
+    "KAFKA_TRANSACTION_STATE_LOG_NUM_PARTITIONS": "4",
+    "KAFKA_GROUP_MIN_SESSION_TIMEOUT_MS": "1000",
+    "KAFKA_TRANSACTION_ABORT_TIMED_OUT_TRANSACTION_CLEANUP_INTERVAL_MS": "1000",
+}
+
+
+def missing() -> str | None:
+    """What this machine lacks for a broker in Docker, or None."""
+    try:
+        import docker  # type: ignore[import-untyped]
+        import testcontainers.community.kafka  # noqa: F401 (is it there?)
+    except ImportError:
+        return "the Python package `testcontainers` is not installed (extra `docker`)"
+    try:
+        engine = docker.from_env(timeout=10)
+    except docker.errors.DockerException as error:
+        return f"no engine answers ({type(error).__name__})"
+    try:
+        engine.ping()
+    except (docker.errors.DockerException, OSError) as error:
+        return f"no engine answers ({type(error).__name__})"
+    finally:
+        engine.close()
+    return None
+
+
+class DockerBroker(LocalBroker):
+    """One Kafka container; testcontainers' reaper removes it should we be killed."""
+
+    def __init__(self, progress: Callable[[str], None]) -> None:
+        """Starts a container and returns when its broker answers. Raises BrokerError."""
+        from testcontainers.community.kafka import KafkaContainer
+
+        progress(f"starting {IMAGE} (the first time, Docker fetches it)")
+        # A fixed port, not one of Docker's choice: it must be the same after a restart.
+        self._port = free_port()
+        self._container = KafkaContainer(IMAGE, port=CONTAINER_PORT).with_kraft()
+        self._container.with_bind_ports(CONTAINER_PORT, self._port)
+        for name, value in ENVIRONMENT.items():
+            self._container.with_env(name, value)
+        try:
+            self._container.start(timeout=START_SECONDS)
+            self._host = str(self._container.get_container_host_ip())
+            self._wait()
+        except Exception as error:
+            self.stop()
+            raise BrokerError(f"Docker could not start {IMAGE}: {error}") from error
+        except BaseException:
+            self.stop()
+            raise
+        self.bootstrap_servers = f"{self._host}:{self._port}"
+        self.description = f"Apache Kafka in Docker ({IMAGE}) on {self.bootstrap_servers}"
+
+    def stop(self) -> None:
+        """Remove the container and its data."""
+        with contextlib.suppress(Exception):  # it may never have started
+            self._container.stop()
+
+    def kill(self) -> None:
+        """SIGKILL to the container."""
+        self._container.get_wrapped_container().kill()
+
+    def restart(self) -> None:
+        """Start the container again: same port, same data. Raises BrokerError."""
+        self._container.get_wrapped_container().restart()
+        self._wait()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        while (answer := ping(self._host, self._port, timeout=1)) is None or not answer.ports:
+            if time.monotonic() > deadline:
+                raise BrokerError(f"Kafka in Docker did not answer within {START_SECONDS} s")
+            time.sleep(0.1)

@@ -1,0 +1,228 @@
+"""Apache Kafka (KRaft, one node) in a JVM of our own, on loopback."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Final
+
+from stream.errors import BrokerError
+from stream.kafka import embedded_guard, embedded_jars
+from stream.kafka.broker import LocalBroker
+from stream.kafka.ping import ping
+
+HOST: Final = "127.0.0.1"
+PORTS: Final = range(20_000, 32_000)
+"""Below the ports that Linux and macOS give to clients, so that nobody takes ours while a broker restarts."""
+ATTEMPTS: Final = 4
+"""Starts with other ports when somebody was quicker."""
+START_SECONDS: Final = 90
+STOP_SECONDS: Final = 30
+JVM: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
+TAKEN: Final = "Address already in use"
+
+
+def missing() -> str | None:
+    """What this machine lacks for an embedded broker, or None."""
+    java = _java_version()
+    if java is None:
+        return "no `java` found"
+    if java < 17:
+        return f"Java {java} is older than 17"
+    if shutil.which("mvn") is None:
+        return "no `mvn` found"
+    return None
+
+
+def _java_version() -> int | None:
+    try:
+        said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return None if said.returncode or found is None else int(found[1])
+
+
+class EmbeddedBroker(LocalBroker):
+    """One Kafka process, which dies with ours even when ours is killed."""
+
+    def __init__(self, data_dir: Path | None, progress: Callable[[str], None]) -> None:
+        """Starts a broker and returns when it answers. Raises BrokerError."""
+        self._jars = embedded_jars.jars(progress)
+        self._temporary = data_dir is None
+        self._dir = (
+            Path(tempfile.mkdtemp(prefix="neardup-kafka-")) if data_dir is None else data_dir.absolute()
+        )
+        self._guard: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+        try:
+            self._dir.mkdir(parents=True, exist_ok=True)
+            self._start_on_free_ports()
+        except BaseException:
+            self.stop()
+            raise
+        self.bootstrap_servers = f"{HOST}:{self._port}"
+        self.description = f"embedded Apache Kafka {embedded_jars.version()} on {self.bootstrap_servers}"
+
+    @property
+    def pid(self) -> int:
+        """Process id of the JVM, also after it ended."""
+        return self._pid
+
+    @property
+    def log(self) -> Path:
+        """The broker's own log."""
+        return self._dir / "kafka.log"
+
+    def stop(self) -> None:
+        """End the broker: in good order where its data are kept, at once where they are not."""
+        self._end(graceful=not self._temporary)
+        if self._temporary:
+            shutil.rmtree(self._dir, ignore_errors=True)
+
+    def kill(self) -> None:
+        """SIGKILL to the JVM."""
+        self._end(graceful=False)
+
+    def restart(self) -> None:
+        """Start again on the same port with the same data. Raises BrokerError."""
+        if not self._dir.is_dir():
+            raise BrokerError("a stopped broker cannot be started again: its data are gone")
+        self._end(graceful=True)
+        for _ in range(ATTEMPTS):
+            if self._start():
+                return
+        raise BrokerError(f"{self.bootstrap_servers} was taken while the broker was down")
+
+    def _start_on_free_ports(self) -> None:
+        for _ in range(ATTEMPTS):
+            self._port, self._controller_port = free_port(), free_port()
+            self._configure()
+            if self._start():
+                return
+        raise BrokerError(f"no free port on {HOST}: {ATTEMPTS} attempts, the last with {self._port}")
+
+    def _configure(self) -> None:
+        """Writes the broker's properties, and formats its storage the first time."""
+        storage = self._dir / "data"
+        self._properties = self._dir / "server.properties"
+        template = (embedded_jars.deployment() / "server.properties").read_text()
+        self._properties.write_text(
+            template
+            + f"\nlisteners=PLAINTEXT://{HOST}:{self._port},CONTROLLER://{HOST}:{self._controller_port}"
+            + f"\nadvertised.listeners=PLAINTEXT://{HOST}:{self._port}"
+            + f"\ncontroller.quorum.voters=1@{HOST}:{self._controller_port}"
+            + f"\nlog.dirs={storage}\n"
+        )
+        identity = self._dir / "cluster-id"
+        if not (storage / "meta.properties").is_file():
+            # Kafka's Uuid: 16 bytes in URL-safe base64; a leading dash would read as an option.
+            cluster = "N" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:]
+            tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
+            done = subprocess.run(
+                self._java("-XX:TieredStopAtLevel=1", main=tool),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=START_SECONDS,
+                check=False,
+            )
+            if done.returncode:
+                raise BrokerError(
+                    f"Kafka cannot format {storage}: {(done.stderr or done.stdout).strip()[-500:]}"
+                )
+            identity.write_text(cluster)
+        self._cluster = identity.read_text()
+
+    def _java(self, *options: str, main: list[str]) -> list[str]:
+        logging = embedded_jars.deployment() / "log4j2.properties"
+        return [
+            *("java", *JVM, *options, f"-Dneardup.log={self.log}", f"-Dlog4j2.configurationFile={logging}"),
+            *("-cp", f"{self._jars}{os.sep}*", *main),
+        ]
+
+    def _start(self) -> bool:
+        """Starts the JVM and waits for an answer; False when a port was taken."""
+        command = self._java(main=["kafka.Kafka", str(self._properties)])
+        guard = [sys.executable, "-I", "-S", embedded_guard.__file__]
+        begun = self.log.stat().st_size if self.log.exists() else 0
+        with (self._dir / "kafka.out").open("ab") as output:
+            # A session of its own: Ctrl-C ends our roles first, which still need the broker.
+            self._guard = subprocess.Popen(
+                [*guard, str(os.getpid()), str(self._dir) if self._temporary else "", *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                start_new_session=True,
+            )
+        self._pid = int(_open(self._guard.stdout).readline() or 0)
+        deadline = time.monotonic() + START_SECONDS
+        while self._guard.poll() is None:
+            answer = ping(HOST, self._port, timeout=1)
+            if answer is not None and answer.cluster_id == self._cluster and self._port in answer.ports:
+                return True
+            if time.monotonic() > deadline:
+                self._end(graceful=False)
+                raise BrokerError(f"Kafka did not answer within {START_SECONDS} s: {self._last_words(begun)}")
+            time.sleep(0.05)
+        self._end(graceful=False)
+        words = self._last_words(begun)
+        if TAKEN in words:
+            return False
+        raise BrokerError(f"Kafka ended while it started: {words}")
+
+    def _last_words(self, begun: int) -> str:
+        """The end of what this start logged."""
+        said = self.log.read_bytes()[begun:] if self.log.exists() else b""
+        return (said or (self._dir / "kafka.out").read_bytes()).decode(errors="replace")[-4000:].strip()
+
+    def _end(self, *, graceful: bool) -> None:
+        guard, self._guard = self._guard, None
+        if guard is None:
+            return
+        if graceful:
+            with contextlib.suppress(ProcessLookupError):
+                guard.send_signal(signal.SIGTERM)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                guard.wait(STOP_SECONDS)
+        elif self._pid and guard.poll() is None:
+            # Not the end of its standard input: a guard that sees it removes temporary data.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                guard.wait(STOP_SECONDS)
+        _open(guard.stdin).close()
+        _open(guard.stdout).close()
+        guard.wait()
+
+
+def _open(pipe: IO[bytes] | None) -> IO[bytes]:
+    """The pipe: Popen was asked for it."""
+    if pipe is None:
+        raise TypeError("not a pipe")
+    return pipe
+
+
+def free_port() -> int:
+    """A port that nobody listened on a moment ago."""
+    for port in random.SystemRandom().sample(PORTS, 200):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((HOST, port))
+            except OSError:
+                continue
+            return port
+    raise BrokerError(f"no free port on {HOST} between {PORTS.start} and {PORTS.stop}")

@@ -1,0 +1,104 @@
+"""Fetches Apache Kafka from Maven, once for each user and version."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import platformdirs
+
+from stream.errors import BrokerError
+
+FETCH_SECONDS = 900
+"""How long Maven may take for about 43 MB."""
+REPORT_SECONDS = 10
+
+
+def deployment() -> Path:
+    """The directory of pom.xml, server.properties and log4j2.properties: in a wheel or in a checkout."""
+    package = Path(__file__).parent
+    for directory in (package / "embedded", package.parents[1] / "deploy" / "kafka"):
+        if (directory / "pom.xml").is_file():
+            return directory
+    raise BrokerError("this installation lacks the embedded broker's files (deploy/kafka)")
+
+
+def version() -> str:
+    """The version of Kafka that pom.xml names."""
+    found = re.search(r"<kafka\.version>([^<]+)<", (deployment() / "pom.xml").read_text())
+    if found is None:
+        raise BrokerError("deploy/kafka/pom.xml names no kafka.version")
+    return found[1]
+
+
+def jars(progress: Callable[[str], None]) -> Path:
+    """The directory of Kafka's jars, fetched when missing. Concurrent callers wait for one fetch.
+
+    A directory exists only when it is complete, and its name changes with pom.xml. Raises BrokerError.
+    """
+    pom = deployment() / "pom.xml"
+    stamp = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
+    cache = Path(platformdirs.user_cache_dir("neardup"))
+    ready = cache / f"kafka-{version()}-{stamp}"
+    if ready.is_dir():
+        return ready
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with _lock(cache / "kafka.lock"):
+            if not ready.is_dir():
+                with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as work:
+                    shutil.copy(pom, work)
+                    _fetch(Path(work), progress)
+                    os.rename(Path(work) / "jars", ready)
+    except OSError as error:
+        raise BrokerError(f"cannot keep Kafka's jars in {cache}: {error}") from error
+    return ready
+
+
+def _fetch(work: Path, progress: Callable[[str], None]) -> None:
+    """Copies the dependencies of `work`/pom.xml into `work`/jars."""
+    progress(f"fetching Apache Kafka {version()} with Maven (43 MB, once)")
+    started, log = time.monotonic(), work / "mvn.log"
+    with log.open("wb") as output:
+        maven = subprocess.Popen(
+            # Maven's plugin is told where to put things; -C refuses a jar whose checksum is wrong.
+            [
+                *("mvn", "-q", "-B", "-C", "dependency:copy-dependencies"),
+                *("-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"),
+            ],
+            cwd=work,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            while maven.poll() is None:
+                waited = time.monotonic() - started
+                if waited > FETCH_SECONDS:
+                    raise BrokerError(f"Maven did not fetch Apache Kafka within {FETCH_SECONDS} s")
+                try:
+                    maven.wait(REPORT_SECONDS)
+                except subprocess.TimeoutExpired:
+                    progress(f"fetching Apache Kafka: {time.monotonic() - started:.0f} s")
+        finally:
+            maven.kill()
+            maven.wait()
+    if maven.returncode:
+        said = log.read_text(errors="replace").strip().splitlines()[:5]
+        raise BrokerError("Maven could not fetch Apache Kafka: " + " | ".join(said))
+
+
+@contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    with path.open("wb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

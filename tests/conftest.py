@@ -1,0 +1,77 @@
+"""What every test may ask for: one real broker a session, a namespace and settings of one's own."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil  # type: ignore[import-untyped]
+import pytest
+
+from stream.kafka.broker import LocalBroker, start_broker
+from stream.settings import Settings, load
+
+MARK = "NEARDUP_TEST_SESSION"
+"""Environment variable by which processes that outlive their parents are still known as ours."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_process_outlives_the_session() -> Iterator[None]:
+    """Everything that the tests started, children of killed children too, must be gone at the end."""
+    session = secrets.token_hex(8)
+    os.environ[MARK] = session
+    yield
+    _, alive = psutil.wait_procs(_ours(session), timeout=5)
+    names = [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in alive]
+    for process in alive:
+        process.kill()
+    assert not names, f"processes outlive the test session: {names}"
+
+
+def _ours(session: str) -> list[psutil.Process]:
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid == os.getpid() or process.environ().get(MARK) != session:
+                continue
+            # multiprocessing's own helper ends with the interpreter.
+            if "multiprocessing.resource_tracker" not in " ".join(process.cmdline()):
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+@pytest.fixture(scope="session")
+def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
+    """A real Kafka, started when the first test asks for it. One that kills it must restart it."""
+    reporter = request.config.pluginmanager.getplugin("terminalreporter")
+
+    def say(line: str) -> None:
+        if reporter is not None:
+            reporter.ensure_newline()
+            reporter.write_line(line)
+
+    with start_broker(progress=say) as running:
+        yield running
+
+
+@pytest.fixture
+def namespace() -> str:
+    """A namespace that no other test has."""
+    return f"t{secrets.token_hex(5)}"
+
+
+@pytest.fixture
+def settings(broker: LocalBroker, namespace: str, tmp_path: Path) -> Settings:
+    """Settings of a deployment of one's own on the test broker."""
+    return load(
+        bootstrap_servers=broker.bootstrap_servers,
+        namespace=namespace,
+        dev=True,
+        partitions=3,
+        state_dir=tmp_path / "state",
+        worker_processes=1,
+    )
