@@ -1,0 +1,185 @@
+"""The RocksDB directory: its options, its atomicity, its lock."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stream.errors import StateError
+from stream.tables.rocks import Store, table_family
+
+CACHE = 8 << 20
+WRITTEN = ("default", "log", "anchors", "urls")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "state", 3, CACHE) as opened:
+        yield opened
+
+
+def crashed(store: Store, to: Path) -> Store:
+    """What another process would find, had this one been killed just now."""
+    shutil.copytree(store.path, to)
+    return Store(to, store.tables, CACHE)
+
+
+def put_everywhere(store: Store, key: bytes, value: bytes) -> None:
+    batch = store.batch()
+    for family in WRITTEN:
+        batch.put(family, key, value)
+    store.write(batch)
+
+
+def options_on_disk(path: Path) -> dict[str, str]:
+    """The newest OPTIONS file, cut into one text a section."""
+    newest = max(path.glob("OPTIONS-*"), key=lambda file: int(file.name.split("-")[1]))
+    sections = re.split(r"^\[(.*)\]$", newest.read_text(), flags=re.MULTILINE)
+    return dict(zip(sections[1::2], sections[2::2], strict=True))
+
+
+@pytest.mark.parametrize("opens", [1, 2, 3])
+def test_reopening_keeps_the_options_of_every_family(tmp_path: Path, opens: int) -> None:
+    for _ in range(opens):
+        store = Store(tmp_path, 2, CACHE)
+        families = store.families
+        for family in families:
+            capacity = store._read[family].property_value("rocksdb.block-cache-capacity")
+            assert capacity == str(CACHE), family
+        store.close()
+    sections = options_on_disk(tmp_path)
+    assert "atomic_flush=true" in sections["DBOptions"]
+    for family in families:
+        text = sections[f'CFOptions "{family}"']
+        table = sections[f'TableOptions/BlockBasedTable "{family}"']
+        assert "compression=kLZ4Compression" in text
+        assert ("bottommost_compression=kZSTD" in text) == (family in ("anchors", "urls"))
+        assert ("filter_policy=bloomfilter" in table) == (family not in ("log", "flush")), table
+
+
+def test_all_families_share_one_cache(store: Store) -> None:
+    put_everywhere(store, b"key", b"value" * 100)
+    store.flush()
+    assert store.get("anchors", [b"key"]) == [b"value" * 100]
+    usage = {store._read[family].property_value("rocksdb.block-cache-usage") for family in WRITTEN}
+    assert len(usage) == 1
+    assert usage != {"0"}
+
+
+def test_list_get_keeps_the_order_and_marks_what_is_missing(store: Store) -> None:
+    batch = store.batch()
+    batch.put("urls", b"b", b"2")
+    batch.put("urls", b"a", b"1")
+    batch.put("urls", b"c", b"3")
+    batch.delete("urls", b"c")
+    store.write(batch)
+    assert store.get("urls", [b"b", b"x", b"a", b"c", b"b"]) == [b"2", None, b"1", None, b"2"]
+    assert store.get("urls", []) == []
+    assert list(store.scan("urls")) == [(b"a", b"1"), (b"b", b"2")]
+    assert list(store.scan("urls", b"b")) == [(b"b", b"2")]
+
+
+def test_unwritten_batch_changes_nothing(store: Store) -> None:
+    store.batch().put("log", b"key", b"value")
+    assert store.get("log", [b"key"]) == [None]
+
+
+def test_flush_keeps_all_families(store: Store, tmp_path: Path) -> None:
+    for turn in range(3):
+        key = b"%d" % turn
+        put_everywhere(store, key, b"value")
+        store.flush()
+        with crashed(store, tmp_path / f"crash{turn}") as left:
+            for family in WRITTEN:
+                assert left.get(family, [key]) == [b"value"]
+            assert left.digest() == store.digest()
+
+
+def test_crash_loses_what_was_not_flushed_in_all_families(store: Store, tmp_path: Path) -> None:
+    put_everywhere(store, b"kept", b"1")
+    store.flush()
+    before = store.digest()
+    put_everywhere(store, b"lost", b"2")
+    with crashed(store, tmp_path / "crash") as left:
+        for family in WRITTEN:
+            assert left.get(family, [b"kept", b"lost"]) == [b"1", None]
+        assert left.digest() == before
+
+
+def test_close_keeps_everything(tmp_path: Path) -> None:
+    with Store(tmp_path, 1, CACHE) as store:
+        put_everywhere(store, b"key", b"value")
+        digest = store.digest()
+    with Store(tmp_path, 1, CACHE) as store:
+        assert store.digest() == digest
+
+
+def test_ingested_file_is_durable_and_may_be_ingested_again(store: Store, tmp_path: Path) -> None:
+    for turn in range(2):
+        writer = store.sst_writer(table_family(1))
+        writer.open(str(tmp_path / "file.sst"))
+        writer[b"a"] = b"1"
+        writer[b"b"] = b"2"
+        writer.finish()
+        store.ingest(table_family(1), tmp_path / "file.sst")
+        assert not (tmp_path / "file.sst").exists()
+        with crashed(store, tmp_path / f"crash{turn}") as left:
+            assert list(left.scan(table_family(1))) == [(b"a", b"1"), (b"b", b"2")]
+    assert store.disk_bytes() > 0
+
+
+def test_digest_sees_family_key_and_value_but_not_history(tmp_path: Path) -> None:
+    contents = [
+        [("log", b"k", b"v")],
+        [("urls", b"k", b"v")],
+        [("log", b"kv", b"")],
+        [("log", b"k", b"w")],
+        [],
+    ]
+    digests = []
+    for number, content in enumerate(contents):
+        with Store(tmp_path / f"{number}", 1, CACHE) as store:
+            for family, key, value in content:
+                batch = store.batch()
+                batch.put(family, key, b"before")
+                batch.put(family, b"other", b"gone")
+                store.write(batch)
+                store.flush()
+                batch = store.batch()
+                batch.put(family, key, value)
+                batch.delete(family, b"other")
+                store.write(batch)
+            digests.append(store.digest())
+    assert len(set(digests)) == len(contents)
+    with Store(tmp_path / "direct", 1, CACHE) as store:
+        batch = store.batch()
+        batch.put("log", b"k", b"v")
+        store.write(batch)
+        assert store.digest() == digests[0]
+
+
+def test_directory_of_another_process_is_refused_by_name(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from stream.tables.rocks import Store;"
+        f"store = Store(Path(sys.argv[1]), 1, {CACHE}); print('open', flush=True); sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(StateError, match=re.escape(str(tmp_path))):
+            Store(tmp_path, 1, CACHE)
+        other.kill()
+
+
+def test_directory_of_other_tables_is_refused(tmp_path: Path) -> None:
+    Store(tmp_path, 10, CACHE).close()
+    with pytest.raises(StateError, match="made for 10 tables, opened for 4"):
+        Store(tmp_path, 4, CACHE)
