@@ -1,0 +1,83 @@
+"""A file as it reads after decompression: plain, gzip, xz or zstd, told by its first bytes."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import sys
+import zlib
+from pathlib import Path
+from typing import BinaryIO, Final, cast
+
+import zstandard
+
+from stream.errors import SettingsError
+
+STDIN: Final = "-"
+DAMAGED: Final = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
+"""What reading a truncated or damaged file raises."""
+_PEEK: Final = 16
+
+
+class CountingFile(io.RawIOBase):
+    """A binary file that counts what was read from it, for progress."""
+
+    def __init__(self, file: BinaryIO, *, owned: bool = True) -> None:
+        self._file = file
+        self._owned = owned
+        self.bytes_read = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        # read1, so that a pipe's lines arrive as they are written and not when a buffer is full.
+        data = cast(io.BufferedReader, self._file).read1(len(buffer))
+        buffer[: len(data)] = data
+        self.bytes_read += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        # fastwarc asks where it is by seeking nowhere, and panics when that raises.
+        if (offset, whence) not in ((0, io.SEEK_CUR), (self.bytes_read, io.SEEK_SET)):
+            raise io.UnsupportedOperation("seek")
+        return self.bytes_read
+
+    def close(self) -> None:
+        if self._owned:
+            self._file.close()
+        super().close()
+
+
+def open_counting(path: str) -> CountingFile:
+    """The file, or standard input for `-`. Raises SettingsError."""
+    if path == STDIN:
+        return CountingFile(sys.stdin.buffer, owned=False)
+    try:
+        return CountingFile(Path(path).open("rb"))
+    except OSError as error:
+        raise SettingsError(f"source {path}: {error.strerror}") from None
+
+
+def decompressed(raw: CountingFile) -> io.BufferedReader:
+    """The content, whichever of the known compressions it has; all members or frames of it."""
+    buffered = io.BufferedReader(raw, 1 << 16)
+    start = buffered.peek(_PEEK)[:_PEEK]
+    if start.startswith(b"\x1f\x8b"):
+        return cast(io.BufferedReader, gzip.GzipFile(fileobj=buffered))
+    if start.startswith(b"\xfd7zXZ\x00"):
+        return io.BufferedReader(cast(io.RawIOBase, lzma.LZMAFile(buffered)), 1 << 16)
+    if start.startswith(b"\x28\xb5\x2f\xfd") or (start[1:4] == b"\x2a\x4d\x18" and start[0] & 0xF0 == 0x50):
+        reader = zstandard.ZstdDecompressor().stream_reader(buffered, read_across_frames=True)
+        return io.BufferedReader(cast(io.RawIOBase, reader), 1 << 16)
+    return cast(io.BufferedReader, buffered)
+
+
+def first_bytes(path: str, count: int = 512) -> bytes:
+    """The decompressed beginning of a file; empty when it cannot be decompressed. Raises SettingsError."""
+    with open_counting(path) as raw:
+        try:
+            return decompressed(raw).read(count)
+        except DAMAGED:
+            return b""

@@ -1,0 +1,28 @@
+"""A `Page` as the JSON message of the pages topic."""
+
+from __future__ import annotations
+
+import base64
+
+import msgspec
+
+from stream.messages.page import Page
+from stream.messages.verdict import rfc3339
+
+
+def encode_page(page: Page) -> bytes:
+    """The page message: fields that are None are left out, `body` is base64, `fetched_at` RFC 3339 UTC."""
+    fields: dict[str, str] = {"url": page.url}
+    if page.html is not None:
+        fields["html"] = page.html
+    if page.text is not None:
+        fields["text"] = page.text
+    if page.body is not None:
+        fields["body"] = base64.b64encode(page.body).decode("ascii")
+    if page.content_type is not None:
+        fields["content_type"] = page.content_type
+    if page.charset is not None:
+        fields["charset"] = page.charset
+    if page.fetched_at is not None:
+        fields["fetched_at"] = rfc3339(page.fetched_at)
+    return msgspec.json.encode(fields)

@@ -1,0 +1,61 @@
+"""Page messages one a line (JSON Lines): plain, gzip, xz or zstd, from a file or standard input."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from stream.errors import PageError
+from stream.sources.compressed import DAMAGED, STDIN, CountingFile, decompressed, open_counting
+from stream.sources.source import MAX_MESSAGE, Message, Source
+
+
+class _UrlOnly(msgspec.Struct):
+    url: str | None = None
+
+
+_URL = msgspec.json.Decoder(_UrlOnly)
+
+
+def url_of(value: bytes) -> str | None:
+    """The `url` of a page message; None when it names none or is malformed."""
+    try:
+        return _URL.decode(value).url
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+class JsonlSource(Source):
+    """Lines pass through untouched, malformed ones too; blank lines are no messages."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._raw: CountingFile | None = None
+
+    @property
+    def total_bytes(self) -> int | None:
+        return None if self.name == STDIN else Path(self.name).stat().st_size
+
+    @property
+    def bytes_read(self) -> int:
+        return 0 if self._raw is None else self._raw.bytes_read
+
+    def __iter__(self) -> Iterator[Message]:
+        number = 0
+        with open_counting(self.name) as raw:
+            self._raw = raw
+            try:
+                lines = decompressed(raw)
+                while line := lines.readline(MAX_MESSAGE + 1):
+                    number += 1
+                    if len(line) > MAX_MESSAGE:
+                        raise PageError("too-large", f"{self.name} line {number}: over {MAX_MESSAGE} bytes")
+                    if number == 1:
+                        line = line.removeprefix(codecs.BOM_UTF8)
+                    if value := line.rstrip(b"\r\n"):
+                        yield Message(value, url_of(value), f"{self.name} line {number}")
+            except DAMAGED as error:
+                raise PageError("damaged-source", f"{self.name} after line {number}: {error}") from error

@@ -1,0 +1,117 @@
+"""Web archives: the HTML and plain-text pages of .warc, .warc.gz and .warc.zst, also .wet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
+
+from stream.errors import PageError
+from stream.messages.page import Page
+from stream.sources.compressed import DAMAGED, STDIN, CountingFile, decompressed, open_counting
+from stream.sources.encode import encode_page
+from stream.sources.http_body import UndecodableError, decode_body
+from stream.sources.source import MAX_MESSAGE, Message, Source
+
+PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
+MAX_BODY: Final = MAX_MESSAGE // 2
+"""Bytes of a body, stored or decoded; base64 and JSON must fit MAX_MESSAGE."""
+_RECORDS: Final = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion
+
+
+class WarcSource(Source):
+    """HTTP responses with status 2xx, and resource and conversion (WET) records, of the types in PAGE_TYPES.
+
+    Only pages with an http or https URL: some crawlers file extracted text under `urn:` beside the page.
+    Other records are counted in `passed_over`. A page whose Content-Encoding does not decode, or decodes to
+    more than MAX_BODY, is yielded without body, so that it still gets its (rejected) verdict.
+    """
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._raw: CountingFile | None = None
+        self.passed_over = 0
+        """Records that are no pages."""
+
+    @property
+    def total_bytes(self) -> int | None:
+        return None if self.name == STDIN else Path(self.name).stat().st_size
+
+    @property
+    def bytes_read(self) -> int:
+        return 0 if self._raw is None else self._raw.bytes_read
+
+    def __iter__(self) -> Iterator[Message]:
+        self.passed_over = 0
+        where, start = f"{self.name} at its start", 0
+        with open_counting(self.name) as raw:
+            self._raw = raw
+            try:
+                # auto_decode would end the whole archive at the first body that does not decode.
+                for record in ArchiveIterator(raw, parse_http=True, auto_decode="none", strict_mode=False):
+                    start = record.stream_pos
+                    where = f"{self.name} record at byte {start}"
+                    page = _page(record, where)
+                    if page is None:
+                        self.passed_over += 1
+                    else:
+                        yield Message(encode_page(page), page.url, where)
+                if self.name != STDIN:
+                    _check_end(self.name, start)
+            except DAMAGED as error:
+                raise PageError("damaged-source", f"{where}: {error}") from error
+
+
+def _check_end(path: str, start: int) -> None:
+    """Decompress again from the last record: fastwarc takes a frame cut off in its header for the end."""
+    with Path(path).open("rb") as file:
+        file.seek(start)
+        rest = decompressed(CountingFile(file, owned=False))
+        while rest.read(1 << 16):
+            pass
+
+
+def _page(record: WarcRecord, where: str) -> Page | None:
+    length = record.headers.get("Content-Length", "")
+    if not (length and length.isdecimal()):
+        # fastwarc takes a header cut off by the end of the file for an empty record.
+        raise PageError("damaged-source", f"{where}: no Content-Length; the archive is cut off or damaged")
+    url = (record.headers.get("WARC-Target-URI") or "").strip().removeprefix("<").removesuffix(">")
+    if not record.record_type & _RECORDS or not url.lower().startswith(("http://", "https://")):
+        return None
+    http = record.http_headers if record.is_http_parsed else None
+    if http is not None and not 200 <= (http.status_code or 0) < 300:
+        return None
+    content_type = (http if http is not None else record.headers).get("Content-Type") or record.headers.get(
+        "WARC-Identified-Payload-Type"
+    )
+    if (content_type or "").partition(";")[0].strip().lower() not in PAGE_TYPES:
+        return None
+    return Page(
+        url=url,
+        body=_body(record, where),
+        content_type=content_type,
+        fetched_at=int(record.record_date.timestamp() * 1000) if record.headers.get("WARC-Date") else None,
+    )
+
+
+def _body(record: WarcRecord, where: str) -> bytes | None:
+    expected = record.content_length
+    if expected > MAX_BODY:
+        return None
+    payload = record.reader.read()
+    if len(payload) != expected:
+        raise PageError("damaged-source", f"{where}: {len(payload)} of {expected} bytes; cut off")
+    if not record.is_http_parsed:
+        return payload
+    try:
+        return decode_body(
+            payload,
+            record.http_headers.get("Transfer-Encoding") or "",
+            record.http_headers.get("Content-Encoding") or "",
+            MAX_BODY,
+        )
+    except UndecodableError:
+        return None

@@ -1,0 +1,371 @@
+"""Sources yield every page once, malformed ones too, and say where a damaged file ends."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import gzip
+import io
+import json
+import lzma
+import os
+import threading
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from fastwarc.stream_io import BrotliWriter
+
+from stream.errors import PageError, SettingsError
+from stream.messages.page import Page
+from stream.sources import (
+    DirectorySource,
+    JsonlSource,
+    Message,
+    WarcSource,
+    encode_page,
+    feed,
+    open_source,
+)
+
+LINES = [b'{"url":"http://a.example/1","html":"<p>one"}', b"not json", b'{"text":"no url"}']
+COMPRESS: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": lambda data: gzip.compress(data[:20]) + gzip.compress(data[20:]),  # two members
+    ".xz": lzma.compress,
+    ".zst": lambda data: zstandard.compress(data[:20]) + zstandard.compress(data[20:]),  # two frames
+}
+BODY = b"<html><body><p>hello</p></body></html>"
+
+
+def decoded(message: Message) -> dict[str, Any]:
+    fields: dict[str, Any] = json.loads(message.value)
+    if "body" in fields:
+        fields["body"] = base64.b64decode(fields["body"])
+    return fields
+
+
+def brotli(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with BrotliWriter(out) as writer:
+        writer.write(data)
+        writer.finish()
+    return out.getvalue()
+
+
+def warc_record(
+    url: str = "http://a.example/",
+    body: bytes = BODY,
+    *,
+    kind: str = "response",
+    content_type: str = "text/html; charset=gbk",
+    http: str = "",
+    status: str = "200 OK",
+) -> bytes:
+    """One record; `http` holds further HTTP header lines."""
+    if kind == "response":
+        block = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\n{http}\r\n".encode() + body
+        block_type = "application/http; msgtype=response"
+    else:
+        block, block_type = body, content_type
+    head = (
+        f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: 2025-03-01T01:02:03Z\r\n"
+        "WARC-Record-ID: <urn:uuid:7c0bd4a6-4a3c-4d38-9e3c-3f0b8a4f1e11>\r\n"
+        f"Content-Type: {block_type}\r\nContent-Length: {len(block)}\r\n\r\n"
+    )
+    return head.encode() + block + b"\r\n\r\n"
+
+
+def warc(path: Path, data: bytes) -> WarcSource:
+    path.write_bytes(data)
+    return WarcSource(str(path))
+
+
+# JSON Lines
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_lines_pass_through_untouched_whatever_the_compression(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"crawl.jsonl{suffix}"
+    path.write_bytes(COMPRESS[suffix](b"\n".join(LINES) + b"\n"))
+    source = open_source(str(path))
+    assert isinstance(source, JsonlSource)
+    messages = list(source)
+    assert [m.value for m in messages] == LINES
+    assert [m.url_hint for m in messages] == ["http://a.example/1", None, None]
+    assert [m.origin.rpartition(" line ")[2] for m in messages] == ["1", "2", "3"]
+    assert source.bytes_read == source.total_bytes == path.stat().st_size
+    assert [m.value for m in source] == LINES, "a second pass reads again"
+
+
+def test_blank_lines_byte_order_mark_and_carriage_returns_are_not_part_of_messages(tmp_path: Path) -> None:
+    path = tmp_path / "crawl.jsonl"
+    path.write_bytes(b"\xef\xbb\xbf" + LINES[0] + b"\r\n\r\n\n" + LINES[2])
+    assert [(m.value, m.origin[-6:]) for m in JsonlSource(str(path))] == [
+        (LINES[0], "line 1"),
+        (LINES[2], "line 4"),
+    ]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+def test_truncated_lines_are_reported_with_file_and_line(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"crawl.jsonl{suffix}"
+    noise = os.urandom(200_000).hex().encode()
+    data = COMPRESS[suffix](LINES[0] + b"\n" + noise)
+    path.write_bytes(data[:-100_000])
+    with pytest.raises(PageError, match=r"crawl\.jsonl.* after line 1") as error:
+        list(JsonlSource(str(path)))
+    assert error.value.reason == "damaged-source"
+
+
+def test_a_line_beyond_the_bound_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream.sources.jsonl.MAX_MESSAGE", 100)
+    path = tmp_path / "crawl.jsonl"
+    path.write_bytes(LINES[0] + b"\n" + b"x" * 1000)
+    with pytest.raises(PageError, match=r"too-large: .*line 2"):
+        list(JsonlSource(str(path)))
+
+
+def test_standard_input_is_json_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    read, write = os.pipe()
+    with os.fdopen(write, "wb") as pipe:
+        pipe.write(gzip.compress(b"\n".join(LINES)))
+    with os.fdopen(read, "r") as stdin:
+        monkeypatch.setattr("sys.stdin", stdin)
+        source = open_source("-")
+        assert source.total_bytes is None
+        assert [m.value for m in source] == LINES
+
+
+# Directories
+
+
+def test_a_directory_is_walked_in_order_and_urls_are_quoted(tmp_path: Path) -> None:
+    for name in ("b.HTML", "a/z.md", "a/页 面.txt", "a/b/c.htm", "logo.png", "a.html"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode("gb18030"))
+    source = DirectorySource(str(tmp_path), "https://x.example/base")
+    messages = list(source)
+    assert [m.url_hint for m in messages] == [
+        "https://x.example/base/a/b/c.htm",
+        "https://x.example/base/a/z.md",
+        "https://x.example/base/a/%E9%A1%B5%20%E9%9D%A2.txt",
+        "https://x.example/base/a.html",
+        "https://x.example/base/b.HTML",
+    ]
+    assert [decoded(m)["content_type"] for m in messages[1:4]] == ["text/plain", "text/plain", "text/html"]
+    assert decoded(messages[2])["body"].decode("gb18030") == "a/页 面.txt"
+    assert source.bytes_read == source.total_bytes
+
+
+def test_links_to_directories_are_not_followed_but_links_to_pages_are(tmp_path: Path) -> None:
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages/a.html").write_bytes(BODY)
+    (tmp_path / "pages/loop").symlink_to(tmp_path / "pages")
+    (tmp_path / "pages/b.html").symlink_to("a.html")
+    assert [m.url_hint for m in DirectorySource(str(tmp_path / "pages"))] == [
+        "http://localhost/a.html",
+        "http://localhost/b.html",
+    ]
+
+
+def test_a_saved_page_is_a_source_and_its_time_is_the_files(tmp_path: Path) -> None:
+    path = tmp_path / "page.xhtml"
+    path.write_bytes(BODY)
+    os.utime(path, ns=(0, 1_740_790_923_456_000_000))
+    (message,) = open_source(str(path))
+    assert decoded(message) == {
+        "url": "http://localhost/page.xhtml",
+        "body": BODY,
+        "content_type": "application/xhtml+xml",
+        "fetched_at": "2025-03-01T01:02:03.456Z",
+    }
+
+
+# Web archives
+
+
+@pytest.mark.parametrize(
+    ("http", "stored"),
+    [
+        ("", BODY),
+        ("Content-Encoding: gzip\r\n", gzip.compress(BODY)),
+        ("Content-Encoding: gzip\r\n", gzip.compress(BODY[:9]) + gzip.compress(BODY[9:])),
+        ("Content-Encoding: br\r\n", brotli(BODY)),
+        ("Content-Encoding: zstd\r\n", zstandard.compress(BODY)),
+        ("Content-Encoding: deflate\r\n", zlib.compress(BODY)),
+        ("Content-Encoding: deflate\r\n", zlib.compress(BODY)[2:-4]),  # as many servers send it
+        ("Transfer-Encoding: chunked\r\n", b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)),
+        ("Content-Encoding: gzip\r\n", BODY),  # stored decoded, header kept
+        ("Transfer-Encoding: chunked\r\n", BODY),
+        ("Content-Encoding: identity\r\n", BODY),
+    ],
+)
+def test_bodies_come_out_as_served(tmp_path: Path, http: str, stored: bytes) -> None:
+    (message,) = warc(tmp_path / "a.warc", warc_record(body=stored, http=http))
+    assert decoded(message) == {
+        "url": "http://a.example/",
+        "body": BODY,
+        "content_type": "text/html; charset=gbk",
+        "fetched_at": "2025-03-01T01:02:03.000Z",
+    }
+    assert message.origin.endswith("a.warc record at byte 0")
+
+
+@pytest.mark.parametrize(
+    ("http", "stored"),
+    [
+        ("Content-Encoding: gzip\r\n", gzip.compress(BODY)[:-12]),
+        ("Content-Encoding: gzip\r\n", gzip.compress(bytes(5000))),  # over the bound set below
+        ("Content-Encoding: br\r\n", b"\xff\xff\xff\xff"),
+        ("Content-Encoding: deflate\r\n", b"\xff\xff\xff\xff"),
+        ("", bytes(5000)),
+    ],
+)
+def test_an_undecodable_body_leaves_a_page_without_body_and_the_rest_stands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, http: str, stored: bytes
+) -> None:
+    monkeypatch.setattr("stream.sources.warc.MAX_BODY", 4096)
+    data = warc_record("http://a.example/1", stored, http=http) + warc_record("http://a.example/2")
+    first, second = warc(tmp_path / "a.warc", data)
+    assert decoded(first)["url"] == "http://a.example/1"
+    assert "body" not in decoded(first)
+    assert decoded(second)["body"] == BODY
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+def test_only_pages_are_taken(tmp_path: Path, suffix: str) -> None:
+    records = [
+        warc_record("", b"software: x\r\n", kind="warcinfo", content_type="application/warc-fields"),
+        warc_record("http://a.example/1"),
+        warc_record("http://a.example/gone", status="404 Not Found"),
+        warc_record("http://a.example/logo.png", content_type="image/png"),
+        warc_record("http://a.example/again", kind="revisit"),
+        warc_record("http://a.example/wet", "正文".encode(), kind="conversion", content_type="text/plain"),
+        warc_record("urn:text:http://a.example/1", b"text", kind="resource", content_type="text/plain"),
+        warc_record("<http://a.example/2>", content_type="Text/Plain"),
+    ]
+    by_suffix: dict[str, Callable[[bytes], bytes]] = {
+        "": bytes,
+        ".gz": gzip.compress,
+        ".zst": zstandard.compress,
+    }
+    compress = by_suffix[suffix]
+    path = tmp_path / f"crawl.warc{suffix}"
+    path.write_bytes(b"".join(compress(record) for record in records))
+    source = open_source(str(path))
+    assert isinstance(source, WarcSource)
+    assert [m.url_hint for m in source] == [
+        "http://a.example/1",
+        "http://a.example/wet",
+        "http://a.example/2",
+    ]
+    assert source.passed_over == 5
+    assert source.bytes_read == source.total_bytes
+
+
+@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+@pytest.mark.parametrize("kept", [0.2, 0.5, 0.9])
+def test_an_archive_that_is_cut_off_is_reported(
+    tmp_path: Path, compress: Callable[[bytes], bytes], kept: float
+) -> None:
+    first, second = compress(warc_record("http://a.example/1")), compress(warc_record("http://a.example/2"))
+    read: list[Message] = []
+    with pytest.raises(PageError, match=r"damaged-source: .*a\.warc"):
+        read.extend(warc(tmp_path / "a.warc", first + second[: int(len(second) * kept)]))
+    assert [m.url_hint for m in read] == ["http://a.example/1"]
+
+
+def test_a_file_that_is_no_archive_is_reported(tmp_path: Path) -> None:
+    with pytest.raises(PageError, match=r"damaged-source: .*a\.warc at its start"):
+        list(warc(tmp_path / "a.warc", b"neither\nthis\nnor that\n" * 9))
+
+
+# Choosing
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("part-0001.gz", gzip.compress(b"\n\n" + LINES[0]), JsonlSource),
+        ("part-0001", LINES[0], JsonlSource),
+        ("CC-MAIN-0001", warc_record(), WarcSource),
+        ("archive.gz", gzip.compress(warc_record()), WarcSource),
+        ("x.warc.wet.gz", gzip.compress(warc_record()), WarcSource),
+    ],
+)
+def test_a_source_is_chosen_by_name_then_by_content(
+    tmp_path: Path, name: str, data: bytes, kind: type
+) -> None:
+    (tmp_path / name).write_bytes(data)
+    source = open_source(str(tmp_path / name))
+    assert isinstance(source, kind)
+    assert len(list(source)) == 1
+
+
+def test_what_is_no_source_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "x.bin").write_bytes(b"\x00\x01")
+    with pytest.raises(SettingsError, match=r"x\.bin"):
+        open_source(str(tmp_path / "x.bin"))
+    with pytest.raises(SettingsError, match="absent"):
+        open_source(str(tmp_path / "absent.jsonl"))
+    with pytest.raises(SettingsError, match="format"):
+        open_source(str(tmp_path), format="warc")
+    with pytest.raises(SettingsError, match="format"):
+        open_source(str(tmp_path), format="csv")
+    with pytest.raises(SettingsError, match="base-url"):
+        open_source(str(tmp_path), base_url="x.example")
+
+
+def test_fields_that_are_none_are_left_out() -> None:
+    assert json.loads(encode_page(Page(url="u", text="正文", charset="big5"))) == {
+        "url": "u",
+        "text": "正文",
+        "charset": "big5",
+    }
+
+
+# Reading ahead
+
+
+async def test_feed_keeps_order_and_reads_only_so_far_ahead() -> None:
+    read = 0
+
+    def numbered() -> Iterator[Message]:
+        nonlocal read
+        for read in range(1000):
+            yield Message(b"%03d" % read + bytes(97), None, "here")
+
+    values: list[bytes] = []
+    async with contextlib.aclosing(feed(numbered(), ahead=1000)) as chunks:
+        async for chunk in chunks:
+            assert len(chunk) <= 10
+            values.extend(m.value[:3] for m in chunk)
+            assert read <= len(values) + 11
+    assert values == [b"%03d" % n for n in range(1000)]
+
+
+async def test_feed_raises_what_reading_raised_after_what_was_read() -> None:
+    def broken() -> Iterator[Message]:
+        yield Message(b"1", None, "here")
+        raise PageError("damaged-source", "there")
+
+    chunks = feed(broken())
+    assert len(await anext(chunks)) == 1
+    with pytest.raises(PageError, match="there"):
+        await anext(chunks)
+
+
+async def test_a_closed_feed_lets_its_thread_end() -> None:
+    async with contextlib.aclosing(feed(iter(lambda: Message(b"x", None, "here"), None))) as chunks:
+        async for _ in chunks:
+            break
+    for _ in range(200):
+        if not any(thread.name == "feed" for thread in threading.enumerate()):
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the thread reads on")
