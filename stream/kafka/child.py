@@ -1,0 +1,164 @@
+"""The process that fingerprints: chunks of page messages on stdin, rows on stdout. It imports no Kafka.
+
+A page can hang or kill it, so it holds nothing that matters: `stream.kafka.pool` starts another.
+Frames are a 4-byte big-endian length and msgpack: `Configuration` first, answered by `Ready`; then `Chunk`s,
+each answered by lists of `Row`, in order, as they come.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import resource
+import signal
+import sys
+import time
+from typing import BinaryIO, Final, Protocol
+
+import msgspec
+
+from stream.fingerprint.scheme import Scheme
+from stream.messages.journal import Row, Status
+
+FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
+FLUSH_SECONDS: Final = 0.02
+"""Rows wait at most this long for company; a write and the parent's wake-up cost as much as a small page."""
+OUT_OF_MEMORY: Final = 77
+"""Exit code after a MemoryError: what the page left behind cannot be trusted to be whole."""
+NICENESS: Final = 5
+"""The parent's event loop keeps the group membership alive; it goes first when processors are short."""
+LENGTH: Final = 4
+
+
+class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+    """What a child needs to know; the first frame."""
+
+    scheme: Scheme
+    page_bytes: int
+    """Largest page, after decompression."""
+    memory: int
+    """Address space of the process in bytes."""
+    deadline: float
+    """Seconds one page may take."""
+    fingerprinter: str = FINGERPRINTER
+    """Dotted name of a class; tests put another in its place."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The child's first frame; `error` tells why it cannot work."""
+
+    error: str | None = None
+
+
+class Chunk(msgspec.Struct, frozen=True, array_like=True):
+    """Page messages to be fingerprinted."""
+
+    values: list[bytes | None]
+    careful: bool
+    """Send every row as soon as it is there: the chunk has killed a process before."""
+
+
+class MessageFingerprinter(Protocol):
+    """What `Configuration.fingerprinter` names, made with the scheme."""
+
+    def message(self, value: bytes | None, page_bytes: int) -> Row:
+        """The row of one page message."""
+        ...
+
+
+def main() -> None:
+    """Fingerprint until stdin ends."""
+    rows_out, chunks_in = _take_pipes()
+    _set_signals()
+    configuration = _CONFIGURATION.decode(_read(chunks_in) or b"")
+    try:
+        _set_limits(configuration.memory)
+        fingerprinter = _make(configuration)
+    except Exception as error:
+        _write(rows_out, Ready(f"{type(error).__name__}: {error}"))
+        raise
+    _write(rows_out, Ready())
+    while (frame := _read(chunks_in)) is not None:
+        _answer(_CHUNK.decode(frame), fingerprinter, configuration, rows_out)
+
+
+def _answer(
+    chunk: Chunk, fingerprinter: MessageFingerprinter, configuration: Configuration, rows_out: BinaryIO
+) -> None:
+    rows: list[Row] = []
+    flushed = time.monotonic()
+    for value in chunk.values:
+        # The kernel ends the process at the deadline, also inside C code and when the parent is gone:
+        # SIGALRM has its default disposition.
+        signal.setitimer(signal.ITIMER_REAL, configuration.deadline)
+        try:
+            rows.append(fingerprinter.message(value, configuration.page_bytes))
+        except MemoryError:
+            os._exit(OUT_OF_MEMORY)
+        except Exception as error:
+            detail = f"{type(error).__name__}: {error}"
+            rows.append(Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:1000]))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if chunk.careful or time.monotonic() - flushed >= FLUSH_SECONDS:
+            _write(rows_out, rows)
+            rows = []
+            flushed = time.monotonic()
+    if rows:
+        _write(rows_out, rows)
+
+
+def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """The two pipes; whatever a library prints goes to stderr and cannot garble a frame."""
+    rows_out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    return rows_out, sys.stdin.buffer
+
+
+def _set_signals() -> None:
+    for ignored in (signal.SIGINT, signal.SIGTERM):  # the parent decides; it closes stdin
+        signal.signal(ignored, signal.SIG_IGN)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
+
+
+def _set_limits(memory: int) -> None:
+    _, most = resource.getrlimit(resource.RLIMIT_AS)
+    limit = memory if most == resource.RLIM_INFINITY else min(memory, most)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    os.nice(NICENESS)
+
+
+def _make(configuration: Configuration) -> MessageFingerprinter:
+    module, _, name = configuration.fingerprinter.rpartition(".")
+    made: MessageFingerprinter = getattr(importlib.import_module(module), name)(configuration.scheme)
+    return made
+
+
+def _read(pipe: BinaryIO) -> bytes | None:
+    """The next frame, or None at the end."""
+    length = pipe.read(LENGTH)
+    return pipe.read(int.from_bytes(length, "big")) if len(length) == LENGTH else None
+
+
+def _write(pipe: BinaryIO, message: object) -> None:
+    pipe.write(frame(message))
+    pipe.flush()
+
+
+def frame(message: object) -> bytes:
+    """A message as it travels in a pipe."""
+    content = _ENCODER.encode(message)
+    return len(content).to_bytes(LENGTH, "big") + content
+
+
+_ENCODER = msgspec.msgpack.Encoder()
+_CONFIGURATION = msgspec.msgpack.Decoder(Configuration)
+_CHUNK = msgspec.msgpack.Decoder(Chunk)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except BrokenPipeError:  # the parent is gone
+        os._exit(0)

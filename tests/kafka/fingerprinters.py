@@ -1,0 +1,60 @@
+"""Fingerprinters for tests, named in a child's configuration by their dotted names."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+from stream.fingerprint.scheme import Scheme
+from stream.messages.journal import Row, Status
+
+HOARD: list[bytearray] = []
+
+
+class Scripted:
+    """Does what the page says: `hang`, `die`, `segfault`, `hoard`, `slow N`, `bad`, `noise`; else a row."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        self._blank = bytes(scheme.sketch_bytes)
+
+    def message(self, value: bytes | None, page_bytes: int) -> Row:
+        """A row whose URL is the page itself."""
+        text = (value or b"").decode()
+        order, _, argument = text.partition(" ")
+        match order:
+            case "hang":
+                time.sleep(3600)
+            case "die":
+                os._exit(3)
+            case "segfault":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "hoard":
+                while True:
+                    HOARD.append(bytearray(64 << 20))
+            case "slow":
+                time.sleep(float(argument.split()[0]))
+            case "wait":
+                while not os.path.exists(argument.split()[0]):
+                    time.sleep(0.005)
+            case "noise":
+                print("a library that prints")  # noqa: T201
+            case "bad":
+                return Row(Status.REJECTED, None, None, None, reason="bad", detail="asked for")
+            case "raise":
+                raise ValueError("unexpected")
+        return Row(Status.READY, text, text, None, fingerprint=len(text), sketch=self._blank)
+
+
+class Unusable:
+    """Cannot be made, like one whose dictionary is missing."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        raise FileNotFoundError("dictionary")
+
+
+class Stillborn:
+    """Takes its process along when it is made."""
+
+    def __init__(self, scheme: Scheme) -> None:
+        os._exit(9)
