@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
@@ -13,6 +14,7 @@ import pytest
 from stream.kafka.broker import LocalBroker, start_broker
 from stream.settings import Settings, load
 
+Eventually = Callable[..., Awaitable[None]]
 MARK = "NEARDUP_TEST_SESSION"
 """Environment variable by which processes that outlive their parents are still known as ours."""
 
@@ -62,6 +64,18 @@ def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
 def namespace() -> str:
     """A namespace that no other test has."""
     return f"t{secrets.token_hex(5)}"
+
+
+async def _eventually(condition: Callable[[], Awaitable[object]], seconds: float = 30.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not await condition():  # noqa: ASYNC110 (what is awaited happens in another process)
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """`await eventually(condition)`: until the coroutine function says something true; TimeoutError if never."""
+    return _eventually
 
 
 @pytest.fixture

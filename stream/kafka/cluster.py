@@ -1,0 +1,211 @@
+"""What we ask a cluster beyond what aiokafka offers: topic ids, configurations, the ends of logs.
+
+Works with the client inside any aiokafka object (`consumer._client`), or one of its own (`connect`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, Final
+
+from aiokafka import TopicPartition
+from aiokafka.admin.config_resource import ConfigResourceType
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError, NotLeaderForPartitionError, for_code
+from aiokafka.protocol.admin import DescribeConfigsRequest
+from aiokafka.protocol.offset import OffsetRequest
+
+from stream.errors import BrokerError, TopicError
+from stream.kafka.metadata_v12 import MetadataRequest, topic_id
+
+RETRY_SECONDS: Final = 30.0
+"""How long a question is repeated while the cluster elects, restarts or cannot be reached."""
+PAUSE_SECONDS: Final = 0.2
+EARLIEST: Final = -2
+LATEST: Final = -1
+UNKNOWN_TOPIC: Final = 3
+"""Kafka's error code UNKNOWN_TOPIC_OR_PARTITION."""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """Where a partition lives."""
+
+    leader: int
+    """Node id, or -1 while there is none."""
+    replicas: int
+    in_sync: int
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """A topic as the cluster knows it."""
+
+    id: str
+    """32 hex digits; a recreated topic has a new one (KIP-516)."""
+    partitions: dict[int, Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """A cluster and those of the topics asked for that exist."""
+
+    cluster_id: str
+    topics: dict[str, Topic]
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """The offsets that a partition's log holds: [start, end)."""
+
+    start: int
+    end: int
+
+
+@asynccontextmanager
+async def connect(bootstrap_servers: str) -> AsyncIterator[AIOKafkaClient]:
+    """A client for these questions. Raises BrokerError when no broker answers."""
+    client = AIOKafkaClient(bootstrap_servers=bootstrap_servers, client_id="neardup")
+    try:
+        try:
+            await client.bootstrap()
+        except KafkaError as error:
+            raise BrokerError(f"bootstrap_servers: no broker answers at {bootstrap_servers}") from error
+        yield client
+    finally:
+        await client.close()
+
+
+async def metadata(client: AIOKafkaClient, topics: Iterable[str], node: int | None = None) -> Metadata:
+    """What `node`, or any broker, knows of these topics. Missing ones are left out, never created."""
+    answer = await _ask(client, MetadataRequest(list(topics)), node)
+    found = {}
+    for code, name, high, low, _, partitions, *_ in answer.topics:
+        if code == UNKNOWN_TOPIC:
+            continue
+        if code and not partitions:
+            raise TopicError(f"topic {name}: {for_code(code).__name__}")
+        found[name] = Topic(
+            topic_id(high, low),
+            {
+                number: Partition(leader, len(replicas), len(in_sync))
+                for _, number, leader, _, replicas, in_sync, *_ in partitions
+            },
+        )
+    return Metadata(answer.cluster_id, found)
+
+
+async def cluster_id(client: AIOKafkaClient) -> str:
+    """The cluster's own name, 22 characters."""
+    return (await metadata(client, [])).cluster_id
+
+
+async def topic_ids(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, str]:
+    """Topic ids as any broker knows them. Raises TopicError for a missing topic."""
+    wanted = list(topics)
+    return _ids(await metadata(client, wanted), wanted)
+
+
+async def leader_topic_ids(client: AIOKafkaClient, leaders: Mapping[str, int]) -> dict[str, str]:
+    """Topic ids as the given node knows each topic: the leader that also serves its records (rule 4).
+
+    Another broker may not have heard yet that the topic was recreated. Raises TopicError for a missing topic.
+    """
+    by_node: defaultdict[int, list[str]] = defaultdict(list)
+    for topic, node in leaders.items():
+        by_node[node].append(topic)
+    ids: dict[str, str] = {}
+    for node, topics in by_node.items():
+        ids |= _ids(await metadata(client, topics, node), topics)
+    return ids
+
+
+async def partition_counts(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, int]:
+    """Number of partitions of those topics that exist."""
+    known = await metadata(client, topics)
+    return {name: len(topic.partitions) for name, topic in known.topics.items()}
+
+
+async def topic_configs(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+    """Every configuration value of each topic, defaults included. Raises TopicError for a missing topic."""
+    resources = [(ConfigResourceType.TOPIC, topic, None) for topic in topics]
+    if not resources:
+        return {}
+    answer = await _ask(client, DescribeConfigsRequest(resources))
+    found = {}
+    for code, message, _, topic, entries in answer.resources:
+        if code:
+            raise TopicError(f"topic {topic}: {message or for_code(code).__name__}")
+        found[topic] = {name: value for name, value, *_ in entries if value is not None}
+    return found
+
+
+async def log_bounds(
+    client: AIOKafkaClient, topics: Iterable[str], *, committed: bool = False
+) -> dict[TopicPartition, Bounds]:
+    """Where the log of each partition of these topics starts and ends, as its leader says.
+
+    `committed`: the end is the first offset of a transaction that is still open, where there is one. Raises
+    TopicError for a missing topic, BrokerError when a partition has no leader for long.
+    """
+    wanted = list(topics)
+    deadline = asyncio.get_running_loop().time() + RETRY_SECONDS
+    while True:
+        known = await metadata(client, wanted)
+        _ids(known, wanted)
+        try:
+            return await _bounds(client, known, committed)
+        except (KafkaError, BrokerError) as error:  # the leader moved between the two questions
+            if asyncio.get_running_loop().time() > deadline:
+                raise BrokerError(f"offsets of {', '.join(wanted)}: {error!r}") from error
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _bounds(client: AIOKafkaClient, known: Metadata, committed: bool) -> dict[TopicPartition, Bounds]:
+    by_leader: defaultdict[int, dict[str, list[int]]] = defaultdict(dict)
+    for name, topic in known.topics.items():
+        for number, partition in topic.partitions.items():
+            if partition.leader < 0:
+                raise NotLeaderForPartitionError(f"{name} {number}")
+            by_leader[partition.leader].setdefault(name, []).append(number)
+    ends: dict[int, dict[TopicPartition, int]] = {EARLIEST: {}, LATEST: {}}
+    for leader, topics in by_leader.items():
+        for which, found in ends.items():
+            wanted = [(name, [(number, which) for number in numbers]) for name, numbers in topics.items()]
+            answer = await _ask(client, OffsetRequest(-1, int(committed), wanted), leader)
+            for name, partitions in answer.topics:
+                for number, code, _, offset in partitions:
+                    if code:
+                        raise for_code(code)(f"{name} {number}")
+                    found[TopicPartition(name, number)] = offset
+    return {key: Bounds(start, ends[LATEST][key]) for key, start in ends[EARLIEST].items()}
+
+
+def _ids(known: Metadata, wanted: list[str]) -> dict[str, str]:
+    missing = [name for name in wanted if name not in known.topics]
+    if missing:
+        raise TopicError(f"no such topic: {', '.join(missing)}")
+    return {name: known.topics[name].id for name in wanted}
+
+
+async def _ask(client: AIOKafkaClient, request: Any, node: int | None = None) -> Any:
+    """The answer of that node, or of any. Raises BrokerError when there is none for RETRY_SECONDS."""
+    deadline = asyncio.get_running_loop().time() + RETRY_SECONDS
+    while True:
+        asked = client.get_random_node() if node is None else node
+        try:
+            if asked is not None:
+                return await client.send(asked, request)
+            reason: Exception | None = None
+        except NotImplementedError as error:
+            raise BrokerError("this cluster is older than Kafka 3.1, which topic ids need") from error
+        except KafkaError as error:
+            reason = error
+        if asyncio.get_running_loop().time() > deadline:
+            raise BrokerError(f"no answer from node {asked} to {type(request).__name__}: {reason!r}")
+        await asyncio.sleep(PAUSE_SECONDS)
+        await client.force_metadata_update()

@@ -1,0 +1,134 @@
+"""Questions to a cluster that aiokafka does not ask."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from stream.errors import BrokerError, TopicError
+from stream.kafka import cluster
+from stream.kafka.broker import LocalBroker
+from stream.kafka.embedded_broker import free_port
+from stream.kafka.metadata_v12 import topic_id
+
+pytestmark = pytest.mark.broker
+Known = Callable[[bool], Awaitable[None]]
+
+
+@pytest.fixture
+async def admin(broker: LocalBroker) -> AsyncIterator[AIOKafkaAdminClient]:
+    client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    await client.start()
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def known(admin: AIOKafkaAdminClient, namespace: str, eventually: Any) -> Known:
+    """Waits until the broker knows, or has forgotten, the topic named like the namespace."""
+
+    async def wait(wanted: bool) -> None:
+        async def so() -> bool:
+            return (namespace in (await cluster.metadata(admin._client, [namespace])).topics) == wanted
+
+        await eventually(so)
+
+    return wait
+
+
+async def test_a_recreated_topic_has_another_id(
+    admin: AIOKafkaAdminClient, namespace: str, known: Known
+) -> None:
+    ids = []
+    for _ in range(2):
+        await admin.create_topics([NewTopic(namespace, 1, 1)])
+        await known(True)
+        found = await cluster.topic_ids(admin._client, [namespace])
+        assert len(bytes.fromhex(found[namespace])) == 16
+        assert found == await cluster.topic_ids(admin._client, [namespace])
+        ids.append(found[namespace])
+        await admin.delete_topics([namespace])
+        await known(False)
+    assert ids[0] != ids[1]
+
+
+async def test_a_consumer_s_own_client_can_ask_the_leader(
+    broker: LocalBroker, admin: AIOKafkaAdminClient, namespace: str, known: Known
+) -> None:
+    await admin.create_topics([NewTopic(namespace, 2, 1)])
+    await known(True)
+    consumer = AIOKafkaConsumer(namespace, bootstrap_servers=broker.bootstrap_servers)
+    await consumer.start()
+    try:
+        leader = consumer._client.cluster.leader_for_partition(TopicPartition(namespace, 0))
+        asked = await cluster.leader_topic_ids(consumer._client, {namespace: leader})
+    finally:
+        await consumer.stop()
+    assert asked == await cluster.topic_ids(admin._client, [namespace])
+
+
+async def test_a_missing_topic_is_an_error_and_is_not_created(
+    admin: AIOKafkaAdminClient, namespace: str
+) -> None:
+    client = admin._client
+    for question in (cluster.topic_ids, cluster.topic_configs, cluster.log_bounds):
+        with pytest.raises(TopicError, match=namespace):
+            await question(client, [namespace])
+    assert await cluster.partition_counts(client, [namespace]) == {}
+    assert namespace not in await admin.list_topics()
+
+
+async def test_partitions_configurations_and_cluster_are_told(
+    admin: AIOKafkaAdminClient, namespace: str, known: Known
+) -> None:
+    await admin.create_topics([NewTopic(namespace, 3, 1, topic_configs={"retention.ms": "-1"})])
+    await known(True)
+    client = admin._client
+    assert await cluster.partition_counts(client, [namespace]) == {namespace: 3}
+    configs = (await cluster.topic_configs(client, [namespace]))[namespace]
+    assert configs["retention.ms"] == "-1"
+    assert configs["cleanup.policy"] == "delete"
+    told = await cluster.metadata(client, [namespace])
+    assert {p.replicas for p in told.topics[namespace].partitions.values()} == {1}
+    assert told.cluster_id == await cluster.cluster_id(client)
+    assert len(told.cluster_id) == 22
+
+
+async def test_log_bounds_tell_an_open_transaction_from_the_end(
+    broker: LocalBroker, admin: AIOKafkaAdminClient, namespace: str, known: Known, eventually: Any
+) -> None:
+    await admin.create_topics([NewTopic(namespace, 2, 1)])
+    await known(True)
+    key = TopicPartition(namespace, 1)
+    producer = AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers, transactional_id=namespace)
+    await producer.start()
+    try:
+        async with producer.transaction():
+            await producer.send_and_wait(namespace, b"open", partition=1)
+            every = await cluster.log_bounds(admin._client, [namespace])
+            committed = await cluster.log_bounds(admin._client, [namespace], committed=True)
+        assert every[key] == cluster.Bounds(0, 1)
+        assert committed[key] == cluster.Bounds(0, 0)
+        assert every[TopicPartition(namespace, 0)] == cluster.Bounds(0, 0)
+    finally:
+        await producer.stop()
+
+    async def committed_with_its_marker() -> bool:
+        return (await cluster.log_bounds(admin._client, [namespace], committed=True))[key].end == 2
+
+    await eventually(committed_with_its_marker)
+
+
+async def test_no_broker_is_an_error_that_names_the_option() -> None:
+    servers = f"127.0.0.1:{free_port()}"
+    with pytest.raises(BrokerError, match=f"bootstrap_servers: no broker answers at {servers}"):
+        async with cluster.connect(servers):
+            pass
+
+
+def test_topic_ids_are_unsigned() -> None:
+    assert topic_id(-1, 1) == "f" * 16 + "0" * 15 + "1"
