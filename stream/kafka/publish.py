@@ -1,0 +1,157 @@
+"""Pages from sources onto the pages topic: every message acknowledged, or an error that names it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+
+from stream.errors import BrokerError, PageError, TopicError
+from stream.kafka.names import Names
+from stream.settings import Settings
+from stream.sources import Message, Source, feed
+from stream.sources.source import MAX_MESSAGE
+
+Key = Literal["url", "host", "none"]
+Progress = Callable[[int, int], None]
+"""Told how many messages were acknowledged, and how many bytes of the sources were read, so far."""
+
+BATCH_BYTES: Final = 256 << 10
+"""Largest batch of several messages; far below any `max.message.bytes`, so that only a message which is too
+large by itself is refused."""
+UNACKNOWLEDGED_BYTES: Final = 32 << 20
+"""Messages sent and not yet acknowledged; beyond it, reading pauses. Below the broker's 100 MiB a request."""
+LINGER_MS: Final = 5
+
+
+async def publish(
+    settings: Settings,
+    sources: Iterable[Source],
+    *,
+    progress: Progress | None = None,
+    rate: float | None = None,
+    key: Key = "url",
+) -> int:
+    """Publish every message of the sources, in order; the number of acknowledged messages.
+
+    `rate` bounds messages a second. `key` decides the partition: one URL, or one host, stays on one partition
+    and in order; `none` spreads messages at random unless the source has keys. At least once: after an error
+    some messages that follow the named one may be on the topic.
+
+    Raises PageError where a source is damaged or a message exceeds the topic's `max.message.bytes`,
+    BrokerError where a message was not acknowledged, TopicError where the topic is missing.
+    """
+    opened = list(sources)
+    topic = Names(settings.namespace).pages
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers,
+        enable_idempotence=True,
+        acks="all",
+        compression_type="lz4",
+        linger_ms=LINGER_MS,
+        max_batch_size=BATCH_BYTES,
+        # The broker decides, by the compressed size; aiokafka would by the uncompressed one.
+        max_request_size=2 * MAX_MESSAGE,
+    )
+    try:
+        try:
+            await producer.start()
+            known = (await producer.client.fetch_all_metadata()).topics()
+        except KafkaError as error:
+            raise BrokerError(f"bootstrap_servers {settings.bootstrap_servers}: {error}") from error
+        if topic not in known:
+            raise TopicError(f"topic {topic} is missing: run `neardup topics create`")
+        window = _Window(producer, topic, progress, opened)
+        messages = (message for source in opened for message in source)
+        started = asyncio.get_running_loop().time()
+        async with contextlib.aclosing(feed(messages)) as chunks:
+            sent = 0
+            async for chunk in chunks:
+                for message in chunk:
+                    if rate is not None:
+                        await _sleep_until(started + sent / rate)
+                    await window.send(message, key_of(message, key))
+                    sent += 1
+        await window.drain(0)
+        return window.acknowledged
+    finally:
+        await producer.stop()
+
+
+def key_of(message: Message, key: Key) -> bytes | None:
+    """The message's key; its own, or None, where there is no URL to derive one from."""
+    if key == "none" or message.url_hint is None:
+        return message.key
+    if key == "url":
+        return message.url_hint.encode("utf-8", "replace")
+    try:
+        host = urlsplit(message.url_hint).hostname
+    except ValueError:
+        host = None
+    return message.key if host is None else host.encode("utf-8", "replace")
+
+
+async def _sleep_until(moment: float) -> None:
+    delay = moment - asyncio.get_running_loop().time()
+    if delay > 0:
+        await asyncio.sleep(delay)
+
+
+class _Window:
+    """Sends in flight, bounded in bytes; acknowledgements are awaited in the order of sending."""
+
+    def __init__(
+        self, producer: AIOKafkaProducer, topic: str, progress: Progress | None, sources: list[Source]
+    ) -> None:
+        self.acknowledged = 0
+        self._producer = producer
+        self._topic = topic
+        self._progress = progress
+        self._sources = sources
+        self._sends: deque[tuple[Message, asyncio.Future[object]]] = deque()
+        self._bytes = 0
+
+    async def send(self, message: Message, key: bytes | None) -> None:
+        """Append to the producer's batches, waiting where they or the window are full."""
+        try:
+            future = await self._producer.send(self._topic, message.value, key=key)
+        except KafkaError as error:
+            raise self._failure(message, error) from error
+        # Read even when an earlier failure ends the publication, or asyncio complains of it at exit.
+        future.add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._sends.append((message, future))
+        self._bytes += len(message.value)
+        await self.drain(UNACKNOWLEDGED_BYTES)
+
+    async def drain(self, unacknowledged: int) -> None:
+        """Wait until no more bytes than that are unacknowledged; take what is acknowledged already."""
+        before = self.acknowledged
+        while self._sends and (self._bytes > unacknowledged or self._sends[0][1].done()):
+            message, future = self._sends[0]
+            try:
+                await future
+            except KafkaError as error:
+                raise self._failure(message, error) from error
+            self._sends.popleft()
+            self._bytes -= len(message.value)
+            self.acknowledged += 1
+        if self._progress is not None and (self.acknowledged > before or not self._sends):
+            self._progress(self.acknowledged, sum(source.bytes_read for source in self._sources))
+
+    def _failure(self, message: Message, error: KafkaError) -> PageError | BrokerError:
+        if isinstance(error, MessageSizeTooLargeError):
+            return PageError(
+                "too-large",
+                f"{message.origin}: {len(message.value)} bytes are more than topic {self._topic} takes"
+                f" (max.message.bytes); {self.acknowledged} messages before it were published",
+            )
+        return BrokerError(
+            f"{message.origin}: not acknowledged by topic {self._topic} ({error!r});"
+            f" {self.acknowledged} messages before it were published"
+        )

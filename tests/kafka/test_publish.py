@@ -1,0 +1,153 @@
+"""What is published is on the topic, once and in order by key; what cannot be is named."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from stream.errors import BrokerError, PageError, TopicError
+from stream.kafka.names import Names
+from stream.kafka.publish import key_of, publish
+from stream.settings import Settings
+from stream.sources import JsonlSource, Message
+
+pytestmark = pytest.mark.broker
+
+LIMIT = 1_000_000
+
+
+@pytest.fixture
+async def topic(settings: Settings) -> AsyncIterator[str]:
+    name = Names(settings.namespace).pages
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers)
+    await admin.start()
+    try:
+        configs = {"max.message.bytes": str(LIMIT)}
+        await admin.create_topics([NewTopic(name, settings.partitions, 1, topic_configs=configs)])
+        yield name
+        await admin.delete_topics([name])
+    finally:
+        await admin.close()
+
+
+async def published(settings: Settings, topic: str) -> list[list[tuple[bytes | None, bytes]]]:
+    """(key, value) of every record, partition by partition."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, auto_offset_reset="earliest", group_id=None
+    )
+    await consumer.start()
+    try:
+        partitions = [TopicPartition(topic, p) for p in range(settings.partitions)]
+        ends = await consumer.end_offsets(partitions)
+        consumer.assign(partitions)
+        records: list[list[tuple[bytes | None, bytes]]] = [[] for _ in partitions]
+        while sum(map(len, records)) < sum(ends.values()):
+            for partition, batch in (await consumer.getmany(timeout_ms=1000)).items():
+                records[partition.partition].extend((r.key, r.value) for r in batch)
+        return records
+    finally:
+        await consumer.stop()
+
+
+def jsonl(path: Path, lines: list[bytes]) -> JsonlSource:
+    path.write_bytes(b"\n".join(lines))
+    return JsonlSource(str(path))
+
+
+def line(url: str, text: str) -> bytes:
+    return json.dumps({"url": url, "text": text}).encode()
+
+
+async def test_every_message_is_published_once_and_a_url_stays_in_order(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    lines = [line(f"http://h{n % 7}.example/{n % 50}", f"visit {n} " + "x" * 500) for n in range(3000)]
+    sources = [jsonl(tmp_path / "a.jsonl", lines[:2000]), jsonl(tmp_path / "b.jsonl", lines[2000:])]
+    seen: list[tuple[int, int]] = []
+    assert await publish(settings, sources, progress=lambda *told: seen.append(told)) == 3000
+    assert seen[-1] == (3000, sum(source.total_bytes or 0 for source in sources))
+    assert seen == sorted(seen)
+    records = await published(settings, topic)
+    assert sorted(value for part in records for _, value in part) == sorted(lines)
+    assert all(part for part in records)
+    for url in {json.loads(value)["url"] for value in lines}:
+        of_url = [[v for k, v in part if k == url.encode()] for part in records]
+        assert [v for values in of_url for v in values] == [v for v in lines if json.loads(v)["url"] == url]
+
+
+async def test_malformed_messages_are_published_without_a_key(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    assert await publish(settings, [jsonl(tmp_path / "a.jsonl", [b'{"url": "http://a', b"\xff"])]) == 2
+    records = [record for part in await published(settings, topic) for record in part]
+    assert sorted(records, key=lambda record: record[1]) == [(None, b'{"url": "http://a'), (None, b"\xff")]
+
+
+async def test_a_page_that_the_topic_does_not_take_is_named(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    noise = "".join(
+        chr(0x4E00 + (n * 7919) % 20000) for n in range(LIMIT)
+    )  # does not compress below the limit
+    lines = [line("http://a.example/1", "x"), line("http://a.example/2", noise)]
+    with pytest.raises(PageError, match=r"too-large: .*a\.jsonl line 2.*max\.message\.bytes"):
+        await publish(settings, [jsonl(tmp_path / "a.jsonl", lines)])
+
+
+async def test_a_page_that_the_topic_takes_compressed_is_published_as_it_is(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    lines = [line("http://a.example/1", "x" * 3 * LIMIT), line("http://a.example/2", "y")]
+    assert await publish(settings, [jsonl(tmp_path / "a.jsonl", lines)]) == 2
+    assert sorted(v for part in await published(settings, topic) for _, v in part) == sorted(lines)
+
+
+async def test_a_damaged_source_is_named_and_what_was_read_is_published(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    class Damaged(JsonlSource):
+        def __iter__(self) -> Iterator[Message]:
+            yield from super().__iter__()
+            raise PageError("damaged-source", "here")
+
+    (tmp_path / "a.jsonl").write_bytes(line("http://a.example/1", "x"))
+    with pytest.raises(PageError, match="here"):
+        await publish(settings, [Damaged(str(tmp_path / "a.jsonl"))])
+    assert sum(map(len, await published(settings, topic))) == 1
+
+
+async def test_the_rate_is_kept(settings: Settings, topic: str, tmp_path: Path) -> None:
+    source = jsonl(tmp_path / "a.jsonl", [line(f"http://a.example/{n}", "x") for n in range(50)])
+    started = time.monotonic()
+    assert await publish(settings, [source], rate=100) == 50
+    assert time.monotonic() - started >= 49 / 100
+
+
+async def test_a_missing_topic_is_named_at_once(settings: Settings, tmp_path: Path) -> None:
+    with pytest.raises(TopicError, match=Names(settings.namespace).pages):
+        await publish(settings, [jsonl(tmp_path / "a.jsonl", [b"{}"])])
+
+
+async def test_a_missing_broker_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BrokerError, match=r"127\.0\.0\.1:1"):
+        await publish(Settings(bootstrap_servers="127.0.0.1:1"), [jsonl(tmp_path / "a.jsonl", [b"{}"])])
+
+
+@pytest.mark.parametrize(
+    ("url", "key", "expected"),
+    [
+        ("http://A.example:80/x", "url", b"http://A.example:80/x"),
+        ("http://A.example:80/x", "host", b"a.example"),
+        ("http://A.example:80/x", "none", b"own"),
+        ("http://[broken", "host", b"own"),
+        (None, "url", b"own"),
+    ],
+)
+def test_the_key_is_the_url_or_its_host(url: str | None, key: str, expected: bytes) -> None:
+    assert key_of(Message(b"{}", url, "here", key=b"own"), key) == expected  # type: ignore[arg-type]
