@@ -1,0 +1,151 @@
+"""The anchor log and what is known of single anchors: dead, or kept out of full buckets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.errors import StateError
+from stream.tables.candidates import I64
+from stream.tables.design import U64
+from stream.tables.rocks import DEFAULT, LOG, Batch, Store
+
+CHUNK: Final = 256
+"""Anchors a log key. The last chunk is rewritten as it fills, so the log's content depends on the anchors
+alone, not on how batches cut them; 4 puts of 2 KiB instead of 700 for a batch of 700 anchors."""
+
+COUNT: Final = b"tables/count"
+DEAD: Final = b"tables/dead/"
+SKIPPED: Final = b"tables/skipped/"
+
+
+def with_prefix(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Records of the default family whose keys start with `prefix`: rest of the key, value."""
+    for key, value in store.scan(DEFAULT, prefix):
+        if not key.startswith(prefix):
+            return
+        yield key[len(prefix) :], value
+
+
+class AnchorLog:
+    """Every anchor's fingerprint, by number: `log` family, first number u64 BE -> fingerprints u64 LE."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        stored = store.get(DEFAULT, [COUNT])[0]
+        self.count = int.from_bytes(stored, "little") if stored else 0
+        self._tail = self.read(self.count - self.count % CHUNK, self.count)
+
+    def append(self, batch: Batch, fingerprints: U64) -> None:
+        """Add anchors to the log, through `batch`."""
+        first = self.count - len(self._tail)
+        rows = np.concatenate([self._tail, fingerprints])
+        content = rows.astype("<u8").tobytes()
+        for start in range(0, len(rows), CHUNK):
+            key = (first + start).to_bytes(8, "big")
+            batch.put(LOG, key, content[start * 8 : (start + CHUNK) * 8])
+        self.count += len(fingerprints)
+        self._tail = rows[len(rows) - self.count % CHUNK :].copy()
+        batch.put(DEFAULT, COUNT, self.count.to_bytes(8, "little"))
+
+    def read(self, start: int, end: int) -> U64:
+        """Fingerprints of the anchors [start, end), as written to the store."""
+        first = start - start % CHUNK
+        parts: list[bytes] = []
+        have = first
+        if first < end:
+            for key, value in self._store.scan(LOG, first.to_bytes(8, "big")):
+                if int.from_bytes(key, "big") != have:
+                    break
+                parts.append(value)
+                have += len(value) // 8
+                if have >= end:
+                    break
+        if have < end:
+            raise StateError(
+                f"state directory {self._store.path}: anchor log ends at {have}, {end} anchors counted"
+            )
+        rows = np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False)
+        return rows[start - first : end - first]
+
+
+class Dead:
+    """A bit an anchor: superseded, expired or forgotten."""
+
+    def __init__(self, store: Store) -> None:
+        self._bits = np.zeros(1 << 10, np.uint8)
+        numbers = [int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)]
+        self.count = 0
+        self._mark(np.array(numbers, np.int64))
+
+    def _mark(self, anchors: I64) -> None:
+        anchors = np.unique(anchors)
+        anchors = anchors[~self.test(anchors)]
+        if not len(anchors):
+            return
+        need = int(anchors[-1] >> 3) + 1
+        if need > len(self._bits):
+            grown = np.zeros(max(need, 2 * len(self._bits)), np.uint8)
+            grown[: len(self._bits)] = self._bits
+            self._bits = grown
+        np.bitwise_or.at(self._bits, anchors >> 3, (1 << (anchors & 7)).astype(np.uint8))
+        self.count += len(anchors)
+
+    def kill(self, batch: Batch, anchors: I64) -> None:
+        """Mark anchors, through `batch` and at once in RAM."""
+        for anchor in anchors.tolist():
+            batch.put(DEFAULT, DEAD + anchor.to_bytes(8, "big"), b"")
+        self._mark(anchors)
+
+    def test(self, anchors: I64) -> NDArray[np.bool_]:
+        """Which of these anchors are dead."""
+        byte = anchors >> 3
+        known = byte < len(self._bits)
+        bits = self._bits.take(np.where(known, byte, 0)) >> (anchors & 7).astype(np.uint8)
+        dead: NDArray[np.bool_] = known & ((bits & 1) != 0)
+        return dead
+
+
+class Skipped:
+    """Anchors that did not enter every table's bucket (rule 16), in order of number."""
+
+    def __init__(self, store: Store) -> None:
+        self._numbers: list[int] = []
+        self._masks: list[int] = []
+        self._arrays: tuple[I64, U64] | None = None
+        for key, value in with_prefix(store, SKIPPED):
+            self._numbers.append(int.from_bytes(key, "big"))
+            self._masks.append(int.from_bytes(value, "little"))
+
+    def add(self, batch: Batch, first: int, skipped: dict[int, int]) -> None:
+        """Anchors `first + index` with a bit mask of the tables they stay out of."""
+        for index, mask in sorted(skipped.items()):
+            if mask:
+                self._numbers.append(first + index)
+                self._masks.append(mask)
+                batch.put(DEFAULT, SKIPPED + (first + index).to_bytes(8, "big"), mask.to_bytes(8, "little"))
+                self._arrays = None
+
+    def masks(self, start: int, end: int) -> U64 | None:
+        """Bit masks of skipped tables of the anchors [start, end); None where all entered everything."""
+        if not self._numbers or self._numbers[-1] < start:
+            return None
+        if self._arrays is None:
+            self._arrays = np.array(self._numbers, np.int64), np.array(self._masks, np.uint64)
+        numbers, masks = self._arrays
+        low, high = numbers.searchsorted([start, end])
+        if low == high:
+            return None
+        dense = np.zeros(end - start, np.uint64)
+        dense[numbers[low:high] - start] = masks[low:high]
+        return dense
+
+
+def entered(masks: U64 | None, table: int) -> NDArray[np.intp] | None:
+    """Indexes of the anchors that entered `table`; None for all of them."""
+    if masks is None:
+        return None
+    return np.flatnonzero((masks >> np.uint64(table) & np.uint64(1)) == 0)

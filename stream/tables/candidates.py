@@ -1,0 +1,62 @@
+"""What a search answers, and how the tiers' findings become one answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.tables.design import U64
+
+I64 = NDArray[np.int64]
+U8 = NDArray[np.uint8]
+
+LAST_ANCHOR: Final = (1 << 32) - 2
+"""The highest anchor number: chains store number + 1 in 32 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Distinct (row, anchor) pairs, sorted by row, then anchor."""
+
+    row: I64
+    """Index of the searched fingerprint."""
+    anchor: I64
+    """Number of a live anchor that entered one of the buckets probed for that row."""
+    distance: U8
+    """Their Hamming distance."""
+    bucket_sizes: NDArray[np.uint32] | None
+    """Live anchors that entered each row's exact bucket, shape (n, T), before this search's own rows; exact.
+    None without a bucket cap."""
+
+
+class Found:
+    """Pairs in the order they turn up, one pair perhaps many times over."""
+
+    def __init__(self) -> None:
+        self._packed: list[U64] = []
+
+    def add(self, row: I64, anchor: I64, distance: U8) -> None:
+        """Equal lengths; row < 2**24."""
+        self._packed.append(
+            row.astype(np.uint64) << np.uint64(40) | anchor.astype(np.uint64) << np.uint64(8) | distance
+        )
+
+    def pairs(self) -> tuple[I64, I64, U8]:
+        """Distinct pairs, sorted by row, then anchor."""
+        packed = np.unique(np.concatenate(self._packed)) if self._packed else np.zeros(0, np.uint64)
+        return (
+            (packed >> np.uint64(40)).astype(np.int64),
+            (packed >> np.uint64(8) & np.uint64(0xFFFFFFFF)).astype(np.int64),
+            (packed & np.uint64(0xFF)).astype(np.uint8),
+        )
+
+
+def expand(starts: I64, lengths: I64) -> tuple[I64, I64]:
+    """Positions `starts[i] .. starts[i] + lengths[i]` of all i, one after the other, and the i of each."""
+    total = int(lengths.sum())
+    source = np.repeat(np.arange(len(lengths)), lengths)
+    before = np.cumsum(lengths) - lengths
+    return np.arange(total) + (starts - before).take(source), source

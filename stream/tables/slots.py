@@ -1,0 +1,55 @@
+"""Where a bucket lies in a flat array that has 2**bits places for each table."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.tables.design import TABLE_BITS, U64, Design
+from stream.tables.probes import combine
+
+U8 = NDArray[np.uint8]
+U32 = NDArray[np.uint32]
+
+
+class Slots:
+    """Prefixes folded to `bits` bits, one region of the array a table.
+
+    Folding is XOR of the prefix's parts, so a flipped bit of the fingerprint flips a fixed bit of the slot:
+    the slots of all probes follow from the exact ones without their keys.
+    """
+
+    def __init__(self, design: Design, bits: int) -> None:
+        self.bits: Final = min(bits, int(design.prefix_bits.max()))
+        self.size: Final = design.tables << self.bits
+        if self.size > 1 << 32:
+            raise ValueError(f"{design.tables} tables of 2**{self.bits} slots are not numbered by 32 bits")
+        self._parts = -(-int(design.prefix_bits.max()) // self.bits)
+        self._region = np.arange(design.tables, dtype=np.uint32) << np.uint32(self.bits)
+        self._tables = np.arange(design.tables)
+        # Row `width` is "no bit".
+        self._flip = self._fold(np.concatenate([design.key_bit, np.zeros((1, design.tables), np.uint64)]))
+
+    def _fold(self, keys: U64) -> U32:
+        mask = np.uint64((1 << self.bits) - 1)
+        if self._parts == 1:
+            return (keys >> np.uint64(TABLE_BITS)).astype(np.uint32)
+        folded = (keys >> np.uint64(TABLE_BITS)) & mask
+        for part in range(1, self._parts):
+            folded ^= (keys >> np.uint64(TABLE_BITS + part * self.bits)) & mask
+        return folded.astype(np.uint32)
+
+    def of_keys(self, keys: U64) -> U32:
+        """Slots of exact keys, shape (n, T)."""
+        return self._fold(keys) | self._region
+
+    def of_probes(self, keys: U64, bits: U8, flips: int) -> U32:
+        """Slots of all probes, shape (P, n, T), given `uncertain_bits` of shape (flip_bits, n, T)."""
+        exact = self.of_keys(keys)
+        if flips == 0 or not len(bits):
+            return exact[None]
+        probes = combine(self._flip[bits, self._tables], flips)
+        probes ^= exact
+        return probes

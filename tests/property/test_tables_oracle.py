@@ -1,0 +1,337 @@
+"""Whatever tier an anchor is in, the answer is that of a brute force of a few lines."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from stream.errors import StateError
+from stream.tables.design import Design
+from stream.tables.probes import probe_keys
+from stream.tables.rocks import Store
+from stream.tables.tables import Tables
+
+CACHE = 8 << 20
+U64 = NDArray[np.uint64]
+PLENTY = 1 << 30
+
+
+@dataclass(frozen=True)
+class Case:
+    """A design, its probes, and how the anchors are kept."""
+
+    blocks: int
+    choose: int
+    flip_bits: int = 0
+    flips: int = 0
+    distance: int = 12
+    cap: int | None = 64
+    memory: int = PLENTY
+    generation: int = 1 << 20
+
+    @property
+    def design(self) -> Design:
+        return Design(self.blocks, self.choose)
+
+    def open(self, store: Store) -> Tables:
+        return Tables(
+            store,
+            self.design,
+            flip_bits=self.flip_bits,
+            flips=self.flips,
+            distance=self.distance,
+            cap=self.cap,
+            memory=self.memory,
+            generation=self.generation,
+        )
+
+
+@dataclass
+class Oracle:
+    """All anchors in plain lists: what entered which bucket, and who is alive."""
+
+    case: Case
+    fingerprints: list[int] = field(default_factory=list)
+    entered: list[set[int]] = field(default_factory=list)
+    dead: set[int] = field(default_factory=set)
+
+    def search(
+        self, rows: U64, uncertain: NDArray[np.uint8]
+    ) -> tuple[list[tuple[int, int, int]], list[list[int]]]:
+        design = self.case.design
+        keys = design.keys(rows)
+        probes = probe_keys(design, keys, uncertain, self.case.flip_bits, self.case.flips)
+        found, sizes = [], []
+        live = [(n, f, b) for n, (f, b) in enumerate(zip(self.fingerprints, self.entered, strict=True))
+                if n not in self.dead]  # fmt: skip
+        for row, fingerprint in enumerate(rows.tolist()):
+            probed = set(probes[row].ravel().tolist())
+            for number, other, buckets in live:
+                distance = (fingerprint ^ other).bit_count()
+                if distance <= self.case.distance and probed & buckets:
+                    found.append((row, number, distance))
+            sizes.append([sum(key in buckets for _, _, buckets in live) for key in keys[row].tolist()])
+        return found, sizes
+
+
+def flip(rng: np.random.Generator, rows: U64, most: int) -> U64:
+    """Each row with 0 to `most` bits flipped."""
+    bits = rng.integers(0, 64, (len(rows), most), dtype=np.uint64)
+    use = np.arange(most) < rng.integers(0, most + 1, (len(rows), 1))
+    return rows ^ np.bitwise_or.reduce(np.where(use, np.uint64(1) << bits, np.uint64(0)), axis=1)
+
+
+def make_rows(rng: np.random.Generator, n: int, earlier: U64, skew: float) -> U64:
+    """A third new, a third near earlier rows, a third near rows of the same call; some share 26 bits."""
+    rows = rng.integers(0, 1 << 64, n, dtype=np.uint64)
+    kind = rng.integers(0, 3, n)
+    if len(earlier):
+        near = np.flatnonzero(kind == 1)
+        rows[near] = flip(rng, earlier[rng.integers(0, len(earlier), len(near))], 9)
+    for row in np.flatnonzero(kind == 2):
+        rows[row] = flip(rng, rows[rng.integers(0, row + 1)][None], 6)[0]
+    template = rng.random(n) < skew
+    rows[template] = rows[template] & np.uint64((1 << 38) - 1) | np.uint64(0x123456 << 38)
+    return rows
+
+
+def make_uncertain(rng: np.random.Generator, n: int) -> NDArray[np.uint8]:
+    return np.argsort(rng.random((n, 64)), axis=1)[:, :32].astype(np.uint8)
+
+
+def check(tables: Tables, oracle: Oracle, rows: U64, uncertain: NDArray[np.uint8]) -> None:
+    expected, sizes = oracle.search(rows, uncertain)
+    answer = tables.search(rows, uncertain)
+    found = list(zip(answer.row.tolist(), answer.anchor.tolist(), answer.distance.tolist(), strict=True))
+    assert found == expected
+    if oracle.case.cap is None:
+        assert answer.bucket_sizes is None
+    else:
+        assert answer.bucket_sizes is not None
+        assert answer.bucket_sizes.dtype == np.uint32
+        assert answer.bucket_sizes.tolist() == sizes
+
+
+def add(
+    rng: np.random.Generator, store: Store, tables: Tables, oracle: Oracle, rows: U64, skips: float
+) -> None:
+    """Insert rows, some of them staying out of some tables, and kill a few anchors."""
+    design = oracle.case.design
+    skipped = {
+        int(row): int(rng.integers(1, 1 << design.tables))
+        for row in np.flatnonzero(rng.random(len(rows)) < skips)
+    }
+    batch = store.batch()
+    tables.insert(batch, rows, skipped)
+    for row, (fingerprint, keys) in enumerate(zip(rows.tolist(), design.keys(rows).tolist(), strict=True)):
+        oracle.fingerprints.append(fingerprint)
+        oracle.entered.append({key for t, key in enumerate(keys) if not skipped.get(row, 0) >> t & 1})
+    kills = rng.integers(0, len(oracle.fingerprints), 3 if skips else 0)
+    tables.kill(batch, kills)
+    oracle.dead.update(kills.tolist())
+    store.write(batch)
+    assert tables.count == len(oracle.fingerprints)
+    assert tables.alive(kills).tolist() == [False] * len(kills)
+
+
+CASES = {
+    "paper, 4 tables": Case(4, 1, distance=3, cap=None),
+    "paper, 20 tables": Case(6, 3, distance=3, cap=None),
+    "3 choose 1": Case(3, 1, distance=2),
+    "5 choose 2, exact": Case(5, 2),
+    "default": Case(5, 2, 4, 2),
+    "default, strict count": Case(5, 2, 4, 2, cap=None),
+    "one flip": Case(5, 2, 6, 1),
+    "6 choose 2, two flips": Case(6, 2, 4, 2),
+    "short prefixes": Case(12, 1, 2, 2, distance=8),
+    "all in RocksDB": Case(5, 2, 4, 2, memory=0, generation=16),
+    "all in RocksDB, exact": Case(4, 1, distance=3, memory=0, generation=64),
+    "20 tables in RocksDB": Case(6, 3, 2, 1, memory=0, generation=50),
+    "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
+    "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=2 * 48 * 140, generation=40),
+    "window of 300 anchors, 6 tables": Case(4, 2, 3, 2, memory=2 * 32 * 328, generation=28),
+    "window shorter than a generation": Case(5, 2, 4, 2, memory=2 * 48 * 100, generation=90),
+}
+
+
+@pytest.mark.parametrize("skew", [0.0, 0.2])
+@pytest.mark.parametrize("skips", [0.0, 0.3])
+@pytest.mark.parametrize("name", CASES)
+def test_candidates_are_those_of_brute_force(name: str, skips: float, skew: float, tmp_path: Path) -> None:
+    case = CASES[name]
+    rng = np.random.default_rng([len(name), int(skips > 0), int(skew > 0)])
+    oracle = Oracle(case)
+    with Store(tmp_path / "state", case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        for turn in range(9):
+            earlier = np.array(oracle.fingerprints, np.uint64)
+            rows = make_rows(rng, int(rng.integers(0, 90)), earlier, skew)
+            check(tables, oracle, rows, make_uncertain(rng, len(rows)))
+            add(rng, store, tables, oracle, rows[rng.random(len(rows)) < 0.8], skips)
+            tables.maintain(wait=turn % 2 == 0)
+        assert tables.stats.generations >= (case.generation < 100)
+        if case.memory < PLENTY:
+            assert tables.stats.rocks_hits > 0
+            assert tables.stats.cold_anchors > 0
+        tables.close()
+
+
+@pytest.mark.parametrize("name", ["default", "all in RocksDB", "window of 100 anchors in RAM"])
+def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: Path) -> None:
+    case = CASES[name]
+    rng = np.random.default_rng(5)
+    oracle = Oracle(case)
+    with Store(tmp_path / "state", case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        for _ in range(3):
+            add(rng, store, tables, oracle, make_rows(rng, 60, np.zeros(0, np.uint64), 0.1), 0.3)
+            tables.maintain(wait=True)
+        store.flush()
+        durable = store.digest()
+        later = Oracle(case, list(oracle.fingerprints), list(oracle.entered), set(oracle.dead))
+        add(rng, store, tables, later, make_rows(rng, 60, np.zeros(0, np.uint64), 0.1), 0.3)
+        shutil.copytree(tmp_path / "state", tmp_path / "crashed")  # as a killed process leaves it
+        tables.close()
+    rows = make_rows(rng, 80, np.array(later.fingerprints, np.uint64), 0.1)
+    uncertain = make_uncertain(rng, 80)
+    with Store(tmp_path / "crashed", case.design.tables, CACHE) as store:
+        check(case.open(store), oracle, rows, uncertain)
+        assert store.digest() == durable
+    with Store(tmp_path / "state", case.design.tables, CACHE) as store:  # closed in order: nothing is lost
+        check(case.open(store), later, rows, uncertain)
+
+
+@pytest.mark.parametrize("memory", [0, 2 * 48 * 140, PLENTY])
+def test_reopened_tables_answer_the_same_with_any_memory(memory: int, tmp_path: Path) -> None:
+    case = Case(5, 2, 4, 2, memory=2 * 48 * 90, generation=30)
+    again = Case(5, 2, 4, 2, memory=memory, generation=30)
+    rng = np.random.default_rng(6)
+    oracle = Oracle(case)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        for _ in range(5):
+            add(rng, store, tables, oracle, make_rows(rng, 70, np.zeros(0, np.uint64), 0.2), 0.2)
+            tables.maintain()
+        tables.close()
+    oracle.case = again
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = again.open(store)
+        for _ in range(3):
+            rows = make_rows(rng, 70, np.array(oracle.fingerprints, np.uint64), 0.2)
+            check(tables, oracle, rows, make_uncertain(rng, 70))
+            add(rng, store, tables, oracle, rows, 0.2)
+            tables.maintain(wait=True)
+        tables.close()
+
+
+@pytest.mark.parametrize("memory", [0, PLENTY])
+def test_digest_does_not_depend_on_how_batches_cut_the_anchors(memory: int, tmp_path: Path) -> None:
+    rows = np.random.default_rng(7).integers(0, 1 << 64, 700, dtype=np.uint64)
+    digests = set()
+    for number, cut in enumerate((700, 1, 37, 256, 300)):
+        case = Case(5, 2, memory=memory, generation=150)
+        with Store(tmp_path / f"{number}", case.design.tables, CACHE) as store:
+            tables = case.open(store)
+            for start in range(0, 700, cut):
+                part = rows[start : start + cut]
+                batch = store.batch()
+                tables.insert(batch, part, {9 - start: 5} if start <= 9 < start + cut else {})
+                store.write(batch)
+                tables.maintain()
+                if start % 5 == 0:
+                    store.flush()
+            batch = store.batch()
+            tables.kill(batch, np.array([3, 699]))
+            store.write(batch)
+            tables.maintain(wait=True)
+            assert tables.stats.generations == 4
+            digests.add(store.digest())
+            tables.close()
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("memory", [0, PLENTY])
+def test_bucket_of_thousands_is_found_whole(memory: int, tmp_path: Path) -> None:
+    case = Case(5, 2, 4, 2, memory=memory, generation=1000)
+    rng = np.random.default_rng(8)
+    oracle = Oracle(case)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        for _ in range(3):
+            rows = make_rows(rng, 700, np.zeros(0, np.uint64), 0.9)
+            add(rng, store, tables, oracle, rows, 0.01)
+            tables.maintain(wait=True)
+            asked = make_rows(rng, 12, rows, 0.9)
+            check(tables, oracle, asked, make_uncertain(rng, 12))
+        tables.close()
+
+
+@pytest.mark.parametrize(("blocks", "choose"), [(4, 1), (5, 2), (6, 3), (3, 1)])
+@pytest.mark.parametrize("memory", [0, PLENTY])
+def test_exact_design_misses_no_pair_within_its_distance(
+    blocks: int, choose: int, memory: int, tmp_path: Path
+) -> None:
+    case = Case(blocks, choose, distance=blocks - choose, cap=None, memory=memory, generation=200)
+    rng = np.random.default_rng(9)
+    anchors = rng.integers(0, 1 << 64, 700, dtype=np.uint64)
+    rows = flip(rng, anchors, blocks - choose + 1)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        batch = store.batch()
+        tables.insert(batch, anchors, {})
+        store.write(batch)
+        tables.maintain(wait=True)
+        answer = tables.search(rows, make_uncertain(rng, len(rows)))
+        distances = np.bitwise_count(rows[:, None] ^ anchors)
+        row, anchor = np.nonzero(distances <= blocks - choose)
+        assert answer.row.tolist() == row.tolist()
+        assert answer.anchor.tolist() == anchor.tolist()
+        assert answer.distance.tolist() == distances[row, anchor].tolist()
+        tables.close()
+
+
+def test_heads_grow_without_losing_anchors(tmp_path: Path) -> None:
+    case = Case(5, 2, distance=0, generation=1 << 20)
+    rng = np.random.default_rng(10)
+    anchors = rng.integers(0, 1 << 64, 150_000, dtype=np.uint64)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        slots = tables.stats.hot_slots
+        for start in range(0, len(anchors), 30_000):
+            batch = store.batch()
+            tables.insert(batch, anchors[start : start + 30_000], {})
+            store.write(batch)
+        assert tables.stats.hot_slots > slots
+        asked = rng.integers(0, len(anchors), 10_000)
+        answer = tables.search(anchors[asked], make_uncertain(rng, 10_000))
+        assert answer.row.tolist() == list(range(10_000))
+        assert answer.anchor.tolist() == asked.tolist()
+        tables.close()
+
+
+def test_state_of_another_generation_size_or_design_is_refused(tmp_path: Path) -> None:
+    with Store(tmp_path, 10, CACHE) as store:
+        Case(5, 2, generation=100).open(store).close()
+        with pytest.raises(StateError, match=r"tables_generation: .*made with 100, not 200"):
+            Case(5, 2, generation=200).open(store)
+        with pytest.raises(StateError, match="choose"):
+            Case(5, 3, generation=100).open(store)
+
+
+def test_empty_search_finds_nothing(tmp_path: Path) -> None:
+    case = Case(5, 2, 4, 2)
+    with Store(tmp_path, 10, CACHE) as store:
+        tables = case.open(store)
+        answer = tables.search(np.zeros(0, np.uint64), np.zeros((0, 32), np.uint8))
+        assert len(answer.row) == 0
+        batch = store.batch()
+        tables.insert(batch, np.zeros(0, np.uint64), {})
+        tables.kill(batch, np.zeros(0, np.int64))
+        with pytest.raises(ValueError, match="below 0"):
+            tables.kill(batch, np.array([0]))
+        tables.close()
