@@ -1,0 +1,122 @@
+"""A page, text or message -> fingerprint, least certain bits, sketch and text hash."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.errors import PageError
+from stream.fingerprint.hashes import hash_characters, hash_text, hash_tokens
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.simhash import simhash
+from stream.fingerprint.sketch import shingles, sketch
+from stream.fingerprint.weights import features
+from stream.messages.journal import Row, Status
+from stream.messages.page import Page, PageMessageError, decode_page
+from stream.text.content import page_text
+from stream.text.normalise import normalise
+from stream.text.segment import han, tokens, warm, words
+from stream.text.url import MAX_URL, url_key
+
+MAX_DETAIL: Final = 500
+"""Longest `detail` of a rejected row, in characters: it travels in a header."""
+
+
+class Fingerprint(msgspec.Struct, frozen=True):
+    """What is kept of a text."""
+
+    fingerprint: int
+    """64-bit SimHash."""
+    uncertain: bytes
+    """Its 32 least certain bit indexes, least certain first."""
+    sketch: bytes
+    """`scheme.sketch_bytes` of b-bit MinHash, planar (see `stream.fingerprint.sketch`)."""
+    text_hash: bytes
+    """xxh3-128 of the normalised text, 16 bytes big-endian."""
+    tokens: int
+    """How many tokens the text has; below `scheme.minimum_tokens` the rest says little."""
+
+
+class Fingerprinter:
+    """Turns texts and pages into fingerprints by one scheme. Stateless; dictionaries load on first use.
+
+    >>> Fingerprinter().text("Order once, then decide deterministically.").tokens
+    5
+    """
+
+    def __init__(self, scheme: Scheme | None = None) -> None:
+        self.scheme = scheme if scheme is not None else Scheme()
+
+    def warm(self) -> None:
+        """Load tables and dictionary now rather than with the first page."""
+        warm(self.scheme.segmenter)
+        normalise("预热" * 64)
+
+    def text(self, text: str) -> Fingerprint:
+        """The fingerprint of plain text; never raises (lone surrogates count as U+FFFD)."""
+        normalised = normalise(text)
+        encoded = normalised.encode()
+        token_hashes = hash_tokens(tokens(normalised, self.scheme.segmenter))
+        fingerprint, uncertain = simhash(*features(token_hashes))
+        units = token_hashes if normalised.isascii() else self._units(normalised)
+        return Fingerprint(
+            fingerprint,
+            uncertain,
+            sketch(shingles(units, self.scheme.shingle), self.scheme),
+            hash_text(encoded),
+            token_hashes.size,
+        )
+
+    def page(self, page: Page) -> Row:
+        """The journal row of a page; what cannot be fingerprinted becomes a rejected row with a reason."""
+        key = None
+        try:
+            key = url_key(page.url)
+            found = self.text(page_text(page))
+        except PageError as error:
+            return rejected(error, page.url, key, page.fetched_at)
+        if found.tokens < self.scheme.minimum_tokens:
+            return Row(Status.INSUFFICIENT, page.url, key, page.fetched_at, text_hash=found.text_hash)
+        return Row(
+            Status.READY,
+            page.url,
+            key,
+            page.fetched_at,
+            found.fingerprint,
+            found.uncertain,
+            found.sketch,
+            found.text_hash,
+        )
+
+    def message(self, value: bytes | None, page_bytes: int) -> Row:
+        """The journal row of a page message's value, of at most `page_bytes` once decompressed."""
+        try:
+            page = decode_page(value, page_bytes)
+        except PageMessageError as error:
+            return rejected(error, error.url, None, error.fetched_at)
+        return self.page(page)
+
+    def _units(self, normalised: str) -> NDArray[np.uint64]:
+        """Hashes of what shingles are made of: Han characters where there are enough, otherwise words."""
+        characters = han(normalised)
+        if characters.size > self.scheme.han_floor:
+            return hash_characters(characters)
+        return hash_tokens(words(normalised))
+
+
+def rejected(error: PageError, url: str | None, key: str | None, fetched_at: int | None) -> Row:
+    """The row of a page that cannot be fingerprinted. The URL key is found where the URL has one; a URL over
+    MAX_URL is not kept, since rows must stay small."""
+    if url is not None and len(url) > MAX_URL:
+        url = None
+    if url is not None and key is None and error.reason != "bad_url":
+        try:
+            key = url_key(url)
+        except PageError:
+            key = None
+    return Row(
+        Status.REJECTED, url, key, fetched_at, reason=error.reason, detail=error.detail[:MAX_DETAIL] or None
+    )

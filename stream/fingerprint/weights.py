@@ -1,0 +1,30 @@
+"""Token hashes -> features: distinct hashes with integer weights."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+UNIT: Final = 4096
+"""Weight of a token that occurs once: a power of two, so that scaling a square root is exact."""
+
+
+def features(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """The distinct `hashes` (d,), ascending, and the weight of each (d,), from the token hashes (n,)."""
+    if not hashes.size:
+        return np.empty(0, np.uint64), np.empty(0, np.int64)
+    ordered = np.sort(hashes)
+    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
+    counts = np.diff(starts, append=hashes.size)
+    return ordered[starts], weigh(counts)
+
+
+def weigh(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """rint(UNIT * sqrt(tf)) for each term frequency: long pages are not ruled by their commonest words.
+
+    IEEE 754 defines the square root and the rounding to the last bit, so machines agree.
+    """
+    weights: NDArray[np.int64] = np.rint(UNIT * np.sqrt(counts.astype(np.float64))).astype(np.int64)
+    return weights

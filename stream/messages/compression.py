@@ -1,0 +1,71 @@
+"""gzip and zstd with a bound on what comes out, whatever the input claims."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from typing import Final
+
+import zstandard
+
+from stream.errors import PageError
+
+GZIP_MAGIC: Final = b"\x1f\x8b"
+ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
+MAX_WINDOW: Final = 1 << 27
+"""Largest zstd window accepted, in bytes: a decoder allocates it before the first byte (RFC 8878 asks for at
+least 8 MiB)."""
+
+_STEP: Final = 1 << 16
+
+
+def inflate(data: bytes, limit: int, what: str) -> bytes:
+    """`data` decompressed where it begins like gzip or zstd, else as it is; at most `limit` bytes.
+
+    Raises PageError `too_large` or `bad_compression`, naming `what`.
+    """
+    if data.startswith(GZIP_MAGIC):
+        return gunzip(data, limit, what)
+    if data.startswith(ZSTD_MAGIC):
+        return unzstd(data, limit, what)
+    if len(data) > limit:
+        raise _too_large(limit, what)
+    return data
+
+
+def gunzip(data: bytes, limit: int, what: str) -> bytes:
+    """All members of a gzip stream. Zero padding behind the last is allowed, as in gzip(1)."""
+    out = bytearray()
+    while True:
+        stream = zlib.decompressobj(wbits=31)
+        try:
+            out += stream.decompress(data, limit + 1 - len(out))
+        except zlib.error as error:
+            raise PageError("bad_compression", f"{what}: {error}") from None
+        if len(out) > limit:
+            raise _too_large(limit, what)
+        if not stream.eof:
+            raise PageError("bad_compression", f"{what}: gzip stream ends early")
+        data = stream.unused_data.lstrip(b"\0")
+        if not data:
+            return bytes(out)
+
+
+def unzstd(data: bytes, limit: int, what: str) -> bytes:
+    """All frames of a zstd stream."""
+    out = bytearray()
+    source = io.BytesIO(data)
+    try:
+        decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
+        reader = decoder.stream_reader(source, read_across_frames=True)
+        while piece := reader.read(_STEP):
+            out += piece
+            if len(out) > limit:
+                raise _too_large(limit, what)
+    except zstandard.ZstdError as error:
+        raise PageError("bad_compression", f"{what}: {error}") from None
+    return bytes(out)
+
+
+def _too_large(limit: int, what: str) -> PageError:
+    return PageError("too_large", f"{what} is over {limit} bytes")

@@ -1,0 +1,47 @@
+"""A page -> its text, whichever of `text`, `html` and `body` carries it."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from stream.errors import PageError
+from stream.messages.page import Page
+from stream.text.decode import decode
+from stream.text.extract import extract
+
+SNIFF_CHARACTERS: Final = 2048
+"""How far a body without a content type is searched for HTML."""
+
+_TEXTUAL = re.compile(r"(text/.+|application/(xhtml|xml|json|javascript|(?!pdf).+\+(xml|json))\b.*)")
+_MARKUP = re.compile(r"(text/(html|xml)|application/(xml|.+\+xml))")
+_HTML = re.compile(
+    r"<(!doctype\s+html|html|head|body|title|meta|link|script|style|div|p|h[1-6]|table|article|main|section|br|a)"
+    r"[\s/>]",
+    re.IGNORECASE,
+)
+
+
+def page_text(page: Page) -> str:
+    """The text to fingerprint: `text` as it is, `html` extracted, `body` decoded and, when it is HTML by its
+    content type or by its looks, extracted.
+
+    Raises PageError: `unsupported_content`, `unknown_charset`, `extraction_failed`, `missing_field`.
+    """
+    if page.text is not None:
+        return page.text
+    kind = _media_type(page.content_type)
+    if kind is not None and not _TEXTUAL.fullmatch(kind):
+        raise PageError("unsupported_content", kind[:100])
+    if page.html is not None:
+        return extract(page.html)
+    if page.body is None:
+        raise PageError("missing_field", "html, text or body")
+    text = decode(page.body, page.charset, page.content_type)
+    is_html = _MARKUP.fullmatch(kind) if kind is not None else _HTML.search(text, 0, SNIFF_CHARACTERS)
+    return extract(text) if is_html else text
+
+
+def _media_type(content_type: str | None) -> str | None:
+    kind = (content_type or "").partition(";")[0].strip().lower()
+    return kind or None

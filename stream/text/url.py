@@ -1,0 +1,44 @@
+"""URL -> URL key: equal keys are the same page's address."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from yarl import URL
+
+from stream.errors import PageError
+
+MAX_URL: Final = 8192
+"""Longest URL, in characters; nothing that crawlers fetch is longer, and a row must stay small."""
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_NOT_IN_HOST = re.compile(r"""[\s"<>\\^`{|}%]""")
+
+
+def url_key(url: str) -> str:
+    """`url` with the fragment dropped, scheme and host in lower case (IDNA), the default port left out and
+    percent-encoding normalised (RFC 3986 section 6.2.2, by yarl).
+
+    Raises PageError `bad_url`: no scheme or host, control characters, lone surrogates, over MAX_URL.
+    """
+    if len(url) > MAX_URL:
+        raise PageError("bad_url", f"{len(url)} characters, at most {MAX_URL}: {url[:80]}")
+    if _CONTROL.search(url):
+        raise PageError("bad_url", f"control character in {url[:200]!r}")
+    try:
+        parsed = URL(url.strip(" "))
+        host = parsed.raw_host
+        if not parsed.scheme or not host:
+            raise PageError("bad_url", f"no scheme or no host in {url[:200]!r}")
+        if parsed.explicit_port is not None and parsed.is_default_port():
+            parsed = parsed.with_port(None)
+        if _NOT_IN_HOST.search(host):
+            raise PageError("bad_url", f"malformed host in {url[:200]!r}")
+        parsed = parsed.with_fragment(None)
+        key = str(parsed)
+        # An empty path is "/" (RFC 3986 section 6.2.3); yarl says so only where a query follows.
+        bare = parsed.raw_path == "/" and not parsed.raw_query_string and not key.endswith("/")
+        return key + "/" if bare else key
+    except (ValueError, TypeError) as error:
+        raise PageError("bad_url", f"{error} in {url[:200]!r}") from None
