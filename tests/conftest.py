@@ -74,7 +74,7 @@ async def _eventually(condition: Callable[[], Awaitable[object]], seconds: float
 
 @pytest.fixture
 def eventually() -> Eventually:
-    """`await eventually(condition)`: until the coroutine function says something true; TimeoutError if never."""
+    """`await eventually(condition)`: until the coroutine function says so; TimeoutError if it never does."""
     return _eventually
 
 

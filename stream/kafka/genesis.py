@@ -1,0 +1,189 @@
+"""The journal's first record: written once however many try, waited for by everybody else (rule 6)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+import uuid
+from typing import Any, Final
+
+import msgspec
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import KafkaError
+
+from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import cluster
+from stream.kafka.names import Names
+from stream.messages.journal import Genesis, decode_journal, encode_genesis
+from stream.settings import Settings
+
+ATTEMPTS: Final = 10
+"""Writing again after another creator's producer took the transactional id over."""
+POLL_SECONDS: Final = 0.5
+STOP_SECONDS: Final = 10.0
+TRANSACTION_MS: Final = 15_000
+
+_log = structlog.get_logger(__name__)
+
+
+async def write_genesis(
+    client: AIOKafkaClient, settings: Settings, scheme: Scheme, options: VerdictOptions
+) -> tuple[Genesis, bool]:
+    """The journal's genesis, and whether this call wrote it. One genesis, whoever else writes meanwhile.
+
+    Raises RefusedError when the journal has one of another scheme or with other options.
+    """
+    failure: Exception | None = None
+    for _ in range(ATTEMPTS):
+        found = await read_genesis(client, settings)
+        if found is not None:
+            refuse_other(found, scheme, options)
+            return found, False
+        genesis = Genesis(journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options)
+        try:
+            if await _write_where_empty(client, settings, genesis):
+                return genesis, True
+        except KafkaError as error:
+            failure = error  # fenced, or a commit whose fate is unknown: look again
+        await asyncio.sleep(random.uniform(0.1, 0.5))  # noqa: S311 (so that two do not meet for ever)
+    raise BrokerError(f"{Names(settings.namespace).journal}: genesis could not be written: {failure!r}")
+
+
+async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis: Genesis) -> bool:
+    journal = Names(settings.namespace).journal
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers,
+        transactional_id=f"{settings.namespace}.genesis",
+        enable_idempotence=True,
+        acks="all",
+        transaction_timeout_ms=TRANSACTION_MS,
+    )
+    try:
+        # Ends the transaction of any earlier creator, by commit or abort, and fences it. So what an empty
+        # journal shows from here on stays true until our commit, or our commit fails.
+        await producer.start()
+        if await read_genesis(client, settings) is not None:
+            return False
+        async with producer.transaction():
+            await producer.send_and_wait(journal, encode_genesis(genesis), partition=0)
+        return True
+    finally:
+        with contextlib.suppress(KafkaError, TimeoutError):
+            await asyncio.wait_for(producer.stop(), STOP_SECONDS)
+
+
+async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | None:
+    """The genesis, or None while the journal is empty. Raises RefusedError when another record is first."""
+    journal = Names(settings.namespace).journal
+    partition = TopicPartition(journal, 0)
+    bounds = (await cluster.log_bounds(client, [journal], committed=True))[partition]
+    if bounds.start == bounds.end:
+        return None
+    record = await _first_record(settings, partition, bounds)
+    if record is None:
+        return None
+    found = decode_journal(record.value, record.offset)
+    if not isinstance(found, Genesis):
+        raise RefusedError(
+            f"topic {journal}: its first record, at offset {record.offset}, is no genesis: "
+            "not a journal of `neardup topics create`, or a trimmed one"
+        )
+    return found
+
+
+async def _first_record(settings: Settings, partition: TopicPartition, bounds: cluster.Bounds) -> Any:
+    """The first committed record within the bounds, or None: markers of aborts have offsets too."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers,
+        group_id=None,
+        auto_offset_reset="none",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+    )
+    await consumer.start()
+    try:
+        consumer.assign([partition])
+        consumer.seek(partition, bounds.start)
+        while await consumer.position(partition) < bounds.end:
+            found = await consumer.getmany(partition, timeout_ms=200, max_records=1)
+            for record in found.get(partition, ()):
+                return record
+        return None
+    finally:
+        await consumer.stop()
+
+
+async def wait_for_genesis(
+    settings: Settings,
+    timeout: float | None = None,
+    *,
+    expect_scheme: Scheme | None = None,
+    expect_options: VerdictOptions | None = None,
+) -> Genesis:
+    """The journal's genesis, once `neardup topics create` has written it; `timeout` seconds, None for ever.
+
+    Raises TopicError after the timeout, SchemeMismatchError when this program's fingerprints are not the
+    journal's, RefusedError when a scheme or options are expected and others are recorded.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            genesis = await _poll(settings)
+    except TimeoutError:
+        raise TopicError(f"{_wanted(settings)} is not there after {timeout:g} s") from None
+    refuse_other(genesis, expect_scheme, expect_options)
+    return genesis
+
+
+async def _poll(settings: Settings) -> Genesis:
+    journal = Names(settings.namespace).journal
+    told = False
+    async with cluster.connect(settings.bootstrap_servers) as client:
+        while True:
+            if journal in (await cluster.metadata(client, [journal])).topics:
+                genesis = await read_genesis(client, settings)
+                if genesis is not None:
+                    return genesis
+            if not told:
+                told = True
+                _log.info("waiting", action="genesis.wait", wanted=_wanted(settings))
+            await asyncio.sleep(POLL_SECONDS)
+
+
+def _wanted(settings: Settings) -> str:
+    return f"the genesis of topic {Names(settings.namespace).journal} (`neardup topics create` writes it)"
+
+
+def refuse_other(genesis: Genesis, scheme: Scheme | None, options: VerdictOptions | None) -> None:
+    """Raises RefusedError, naming what differs, unless the journal has this scheme and these options.
+
+    A scheme that this version of the program computes in another way is refused as SchemeMismatchError.
+    """
+    differing = [
+        *_differing("scheme", genesis.scheme, scheme),
+        *_differing("options", genesis.options, options),
+    ]
+    if differing:
+        raise RefusedError(
+            "the journal has another scheme or other options, and keeps them: " + "; ".join(differing)
+        )
+    if genesis.scheme.id != genesis.scheme_id:
+        raise SchemeMismatchError(
+            f"the journal's fingerprints are of scheme {genesis.scheme_id}; this version of neardup would "
+            f"make those of scheme {genesis.scheme.id}: run the version that wrote it, or a new namespace"
+        )
+
+
+def _differing(what: str, recorded: msgspec.Struct, expected: msgspec.Struct | None) -> list[str]:
+    if expected is None:
+        return []
+    ours = msgspec.structs.asdict(expected)
+    return [
+        f"{what}.{name} is {value!r} in the journal, {ours[name]!r} here"
+        for name, value in msgspec.structs.asdict(recorded).items()
+        if value != ours[name]
+    ]

@@ -1,0 +1,200 @@
+"""Topics of a deployment: created, described, and checked before a role starts (rules 6 and 14)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import (
+    InvalidReplicationFactorError,
+    KafkaError,
+    TopicAlreadyExistsError,
+    for_code,
+)
+
+from stream.errors import BrokerError, TopicError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import cluster
+from stream.kafka.genesis import wait_for_genesis, write_genesis
+from stream.kafka.names import Names
+from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
+from stream.messages.journal import Genesis
+from stream.settings import Settings
+
+__all__ = ["TopicRow", "check", "create", "describe", "wait_for_genesis"]
+
+CREATE_SECONDS: Final = 30.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRow:
+    """A topic as `neardup topics describe` prints it."""
+
+    name: str
+    id: str | None
+    """None when the topic is missing."""
+    partitions: int
+    replicas: int
+    offsets: int
+    """Offsets its logs hold; control markers count, and so do records that compaction took."""
+    cleanup: str
+    retention_ms: int | None
+    """None for ever."""
+    problems: tuple[str, ...]
+    """What is not as it must be."""
+
+
+async def create(
+    settings: Settings,
+    scheme: Scheme,
+    options: VerdictOptions,
+    progress: Callable[[str], None] | None = None,
+) -> Genesis:
+    """Make what is missing of the topics, and write the journal's genesis; a second time changes nothing.
+
+    Raises TopicError when a topic cannot be made or exists in another form, RefusedError when the journal has
+    another scheme or other options, BrokerError when no broker answers. `progress` is told what was done.
+    """
+    names = Names(settings.namespace)
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers, client_id="neardup")
+    try:
+        try:
+            await admin.start()
+        except KafkaError as error:
+            raise BrokerError(
+                f"bootstrap_servers: no broker answers at {settings.bootstrap_servers}"
+            ) from error
+        created = await _create_missing(admin, settings)
+        await _check(admin._client, settings, None)
+        genesis, written = await write_genesis(admin._client, settings, scheme, options)
+    finally:
+        await admin.close()
+    progress = progress or _log.info
+    if created:
+        progress(f"created {', '.join(created)}")
+    if written:
+        progress(f"wrote the genesis of journal {genesis.journal} to {names.journal}")
+    else:
+        progress(f"{names.journal} has its genesis, with this scheme and these options: nothing to do")
+    return genesis
+
+
+async def _create_missing(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
+    """Names of the topics that this call created. Returns when every broker knows all of them."""
+    plans = plan(settings)
+    created: list[str] = []
+    deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
+    while True:
+        known = (await cluster.metadata(admin._client, [topic.name for topic in plans])).topics
+        missing = [topic for topic in plans if topic.name not in known]
+        if not missing and await _known_to_all(admin._client, plans):
+            return created
+        if asyncio.get_running_loop().time() > deadline:
+            named = ", ".join(topic.name for topic in missing) or "not every broker knows all their leaders"
+            raise TopicError(f"the topics are not ready after {CREATE_SECONDS:g} s: {named}")
+        pages = known.get(Names(settings.namespace).pages)
+        # A crawler's topic may have been there first: verdicts follow its number of partitions.
+        width = settings.partitions if pages is None else len(pages.partitions)
+        created += await _ask_to_create(admin, missing, width, dev=settings.dev)
+        await asyncio.sleep(cluster.PAUSE_SECONDS)
+
+
+async def _known_to_all(client: AIOKafkaClient, plans: list[TopicPlan]) -> bool:
+    """Whether each broker can answer for these topics: the next question may go to any."""
+    for broker in client.cluster.brokers():
+        known = (await cluster.metadata(client, [topic.name for topic in plans], broker.nodeId)).topics
+        partitions = (partition for topic in known.values() for partition in topic.partitions.values())
+        if len(known) < len(plans) or any(partition.leader < 0 for partition in partitions):
+            return False
+    return True
+
+
+async def _ask_to_create(
+    admin: AIOKafkaAdminClient, plans: list[TopicPlan], width: int, *, dev: bool
+) -> list[str]:
+    requests = [
+        NewTopic(
+            topic.name,
+            topic.partitions or width,
+            1 if dev else REPLICAS,
+            topic_configs=topic.create_config(dev=dev),
+        )
+        for topic in plans
+    ]
+    created = []
+    for name, code, message in (await admin.create_topics(requests)).topic_errors if requests else ():
+        error = for_code(code)
+        if not code:
+            created.append(name)
+        elif error is InvalidReplicationFactorError:
+            raise TopicError(
+                f"topic {name}: replication factor {1 if dev else REPLICAS} is refused: {message} "
+                "(for one broker on one machine: --dev, NEARDUP_DEV=true)"
+            )
+        elif error is not TopicAlreadyExistsError and not error.retriable:
+            raise TopicError(f"topic {name}: {message or error.__name__}")
+    return created
+
+
+async def describe(settings: Settings) -> list[TopicRow]:
+    """One row a topic, missing ones too. Raises BrokerError when no broker answers."""
+    plans = plan(settings)
+    async with cluster.connect(settings.bootstrap_servers) as client:
+        known = (await cluster.metadata(client, [topic.name for topic in plans])).topics
+        configs = await cluster.topic_configs(client, known)
+        bounds = await cluster.log_bounds(client, known)
+    rows = []
+    for topic in plans:
+        found = known.get(topic.name)
+        if found is None:
+            rows.append(TopicRow(topic.name, None, 0, 0, 0, "", None, (f"{topic.name}: is missing",)))
+            continue
+        config = configs[topic.name]
+        retention = int(config["retention.ms"])
+        rows.append(
+            TopicRow(
+                name=topic.name,
+                id=found.id,
+                partitions=len(found.partitions),
+                replicas=min(partition.replicas for partition in found.partitions.values()),
+                offsets=sum(b.end - b.start for key, b in bounds.items() if key.topic == topic.name),
+                cleanup=config["cleanup.policy"],
+                retention_ms=None if retention < 0 or config["cleanup.policy"] == "compact" else retention,
+                problems=tuple(topic.problems(found, config, dev=settings.dev)),
+            )
+        )
+    return rows
+
+
+async def check(settings: Settings, role: Role) -> None:
+    """Refuse to start a role on topics that would break exactly-once (rules 10 and 14).
+
+    Raises TopicError that names each topic, what is wrong with it and what it should be; BrokerError when no
+    broker answers.
+    """
+    async with cluster.connect(settings.bootstrap_servers) as client:
+        await _check(client, settings, role)
+
+
+async def _check(client: AIOKafkaClient, settings: Settings, role: Role | None) -> None:
+    plans = plan(settings, role)
+    known = (await cluster.metadata(client, [topic.name for topic in plans])).topics
+    missing = [topic.name for topic in plans if topic.name not in known]
+    if missing:
+        raise TopicError(f"missing topics: {', '.join(missing)} (`neardup topics create` makes them)")
+    configs = await cluster.topic_configs(client, known)
+    problems = [
+        problem
+        for topic in plans
+        for problem in topic.problems(known[topic.name], configs[topic.name], dev=settings.dev)
+    ]
+    if problems:
+        raise TopicError("topics that would break exactly-once: " + "; ".join(problems))

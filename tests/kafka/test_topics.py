@@ -1,0 +1,260 @@
+"""Topics and the genesis record: made once, checked before any role starts (rules 6, 10 and 14)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+
+from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
+from stream.fingerprint.scheme import BEHAVIOUR, Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import cluster, topics
+from stream.kafka.broker import LocalBroker
+from stream.kafka.embedded_broker import free_port
+from stream.kafka.names import Names
+from stream.kafka.topic_plan import JOURNAL_BYTES, TopicPlan, plan
+from stream.messages.journal import Genesis, Rows, encode_genesis
+from stream.settings import Settings
+
+pytestmark = pytest.mark.broker
+
+SCHEME, OPTIONS = Scheme(), VerdictOptions()
+Make = Callable[..., Awaitable[None]]
+
+
+@pytest.fixture
+def names(namespace: str) -> Names:
+    return Names(namespace)
+
+
+@pytest.fixture
+async def admin(broker: LocalBroker) -> AsyncIterator[AIOKafkaAdminClient]:
+    client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    await client.start()
+    yield client
+    await client.close()
+
+
+@pytest.fixture
+def make(admin: AIOKafkaAdminClient, settings: Settings, eventually: Any) -> Make:
+    """Makes all planned topics by hand, one of them otherwise: `make("journal", 2, **{"x.y": "5"})`."""
+
+    async def make_topics(other: str = "", partitions: int | None = None, **config: str) -> None:
+        new = []
+        for topic in plan(settings):
+            wrong = topic.name == f"{settings.namespace}.{other}"
+            new.append(
+                NewTopic(
+                    topic.name,
+                    (partitions if wrong else None) or topic.partitions or 2,
+                    1,
+                    topic_configs=topic.create_config(dev=True) | (config if wrong else {}),
+                )
+            )
+        answer = await admin.create_topics(new)
+        assert [code for _, code, _ in answer.topic_errors] == [0] * len(new)
+
+        async def known() -> bool:
+            found = await cluster.metadata(admin._client, [topic.name for topic in new])
+            return len(found.topics) == len(new)
+
+        await eventually(known)
+
+    return make_topics
+
+
+async def journal_offsets(settings: Settings) -> int:
+    rows = {row.name: row for row in await topics.describe(settings)}
+    return rows[Names(settings.namespace).journal].offsets
+
+
+async def test_created_topics_are_as_planned(settings: Settings, names: Names) -> None:
+    await topics.create(settings, SCHEME, OPTIONS)
+    rows = {row.name: row for row in await topics.describe(settings)}
+    assert {name: row.partitions for name, row in rows.items()} == {
+        names.pages: 3,
+        names.journal: 1,
+        names.decisions: 1,
+        names.verdicts: 3,
+        names.clusters: 1,
+        names.rejected: 3,
+    }
+    assert [row.problems for row in rows.values()] == [()] * 6
+    assert rows[names.journal].retention_ms is rows[names.decisions].retention_ms is None
+    assert rows[names.clusters].cleanup == "compact"
+    for role in ("worker", "judge", "publish", "follow"):
+        await topics.check(settings, role)
+
+
+async def test_creating_twice_changes_nothing_and_says_so(settings: Settings) -> None:
+    said: list[str] = []
+    first = await topics.create(settings, SCHEME, OPTIONS, said.append)
+    assert ["created" in said[0], "wrote the genesis" in said[1]] == [True, True]
+    before = await journal_offsets(settings)
+    said.clear()
+    assert await topics.create(settings, SCHEME, OPTIONS, said.append) == first
+    assert len(said) == 1
+    assert "nothing to do" in said[0]
+    assert await journal_offsets(settings) == before
+
+
+async def test_creators_at_once_give_one_genesis(settings: Settings) -> None:
+    made = await asyncio.gather(*(topics.create(settings, SCHEME, OPTIONS) for _ in range(4)))
+    assert len({one.journal for one in made}) == 1
+    assert made[0] == await topics.wait_for_genesis(settings, 10)
+
+
+async def test_a_creator_that_died_half_way_leaves_no_genesis(
+    settings: Settings, names: Names, broker: LocalBroker, make: Make
+) -> None:
+    await make()
+    dead = AIOKafkaProducer(
+        bootstrap_servers=broker.bootstrap_servers, transactional_id=f"{settings.namespace}.genesis"
+    )
+    await dead.start()
+    lost = Genesis(journal="0" * 32, scheme=SCHEME, scheme_id=SCHEME.id, options=OPTIONS)
+    await dead.begin_transaction()
+    await dead.send_and_wait(names.journal, encode_genesis(lost), partition=0)
+    try:
+        made = await topics.create(settings, SCHEME, OPTIONS)
+        assert made.journal != lost.journal
+        with pytest.raises(Exception, match=r"(?i)fenced|epoch|newer"):
+            await dead.commit_transaction()
+        assert await topics.wait_for_genesis(settings, 10) == made
+    finally:
+        await asyncio.wait({asyncio.ensure_future(dead.stop())}, timeout=10)
+
+
+async def test_other_options_are_refused_and_named(settings: Settings) -> None:
+    made = await topics.create(settings, SCHEME, OPTIONS)
+    other = VerdictOptions(distance=8)
+    named = r"options\.distance is 12 in the journal, 8 here"
+    with pytest.raises(RefusedError, match=named):
+        await topics.create(settings, SCHEME, other)
+    with pytest.raises(RefusedError, match=named):
+        await topics.wait_for_genesis(settings, 10, expect_options=other)
+    with pytest.raises(RefusedError, match=r"scheme\.segmenter is 'rjieba' in the journal, 'jieba' here"):
+        await topics.wait_for_genesis(settings, 10, expect_scheme=Scheme(segmenter="jieba"))
+    found = await topics.wait_for_genesis(settings, 10, expect_scheme=SCHEME, expect_options=OPTIONS)
+    assert found == made
+
+
+async def test_a_journal_of_another_behaviour_is_refused(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = await topics.create(settings, SCHEME, OPTIONS)
+    monkeypatch.setitem(BEHAVIOUR, "segment", 999)
+    with pytest.raises(SchemeMismatchError, match=made.scheme_id):
+        await topics.wait_for_genesis(settings, 10)
+    with pytest.raises(SchemeMismatchError, match=made.scheme_id):
+        await topics.create(settings, SCHEME, OPTIONS)
+
+
+async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
+    waiting = asyncio.create_task(topics.wait_for_genesis(settings))
+    with pytest.raises(TopicError, match=r"journal .*is not there after 0.3 s"):
+        await topics.wait_for_genesis(settings, 0.3)
+    made = await topics.create(settings, SCHEME, OPTIONS)
+    async with asyncio.timeout(30):
+        assert await waiting == made
+
+
+async def test_a_journal_that_begins_with_something_else_is_refused(
+    settings: Settings, names: Names, broker: LocalBroker, make: Make
+) -> None:
+    await make()
+    rows = Rows.of(SCHEME, [], [], [], [])
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        await producer.send_and_wait(names.journal, rows.encode(), partition=0)
+    with pytest.raises(RefusedError, match=f"{names.journal}.*offset 0, is no genesis"):
+        await topics.create(settings, SCHEME, OPTIONS)
+
+
+@pytest.mark.parametrize(
+    ("topic", "partitions", "config", "says"),
+    [
+        ("journal", 2, {}, r"journal: has 2 partitions, must have 1"),
+        ("journal", 1, {"retention.ms": "604800000"}, r"journal: retention.ms is 604800000, must be -1"),
+        ("journal", 1, {"retention.bytes": "1000000"}, r"journal: retention.bytes is 1000000, must be -1"),
+        ("journal", 1, {"cleanup.policy": "compact"}, r"journal: cleanup.policy is compact, must be delete"),
+        (
+            "journal",
+            1,
+            {"message.timestamp.type": "CreateTime"},
+            r"journal: message.timestamp.type is CreateTime, must be LogAppendTime",
+        ),
+        (
+            "journal",
+            1,
+            {"unclean.leader.election.enable": "true"},
+            r"journal: unclean.leader.election.enable is true, must be false",
+        ),
+        (
+            "journal",
+            1,
+            {"max.message.bytes": str(JOURNAL_BYTES)},
+            rf"journal: max.message.bytes is {JOURNAL_BYTES}, must be at least",
+        ),
+        ("decisions", 2, {"retention.ms": "5"}, r"decisions: has 2 partitions.*decisions: retention.ms is 5"),
+        ("clusters", 1, {"cleanup.policy": "delete"}, r"clusters: cleanup.policy is delete, must be compact"),
+    ],
+)
+async def test_a_topic_that_would_break_exactly_once_is_refused(
+    settings: Settings, make: Make, topic: str, partitions: int, config: dict[str, str], says: str
+) -> None:
+    await make(topic, partitions, **config)
+    with pytest.raises(TopicError, match=says):
+        await topics.check(settings, "judge")
+    with pytest.raises(TopicError, match=says):
+        await topics.create(settings, SCHEME, OPTIONS)
+
+
+async def test_without_dev_topics_must_be_replicated(settings: Settings, names: Names, make: Make) -> None:
+    await make()
+    for_good = settings.model_copy(update={"dev": False})
+    with pytest.raises(TopicError) as refused:
+        await topics.check(for_good, "worker")
+    assert f"{names.journal}: replication factor is 1, must be at least 3" in str(refused.value)
+    assert f"{names.journal}: min.insync.replicas is 1, must be at least 2" in str(refused.value)
+    assert names.pages not in str(refused.value)  # a crawler's topic, which we only read
+
+
+async def test_one_broker_without_dev_is_told_of_dev(settings: Settings) -> None:
+    with pytest.raises(TopicError, match=r"replication factor 3 .*--dev"):
+        await topics.create(settings.model_copy(update={"dev": False}), SCHEME, OPTIONS)
+
+
+async def test_missing_topics_are_named(settings: Settings, names: Names) -> None:
+    with pytest.raises(TopicError, match=f"{names.journal}.*neardup topics create"):
+        await topics.check(settings, "worker")
+    assert all(row.id is None and row.problems for row in await topics.describe(settings))
+
+
+async def test_a_crawler_s_topic_is_kept_and_verdicts_follow_its_width(
+    settings: Settings, names: Names, admin: AIOKafkaAdminClient
+) -> None:
+    await admin.create_topics([NewTopic(names.pages, 5, 1)])
+    await topics.create(settings, SCHEME, OPTIONS)
+    found = await cluster.partition_counts(admin._client, [names.pages, names.verdicts])
+    assert found == {names.pages: 5, names.verdicts: 5}
+
+
+async def test_no_broker_is_an_error_that_names_the_option(settings: Settings) -> None:
+    nowhere = settings.model_copy(update={"bootstrap_servers": f"127.0.0.1:{free_port()}"})
+    for question in (
+        topics.create(nowhere, SCHEME, OPTIONS),
+        topics.describe(nowhere),
+        topics.check(nowhere, "judge"),
+    ):
+        with pytest.raises(BrokerError, match="bootstrap_servers"):
+            await question
+
+
+def test_a_created_topic_takes_the_largest_record_and_its_batch() -> None:
+    topic = TopicPlan("t", 1, 1000, {})
+    assert int(topic.create_config(dev=True)["max.message.bytes"]) > 1000
