@@ -72,7 +72,11 @@ async def create(
             raise BrokerError(
                 f"bootstrap_servers: no broker answers at {settings.bootstrap_servers}"
             ) from error
-        created = await _create_missing(admin, settings)
+        # A crawler's topic of pages may have been there first: the other topics follow its width.
+        pages, *others = plan(settings)
+        created = await _create_missing(admin, [pages], settings.partitions, dev=settings.dev)
+        width = (await cluster.partition_counts(admin._client, [pages.name]))[pages.name]
+        created += await _create_missing(admin, others, width, dev=settings.dev)
         await _check(admin._client, settings, None)
         genesis, written = await write_genesis(admin._client, settings, scheme, options)
     finally:
@@ -87,9 +91,10 @@ async def create(
     return genesis
 
 
-async def _create_missing(admin: AIOKafkaAdminClient, settings: Settings) -> list[str]:
+async def _create_missing(
+    admin: AIOKafkaAdminClient, plans: list[TopicPlan], width: int, *, dev: bool
+) -> list[str]:
     """Names of the topics that this call created. Returns when every broker knows all of them."""
-    plans = plan(settings)
     created: list[str] = []
     deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
     while True:
@@ -100,10 +105,7 @@ async def _create_missing(admin: AIOKafkaAdminClient, settings: Settings) -> lis
         if asyncio.get_running_loop().time() > deadline:
             named = ", ".join(topic.name for topic in missing) or "not every broker knows all their leaders"
             raise TopicError(f"the topics are not ready after {CREATE_SECONDS:g} s: {named}")
-        pages = known.get(Names(settings.namespace).pages)
-        # A crawler's topic may have been there first: verdicts follow its number of partitions.
-        width = settings.partitions if pages is None else len(pages.partitions)
-        created += await _ask_to_create(admin, missing, width, dev=settings.dev)
+        created += await _ask_to_create(admin, missing, width, dev=dev)
         await asyncio.sleep(cluster.PAUSE_SECONDS)
 
 
