@@ -155,9 +155,7 @@ class Rows:
             status=np.fromiter((r.status for r in rows), np.uint8, n),
             fingerprint=np.fromiter((r.fingerprint for r in rows), np.uint64, n),
             uncertain=_matrix(b"".join(r.uncertain for r in rows), np.uint8, n, UNCERTAIN_BITS),
-            sketch=_matrix(
-                b"".join(r.sketch or blank for r in rows), np.uint64, n, scheme.sketch_bytes // 8
-            ),
+            sketch=_matrix(b"".join(r.sketch or blank for r in rows), np.uint64, n, scheme.sketch_bytes // 8),
             text_hash=_matrix(b"".join(r.text_hash for r in rows), np.uint8, n, 16),
             offset=np.fromiter(offsets, np.int64, n),
             fetched_at=np.fromiter(

@@ -1,0 +1,95 @@
+"""A judge's batch: the admitted rows of consecutive journal records, columnar."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from stream.judge.ids import INDEX_BITS
+from stream.messages.journal import Rows, SourceRange
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One journal record of rows, as consumed."""
+
+    offset: int
+    time: int
+    """LogAppendTime, milliseconds since the epoch."""
+    digest: bytes
+    """`digest_of` the record's value."""
+    rows: Rows
+
+
+def digest_of(value: bytes) -> bytes:
+    """16 bytes that identify a journal record's value: xxh3-128."""
+    return xxhash.xxh3_128_digest(value)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Batch:
+    """The n rows to be judged, in journal order; every column has n entries."""
+
+    place: NDArray[np.int64]
+    """Index among all rows of the records, admitted or not."""
+    page: NDArray[np.int64]
+    """Packed page ids."""
+    time: NDArray[np.int64]
+    """Log time of the row's record: the running maximum of LogAppendTime (rule 15)."""
+    status: NDArray[np.uint8]
+    fingerprint: NDArray[np.uint64]
+    uncertain: NDArray[np.uint8]
+    sketch: NDArray[np.uint64]
+    text_hash: NDArray[np.uint8]
+    offset: NDArray[np.int64]
+    fetched_at: NDArray[np.int64]
+    url: list[str | None]
+    url_key: list[str | None]
+    key: list[bytes | None]
+    reason: list[str | None]
+    source: NDArray[np.int64]
+    """Index into `ranges`."""
+    ranges: list[SourceRange]
+
+    def __len__(self) -> int:
+        return len(self.url)
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry], admitted: Sequence[NDArray[np.bool_]], log_time: int) -> Self:
+        """Rows of `entries` where `admitted`, a mask an entry; `log_time` is that before the batch."""
+        rows = [entry.rows for entry in entries]
+        keep = np.concatenate(admitted) if admitted else np.zeros(0, bool)
+        place = np.flatnonzero(keep)
+        sizes = np.array([len(r) for r in rows], np.int64)
+        times = np.maximum.accumulate(np.array([log_time, *(e.time for e in entries)], np.int64))[1:]
+        first = np.array([e.offset << INDEX_BITS for e in entries], np.int64)
+        index = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        ranges = [each for r in rows for each in r.ranges]
+        everything = len(place) == len(keep)
+
+        def column(name: str) -> NDArray[np.generic]:
+            whole = np.concatenate([getattr(r, name) for r in rows])
+            return whole if everything else whole[place]
+
+        def strings(name: str) -> list[object]:
+            whole = [value for r in rows for value in getattr(r, name)]
+            return whole if everything else [whole[i] for i in place.tolist()]
+
+        return cls(
+            place=place,
+            page=(np.repeat(first, sizes) + index)[place],
+            time=np.repeat(times, sizes)[place],
+            source=np.repeat(np.arange(len(ranges)), [r.rows for r in ranges])[place],
+            ranges=ranges,
+            **{name: column(name) for name in _COLUMNS},  # type: ignore[arg-type]
+            **{name: strings(name) for name in _STRINGS},  # type: ignore[arg-type]
+        )
+
+
+_COLUMNS = ("status", "fingerprint", "uncertain", "sketch", "text_hash", "offset", "fetched_at")
+_STRINGS = ("url", "url_key", "key", "reason")

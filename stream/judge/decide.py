@@ -1,0 +1,235 @@
+"""The decision: a batch of pages against the anchors, exactly as if the pages came one by one.
+
+Candidates, distances and matching bins are found for the whole batch at once; the loop over rows then
+only settles what depends on order: a URL's baseline, superseded anchors, and anchors of this very batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.judge.batch import Batch
+from stream.judge.ids import NO_PAGE
+from stream.judge.neighbours import Neighbours
+from stream.judge.rule import NO_MATCHES, Rule
+from stream.judge.state import Baseline, State
+from stream.messages.journal import Status
+from stream.messages.verdict import Change, Verdict
+from stream.tables.probes import probe_keys
+
+NO_DISTANCE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Supersession:
+    """An anchor that stops matching, and the row of the batch whose page changed it."""
+
+    row: int
+    anchor: int
+    page: int
+    url: str
+
+
+@dataclass(slots=True, eq=False)
+class Judged:
+    """Verdicts of a batch of n rows."""
+
+    verdict: NDArray[np.uint8]
+    change: NDArray[np.uint8]
+    cluster: NDArray[np.int64]
+    """Packed id of the cluster's anchor, NO_PAGE for none."""
+    other: NDArray[np.int64]
+    """Packed id of the page that `distance` and `matches` compare with, NO_PAGE for none."""
+    other_url: dict[int, str]
+    """Row -> URL of `other`."""
+    distance: NDArray[np.int16]
+    matches: NDArray[np.int32]
+    superseded: list[Supersession] = field(default_factory=list)
+    skipped: dict[int, int] = field(default_factory=dict)
+    """Row -> bit mask of the full buckets that its anchor did not enter."""
+
+    @classmethod
+    def blank(cls, n: int) -> Judged:
+        """Nothing judged yet."""
+        return cls(
+            verdict=np.zeros(n, np.uint8),
+            change=np.zeros(n, np.uint8),
+            cluster=np.full(n, NO_PAGE, np.int64),
+            other=np.full(n, NO_PAGE, np.int64),
+            other_url={},
+            distance=np.full(n, NO_DISTANCE, np.int16),
+            matches=np.full(n, NO_MATCHES, np.int32),
+        )
+
+
+def decide(batch: Batch, state: State, rule: Rule) -> Judged:
+    """Verdicts of `batch`, given everything applied to `state`; changes neither."""
+    judged = Judged.blank(len(batch))
+    judged.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
+    judged.verdict[batch.status == Status.INSUFFICIENT] = Verdict.INSUFFICIENT
+    ready = np.flatnonzero(batch.status == Status.READY)
+    if ready.size:
+        _Pass(batch, ready, state, rule, judged).run()
+    return judged
+
+
+class _Pass:
+    """One batch's loop. Rows below are indexes into the batch; `ready` are those with a fingerprint."""
+
+    def __init__(
+        self, batch: Batch, ready: NDArray[np.int64], state: State, rule: Rule, judged: Judged
+    ) -> None:
+        self.batch, self.state, self.rule, self.judged = batch, state, rule, judged
+        self.rows: list[int] = ready.tolist()
+        options, tables = rule.options, state.tables
+        fingerprints, uncertain = batch.fingerprint[ready], batch.uncertain[ready]
+        keys = state.design.keys(fingerprints)
+        candidates = tables.search(fingerprints, uncertain)
+        self.neighbours = Neighbours(
+            keys,
+            probe_keys(state.design, keys, uncertain, options.flip_bits, options.flips),
+            candidates.bucket_sizes,
+            None if options.strict else options.bucket_cap,
+        )
+        self.rank = {row: rank for rank, row in enumerate(self.rows)}
+        self.anchors = state.anchors(candidates.anchor)
+        self._choose(ready[candidates.row], candidates.anchor, candidates.distance)
+        self.baselines = state.baselines([batch.url_key[row] or "" for row in self.rows])
+        self._compare_baselines()
+
+        # What the loop changes: a URL's baseline and dead anchors, as of the row at hand.
+        self.latest: dict[str, int] = {}
+        self.dead: set[int] = set()
+        self.ordinal: dict[int, int] = {}
+        self.fingerprints: list[int] = batch.fingerprint.tolist()
+
+    def run(self) -> None:
+        """Judge row by row."""
+        judged = self.judged
+        for row in self.rows:
+            change = self._against_baseline(row)
+            judged.change[row] = change
+            if change == Change.UNCHANGED:
+                judged.verdict[row] = Verdict.RECRAWL
+                continue
+            if self._against_anchors(row):
+                judged.verdict[row] = Verdict.DUPLICATE
+            else:
+                judged.verdict[row] = Verdict.UNIQUE
+                self._becomes_anchor(row)
+            self.latest[self.batch.url_key[row] or ""] = row
+
+    def _against_baseline(self, row: int) -> Change:
+        """What happened to the row's URL; supersedes the URL's anchor when its page changed."""
+        url_key = self.batch.url_key[row] or ""
+        earlier = self.latest.get(url_key)
+        if earlier is not None:
+            if self._name_row(row, earlier):
+                return Change.UNCHANGED
+            if earlier in self.ordinal:
+                self.neighbours.leave(self.rank[earlier])
+                self._supersede(row, self.ordinal[earlier], int(self.batch.page[earlier]), self._url(earlier))
+            return Change.CHANGED
+        baseline = self.baselines.get(url_key)
+        if baseline is None:
+            return Change.NEW
+        similar = self.baseline_similar.get(row)
+        if similar is not None:
+            self._name(row, baseline.page, baseline.cluster, baseline.url, *similar)
+            return Change.UNCHANGED
+        if baseline.anchor is not None and bool(self.state.tables.alive(np.array([baseline.anchor]))[0]):
+            keys = self.state.design.keys(np.array([baseline.fingerprint], np.uint64))[0]
+            self.neighbours.stored_left(keys.tolist(), baseline.skipped)
+            self._supersede(row, baseline.anchor, baseline.page, baseline.url)
+        return Change.CHANGED
+
+    def _against_anchors(self, row: int) -> bool:
+        """Name the best similar anchor, if there is one: stored ones first, for they are older."""
+        best: tuple[int, int] | None = None
+        for matching, distance, anchor in self.stored.get(row, ()):
+            if anchor not in self.dead:
+                best = (-matching, distance)
+                place = int(np.searchsorted(self.anchors.number, anchor))
+                page = int(self.anchors.page[place])
+                self._name(row, page, page, self.anchors.url(place), distance, matching)
+                break
+        for rank in sorted(self.neighbours.anchors_probed_by(self.rank[row])):
+            earlier = self.rows[rank]
+            compared = self._compare(row, earlier)
+            if compared is not None and (best is None or (-compared[1], compared[0]) < best):
+                best = (-compared[1], compared[0])
+                page = int(self.batch.page[earlier])
+                self._name(row, page, page, self._url(earlier), *compared)
+        return best is not None
+
+    def _becomes_anchor(self, row: int) -> None:
+        self.ordinal[row] = self.state.tables.count + len(self.ordinal)
+        self.judged.cluster[row] = self.batch.page[row]
+        skipped = self.neighbours.enter(self.rank[row])
+        if skipped:
+            self.judged.skipped[row] = skipped
+
+    def _supersede(self, row: int, anchor: int, page: int, url: str) -> None:
+        self.dead.add(anchor)
+        self.judged.superseded.append(Supersession(row, anchor, page, url))
+
+    def _name_row(self, row: int, earlier: int) -> bool:
+        """Whether `earlier`, the URL's baseline in this batch, is similar; if so, it is named."""
+        compared = self._compare(row, earlier)
+        if compared is None:
+            return False
+        cluster = int(self.judged.cluster[earlier])
+        self._name(row, int(self.batch.page[earlier]), cluster, self._url(earlier), *compared)
+        return True
+
+    def _name(self, row: int, page: int, cluster: int, url: str, distance: int, matching: int) -> None:
+        judged = self.judged
+        judged.other[row], judged.cluster[row], judged.other_url[row] = page, cluster, url
+        judged.distance[row], judged.matches[row] = distance, matching
+
+    def _compare(self, row: int, earlier: int) -> tuple[int, int] | None:
+        """Distance and matching bins of two rows of the batch, if they are similar."""
+        distance = (self.fingerprints[row] ^ self.fingerprints[earlier]).bit_count()
+        if distance > self.rule.options.distance:
+            return None
+        sketch = self.batch.sketch
+        matching = int(self.rule.matches(sketch[row : row + 1], sketch[earlier : earlier + 1])[0])
+        return (distance, matching) if matching >= self.rule.least_matches else None
+
+    def _url(self, row: int) -> str:
+        return self.batch.url[row] or ""
+
+    def _choose(
+        self, rows: NDArray[np.int64], anchors: NDArray[np.int64], distances: NDArray[np.uint8]
+    ) -> None:
+        """Sort the similar ones of the stored candidates best first, row by row."""
+        place = np.searchsorted(self.anchors.number, anchors)
+        matching = self.rule.matches_at(self.batch.sketch, rows, self.anchors.sketch, place)
+        similar = np.flatnonzero(matching >= self.rule.least_matches)
+        order = similar[np.lexsort((anchors[similar], distances[similar], -matching[similar], rows[similar]))]
+        self.stored: dict[int, list[tuple[int, int, int]]] = {}
+        columns = (rows[order].tolist(), matching[order].tolist(), distances[order].tolist())
+        for row, bins, distance, anchor in zip(*columns, anchors[order].tolist(), strict=True):
+            self.stored.setdefault(row, []).append((bins, distance, anchor))
+
+    def _compare_baselines(self) -> None:
+        """Distance and matching bins of every row whose URL has a similar stored baseline."""
+        self.baseline_similar: dict[int, tuple[int, int]] = {}
+        pairs: list[tuple[int, Baseline]] = []
+        for row in self.rows:
+            baseline = self.baselines.get(self.batch.url_key[row] or "")
+            if baseline is not None:
+                pairs.append((row, baseline))
+        if not pairs:
+            return
+        rows = np.array([row for row, _ in pairs], np.int64)
+        theirs = np.array([baseline.fingerprint for _, baseline in pairs], np.uint64)
+        sketches = np.stack([baseline.sketch for _, baseline in pairs])
+        distance = np.bitwise_count(self.batch.fingerprint[rows] ^ theirs).astype(np.int64)
+        matching = self.rule.matches(self.batch.sketch[rows], sketches)
+        similar = (distance <= self.rule.options.distance) & (matching >= self.rule.least_matches)
+        for i in np.flatnonzero(similar).tolist():
+            self.baseline_similar[pairs[i][0]] = (int(distance[i]), int(matching[i]))

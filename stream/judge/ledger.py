@@ -1,0 +1,98 @@
+"""Which source offsets have been judged: re-deliveries are dropped, gaps are loud (rules 1, 4 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.messages.decision import SourceProgress
+from stream.messages.journal import Rows, SourceRange
+
+SourceKey = tuple[str, str, int]
+"""Cluster id, topic id, partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceGap:
+    """Pages of a partition are missing from the journal; the partition waits until they come."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    expected: int | None
+    """None: the journal has no opening of this partition."""
+    start: int
+
+    def __str__(self) -> str:
+        missing = "from its opening" if self.expected is None else f"from offset {self.expected}"
+        return (
+            f"source_gap: {self.topic}[{self.partition}] (topic id {self.topic_id}): pages {missing} "
+            f"up to {self.start} are missing; reset the worker group to {self.expected or 'the log start'}"
+        )
+
+
+@dataclass(slots=True)
+class Admission:
+    """What a batch of records changes in the ledger."""
+
+    progress: dict[SourceKey, SourceProgress] = field(default_factory=dict)
+    gaps: list[SourceGap] = field(default_factory=list)
+    redelivered: int = 0
+    """Rows dropped because they had been judged."""
+
+
+class Ledger:
+    """The next expected offset of every source partition."""
+
+    def __init__(self, progress: Iterable[SourceProgress] = ()) -> None:
+        self.progress = {key_of(each): each for each in progress}
+
+    def admit(self, rows: Rows, so_far: Admission) -> NDArray[np.bool_]:
+        """Which of `rows` are to be judged, (n,); what changes is noted in `so_far`, not here."""
+        admitted = np.zeros(len(rows), bool)
+        first = 0
+        for each in rows.ranges:
+            expected = self._admit_range(each, so_far)
+            if expected is not None:
+                part = slice(first, first + each.rows)
+                admitted[part] = rows.offset[part] >= expected
+                so_far.redelivered += each.rows - int(admitted[part].sum())
+            first += each.rows
+        return admitted
+
+    def _admit_range(self, each: SourceRange, so_far: Admission) -> int | None:
+        """Rows of the range count from this source offset on; None: the range is beyond a gap."""
+        key = (each.cluster, each.topic_id, each.partition)
+        known = so_far.progress.get(key) or self.progress.get(key)
+        expected, lost = (known.expected, known.lost) if known else (None, 0)
+        if expected is None or each.start > expected:
+            if not each.opening:
+                so_far.gaps.append(SourceGap(each.topic, each.topic_id, each.partition, expected, each.start))
+                return None
+            # An opening states that the log starts here, so what lay below is gone for good.
+            lost += 0 if expected is None else each.start - expected
+            expected = each.start
+        if each.end > expected:
+            lost += each.end - expected if each.lost else 0
+            so_far.progress[key] = SourceProgress(
+                each.cluster, each.topic, each.topic_id, each.partition, each.end, lost
+            )
+        elif known is None:
+            # An empty opening: nothing to judge yet, but the partition's place is known now.
+            so_far.progress[key] = SourceProgress(
+                each.cluster, each.topic, each.topic_id, each.partition, expected, lost
+            )
+        return expected
+
+    def apply(self, progress: Iterable[SourceProgress]) -> None:
+        """Take over what was decided."""
+        for each in progress:
+            self.progress[key_of(each)] = each
+
+
+def key_of(progress: SourceProgress) -> SourceKey:
+    """The source a progress speaks of."""
+    return progress.cluster, progress.topic_id, progress.partition

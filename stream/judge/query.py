@@ -1,0 +1,41 @@
+"""Which anchors match a page, without judging it: nothing is inserted, superseded or published."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from stream.fingerprint.scheme import UNCERTAIN_BITS
+from stream.judge.ids import show
+from stream.judge.judge import Judge
+from stream.messages.journal import Row, Status
+
+
+def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, Any]]]:
+    """For each row its similar live anchors, best first: `url`, `id`, `distance`, `similarity`."""
+    found: list[list[dict[str, Any]]] = [[] for _ in rows]
+    ready = [i for i, row in enumerate(rows) if row.status == Status.READY]
+    if not ready:
+        return found
+    state, rule = judge.state, judge.rule
+    uncertain = np.frombuffer(b"".join(rows[i].uncertain for i in ready), np.uint8)
+    candidates = state.tables.search(
+        np.array([rows[i].fingerprint for i in ready], np.uint64), uncertain.reshape(-1, UNCERTAIN_BITS)
+    )
+    anchors = state.anchors(candidates.anchor)
+    place = np.searchsorted(anchors.number, candidates.anchor)
+    sketches = np.frombuffer(b"".join(rows[i].sketch for i in ready), "<u8").reshape(len(ready), -1)
+    matching = rule.matches_at(sketches.astype(np.uint64), candidates.row, anchors.sketch, place)
+    order = np.lexsort((candidates.anchor, candidates.distance, -matching, candidates.row))
+    for i in order[matching[order] >= rule.least_matches].tolist():
+        found[ready[int(candidates.row[i])]].append(
+            {
+                "url": anchors.url(int(place[i])),
+                "id": show(judge.genesis.journal, int(anchors.page[place[i]])),
+                "distance": int(candidates.distance[i]),
+                "similarity": rule.similarity(int(matching[i])),
+            }
+        )
+    return found

@@ -1,0 +1,299 @@
+"""What a judge remembers: anchors, URLs and source offsets, in one RocksDB (rules 9 and 13).
+
+Families: `anchors` holds number -> anchor, `urls` URL key -> baseline, `default` the meta record and the
+progress of every source; `log` and `table-*` belong to `stream.tables`. The journal is the write-ahead log:
+what a crash takes from here is applied again from journal and decisions.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.errors import StateError
+from stream.judge.batch import Batch
+from stream.judge.ledger import Ledger
+from stream.messages.decision import SourceProgress
+from stream.messages.journal import Genesis
+from stream.messages.verdict import Verdict
+from stream.tables.design import Design
+from stream.tables.rocks import Batch as Writes
+from stream.tables.rocks import Store
+from stream.tables.tables import Tables
+
+_META: Final = b"meta"
+_SOURCE: Final = b"source/"
+_ANCHOR: Final = struct.Struct("<qQQ")  # page, fingerprint, skipped tables; then sketch, URL
+_DUPLICATE: Final = struct.Struct("<cqqQ")  # b"d", page, cluster, fingerprint; then sketch, URL
+_REFERENCE: Final = struct.Struct("<cQ")  # b"a", anchor number: the baseline is that anchor
+
+
+class Meta(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose state this is, and how far it has come."""
+
+    version: int = 1
+    cluster: str
+    journal: str
+    scheme: str
+    options: str
+    generation: int
+    applied: int
+    """The next journal offset to apply."""
+    last: bytes = b""
+    """Digest of the journal record at `applied - 1`; empty while there is none."""
+    decided: int = 0
+    """The next offset of the decisions topic to apply."""
+    time: int = 0
+    """Log time, milliseconds since the epoch (rule 15)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """A URL's last page judged `unique` or `duplicate`."""
+
+    page: int
+    cluster: int
+    url: str
+    fingerprint: int
+    sketch: NDArray[np.uint64]
+    anchor: int | None
+    """Anchor number where that page was unique."""
+    skipped: int = 0
+    """Bit mask of the full buckets that the anchor did not enter."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Anchors:
+    """Records of m distinct anchors, ascending by number."""
+
+    number: NDArray[np.int64]
+    page: NDArray[np.int64]
+    fingerprint: NDArray[np.uint64]
+    skipped: NDArray[np.uint64]
+    sketch: NDArray[np.uint64]
+    """(m, words)"""
+    _values: list[bytes]
+
+    def url(self, place: int) -> str:
+        """URL of the anchor at that index."""
+        return self._values[place][_ANCHOR.size + self.sketch.shape[1] * 8 :].decode("utf-8", "surrogatepass")
+
+    def baseline(self, place: int) -> Baseline:
+        """That anchor as the baseline of its URL."""
+        page = int(self.page[place])
+        return Baseline(
+            page=page,
+            cluster=page,
+            url=self.url(place),
+            fingerprint=int(self.fingerprint[place]),
+            sketch=self.sketch[place],
+            anchor=int(self.number[place]),
+            skipped=int(self.skipped[place]),
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Step:
+    """What a transaction does to the state: the part of decisions that `apply` needs."""
+
+    end: int
+    last: bytes
+    time: int
+    decided: int
+    sources: list[SourceProgress]
+    verdict: NDArray[np.uint8]
+    cluster: NDArray[np.int64]
+    superseded: NDArray[np.int64]
+    """Anchor numbers, those of this very step included."""
+    skipped: dict[int, int]
+    """Row -> mask."""
+
+
+class State:
+    """The judge's memory. One writer: `apply`. Everything else reads."""
+
+    def __init__(
+        self,
+        path: Path,
+        genesis: Genesis,
+        cluster: str,
+        *,
+        memory: int,
+        generation: int,
+        cache: int,
+        start: int = 1,
+    ) -> None:
+        """Open or create. `start` is the first journal offset after genesis. Raises StateError."""
+        options = genesis.options
+        self.words = genesis.scheme.sketch_bytes // 8
+        self.design = Design(options.blocks, options.choose, genesis.scheme.width)
+        self.store = Store(path, self.design.tables, cache)
+        try:
+            self.meta = self._open_meta(path, genesis, cluster, generation, start)
+            self.ledger = Ledger(
+                msgspec.msgpack.decode(value, type=SourceProgress)
+                for key, value in self.store.scan("default", _SOURCE)
+                if key.startswith(_SOURCE)
+            )
+            self.tables = Tables(
+                self.store,
+                self.design,
+                flip_bits=options.flip_bits,
+                flips=options.flips,
+                distance=options.distance,
+                cap=None if options.strict else options.bucket_cap,
+                memory=memory,
+                generation=generation,
+            )
+        except BaseException:
+            self.store.close()
+            raise
+
+    def _open_meta(self, path: Path, genesis: Genesis, cluster: str, generation: int, start: int) -> Meta:
+        fresh = Meta(
+            cluster=cluster,
+            journal=genesis.journal,
+            scheme=genesis.scheme_id,
+            options=genesis.options.id,
+            generation=generation,
+            applied=start,
+        )
+        value = self.store.get("default", [_META])[0]
+        if value is None:
+            writes = self.store.batch()
+            writes.put("default", _META, msgspec.msgpack.encode(fresh))
+            self.store.write(writes)
+            return fresh
+        meta = msgspec.msgpack.decode(value, type=Meta)
+        for name, option in (
+            ("cluster", "bootstrap_servers"),
+            ("journal", "namespace"),
+            ("scheme", "scheme"),
+            ("options", "verdict options"),
+            ("generation", "tables_generation"),
+        ):
+            have, want = getattr(meta, name), getattr(fresh, name)
+            if have != want:
+                raise StateError(
+                    f"state directory {path} belongs to {name} {have}, but {option} says {want}; "
+                    f"use another state_dir, or delete this one to rebuild it"
+                )
+        return meta
+
+    def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
+        """Records of these anchors, made distinct."""
+        distinct = np.unique(numbers)
+        found = self.store.get("anchors", [_number(n) for n in distinct.tolist()])
+        values = [value for value in found if value is not None]
+        if len(values) != len(found):
+            missing = distinct[[value is None for value in found]].tolist()
+            raise StateError(f"state directory: anchors {missing[:5]} are in the tables but have no record")
+        size = _ANCHOR.size + self.words * 8
+        fixed = np.frombuffer(b"".join(value[:size] for value in values), np.uint8).reshape(-1, size)
+        words = np.ascontiguousarray(fixed).view("<u8").reshape(-1, size // 8)
+        return Anchors(
+            number=distinct,
+            page=words[:, 0].astype(np.int64),
+            fingerprint=words[:, 1],
+            skipped=words[:, 2],
+            sketch=np.ascontiguousarray(words[:, 3:]),
+            _values=values,
+        )
+
+    def baselines(self, url_keys: Iterable[str]) -> dict[str, Baseline]:
+        """Baselines of the URLs that have one."""
+        distinct = list(dict.fromkeys(url_keys))
+        found = self.store.get("urls", [_text(key) for key in distinct])
+        references: list[tuple[str, int]] = []
+        baselines: dict[str, Baseline] = {}
+        for key, value in zip(distinct, found, strict=True):
+            if value is None:
+                continue
+            if value[:1] == b"a":
+                references.append((key, _REFERENCE.unpack(value)[1]))
+            else:
+                _, page, cluster, fingerprint = _DUPLICATE.unpack_from(value)
+                end = _DUPLICATE.size + self.words * 8
+                sketch = np.frombuffer(value[_DUPLICATE.size : end], "<u8").astype(np.uint64)
+                url = value[end:].decode("utf-8", "surrogatepass")
+                baselines[key] = Baseline(page, cluster, url, fingerprint, sketch, None)
+        if references:
+            anchors = self.anchors(np.array([number for _, number in references], np.int64))
+            for key, number in references:
+                baselines[key] = anchors.baseline(int(np.searchsorted(anchors.number, number)))
+        return baselines
+
+    def apply(self, batch: Batch, step: Step) -> None:
+        """Take over what was decided of `batch`, in one atomic write.
+
+        Live judging, recovery, standby and rebuild all come through here and nowhere else.
+        """
+        writes = self.store.batch()
+        unique = np.flatnonzero(step.verdict == Verdict.UNIQUE)
+        rank = {row: i for i, row in enumerate(unique.tolist())}
+        self._put_pages(writes, batch, step, rank)
+        self.tables.insert(
+            writes,
+            batch.fingerprint[unique],
+            {rank[row]: mask for row, mask in step.skipped.items()},
+        )
+        self.tables.kill(writes, step.superseded)
+        for source in step.sources:
+            key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
+            writes.put("default", key, msgspec.msgpack.encode(source))
+        meta = msgspec.structs.replace(
+            self.meta, applied=step.end, last=step.last, time=step.time, decided=step.decided
+        )
+        writes.put("default", _META, msgspec.msgpack.encode(meta))
+        self.store.write(writes)
+        self.meta = meta
+        self.ledger.apply(step.sources)
+        self.tables.maintain()
+
+    def _put_pages(self, writes: Writes, batch: Batch, step: Step, rank: dict[int, int]) -> None:
+        """Records of new anchors and of every URL's new baseline; later rows of a URL win."""
+        first, sketches = self.tables.count, batch.sketch.astype("<u8", copy=False)
+        duplicates = np.flatnonzero(step.verdict == Verdict.DUPLICATE)
+        changed = np.sort(np.concatenate([np.fromiter(rank, np.int64, len(rank)), duplicates])).tolist()
+        for row in changed:
+            url, url_key = _text(batch.url[row] or ""), _text(batch.url_key[row] or "")
+            page, fingerprint = int(batch.page[row]), int(batch.fingerprint[row])
+            body = sketches[row].tobytes() + url
+            place = rank.get(row)
+            if place is None:
+                head = _DUPLICATE.pack(b"d", page, int(step.cluster[row]), fingerprint)
+                writes.put("urls", url_key, head + body)
+            else:
+                head = _ANCHOR.pack(page, fingerprint, step.skipped.get(row, 0))
+                writes.put("anchors", _number(first + place), head + body)
+                writes.put("urls", url_key, _REFERENCE.pack(b"a", first + place))
+
+    def flush(self) -> None:
+        """Make everything applied durable."""
+        self.store.flush()
+
+    def digest(self) -> str:
+        """Equal for states that remember the same, however they came to it."""
+        self.tables.maintain(wait=True)
+        return self.store.digest()
+
+    def close(self) -> None:
+        """Finish background work, make everything durable and let go of the directory."""
+        self.tables.close()
+        self.store.flush()
+        self.store.close()
+
+
+def _number(anchor: int) -> bytes:
+    return anchor.to_bytes(8, "big")
+
+
+def _text(value: str) -> bytes:
+    return value.encode("utf-8", "surrogatepass")

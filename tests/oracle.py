@@ -1,0 +1,128 @@
+"""The verdicts as the definition gives them: one page after the other, no tables, no batches.
+
+Shares no code with the judge: candidates are the live anchors that entered a bucket which the page probes,
+found by looking at all of them. In strict mode a plain brute force, distance <= k.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import combinations
+
+
+@dataclass
+class OraclePage:
+    """One fingerprinted page; `status` 0 ready, 1 insufficient, 2 rejected."""
+
+    id: object
+    url: str | None
+    fingerprint: int = 0
+    uncertain: bytes = b""
+    sketch: bytes = b""
+    status: int = 0
+
+
+@dataclass
+class OracleVerdict:
+    id: object
+    verdict: str
+    change: str | None = None
+    cluster: object = None
+    other: object = None
+    distance: int | None = None
+    matches: int | None = None
+    superseded: object = None
+
+
+@dataclass
+class Anchor:
+    page: OraclePage
+    entered: set[tuple[int, int]] = field(default_factory=set)
+
+
+class Oracle:
+    def __init__(
+        self, *, strict=False, distance=12, similarity="0.8", blocks=5, choose=2,
+        flip_bits=4, flips=2, bucket_cap=256, bins=1024, bits=1, width=64,
+    ):  # fmt: skip
+        self.strict, self.distance, self.cap = strict, distance, bucket_cap
+        self.flip_bits, self.flips, self.bins, self.bits = flip_bits, flips, bins, bits
+        wanted = Fraction(similarity) * (1 - Fraction(1, 2**bits)) + Fraction(1, 2**bits)
+        self.least = next(m for m in range(bins + 1) if Fraction(m, bins) >= wanted)
+        small, wide = width // blocks, width % blocks
+        sizes = [small + (i < wide) for i in range(blocks)]
+        edges = [width - sum(sizes[: i + 1]) for i in range(blocks)]
+        masks = [((1 << size) - 1) << edge for size, edge in zip(sizes, edges, strict=True)]
+        self.tables = [sum(chosen) for chosen in combinations(masks, choose)]
+        self.anchors: list[Anchor] = []
+        self.baselines: dict[str, tuple[OraclePage, object]] = {}
+        self.load: dict[tuple[int, int], int] = {}
+
+    def buckets(self, page):
+        return {(t, page.fingerprint & mask) for t, mask in enumerate(self.tables)}
+
+    def probed(self, page):
+        found = set()
+        for t, mask in enumerate(self.tables):
+            inside = [b for b in page.uncertain if mask >> b & 1][: self.flip_bits]
+            for count in range(self.flips + 1):
+                for chosen in combinations(inside, count):
+                    found.add((t, page.fingerprint & mask ^ sum(1 << b for b in chosen)))
+        return found
+
+    def similar(self, a, b):
+        """Distance and matches, or None."""
+        distance = (a.fingerprint ^ b.fingerprint).bit_count()
+        if distance > self.distance:
+            return None
+        if self.strict:
+            return distance, None
+        size = self.bins // 8
+        unequal = 0
+        for p in range(self.bits):
+            plane = slice(p * size, (p + 1) * size)
+            unequal |= int.from_bytes(a.sketch[plane], "little") ^ int.from_bytes(b.sketch[plane], "little")
+        matches = self.bins - unequal.bit_count()
+        return (distance, matches) if matches >= self.least else None
+
+    def judge(self, page):
+        if page.status == 2:
+            return OracleVerdict(page.id, "rejected")
+        if page.status == 1:
+            return OracleVerdict(page.id, "insufficient")
+        verdict = OracleVerdict(page.id, "unique", "new")
+        if page.url in self.baselines:
+            baseline, cluster = self.baselines[page.url]
+            same = self.similar(page, baseline)
+            if same:
+                return OracleVerdict(page.id, "recrawl", "unchanged", cluster, baseline.id, *same)
+            verdict.change = "changed"
+            for anchor in self.anchors:
+                if anchor.page is baseline:
+                    verdict.superseded = baseline.id
+                    for bucket in anchor.entered:
+                        self.load[bucket] -= 1
+            self.anchors = [a for a in self.anchors if a.page is not baseline]
+        probed = self.probed(page)
+        best = None
+        for age, anchor in enumerate(self.anchors):
+            if self.strict or anchor.entered & probed:
+                same = self.similar(page, anchor.page)
+                if same:
+                    rank = (-(same[1] or 0), same[0], age)
+                    if best is None or rank < best[0]:
+                        best = rank, anchor, same
+        if best:
+            verdict.verdict, verdict.cluster = "duplicate", best[1].page.id
+            verdict.other, (verdict.distance, verdict.matches) = best[1].page.id, best[2]
+        else:
+            verdict.cluster = page.id
+            anchor = Anchor(page)
+            for bucket in self.buckets(page):
+                if self.strict or self.load.get(bucket, 0) < self.cap:
+                    anchor.entered.add(bucket)
+                    self.load[bucket] = self.load.get(bucket, 0) + 1
+            self.anchors.append(anchor)
+        self.baselines[page.url] = (page, verdict.cluster)
+        return verdict

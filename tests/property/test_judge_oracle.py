@@ -1,0 +1,206 @@
+"""The judge, batch by batch with tables, against the oracle, page by page without."""
+
+from __future__ import annotations
+
+import random
+import zlib
+from pathlib import Path
+
+import pytest
+
+from stream.fingerprint.scheme import Scheme
+from stream.judge.batch import Entry
+from stream.judge.ids import pack
+from stream.judge.judge import Judge
+from stream.judge.options import VerdictOptions
+from stream.judge.state import State
+from stream.messages.journal import Genesis, Row, Rows, SourceRange
+from stream.messages.verdict import Change, Verdict
+from tests.oracle import Oracle, OraclePage
+
+SCHEME = Scheme(sketch_bins=256)
+NAMES = {v.value: v.name.lower() for v in Verdict}
+CHANGES = {c.value: None if c is Change.NONE else c.name.lower() for c in Change}
+
+
+def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0) -> list[tuple[int, OraclePage]]:
+    """Pages with planted neighbours, re-crawled URLs, shells and rejects; (id is filled in later)."""
+    rng = random.Random(seed)
+    urls = max(4, n // (6 if dense else 2))
+    pages: list[OraclePage] = []
+    for _ in range(n):
+        kind = rng.random()
+        url = f"http://host/{rng.randrange(urls)}"
+        if kind < 0.03:
+            pages.append(OraclePage(None, url, status=2))
+            continue
+        if kind < 0.06:
+            pages.append(OraclePage(None, url, status=1))
+            continue
+        ready = [p for p in pages if p.status == 0]
+        near = ready and kind < (0.75 if dense else 0.4)
+        base = rng.choice(ready[-40:] if rng.random() < 0.5 else ready) if near else None
+        url = base.url if base and rng.random() < 0.25 else url
+        fingerprint = base.fingerprint if base else rng.getrandbits(64)
+        sketch = int.from_bytes(base.sketch, "little") if base else rng.getrandbits(256)
+        for _ in range(rng.choice([0, 0, 1, 2, 3, 4, 6, 9, 12, 14]) if base else 0):
+            fingerprint ^= 1 << rng.randrange(64)
+        for _ in range(rng.choice([0, 0, 3, 15, 24, 26, 27, 60]) if base else 0):
+            sketch ^= 1 << rng.randrange(256)
+        if rng.random() < skew:
+            fingerprint = fingerprint & (1 << 38) - 1 | 0x1234567 << 38
+        flipped = [b for b in range(64) if base and (base.fingerprint ^ fingerprint) >> b & 1]
+        rng.shuffle(flipped)
+        rest = [b for b in range(64) if b not in flipped]
+        rng.shuffle(rest)
+        order = (flipped + rest if rng.random() < 0.7 else rest + flipped)[:32]
+        pages.append(OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(32, "little")))
+    return pages
+
+
+def entries_of(pages: list[OraclePage], seed: int) -> list[Entry]:
+    """Journal records of random sizes; gives every page its packed id."""
+    rng = random.Random(seed)
+    entries, i, offset = [], 0, 1
+    while i < len(pages):
+        part = pages[i : i + rng.choice([1, 3, 20, 60])]
+        rows = [
+            Row(p.status, p.url, p.url, None, p.fingerprint, p.uncertain or bytes(32), p.sketch) for p in part
+        ]
+        for index, page in enumerate(part):
+            page.id = pack(offset, index)
+        source = SourceRange("c", "pages", "0" * 32, 0, i, i + len(part), len(part), opening=i == 0)
+        columns = Rows.of(SCHEME, [source], rows, range(i, i + len(part)), [None] * len(part))
+        entries.append(Entry(offset, 1000 + offset, offset.to_bytes(16, "big"), columns))
+        i, offset = i + len(part), offset + rng.choice([1, 1, 2])
+    return entries
+
+
+def open_state(path: Path, options: VerdictOptions, *, memory: int, generation: int) -> tuple[State, Genesis]:
+    genesis = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=options)
+    state = State(path, genesis, "cluster", memory=memory, generation=generation, cache=8 << 20)
+    return state, genesis
+
+
+def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[object, ...]]:
+    rng, found, i = random.Random(seed), [], 0
+    while i < len(entries):
+        part = entries[i : i + rng.choice([1, 2, 7])]
+        decided = judge.decide(part)
+        j = decided.judged
+        gone = {s.row: s.page for s in j.superseded}
+        columns = (j.cluster, j.other, j.distance, j.matches)
+        found += [
+            (page, NAMES[verdict], CHANGES[change], *(int(c[row]) for c in columns), gone.get(row))
+            for row, (page, verdict, change) in enumerate(
+                zip(decided.batch.page.tolist(), j.verdict.tolist(), j.change.tolist(), strict=True)
+            )
+        ]
+        judge.apply(part, decided.record(), i)
+        judge.state.tables.maintain(wait=rng.random() < 0.3)
+        i += len(part)
+    return found
+
+
+def expected(oracle: Oracle, pages: list[OraclePage]) -> list[tuple[object, ...]]:
+    def number(value: object) -> object:
+        return -1 if value is None else value
+
+    return [
+        (
+            v.id, v.verdict, v.change, number(v.cluster), number(v.other), number(v.distance),
+            number(v.matches), v.superseded,
+        )
+        for v in map(oracle.judge, pages)
+    ]  # fmt: skip
+
+
+OPTIONS = [
+    pytest.param(VerdictOptions(), id="default"),
+    pytest.param(VerdictOptions(bucket_cap=3), id="small-cap"),
+    pytest.param(VerdictOptions(flip_bits=0, flips=0, blocks=4, choose=1, distance=6), id="4-choose-1"),
+    pytest.param(VerdictOptions(blocks=6, choose=3, flip_bits=2, flips=1), id="6-choose-3"),
+    pytest.param(VerdictOptions.paper(), id="strict"),
+    pytest.param(VerdictOptions.paper(k=3, blocks=6), id="strict-6-choose-3"),
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("shape", ["sparse", "dense", "skewed"])
+@pytest.mark.parametrize(
+    ("memory", "generation"),
+    [(64 << 20, 1 << 20), (64 << 20, 50), (0, 16)],
+    ids=["hot", "frozen-midway", "rocksdb-only"],
+)
+def test_verdicts_equal_the_oracles(
+    tmp_path: Path, options: VerdictOptions, shape: str, memory: int, generation: int
+) -> None:
+    seed = zlib.crc32(f"{options.id} {memory} {generation}".encode())
+    pages = crawl(seed, 600, dense=shape != "sparse", skew=0.4 if shape == "skewed" else 0.0)
+    entries = entries_of(pages, seed)
+    oracle = Oracle(
+        strict=options.strict, distance=options.distance, blocks=options.blocks, choose=options.choose,
+        flip_bits=options.flip_bits, flips=options.flips, bucket_cap=options.bucket_cap, bins=256,
+    )  # fmt: skip
+    state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=generation)
+    try:
+        found = judge_all(Judge(state, genesis), entries, seed)
+    finally:
+        state.close()
+    want = expected(oracle, pages)
+    different = [(f, w) for f, w in zip(found, want, strict=True) if f != w]
+    assert not different, different[:3]
+    counts = {v: sum(w[1] == v for w in want) for v in NAMES.values()}
+    assert all(counts.values()), f"the crawl exercises every verdict: {counts}"
+    if options.bucket_cap == 3 and shape == "skewed":
+        assert any(load >= 3 for load in oracle.load.values())
+
+
+def test_applying_decisions_rebuilds_an_equal_state(tmp_path: Path) -> None:
+    options = VerdictOptions(bucket_cap=3)
+    entries = entries_of(crawl(5, 1200, dense=True, skew=0.3), 5)
+    first, genesis = open_state(tmp_path / "first", options, memory=1 << 20, generation=50)
+    second, _ = open_state(tmp_path / "second", options, memory=1 << 20, generation=50)
+    third, _ = open_state(tmp_path / "third", options, memory=0, generation=50)
+    try:
+        judge, rebuild = Judge(first, genesis), Judge(second, genesis)
+        for i in range(0, len(entries), 3):
+            part = entries[i : i + 3]
+            decisions = judge.decide(part).record()
+            judge.apply(part, decisions, i + 3)
+            rebuild.apply(part, decisions, i + 3)
+        whole = Judge(third, genesis)
+        whole.apply(entries, whole.decide(entries).record(), first.meta.decided)
+        assert first.digest() == second.digest() == third.digest()
+        assert first.tables.count == second.tables.count == third.tables.count > 200
+    finally:
+        for state in (first, second, third):
+            state.close()
+
+
+def test_verdicts_do_not_depend_on_how_the_journal_is_cut_into_batches(tmp_path: Path) -> None:
+    entries = entries_of(crawl(9, 600, dense=True), 9)
+    found = []
+    for cut in (1, 2, 3):
+        state, genesis = open_state(tmp_path / str(cut), VerdictOptions(), memory=1 << 20, generation=64)
+        try:
+            found.append(judge_all(Judge(state, genesis), entries, cut))
+        finally:
+            state.close()
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_reopened_state_goes_on_where_it_was_flushed(tmp_path: Path) -> None:
+    entries = entries_of(crawl(3, 800, dense=True), 3)
+    whole, genesis = open_state(tmp_path / "whole", VerdictOptions(), memory=1 << 20, generation=64)
+    want = judge_all(Judge(whole, genesis), entries, 1)
+    whole.close()
+    half = len(entries) // 2
+    state, _ = open_state(tmp_path / "cut", VerdictOptions(), memory=1 << 20, generation=64)
+    found = judge_all(Judge(state, genesis), entries[:half], 2)
+    state.close()
+    state, _ = open_state(tmp_path / "cut", VerdictOptions(), memory=0, generation=64)
+    assert state.meta.applied == entries[half - 1].offset + 1
+    found += judge_all(Judge(state, genesis), entries[half:], 3)
+    assert found == want
+    state.close()
