@@ -1,0 +1,59 @@
+"""Which judge leads: the one that holds the journal's partition in the judges' group (rule 12).
+
+Membership only: the group consumer never reads a record, so no fetch position can go astray in a rebalance.
+Kafka does the rest: it notices the dead, and the leader's transactional id fences its predecessor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from types import TracebackType
+from typing import Self
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+
+from stream.settings import Settings
+
+
+class Election(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Takes part while entered; `won` and `lost` tell what happened."""
+
+    def __init__(self, settings: Settings, group: str, topic: str, instance: str | None) -> None:
+        """`instance` is a static member id: restarted within the session, a judge keeps its place."""
+        self.won, self.lost = asyncio.Event(), asyncio.Event()
+        self._topic = topic
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=settings.bootstrap_servers,
+            group_id=group,
+            group_instance_id=instance,
+            partition_assignment_strategy=(StickyPartitionAssignor,),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=int(settings.session_seconds * 1000),
+            heartbeat_interval_ms=int(settings.session_seconds * 1000 / 4),
+            # Leading is proved by heartbeats and by the producer's epoch, not by polling.
+            max_poll_interval_ms=2**31 - 1,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._consumer.start()
+        self._consumer.subscribe([self._topic], listener=self)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._consumer.stop()
+
+    async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
+        """The group's word: this judge leads, or it does not."""
+        if assigned:
+            self._consumer.pause(*assigned)
+            self.won.set()
+        elif self.won.is_set():
+            self.lost.set()
+
+    async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
+        """A rebalance begins; the sticky assignor normally gives the partition back."""

@@ -1,0 +1,161 @@
+"""The judge: journal -> verdicts, exactly once.
+
+It follows what was decided, leads when the group gives it the journal, and ends on any error: whatever it
+had not made durable is applied again from journal and decisions by the next one (rules 7 to 13).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import socket
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import structlog
+
+from stream.errors import StateError
+from stream.judge.judge import Decided
+from stream.judge.ledger import SourceGap
+from stream.judge.state import State
+from stream.kafka import topics
+from stream.kafka.election import Election
+from stream.kafka.follower import Follower
+from stream.kafka.lifecycle import stop_event_on_signals
+from stream.kafka.names import Names
+from stream.kafka.publisher import Publisher
+from stream.messages.verdict import Verdict
+from stream.settings import Settings
+
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class JudgeStats:
+    """What this process did since it started."""
+
+    verdicts: Counter[str] = field(default_factory=Counter)
+    transactions: int = 0
+    redelivered: int = 0
+    gaps: set[SourceGap] = field(default_factory=set)
+    """Partitions that wait for missing pages now."""
+
+    def fields(self, state: State) -> dict[str, object]:
+        """For the log."""
+        return {
+            "verdicts": dict(self.verdicts),
+            "transactions": self.transactions,
+            "redelivered": self.redelivered,
+            "source_gaps": len(self.gaps),
+            "applied": state.meta.applied,
+            "anchors": state.tables.count,
+            "rocksdb_probes": state.tables.stats.rocks_probes,
+        }
+
+
+class JudgeRole:
+    """One judge process; leads or stands by."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings, self.names = settings, Names(settings.namespace)
+        self._stop = asyncio.Event()
+        self.stats = JudgeStats()
+        self._flushed, self._flushed_at = 0, 0.0
+        self._flushing: asyncio.Task[None] | None = None
+
+    def stop(self) -> None:
+        """Ask `run` to finish its batch and return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Judge until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
+        with stop_event_on_signals(self._stop):
+            await self._run()
+
+    async def _run(self) -> None:
+        settings, names = self.settings, self.names
+        await topics.check(settings, "judge")
+        genesis = await topics.wait_for_genesis(settings)
+        directory = settings.state_dir / settings.namespace / "judge"
+        async with Follower(settings, genesis, directory) as follower, self._flushes(follower.state):
+            await follower.follow_to_end()
+            async with Election(settings, names.judge, names.journal, self._instance()) as election:
+                log.info("standby", applied=follower.state.meta.applied)
+                while not election.won.is_set() and not self._stop.is_set():
+                    await follower.follow()
+                    self._flush_if_due(follower.state)
+                if not self._stop.is_set():
+                    await self._lead(follower, election)
+            log.info("stopped", **self.stats.fields(follower.state))
+
+    async def _lead(self, follower: Follower, election: Election) -> None:
+        """The loop: poll, decide, publish, apply."""
+        async with Publisher(self.settings.bootstrap_servers, self.names) as publisher:
+            # Only now is the end of the decisions final: our producer id ended every earlier transaction.
+            await follower.follow_to_end()
+            judge, journal = follower.judge, follower.journal
+            log.info("leading", applied=judge.state.meta.applied)
+            while not self._stop.is_set():
+                if election.lost.is_set():
+                    raise StateError("another judge leads now; this one ends and stands by when restarted")
+                entries = await journal.next_rows(self.settings.judge_rows)
+                if entries:
+                    decided = judge.decide(entries)
+                    decisions = decided.record()
+                    end = await publisher.publish(decided, decisions)
+                    judge.apply(entries, decisions, end)
+                    self._note(decided)
+                self._flush_if_due(judge.state)
+
+    def _note(self, decided: Decided) -> None:
+        """Count, and speak up about gaps."""
+        stats = self.stats
+        stats.transactions += 1
+        stats.redelivered += decided.admission.redelivered
+        for code, count in Counter(decided.judged.verdict.tolist()).items():
+            stats.verdicts[Verdict(code).name.lower()] += count
+        healed = {key[1:] for key in decided.admission.progress}
+        stats.gaps = {gap for gap in stats.gaps if (gap.topic_id, gap.partition) not in healed}
+        for gap in decided.admission.gaps:
+            if gap not in stats.gaps:
+                stats.gaps.add(gap)
+                log.error(
+                    "source_gap",
+                    topic=gap.topic,
+                    topic_id=gap.topic_id,
+                    partition=gap.partition,
+                    expected=gap.expected,
+                    start=gap.start,
+                    message=str(gap),
+                )
+
+    def _flush_if_due(self, state: State) -> None:
+        """Make the state durable now and then, beside the loop; a failed flush ends the judge."""
+        if self._flushing is not None:
+            if not self._flushing.done():
+                return
+            self._flushing.result()
+            self._flushing = None
+        applied = state.meta.applied
+        if applied > self._flushed and time.monotonic() - self._flushed_at > self.settings.flush_seconds:
+            self._flushed, self._flushed_at = applied, time.monotonic()
+            log.info("progress", **self.stats.fields(state))
+            self._flushing = asyncio.create_task(asyncio.to_thread(state.flush))
+
+    @contextlib.asynccontextmanager
+    async def _flushes(self, state: State) -> AsyncIterator[None]:
+        """No flush outlives the state it flushes."""
+        self._flushed, self._flushed_at = state.meta.applied, time.monotonic()
+        try:
+            yield
+        finally:
+            if self._flushing is not None:
+                await asyncio.wait([self._flushing])
+
+    def _instance(self) -> str:
+        """Static member id: this machine's judge of this state directory."""
+        path = str(self.settings.state_dir.resolve())
+        return f"{socket.gethostname()}-{hashlib.blake2s(path.encode(), digest_size=6).hexdigest()}"

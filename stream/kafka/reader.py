@@ -1,0 +1,111 @@
+"""Reading our own one-partition topics in order: the journal and the decisions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from types import TracebackType
+from typing import Any, Self
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import OffsetOutOfRangeError
+
+from stream.errors import RecordError, StateError
+from stream.judge.batch import Entry, digest_of
+from stream.messages.journal import Genesis, decode_journal
+
+POLL_SECONDS = 0.2
+
+
+class TopicReader:
+    """Records of partition 0 of `topic`, committed ones only, from `start` on."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, start: int) -> None:
+        self.topic, self.position = topic, start
+        self._partition = TopicPartition(topic, 0)
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=bootstrap_servers,
+            group_id=None,
+            auto_offset_reset="none",
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            max_partition_fetch_bytes=8 << 20,
+            fetch_max_wait_ms=100,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self._consumer.start()
+        self._consumer.assign([self._partition])
+        self._consumer.seek(self._partition, self.position)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._consumer.stop()
+
+    async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
+        """The next records, possibly none. Raises StateError when retention has taken them."""
+        try:
+            found = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000))
+        except OffsetOutOfRangeError:
+            first, end = await self.bounds()
+            raise StateError(
+                f"topic {self.topic}: offset {self.position} is wanted, but it holds {first} to {end}"
+            ) from None
+        records: list[Any] = found.get(self._partition, [])
+        self.position = await self._consumer.position(self._partition)
+        return records
+
+    async def bounds(self) -> tuple[int, int]:
+        """First offset, and the one after the last (control markers included)."""
+        first = await self._consumer.beginning_offsets([self._partition])
+        end = await self._consumer.end_offsets([self._partition])
+        return first[self._partition], end[self._partition]
+
+
+class JournalReader:
+    """The journal's rows, in order. A record is handed out once."""
+
+    def __init__(self, bootstrap_servers: str, topic: str, start: int) -> None:
+        self._topic = TopicReader(bootstrap_servers, topic, start)
+        self._waiting: deque[Entry] = deque()
+
+    async def __aenter__(self) -> Self:
+        await self._topic.__aenter__()
+        return self
+
+    async def __aexit__(self, *exception: Any) -> None:
+        await self._topic.__aexit__(*exception)
+
+    async def next_rows(self, limit: int, seconds: float = POLL_SECONDS) -> list[Entry]:
+        """The next records, up to `limit` rows unless the first alone has more; none when it is quiet."""
+        if not self._waiting:
+            await self._fetch(seconds)
+        taken: list[Entry] = []
+        rows = 0
+        while self._waiting and (not taken or rows + len(self._waiting[0].rows) <= limit):
+            rows += len(self._waiting[0].rows)
+            taken.append(self._waiting.popleft())
+        return taken
+
+    async def up_to(self, end: int, deadline: float = 60.0) -> list[Entry]:
+        """All records not handed out yet below offset `end`; the last must stand at `end - 1`."""
+        async with asyncio.timeout(deadline):
+            while not self._waiting or self._waiting[-1].offset < end - 1:
+                await self._fetch(POLL_SECONDS)
+        taken: list[Entry] = []
+        while self._waiting and self._waiting[0].offset < end:
+            taken.append(self._waiting.popleft())
+        if not taken or taken[-1].offset != end - 1:
+            raise StateError(f"topic {self._topic.topic}: decisions end at {end}, where no record ends")
+        return taken
+
+    async def _fetch(self, seconds: float) -> None:
+        for record in await self._topic.poll(seconds):
+            rows = decode_journal(record.value, record.offset)
+            if isinstance(rows, Genesis):
+                if record.offset != 0:
+                    raise RecordError(f"{self._topic.topic} offset {record.offset}: a second genesis")
+                continue
+            self._waiting.append(Entry(record.offset, record.timestamp, digest_of(record.value), rows))
