@@ -26,7 +26,9 @@ MIB = 1 << 20
 class Settings(BaseSettings):
     """Options of a deployment. Sizes in bytes, times in seconds."""
 
-    model_config = SettingsConfigDict(env_prefix="NEARDUP_", extra="forbid", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="NEARDUP_", extra="forbid", frozen=True, use_attribute_docstrings=True
+    )
 
     bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1)
     """Kafka brokers, `host:port,host:port`."""
@@ -63,6 +65,8 @@ class Settings(BaseSettings):
     tables_cache: int = Field(256 * MIB, ge=MIB)
     """RocksDB block cache."""
 
+    session_seconds: float = Field(10.0, ge=6)
+    """How long a silent member of a group counts as alive."""
     shutdown_seconds: float = Field(10.0, gt=0)
     """How long a role may take to finish its batch when told to stop or rebalance."""
     log_format: str = Field("auto", pattern="^(auto|text|json)$")

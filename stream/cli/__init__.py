@@ -1,1 +1,71 @@
+"""The `neardup` command: one sub-command a file, imported only when it is called."""
 
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+
+import click
+
+from stream.errors import NeardupError
+
+COMMANDS = {
+    "run": "all roles in one process tree: workers and a judge",
+    "worker": "fingerprint pages into the journal",
+    "judge": "decide the journal, publish verdicts",
+    "publish": "publish pages from files to the pages topic",
+    "tail": "follow the verdicts",
+    "audit": "check that every page has exactly one verdict",
+    "scan": "offline: pages in, verdicts out, no broker",
+    "query": "which anchors match, nothing inserted",
+    "fingerprint": "show fingerprints of pages",
+    "topics": "create or describe the topics",
+    "demo": "the whole system on a real crawl and a real broker",
+    "bench": "measure, side by side with peers",
+}
+
+
+class LazyGroup(click.Group):
+    """Lists commands without importing them: `--help` stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """All commands, in the order of the main job."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one."""
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = import_module(f"stream.cli.{cmd_name}").command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The list of commands with a line each."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="neardup-stream", prog_name="neardup")
+def cli() -> None:
+    """Near-duplicate detection for web crawls, as an exactly-once Kafka stream.
+
+    Options of a deployment come from flags, environment variables NEARDUP_* and a TOML file named by
+    NEARDUP_CONFIG, in this order.
+    """
+
+
+def main() -> None:
+    """Entry point: errors of ours are one line on stderr and exit code 2."""
+    try:
+        cli(standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        sys.exit(130)
+    except NeardupError as error:
+        click.echo(f"neardup: {error}", err=True)
+        sys.exit(2)
+    except click.exceptions.Exit as end:
+        sys.exit(end.exit_code)

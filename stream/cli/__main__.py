@@ -1,0 +1,5 @@
+"""`python -m stream.cli`, the same as `neardup`."""
+
+from stream.cli import main
+
+main()

@@ -1,0 +1,67 @@
+"""`neardup audit`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+
+import click
+
+from stream.cli.options import CONNECTION, with_settings
+from stream.ops import logging
+from stream.settings import Settings
+
+
+@click.command("audit")
+@with_settings(*CONNECTION)
+@click.option("--recompute", is_flag=True, help="Also decide the whole journal again and compare.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line.")
+def command(settings: Settings, recompute: bool, as_json: bool) -> None:
+    """Check on the live topics that every page has exactly one verdict. Exit code 1 if not."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from stream.kafka import audit
+
+    logging.configure(settings.log_format, "audit")
+    console = Console(stderr=as_json)
+    started = time.monotonic()
+    with console.status("reading pages and verdicts") as status:
+
+        def progress(topic: str, records: int) -> None:
+            status.update(f"{topic}: {records:,} records")
+
+        findings = asyncio.run(audit.audit(settings, progress))
+        differences = asyncio.run(audit.recompute(settings, progress)) if recompute else []
+    seconds = time.monotonic() - started
+    if as_json:
+        print(  # noqa: T201
+            json.dumps(
+                {
+                    "pages": findings.pages,
+                    "verdicts": dict(findings.verdicts),
+                    "missing": findings.missing,
+                    "repeated": findings.repeated,
+                    "unexplained": findings.unexplained,
+                    "earlier": findings.earlier,
+                    "lost": findings.lost,
+                    "different": len(differences) if recompute else None,
+                    "seconds": round(seconds, 3),
+                }
+            )
+        )
+    else:
+        table = Table("", "count", title=f"audit of {settings.namespace}")
+        for name in ("pages", "missing", "repeated", "unexplained", "earlier", "lost"):
+            table.add_row(name, f"{getattr(findings, name):,}")
+        for verdict, count in sorted(findings.verdicts.items()):
+            table.add_row(f"verdict {verdict}", f"{count:,}")
+        if recompute:
+            table.add_row("decided differently when recomputed", f"{len(differences):,}")
+        console.print(table)
+        for line in (*findings.examples, *differences):
+            console.print(line)
+        console.print("every page has exactly one verdict" if findings.clean else "[bold red]not clean")
+    sys.exit(0 if findings.clean and not differences else 1)

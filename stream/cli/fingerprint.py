@@ -1,0 +1,44 @@
+"""`neardup fingerprint`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from itertools import chain
+from typing import Any
+
+import click
+
+from stream.cli.options import with_settings, with_sources
+from stream.settings import Settings
+
+
+@click.command("fingerprint")
+@with_settings("page_bytes")
+@with_sources
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a page.")
+def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
+    """Show the fingerprints of pages: SOURCES as for scan."""
+    from stream.fingerprint.fingerprinter import Fingerprinter
+    from stream.fingerprint.scheme import Scheme
+    from stream.messages.journal import Status
+
+    scheme = Scheme()
+    fingerprinter = Fingerprinter(scheme)
+    for message in chain.from_iterable(opened):
+        row = fingerprinter.message(message.value, settings.page_bytes)
+        ready = row.status == Status.READY
+        fields = {
+            "url": row.url,
+            "status": Status(row.status).name.lower(),
+            "fingerprint": f"{row.fingerprint:0{scheme.width // 4}x}" if ready else None,
+            "least_certain_bits": list(row.uncertain[:8]) if ready else None,
+            "text_hash": row.text_hash.hex() if any(row.text_hash) else None,
+            "scheme": scheme.id,
+            "reason": row.reason,
+        }
+        if as_json:
+            sys.stdout.write(json.dumps(fields) + "\n")
+        else:
+            shown = fields["fingerprint"] or f"({fields['status']}{': ' + row.reason if row.reason else ''})"
+            click.echo(f"{shown}  {row.url or message.origin}")

@@ -1,0 +1,75 @@
+"""Flags made from settings, so that an option has one name, one default and one description."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from stream.settings import Settings, load
+
+CONNECTION = ("bootstrap_servers", "namespace")
+
+
+def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command flags for these settings, and `settings` as its first argument.
+
+    A flag that is not given leaves the environment, the file and the default their say.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def with_flags(*args: Any, **kwargs: Any) -> Any:
+            flags = {name: kwargs.pop(name) for name in names}
+            return function(load(**flags), *args, **kwargs)
+
+        command: Callable[..., Any] = with_flags
+        for name in reversed(names):
+            command = _flag(name)(command)
+        return command
+
+    return decorate
+
+
+def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `opened`, the sources that its arguments name."""
+
+    @functools.wraps(function)
+    def command(
+        *args: Any, sources: tuple[str, ...], source_format: str, base_url: str, **kwargs: Any
+    ) -> Any:
+        from stream.sources import open_source
+
+        opened = [open_source(path, format=source_format, base_url=base_url) for path in sources]
+        return function(*args, opened=opened, **kwargs)
+
+    for decorate in (
+        click.option(
+            "--base-url",
+            default="http://localhost/",
+            show_default=True,
+            help="Stands before the relative paths of saved pages.",
+        ),
+        click.option(
+            "--format",
+            "source_format",
+            type=click.Choice(["auto", "jsonl", "warc", "directory"]),
+            default="auto",
+            show_default=True,
+            help="What the sources are.",
+        ),
+        click.argument("sources", nargs=-1, required=True),
+    ):
+        command = decorate(command)
+    return command
+
+
+def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    field = Settings.model_fields[name]
+    default = "" if field.default_factory else f"  [default: {field.default}]"
+    text = (field.description or "").replace("\n", " ") + default
+    if field.annotation is bool:
+        return click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=text)
+    return click.option(f"--{name.replace('_', '-')}", name, default=None, help=text)

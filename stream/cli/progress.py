@@ -1,0 +1,32 @@
+"""Progress bars, on stderr so that results can be piped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from stream.sources import Source
+
+
+@contextmanager
+def reading(sources: Sequence[Source]) -> Iterator[Callable[[int], None]]:
+    """A bar over the bytes of the sources; call what it yields with the number of pages so far."""
+    sizes = [source.total_bytes for source in sources]
+    total = None if None in sizes else sum(size for size in sizes if size is not None)
+    columns = (
+        TextColumn("[progress.description]{task.description}"),
+        BarColumn(),
+        DownloadColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("0 pages", total=total)
+
+        def advance(pages: int) -> None:
+            read = sum(source.bytes_read for source in sources)
+            progress.update(task, description=f"{pages:,} pages", completed=read)
+
+        yield advance

@@ -1,0 +1,68 @@
+"""`neardup query`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from itertools import chain, islice
+from typing import Any
+
+import click
+
+from stream.cli.options import CONNECTION, with_settings
+from stream.ops import logging
+from stream.settings import Settings
+
+CHUNK = 256
+
+
+@click.command("query")
+@with_settings(*CONNECTION, "state_dir")
+@click.argument("sources", nargs=-1, required=True)
+@click.option(
+    "--format", "source_format", default="auto", show_default=True, help="jsonl, warc or directory."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a page.")
+def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
+    """Which anchors match the pages of SOURCES? Nothing is inserted.
+
+    Keeps a state directory of its own, which follows the decisions: the first call builds it.
+    """
+    logging.configure(settings.log_format, "query")
+    asyncio.run(_query(settings, opened, as_json))
+
+
+async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
+    from rich.console import Console
+
+    from stream.fingerprint.fingerprinter import Fingerprinter
+    from stream.judge.query import matching_anchors
+    from stream.kafka import topics
+    from stream.kafka.follower import Follower
+
+    genesis = await topics.wait_for_genesis(settings, timeout=10)
+    fingerprinter = Fingerprinter(genesis.scheme)
+    directory = settings.state_dir / settings.namespace / "query"
+    console = Console(stderr=True)
+    async with Follower(settings, genesis, directory) as follower:
+        with console.status("following the decisions"):
+            await follower.follow_to_end()
+        messages = chain.from_iterable(opened)
+        while chunk := list(islice(messages, CHUNK)):
+            rows = [fingerprinter.message(message.value, settings.page_bytes) for message in chunk]
+            for message, row, found in zip(chunk, rows, matching_anchors(follower.judge, rows), strict=True):
+                if as_json:
+                    record = {"url": row.url, "reason": row.reason, "anchors": found}
+                    sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+                    continue
+                click.echo(row.url or message.origin)
+                if row.reason:
+                    click.echo(f"    rejected: {row.reason}")
+                for anchor in found:
+                    click.echo(
+                        f"    {anchor['url']}  (distance {anchor['distance']}, "
+                        f"similarity {anchor['similarity']}, id {anchor['id']})"
+                    )
+                if not found and not row.reason:
+                    click.echo("    no anchor matches")

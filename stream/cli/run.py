@@ -1,0 +1,28 @@
+"""`neardup run`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from stream.cli.options import CONNECTION, with_settings
+from stream.ops import logging
+from stream.settings import Settings
+
+
+@click.command("run")
+@with_settings(*CONNECTION, "dev", "state_dir", "worker_processes")
+@click.option("--workers", default=1, show_default=True, help="Worker processes.", type=click.IntRange(1))
+def command(settings: Settings, workers: int) -> None:
+    """Run workers and a judge under one supervisor, until interrupted."""
+    from stream.kafka.lifecycle import stop_event_on_signals
+    from stream.supervisor import Supervisor, deployment
+
+    async def run() -> None:
+        with stop_event_on_signals() as stop:
+            async with Supervisor(deployment(settings, workers), 2 * settings.shutdown_seconds):
+                await stop.wait()
+
+    logging.configure(settings.log_format, "run")
+    asyncio.run(run())

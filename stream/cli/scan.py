@@ -1,0 +1,107 @@
+"""`neardup scan`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import aclosing, nullcontext
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import click
+
+from stream.cli.options import with_settings, with_sources
+from stream.ops import logging
+from stream.settings import Settings
+
+
+@click.command("scan")
+@with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
+@with_sources
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="File for the verdicts, JSON Lines.")
+@click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
+@click.option("-k", "--distance", type=click.IntRange(0, 16), help="Largest Hamming distance.")
+@click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
+def command(
+    settings: Settings, opened: list[Any], output: Path | None, mode: str, distance: int | None, as_json: bool
+) -> None:
+    """Judge pages offline: SOURCES are JSON Lines, web archives, directories of saved pages, or -."""
+    from stream.judge.options import VerdictOptions
+
+    logging.configure(settings.log_format, "scan")
+    if mode == "strict":
+        k = 3 if distance is None else distance
+        options = VerdictOptions.paper(k=k, blocks=k + 2)
+    else:
+        options = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
+    started = time.monotonic()
+    with (
+        tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory,
+        output.open("wb") if output else nullcontext() as sink,
+    ):
+        seen = asyncio.run(_scan(settings, opened, Path(directory) / "state", options, sink))
+    seconds = time.monotonic() - started
+    if as_json:
+        sys.stdout.write(json.dumps(seen.summary(seconds)) + "\n")
+    else:
+        verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in seen.verdicts.most_common())
+        click.echo(f"{seen.pages:,} pages: {verdicts}; {seen.pages / seconds:,.0f} pages/s")
+
+
+class Seen:
+    """What went in and what came out."""
+
+    def __init__(self) -> None:
+        self.pages = 0
+        self.verdicts: Counter[str] = Counter()
+        self._offsets: Counter[int] = Counter()
+
+    def going_in(self, messages: Iterable[Any]) -> Iterator[Any]:
+        """Count the messages on their way."""
+        for message in messages:
+            self.pages += 1
+            yield message
+
+    def came_out(self, verdict: str, offset: int) -> None:
+        """Count a verdict of the message of that number."""
+        self.verdicts[verdict] += 1
+        self._offsets[offset] += 1
+
+    def summary(self, seconds: float) -> dict[str, Any]:
+        """The last line of `--json`."""
+        return {
+            "pages": self.pages,
+            "verdicts": dict(self.verdicts),
+            "missing": self.pages - len(self._offsets),
+            "repeated": self._offsets.total() - len(self._offsets),
+            "seconds": round(seconds, 3),
+            "pages_per_second": round(self.pages / seconds, 1),
+        }
+
+
+async def _scan(
+    settings: Settings, opened: list[Any], directory: Path, options: Any, sink: BinaryIO | None
+) -> Seen:
+    import msgspec
+
+    from stream.cli.progress import reading
+    from stream.scan import scan
+
+    encode = msgspec.json.Encoder().encode
+    seen = Seen()
+    with reading(opened) as advance:
+        messages = seen.going_in(chain.from_iterable(opened))
+        async with aclosing(scan(settings, messages, directory, options=options)) as chunks:
+            async for decided in chunks:
+                for _, _, verdict in decided.verdicts():
+                    seen.came_out(verdict.verdict, verdict.source.offset)
+                    if sink:
+                        sink.write(encode(verdict) + b"\n")
+                advance(seen.verdicts.total())
+    return seen

@@ -1,0 +1,86 @@
+"""`neardup tail`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+
+import click
+
+from stream.cli.options import CONNECTION, with_settings
+from stream.ops import logging
+from stream.settings import Settings
+
+
+@click.command("tail")
+@with_settings(*CONNECTION)
+@click.option("--from-beginning", is_flag=True, help="Start with the oldest verdict, not with the next.")
+@click.option("--verdict", "wanted", multiple=True, help="Only these verdicts; may be given several times.")
+@click.option("--limit", type=click.IntRange(1), help="End after so many verdicts.")
+@click.option("--json", "as_json", is_flag=True, help="Print the records as they are, one a line.")
+def command(
+    settings: Settings, from_beginning: bool, wanted: tuple[str, ...], limit: int | None, as_json: bool
+) -> None:
+    """Follow the verdicts as they come, until interrupted."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    logging.configure(settings.log_format, "tail")
+    console = Console(soft_wrap=True)
+    colours = {"unique": "green", "duplicate": "yellow", "recrawl": "cyan", "rejected": "red"}
+
+    def show(record: dict[str, object], raw: bytes) -> None:
+        if as_json:
+            sys.stdout.write(raw.decode() + "\n")
+            sys.stdout.flush()
+            return
+        verdict = str(record["verdict"])
+        line = f"[{colours.get(verdict, 'magenta')}]{verdict:<12}[/] {escape(str(record['url']))}"
+        other = record["duplicate_of"]
+        if isinstance(other, dict) and verdict == "duplicate":
+            line += (
+                f"\n{'':12} = {escape(str(other['url']))}"
+                f"  (distance {record['distance']}, similarity {record['similarity']})"
+            )
+        if record["reason"]:
+            line += f"  [red]{escape(str(record['reason']))}"
+        console.print(line, highlight=False)
+
+    asyncio.run(_follow(settings, from_beginning, set(wanted), limit, show))
+
+
+async def _follow(
+    settings: Settings,
+    from_beginning: bool,
+    wanted: set[str],
+    limit: int | None,
+    show: Callable[[dict[str, object], bytes], None],
+) -> None:
+    import msgspec
+    from aiokafka import AIOKafkaConsumer
+
+    from stream.kafka import topics
+    from stream.kafka.names import Names
+
+    await topics.check(settings, "follow")
+    consumer = AIOKafkaConsumer(
+        Names(settings.namespace).verdicts,
+        bootstrap_servers=settings.bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest" if from_beginning else "latest",
+        enable_auto_commit=False,
+    )
+    await consumer.start()
+    shown = 0
+    try:
+        async for message in consumer:
+            record = msgspec.json.decode(message.value)
+            if wanted and record["verdict"] not in wanted:
+                continue
+            show(record, message.value)
+            shown += 1
+            if shown == limit:
+                return
+    finally:
+        await consumer.stop()

@@ -1,0 +1,96 @@
+"""`neardup topics create|describe`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+import msgspec
+
+from stream.cli.options import CONNECTION, with_settings
+from stream.errors import SettingsError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.ops import logging
+from stream.settings import Settings
+
+
+@click.group("topics")
+def command() -> None:
+    """Create or describe the topics."""
+
+
+def _structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
+    """A scheme or verdict options from NAME=VALUE pairs, with errors that name the option."""
+    values: dict[str, str] = {}
+    for pair in given:
+        name, found, value = pair.partition("=")
+        if not found:
+            raise SettingsError(f"{option} {pair!r}: write NAME=VALUE")
+        values[name] = value
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{option}: {error}") from None
+
+
+@command.command("create")
+@with_settings(*CONNECTION, "dev", "partitions")
+@click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
+@click.option(
+    "--option", "options", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. distance=10."
+)
+@click.option(
+    "--scheme", "scheme", multiple=True, metavar="NAME=VALUE", help="Scheme option, e.g. segmenter=jieba."
+)
+def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: tuple[str, ...]) -> None:
+    """Create the topics and write the journal's genesis. Safe to run again.
+
+    Scheme and verdict options are fixed from then on: they live in the journal.
+    """
+    from rich.console import Console
+
+    from stream.kafka import topics
+
+    logging.configure(settings.log_format, "topics")
+    base = VerdictOptions.paper() if mode == "strict" else VerdictOptions()
+    fields = {**msgspec.structs.asdict(base)}
+    chosen = [f"{name}={value}" for name, value in fields.items()]
+    genesis = asyncio.run(
+        topics.create(
+            settings,
+            _structure(Scheme, scheme, "--scheme"),
+            _structure(VerdictOptions, (*chosen, *options), "--option"),
+        )
+    )
+    Console().print(
+        f"journal {genesis.journal[:8]} of namespace {settings.namespace}: "
+        f"scheme {genesis.scheme_id}, mode {genesis.options.mode}, "
+        f"{genesis.options.blocks} choose {genesis.options.choose}"
+    )
+
+
+@command.command("describe")
+@with_settings(*CONNECTION)
+def describe(settings: Settings) -> None:
+    """Show the topics with their partitions, records and what matters of their configuration."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from stream.kafka import topics
+
+    logging.configure(settings.log_format, "topics")
+    rows = asyncio.run(topics.describe(settings))
+    table = Table("topic", "partitions", "replicas", "offsets", "cleanup", "retention", "problems")
+    for row in rows:
+        table.add_row(
+            row.name,
+            str(row.partitions),
+            str(row.replicas),
+            f"{row.offsets:,}",
+            row.cleanup,
+            "for ever" if row.retention_ms is None else f"{row.retention_ms / 3_600_000:g} h",
+            "\n".join(row.problems),
+        )
+    Console().print(table)

@@ -1,0 +1,21 @@
+"""`neardup worker`."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from stream.cli.options import CONNECTION, with_settings
+from stream.ops import logging
+from stream.settings import Settings
+
+
+@click.command("worker")
+@with_settings(*CONNECTION, "dev", "worker_processes", "worker_memory", "page_deadline", "page_bytes")
+def command(settings: Settings) -> None:
+    """Fingerprint pages into the journal. Start as many as there are cores, up to the pages' partitions."""
+    from stream.kafka.worker import Worker
+
+    logging.configure(settings.log_format, "worker")
+    asyncio.run(Worker(settings).run())

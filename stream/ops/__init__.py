@@ -1,0 +1,1 @@
+"""What operators see: logs now, metrics and health beside them."""

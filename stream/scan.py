@@ -1,0 +1,105 @@
+"""Offline: the same core with no broker. Messages in, verdicts out, in order."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import aclosing
+from pathlib import Path
+from typing import Final
+
+from stream.fingerprint.scheme import Scheme
+from stream.judge.batch import Entry
+from stream.judge.judge import Decided, Judge
+from stream.judge.options import VerdictOptions
+from stream.judge.state import State
+from stream.kafka.child import Configuration
+from stream.kafka.pool import ChildPool
+from stream.messages.journal import Genesis, Row, Rows, SourceRange
+from stream.settings import Settings
+from stream.sources import Message, feed
+
+CHUNK_PAGES: Final = 64
+CHUNK_BYTES: Final = 1 << 20
+TOPIC_ID: Final = "0" * 32
+
+
+async def scan(
+    settings: Settings,
+    messages: Iterable[Message],
+    directory: Path,
+    *,
+    scheme: Scheme | None = None,
+    options: VerdictOptions | None = None,
+) -> AsyncGenerator[Decided, None]:
+    """Judge `messages` as if they had come through a pages topic of one partition.
+
+    `directory` takes the tables and is the caller's to remove. Yields what was decided, chunk by chunk.
+    """
+    scheme, options = scheme or Scheme(), options or VerdictOptions()
+    genesis = Genesis(journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options)
+    state = State(
+        directory,
+        genesis,
+        "scan",
+        memory=settings.tables_memory,
+        generation=settings.tables_generation,
+        cache=settings.tables_cache,
+    )
+    try:
+        judge, offset, journal_offset = Judge(state, genesis), 0, 1
+        async with aclosing(_fingerprinted(settings, scheme, messages)) as chunks:
+            async for rows in chunks:
+                entry = _entry(scheme, rows, offset, journal_offset)
+                decided = judge.decide([entry])
+                yield decided
+                judge.apply([entry], decided.record())
+                offset, journal_offset = offset + len(rows), journal_offset + 1
+    finally:
+        state.close()
+
+
+def _entry(scheme: Scheme, rows: list[Row], offset: int, journal_offset: int) -> Entry:
+    end = offset + len(rows)
+    source = SourceRange("scan", "scan", TOPIC_ID, 0, offset, end, len(rows), opening=offset == 0)
+    columns = Rows.of(scheme, [source], rows, range(offset, end), [None] * len(rows))
+    return Entry(journal_offset, int(time.time() * 1000), b"", columns)
+
+
+async def _fingerprinted(
+    settings: Settings, scheme: Scheme, messages: Iterable[Message]
+) -> AsyncGenerator[list[Row], None]:
+    """Rows of the messages in order; twice as many chunks under way as there are processes."""
+    configuration = Configuration(
+        scheme=scheme,
+        page_bytes=settings.page_bytes,
+        memory=settings.child_memory,
+        deadline=settings.page_deadline,
+    )
+    under_way: deque[asyncio.Task[list[Row]]] = deque()
+    async with ChildPool(settings.worker_processes, configuration) as pool:
+        async with aclosing(_chunks(messages)) as chunks:
+            async for chunk in chunks:
+                under_way.append(asyncio.create_task(pool.fingerprint(chunk)))
+                if len(under_way) > 2 * settings.worker_processes:
+                    yield await under_way.popleft()
+        while under_way:
+            yield await under_way.popleft()
+
+
+async def _chunks(messages: Iterable[Message]) -> AsyncGenerator[list[bytes | None], None]:
+    chunk: list[bytes | None] = []
+    size = 0
+    async with aclosing(feed(messages)) as batches:
+        async for batch in batches:
+            for message in batch:
+                chunk.append(message.value)
+                size += len(message.value)
+                if len(chunk) == CHUNK_PAGES or size >= CHUNK_BYTES:
+                    yield chunk
+                    chunk, size = [], 0
+    if chunk:
+        yield chunk

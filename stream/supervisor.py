@@ -1,0 +1,117 @@
+"""Roles as child processes: started together, restarted when they die, stopped together.
+
+The roles are crash-only: whatever goes wrong, they end, and starting them again is the cure.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from stream.settings import Settings
+
+log = structlog.get_logger(__name__)
+
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 10.0
+STEADY_SECONDS = 30.0
+"""A process that lived this long starts again without delay."""
+
+
+@dataclass(slots=True)
+class Role:
+    """One supervised process: `neardup NAME ARGUMENTS` with extra environment."""
+
+    name: str
+    arguments: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    output: Path | None = None
+    """File that takes its stderr; None shares ours."""
+    process: asyncio.subprocess.Process | None = None
+    restarts: int = 0
+
+
+def deployment(settings: Settings, workers: int, logs: Path | None = None) -> list[Role]:
+    """The roles of a deployment on one machine; their logs go to files in `logs`, or to our stderr."""
+    environment = {f"NEARDUP_{name.upper()}": str(value) for name, value in settings.model_dump().items()}
+    judge = Role("judge", environment=environment, output=logs and logs / "judge.log")
+    return [
+        judge,
+        *(
+            Role("worker", environment=environment, output=logs and logs / f"worker-{i}.log")
+            for i in range(1, workers + 1)
+        ),
+    ]
+
+
+class Supervisor:
+    """Keeps roles running until `stop` is set, then ends them by SIGTERM, and by SIGKILL if need be."""
+
+    def __init__(self, roles: Sequence[Role], stop_seconds: float) -> None:
+        self.roles = roles
+        self._stop_seconds = stop_seconds
+        self._keepers: list[asyncio.Task[None]] = []
+        self._stopping = False
+
+    async def __aenter__(self) -> Supervisor:
+        self._keepers = [asyncio.create_task(self._keep(role)) for role in self.roles]
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        self._stopping = True
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+        await asyncio.gather(*(self._end(role) for role in self.roles))
+
+    async def _keep(self, role: Role) -> None:
+        pause = FIRST_PAUSE
+        while not self._stopping:
+            started = time.monotonic()
+            role.process = await _start(role)
+            code = await role.process.wait()
+            if time.monotonic() - started > STEADY_SECONDS:
+                pause = FIRST_PAUSE
+            log.warning("role_ended", name=role.name, code=code, restart_seconds=pause)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE)
+            role.restarts += 1
+
+    async def _end(self, role: Role) -> None:
+        process = role.process
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), self._stop_seconds)
+        except TimeoutError:
+            log.warning("role_killed", name=role.name, seconds=self._stop_seconds)
+            process.kill()
+            await process.wait()
+
+
+async def _start(role: Role) -> asyncio.subprocess.Process:
+    output = role.output.open("ab") if role.output else None
+    try:
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "stream.cli",
+            role.name,
+            *role.arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stderr=output,
+            env={**os.environ, **role.environment},
+            start_new_session=True,  # Ctrl-C reaches us; we tell them, once
+        )
+    finally:
+        if output:
+            output.close()
