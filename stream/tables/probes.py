@@ -31,6 +31,8 @@ def uncertain_bits(design: Design, uncertain: NDArray[np.uint8], flip_bits: int)
     inside a prefix, the rest is `design.width`: no bit.
     """
     n, listed = uncertain.shape
+    if not flip_bits:
+        return np.zeros((0, n, design.tables), np.uint8)
     in_block = design.block_of_bit[uncertain] == np.arange(design.blocks, dtype=np.uint8)[:, None, None]
     packed = np.zeros((design.blocks, n, 8), np.uint8)
     packed[:, :, : (listed + 7) // 8] = np.packbits(in_block, axis=2, bitorder="little")

@@ -154,7 +154,7 @@ CASES = {
     "20 tables in RocksDB": Case(6, 3, 2, 1, memory=0, generation=50),
     "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
     "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=2 * 48 * 140, generation=40),
-    "window of 300 anchors, 6 tables": Case(4, 2, 3, 2, memory=2 * 32 * 328, generation=28),
+    "window of 70 anchors, 6 tables": Case(4, 2, 3, 2, memory=2 * 32 * 98, generation=28),
     "window shorter than a generation": Case(5, 2, 4, 2, memory=2 * 48 * 100, generation=90),
 }
 
