@@ -37,17 +37,21 @@ _WIDER: Final = {
     "euc_kr": "cp949",
     "iso8859-11": "cp874",
 }
-# Names that pages carry although the WHATWG table has no such label.
+# Names that pages and the detector use although the WHATWG table has no such label.
 _EXTRA: Final = {
     "cp936": "gb18030",
     "ms936": "gb18030",
     "cp932": "cp932",
     "cp949": "cp949",
+    "uhc": "cp949",
+    "johab": "johab",
     "cp950": "cp950",
     "big5hkscs": "big5hkscs",
     "hz-gb-2312": "hz",
     "iso-2022-kr": "iso2022_kr",
     "x-mac-cyrillic": "mac_cyrillic",
+    "mac-cyrillic": "mac_cyrillic",
+    "ibm855": "cp855",
     "utf-32": "utf-32",
     "utf-32le": "utf-32-le",
     "utf-32be": "utf-32-be",

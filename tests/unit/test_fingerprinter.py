@@ -1,0 +1,188 @@
+"""A page becomes one row, whatever it is; outputs are pinned."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import numpy as np
+import pytest
+import xxhash
+
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.sketch import matches
+from stream.messages.journal import NO_HASH, Row, Rows, SourceRange, Status
+from stream.messages.page import Page
+
+LIMIT = 1 << 20
+ENGLISH = """A crawler meets the same article under many addresses. It should keep the first, point the others
+to it, and notice when a page that it has seen before says something new. Order once, then decide
+deterministically: the journal gives every page one place, and the verdict follows from what came before."""
+CHINESE = """同一篇文章常常以许多不同的地址出现在网络上。爬虫应当保留最先看到的那一篇，把其余的指向它，
+并且在曾经见过的页面说出新的内容时有所察觉。先排定一次顺序，然后按照确定的规则判断：
+日志给每个页面一个唯一的位置，而结论完全取决于在它之前到来的页面。这样，无论程序在哪里中断，重新启动以后得到的结果总是相同的。"""
+JAPANESE = """同じ記事が多くの異なるアドレスで現れることはよくあります。クローラーは最初のものを残し、
+残りをそれに結び付け、以前に見たページが新しい内容になったときに気づくべきです。"""
+
+GOLDEN = {  # text, scheme, fingerprint, first uncertain bits, hash of the sketch, text hash, tokens
+    "english": (
+        ENGLISH,
+        Scheme(),
+        "d357322b22e2ac1f",
+        "051a2c0e280d022a",
+        "850b52d16cb0062f",
+        "8f6a44e726e190b26c4cb5b146cc6e82",
+        52,
+    ),
+    "chinese": (
+        CHINESE,
+        Scheme(),
+        "2c4ee0309b259237",
+        "1b24380812290609",
+        "e1b96a24b84b5efa",
+        "df925806cfcc6c025d3ebd47e10a4b2c",
+        81,
+    ),
+    "japanese": (
+        JAPANESE,
+        Scheme(),
+        "f2710b28d22f8379",
+        "030c121e1f242526",
+        "9796fc119dd5ef80",
+        "5606e18cff1135b69b6c7bb671b36996",
+        31,
+    ),
+    "chinese by jieba": (
+        CHINESE,
+        Scheme(segmenter="jieba"),
+        "2c4ee0309b259237",
+        "1b24380812290609",
+        "e1b96a24b84b5efa",
+        "df925806cfcc6c025d3ebd47e10a4b2c",
+        81,
+    ),
+    "chinese 256 x 2": (
+        CHINESE,
+        Scheme(sketch_bins=256, sketch_bits=2),
+        "2c4ee0309b259237",
+        "1b24380812290609",
+        "1aa9c9c38c244851",
+        "df925806cfcc6c025d3ebd47e10a4b2c",
+        81,
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def fingerprinter() -> Fingerprinter:
+    return Fingerprinter()
+
+
+def bits_apart(a: int, b: int) -> int:
+    return (a ^ b).bit_count()
+
+
+@pytest.mark.parametrize("text", [ENGLISH, CHINESE])
+def test_a_small_change_moves_few_bits_and_another_text_many(text: str, fingerprinter: Fingerprinter) -> None:
+    before, after = fingerprinter.text(text), fingerprinter.text(text[:-6])
+    other = fingerprinter.text(CHINESE if text is ENGLISH else ENGLISH)
+    assert bits_apart(before.fingerprint, after.fingerprint) <= 12
+    assert bits_apart(before.fingerprint, other.fingerprint) > 20
+    a, b, c = (np.frombuffer(x.sketch, "<u8") for x in (before, after, other))
+    scheme = fingerprinter.scheme
+    assert scheme.similarity(int(matches(a[None], b[None], 1)[0])) > 0.85
+    assert scheme.similarity(int(matches(a[None], c[None], 1)[0])) < 0.15
+
+
+def test_width_case_and_spacing_change_nothing(fingerprinter: Fingerprinter) -> None:
+    wide = "".join(chr(ord(c) + 0xFEE0) if "a" <= c <= "z" else c for c in ENGLISH)
+    plain, odd = fingerprinter.text(ENGLISH), fingerprinter.text(wide.upper().replace(" ", " \n "))
+    assert (plain.fingerprint, plain.sketch, plain.tokens) == (odd.fingerprint, odd.sketch, odd.tokens)
+
+
+@pytest.mark.parametrize("text", ["", "\0", "\ud800", "你\udfff", "\ud83d" * 500, "é" * 500 + "\ud800 x"])
+def test_no_text_raises(text: str, fingerprinter: Fingerprinter) -> None:
+    found = fingerprinter.text(text)
+    assert 0 <= found.fingerprint < 2**64
+    assert len(found.sketch) == 128
+    assert len(found.uncertain) == 32
+
+
+def test_html_body_and_text_of_one_article_are_one_article(fingerprinter: Fingerprinter) -> None:
+    html = (
+        f"<!doctype html><meta charset=gbk><title>t</title><main><article><p>{CHINESE}</p></article></main>"
+    )
+    rows = [
+        fingerprinter.page(Page(url="http://e.com/", text=CHINESE)),
+        fingerprinter.page(Page(url="http://e.com/", html=html)),
+        fingerprinter.page(Page(url="http://e.com/", body=html.encode("gbk"))),
+    ]
+    assert {row.status for row in rows} == {Status.READY}
+    assert len({(row.fingerprint, row.sketch) for row in rows}) == 1
+
+
+def test_a_short_page_is_insufficient_and_keeps_its_text_hash(fingerprinter: Fingerprinter) -> None:
+    row = fingerprinter.page(Page(url="http://E.com/#x", text="Page not found", fetched_at=7))
+    assert (row.status, row.url, row.url_key, row.fetched_at) == (1, "http://E.com/#x", "http://e.com/", 7)
+    assert row.fingerprint == 0
+    assert row.text_hash == fingerprinter.text("page NOT found").text_hash != NO_HASH
+
+
+@pytest.mark.parametrize(
+    ("value", "reason", "url", "key"),
+    [
+        (None, "empty_message", None, None),
+        (b"{", "malformed_json", None, None),
+        (b'{"text": ""}', "missing_field", None, None),
+        (b'{"url": "http://e.com"}', "missing_field", "http://e.com", "http://e.com/"),
+        (b'{"url": "no url", "text": ""}', "bad_url", "no url", None),
+        (b'{"url": "no url", "text": 5}', "wrong_type", "no url", None),
+        (b'{"url": "http://e.com", "body": "%"}', "bad_base64", "http://e.com", "http://e.com/"),
+        (
+            b'{"url": "http://e.com", "body": "", "charset": "klingon"}',
+            "unknown_charset",
+            "http://e.com",
+            "http://e.com/",
+        ),
+        (
+            b'{"url": "http://e.com", "body": "", "content_type": "image/png"}',
+            "unsupported_content",
+            "http://e.com",
+            "http://e.com/",
+        ),
+        (b'{"url": "http://e.com/' + b"a" * 9000 + b'", "text": ""}', "bad_url", None, None),
+    ],
+)
+def test_a_page_that_cannot_be_used_is_rejected_with_a_reason(
+    value: bytes | None, reason: str, url: str | None, key: str | None, fingerprinter: Fingerprinter
+) -> None:
+    row = fingerprinter.message(value, LIMIT)
+    assert (row.status, row.reason, row.url, row.url_key) == (Status.REJECTED, reason, url, key)
+    assert row.detail is None or len(row.detail) <= 500
+
+
+def test_rows_fit_the_journal(fingerprinter: Fingerprinter) -> None:
+    rows: list[Row] = [
+        fingerprinter.message(json.dumps({"url": "http://e.com/", "text": ENGLISH}).encode(), LIMIT),
+        fingerprinter.message(b"", LIMIT),
+        fingerprinter.message(
+            json.dumps({"url": "http://e.com/", "body": base64.b64encode(b"x").decode()}).encode(), LIMIT
+        ),
+    ]
+    source = SourceRange("c", "t", "0" * 32, 0, 0, 3, 3)
+    columns = Rows.of(fingerprinter.scheme, [source], rows, [0, 1, 2], [None] * 3)
+    assert columns.encode()
+    assert columns.status.tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("name", ["english", "chinese", "japanese", "chinese by jieba", "chinese 256 x 2"])
+def test_output_is_what_it_was(name: str) -> None:
+    """A failure here means that fingerprints changed: raise that part's number in `scheme.BEHAVIOUR`."""
+    text, scheme, fingerprint, uncertain, sketch_hash, text_hash, count = GOLDEN[name]
+    found = Fingerprinter(scheme).text(text)
+    assert f"{found.fingerprint:016x}" == fingerprint
+    assert found.uncertain[:8].hex() == uncertain
+    assert xxhash.xxh3_64_hexdigest(found.sketch) == sketch_hash
+    assert found.text_hash.hex() == text_hash
+    assert found.tokens == count

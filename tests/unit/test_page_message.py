@@ -1,0 +1,169 @@
+"""Page messages: tolerant on input, strict about what they mean."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+from jsonschema import Draft202012Validator
+
+from stream.messages.page import Page, PageMessageError, decode_page
+
+LIMIT = 1 << 20
+URL = "http://example.com/"
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "page.schema.json").read_text())
+VALIDATOR = Draft202012Validator(SCHEMA)
+
+
+def message(**fields: Any) -> bytes:
+    return json.dumps({"url": URL, **fields}).encode()
+
+
+def base(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+GOOD = [
+    ({"text": "hello"}, Page(url=URL, text="hello")),
+    ({"text": ""}, Page(url=URL, text="")),
+    ({"html": "<p>x", "text": None}, Page(url=URL, html="<p>x")),
+    ({"body": base(b"\xff\0"), "charset": "gbk"}, Page(url=URL, body=b"\xff\0", charset="gbk")),
+    ({"text": "x", "depth": 3, "links": [{"a": 1}]}, Page(url=URL, text="x")),
+    ({"text": "x", "fetched_at": 1_700_000_000_123}, Page(url=URL, text="x", fetched_at=1_700_000_000_123)),
+    (
+        {"text": "x", "fetched_at": "2023-11-14T22:13:20.123Z"},
+        Page(url=URL, text="x", fetched_at=1_700_000_000_123),
+    ),
+    (
+        {"text": "x", "fetched_at": "2023-11-15T06:13:20.123999+08:00"},
+        Page(url=URL, text="x", fetched_at=1_700_000_000_123),
+    ),
+    (
+        {"text": "x", "fetched_at": "1969-12-31T23:59:59.999Z"},
+        Page(url=URL, text="x", fetched_at=-1),
+    ),
+    ({"body": base(gzip.compress(b"abc")), "content_encoding": "gzip"}, Page(url=URL, body=b"abc")),
+    (
+        {"body": base(gzip.compress(b"ab") + gzip.compress(b"c")), "content_encoding": "x-gzip"},
+        Page(url=URL, body=b"abc"),
+    ),
+    ({"body": base(zstandard.compress(b"abc")), "content_encoding": "zstd"}, Page(url=URL, body=b"abc")),
+    ({"body": base(b"abc"), "content_encoding": "gzip"}, Page(url=URL, body=b"abc")),
+]
+
+BAD = [
+    ({}, "missing_field"),
+    ({"text": None}, "missing_field"),
+    ({"text": "x", "html": "x"}, "ambiguous_content"),
+    ({"text": 5}, "wrong_type"),
+    ({"text": "x", "charset": ["gbk"]}, "wrong_type"),
+    ({"text": "x", "fetched_at": "yesterday"}, "wrong_type"),
+    ({"text": "x", "fetched_at": "2023-11-14T22:13:20"}, "wrong_type"),
+    ({"text": "x", "fetched_at": True}, "wrong_type"),
+    ({"text": "x", "fetched_at": 10**15}, "wrong_type"),
+    ({"text": "x", "fetched_at": 10**30}, "wrong_type"),
+    ({"body": "not base64!"}, "bad_base64"),
+    ({"body": "é"}, "bad_base64"),
+    ({"body": base(gzip.compress(b"abc" * 99)[:-9]), "content_encoding": "gzip"}, "bad_compression"),
+    ({"body": base(b"abc"), "content_encoding": "zstd"}, "bad_compression"),
+    ({"body": base(b"abc"), "content_encoding": "br"}, "bad_compression"),
+    ({"body": base(gzip.compress(bytes(LIMIT + 1))), "content_encoding": "gzip"}, "too_large"),
+    ({"body": base(zstandard.compress(bytes(LIMIT + 1))), "content_encoding": "zstd"}, "too_large"),
+]
+
+
+@pytest.mark.parametrize(("fields", "page"), GOOD)
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, zstandard.compress])
+def test_a_page_reads_the_same_plain_or_compressed(fields: dict[str, Any], page: Page, compress: Any) -> None:
+    assert decode_page(compress(message(**fields)), LIMIT) == page
+
+
+@pytest.mark.parametrize(("fields", "reason"), BAD)
+def test_a_bad_page_names_its_fault_and_keeps_its_url(fields: dict[str, Any], reason: str) -> None:
+    with pytest.raises(PageMessageError) as caught:
+        decode_page(message(**fields), LIMIT)
+    assert caught.value.reason == reason
+    assert caught.value.url == URL
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "empty_message"),
+        (b"", "empty_message"),
+        (b" \n", "empty_message"),
+        (gzip.compress(b""), "empty_message"),
+        (b"{", "malformed_json"),
+        (b"\xff\xfe", "malformed_json"),
+        (b'{"url": "http://example.com/\xff", "text": ""}', "malformed_json"),
+        (b'{"url": "u", "x": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "malformed_json"),
+        (b"[1]", "wrong_type"),
+        (b"null", "wrong_type"),
+        (b'"text"', "wrong_type"),
+        (b'{"url": 5, "text": ""}', "wrong_type"),
+        (b'{"text": ""}', "missing_field"),
+        (b'{"url": null, "text": ""}', "missing_field"),
+        (b"\x1f\x8b", "bad_compression"),
+        (b"\x1f\x8bxxxxxxxxxxxxxxxx", "bad_compression"),
+        (b"\x28\xb5\x2f\xfdxxxxxxxxxx", "bad_compression"),
+        (gzip.compress(b'{"url": "u"}')[:-4], "bad_compression"),
+        (zstandard.compress(bytes(1000))[:-4], "bad_compression"),
+        (b"x" * (LIMIT + 1), "too_large"),
+    ],
+)
+def test_what_is_no_page_message_says_why(value: bytes | None, reason: str) -> None:
+    with pytest.raises(PageMessageError) as caught:
+        decode_page(value, LIMIT)
+    assert caught.value.reason == reason
+    assert caught.value.url is None
+
+
+def test_escaped_lone_surrogates_become_replacement_characters() -> None:
+    assert decode_page(b'{"url": "http://e.com/", "text": "a\\ud800b"}', LIMIT).text == "a�b"
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+def test_a_bomb_allocates_no_more_than_the_bound(compress: Any) -> None:
+    bomb = compress(bytes(200 << 20))
+    tracemalloc.start()
+    with pytest.raises(PageMessageError) as caught:
+        decode_page(bomb, LIMIT)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert caught.value.reason == "too_large"
+    assert peak < 4 * LIMIT
+
+
+def test_a_window_that_would_eat_the_memory_is_refused() -> None:
+    parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=28)
+    frame = zstandard.ZstdCompressor(compression_params=parameters).compressobj().compress(bytes(1 << 20))
+    unfinished = frame or zstandard.ZstdCompressor(compression_params=parameters).compress(bytes(300 << 20))
+    with pytest.raises(PageMessageError):
+        decode_page(unfinished, LIMIT)
+
+
+@pytest.mark.parametrize(("fields", "page"), GOOD)
+def test_the_schema_accepts_good_pages(fields: dict[str, Any], page: Page) -> None:
+    VALIDATOR.validate({"url": URL, **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        fields
+        for fields, reason in BAD
+        if reason in ("missing_field", "ambiguous_content") or "charset" in fields
+    ],
+)
+def test_the_schema_refuses_bad_pages(fields: dict[str, Any]) -> None:
+    assert not VALIDATOR.is_valid({"url": URL, **fields})
+
+
+def test_the_schema_itself_is_valid() -> None:
+    Draft202012Validator.check_schema(SCHEMA)
