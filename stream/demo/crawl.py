@@ -1,0 +1,110 @@
+"""The demonstration crawl as a source: documentation releases and Chinese pages, interleaved."""
+
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Literal, NamedTuple
+
+from stream.demo.chinese import chinese_messages
+from stream.demo.fetch import CrawlError, Say, cache_directory, cached, fetch
+from stream.demo.order import shuffled
+from stream.demo.releases import MAVEN, PIP, Release
+from stream.messages.page import Page
+from stream.sources import Message, Source, encode_page
+
+Origin = Literal["auto", "maven", "pip", "none"]
+
+
+class _Entry(NamedTuple):
+    """A page of a release, not yet read; or a message as it is."""
+
+    archive: int
+    path: str
+    size: int
+    message: Message | None
+    url: str | None
+
+
+_NO_ARCHIVE: Final = -1
+
+
+class Crawl(Source):
+    """Every page once, in an order that is the same every time; archives are read page by page."""
+
+    def __init__(self, releases: Sequence[Release], archives: Sequence[Path]) -> None:
+        super().__init__("demo crawl")
+        self._releases = releases
+        self._archives = archives
+        self._bytes_read = 0
+        entries = [
+            _Entry(_NO_ARCHIVE, "", len(message.value), message, message.url_hint)
+            for message in chinese_messages()
+        ]
+        for number, (release, archive) in enumerate(zip(releases, archives, strict=True)):
+            with zipfile.ZipFile(archive) as pages:
+                entries += [
+                    _Entry(number, info.filename, info.file_size, None, release.url(info.filename))
+                    for info in sorted(pages.infolist(), key=lambda info: info.filename)
+                ]
+        self._entries = shuffled(entries, lambda entry: entry.url)
+
+    def __len__(self) -> int:
+        """Messages, the malformed one included."""
+        return len(self._entries)
+
+    @property
+    def total_bytes(self) -> int:
+        return sum(entry.size for entry in self._entries)
+
+    @property
+    def bytes_read(self) -> int:
+        return self._bytes_read
+
+    def __iter__(self) -> Iterator[Message]:
+        self._bytes_read = 0
+        with ExitStack() as stack:
+            archives = [stack.enter_context(zipfile.ZipFile(archive)) for archive in self._archives]
+            for entry in self._entries:
+                self._bytes_read += entry.size
+                if entry.message is not None:
+                    yield entry.message
+                else:
+                    release = self._releases[entry.archive]
+                    html = archives[entry.archive].read(entry.path).decode("utf-8", "replace")
+                    page = Page(
+                        url=release.url(entry.path),
+                        html=html,
+                        content_type="text/html",
+                        fetched_at=release.fetched_at,
+                    )
+                    yield Message(encode_page(page), page.url, f"{release.name} {entry.path}")
+
+
+def prepare(progress: Say | None = None, *, origin: Origin = "auto", cache: Path | None = None) -> Crawl:
+    """Fetch the documentation unless it is cached. Blocks; `progress` is told in words what is being done.
+
+    `maven` fetches two releases of Kafka's Java documentation, `pip` documentation inside Python packages,
+    `auto` what is cached, else the first that works, `none` nothing: the Chinese pages alone.
+    Raises CrawlError.
+    """
+    say = progress or (lambda _: None)
+    directory = cache or cache_directory()
+    if origin == "none":
+        return Crawl((), ())
+    if origin != "auto":
+        releases = MAVEN if origin == "maven" else PIP
+        return Crawl(releases, fetch(releases, directory, say))
+    choices = [MAVEN, PIP] if shutil.which("mvn") else [PIP, MAVEN]
+    choices.sort(key=lambda releases: not cached(releases, directory))
+    failures = []
+    for releases in choices:
+        try:
+            return Crawl(releases, fetch(releases, directory, say))
+        except CrawlError as error:
+            failures.append(str(error))
+            say(f"that failed: {error}")
+    raise CrawlError("; ".join(failures))
