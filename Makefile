@@ -1,0 +1,93 @@
+# Every target can be run again at any time; what is done already is not done again.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+ARGS ?=
+
+say = printf '\n==> %s\n' $(1)
+
+.PHONY: help
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1 \2/p' Makefile | while read -r _ target what; do printf 'make %-6s %s\n' "$$target" "$$what"; done
+
+.PHONY: demo
+demo: broker-tools $(INSTALLED) ## a broker, pages with near-duplicates, and the verdicts
+	@$(call say,"neardup demo: starts a Kafka broker, a worker and a judge; Ctrl-C ends them all")
+	$(BIN)/neardup demo $(ARGS)
+
+.PHONY: test
+test: broker-tools $(INSTALLED) ## all tests, on a real broker (ARGS='-k name' for some)
+	@$(call say,"pytest: starts a Kafka broker of its own where a test needs one")
+	$(BIN)/pytest $(ARGS)
+
+.PHONY: lint
+lint: $(INSTALLED) ## ruff (rules and format) and mypy (strict)
+	@$(call say,"ruff check")
+	$(BIN)/ruff check
+	$(call say,"ruff format --check")
+	$(BIN)/ruff format --check
+	$(call say,"mypy --strict")
+	$(BIN)/mypy
+
+.PHONY: bench
+bench: $(INSTALLED) ## measure this machine
+	@$(call say,"neardup bench")
+	$(BIN)/neardup bench $(ARGS)
+
+.PHONY: clean
+clean: ## remove the virtual environment, caches and builds (Kafka's jars stay in your cache directory)
+	@$(call say,"removing $(VENV)$(comma) caches and builds")
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find stream tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.PHONY: lock
+lock: UV := .cache/uv/bin/uv
+lock: ## resolve the dependencies anew into requirements.lock (ARGS=--upgrade for newer ones)
+	@$(find_python)
+	test -x $(UV) || { $(call say,"installing uv into .cache/uv"); "$$python" -m venv .cache/uv; .cache/uv/bin/pip install --quiet uv; }
+	$(call say,"uv pip compile: every platform$(comma) Python 3.11 and newer$(comma) with hashes")
+	printf 'hatchling\neditables\n' | $(UV) pip compile --quiet --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-emit-index-url --no-annotate --extra test --extra docker \
+	    $(ARGS) --output-file requirements.lock pyproject.toml -
+	printf '%s packages\n' "$$(grep -c == requirements.lock)"
+
+# The build needs hatchling and editables, which the lock file has too: nothing is fetched without a hash.
+$(INSTALLED): requirements.lock pyproject.toml
+	@$(find_python)
+	if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+	    $(call say,"making $(VENV) with $$("$$python" --version)"); "$$python" -m venv --clear $(VENV)
+	fi
+	$(call say,"installing what requirements.lock names")
+	$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements.lock | { grep -v '^Requirement already' || true; }
+	$(call say,"installing neardup itself$(comma) editable")
+	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+.PHONY: broker-tools
+broker-tools: # what a broker of ours needs; told before anything is installed
+	@[ -z "$${NEARDUP_BOOTSTRAP_SERVERS:-}" ] || exit 0
+	java=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || java=
+	if [ "$${java:-0}" -ge 17 ] && command -v mvn >/dev/null; then exit 0; fi
+	if docker info >/dev/null 2>&1; then exit 0; fi
+	echo "A Kafka broker is needed: install Java 17 or newer (found: $${java:-none}) and Maven ($$(command -v mvn || echo 'no mvn'))," >&2
+	echo "or start a Docker engine, or name a cluster in NEARDUP_BOOTSTRAP_SERVERS." >&2
+	exit 1
+
+.ONESHELL:
+comma := ,
+
+define find_python
+python=
+for candidate in $${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11; do
+    if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then python=$$candidate; break; fi
+done
+if [ -z "$$python" ]; then
+    echo "Python 3.11 or newer is needed; python3 is $$(python3 --version 2>&1 || true). Set PYTHON to name another." >&2
+    exit 1
+fi
+endef
