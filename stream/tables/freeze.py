@@ -18,7 +18,8 @@ from stream.tables.rocks import Store, table_family
 
 FOLDER: Final = "freeze"
 YIELD_KEYS: Final = 64
-"""Keys written between offers of the GIL: a NumPy call of the judge waits about 50 us, not 5 ms."""
+"""Keys written between offers of the GIL. While a generation is built, searches take 1.9 times as long
+with 64 and 2.9 times without any; building takes twice as long (measured on two busy cores)."""
 
 
 def build_table(

@@ -145,12 +145,13 @@ class HotTier:
         self._head[slots] = number
         winner = self._head.take(slots)
         lost = np.flatnonzero(winner != number)
-        if len(lost):
-            self._chain_rivals(slots, number, lost, cells, links)
-
-    def _chain_rivals(self, slots: U32, number: U32, lost: I64, cells: I64 | None, links: U32) -> None:
-        """Anchors of one call that share a slot: newest first, the oldest keeps its link."""
-        rivals = np.flatnonzero(np.isin(slots, slots[lost]))
+        if not len(lost):
+            return
+        # Anchors of one call that share a slot: newest first, the oldest keeps its link.
+        lost_cells = lost if cells is None else cells[lost]
+        won_cells = (winner[lost].astype(np.int64) - 1 - start) * tables + lost_cells % tables
+        won = won_cells if cells is None else cells.searchsorted(won_cells)
+        rivals = np.unique(np.concatenate([lost, won]))
         order = rivals[np.argsort(slots[rivals], kind="stable")]
         slot, newest = slots[order], number[order]
         same = slot[1:] == slot[:-1]

@@ -1,0 +1,147 @@
+"""How fast rows are probed and anchors inserted: RAM, default probes, RocksDB.
+
+    python -m tests.bench.bench_tables [anchors]
+
+The workload of the prototype: batches of 1000 in which 30 % are near-duplicates of earlier rows (0 to 8
+bits), 1 % are among 100 hot pages and the rest is new; a row becomes an anchor unless one within 3 bits is
+found. Preloaded anchors: 11 % are variants of earlier ones.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.tables.design import Design
+from stream.tables.rocks import Store
+from stream.tables.tables import Tables
+
+BATCH = 1000
+SHARES = (0.25, 0.2, 0.15, 0.12, 0.1, 0.07, 0.05, 0.04, 0.02)
+PROTOTYPE = {"hot exact": 1_080_000, "hot 11 probes": None, "cold exact": 111_000, "cold 11 probes": None}
+
+U64 = NDArray[np.uint64]
+
+
+def flip(rng: np.random.Generator, rows: U64, counts: NDArray[np.int64]) -> U64:
+    """Each row with that many distinct random bits flipped."""
+    order = np.argsort(rng.random((len(rows), 64)), axis=1)[:, :8].astype(np.uint64)
+    bits = np.where(np.arange(8) < counts[:, None], np.uint64(1) << order, np.uint64(0))
+    return rows ^ np.bitwise_or.reduce(bits, axis=1)
+
+
+def preloaded(n: int) -> U64:
+    """Stored anchors."""
+    rng = np.random.default_rng(7)
+    rows = rng.integers(0, 1 << 64, n, dtype=np.uint64)
+    variants = np.flatnonzero(rng.random(n) < 0.11)
+    variants = variants[variants > n // 10]
+    counts = rng.choice([4, 5, 6, 7, 8], len(variants), p=[0.36, 0.25, 0.18, 0.14, 0.07])
+    rows[variants] = flip(rng, rows[(rng.random(len(variants)) * n / 10).astype(np.int64)], counts)
+    return rows
+
+
+def batches(rng: np.random.Generator, earlier: U64, n: int) -> list[tuple[U64, NDArray[np.uint8]]]:
+    """Rows and their uncertain bits."""
+    hot = rng.integers(0, 1 << 64, 100, dtype=np.uint64)
+    made = []
+    for _ in range(n):
+        rows = rng.integers(0, 1 << 64, BATCH, dtype=np.uint64)
+        draw = rng.random(BATCH)
+        near, again = np.flatnonzero(draw < 0.30), np.flatnonzero((draw >= 0.30) & (draw < 0.31))
+        rows[near] = flip(rng, rng.choice(earlier, len(near)), rng.choice(9, len(near), p=SHARES))
+        rows[again] = rng.choice(hot, len(again))
+        made.append((rows, np.argsort(rng.random((BATCH, 64)), axis=1)[:, :32].astype(np.uint8)))
+    return made
+
+
+def measure(
+    folder: Path,
+    anchors: U64,
+    *,
+    flip_bits: int,
+    flips: int,
+    memory: int,
+    turns: int,
+    generation: int = 1_000_000,
+) -> dict[str, Any]:
+    """Load, freeze, reopen, then probe and insert `turns` batches."""
+    design = Design(5, 2)
+    options = {"flip_bits": flip_bits, "flips": flips, "distance": 10, "cap": 256}
+    with Store(folder, design.tables, 256 << 20) as store:
+        tables = Tables(store, design, **options, memory=memory, generation=generation)
+        start = time.perf_counter()
+        for first in range(0, len(anchors), 20_000):
+            batch = store.batch()
+            tables.insert(batch, anchors[first : first + 20_000], {})
+            store.write(batch)
+        loaded = time.perf_counter() - start
+        start = time.perf_counter()
+        tables.maintain(wait=True)
+        frozen = time.perf_counter() - start
+        store.flush()
+        tables.close()
+    with Store(folder, design.tables, 256 << 20) as store:
+        start = time.perf_counter()
+        tables = Tables(store, design, **options, memory=memory, generation=generation)
+        opened = time.perf_counter() - start
+        work = batches(np.random.default_rng(11), anchors, turns + 20)
+        spent, inserted = [], 0
+        for rows, uncertain in work:
+            start = time.perf_counter()
+            found = tables.search(rows, uncertain)
+            unique = np.ones(len(rows), bool)
+            unique[found.row[found.distance <= 3]] = False
+            batch = store.batch()
+            tables.insert(batch, rows[unique], {})
+            store.write(batch)
+            tables.maintain()
+            spent.append(time.perf_counter() - start)
+            inserted += int(unique.sum())
+        times = np.array(spent[20:])
+        stats = tables.stats
+        answer = {
+            "rows_per_second": round(BATCH * len(times) / times.sum()),
+            "p50_ms": round(float(np.median(times)) * 1e3, 2),
+            "p99_ms": round(float(np.percentile(times, 99)) * 1e3, 2),
+            "max_ms": round(float(times.max()) * 1e3, 1),  # heads growing: one rebuild
+            "load_per_second": round(len(anchors) / loaded),
+            "freeze_seconds": round(frozen, 2),
+            "restart_seconds": round(opened, 2),
+            "disk_bytes_an_anchor": round(store.disk_bytes() / len(anchors), 1),
+            "rocks_probes_a_row": round(stats.rocks_probes / BATCH / len(work), 2),
+            "rocks_hits_a_row": round(stats.rocks_hits / BATCH / len(work), 2),
+            "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
+        }
+        tables.close()
+    return answer
+
+
+def run(anchors: int = 1_000_000, turns: int = 150, memory: int = 2 << 30) -> dict[str, Any]:
+    """Rows a second of each layout, with the prototype's figure beside it."""
+    rows = preloaded(anchors)
+    layouts = {
+        "hot exact": (0, 0, memory),
+        "hot 11 probes": (4, 2, memory),
+        "cold exact": (0, 0, 0),
+        "cold 11 probes": (4, 2, 0),
+    }
+    answer: dict[str, Any] = {"anchors": anchors}
+    for name, (flip_bits, flips, budget) in layouts.items():
+        with tempfile.TemporaryDirectory() as folder:
+            answer[name] = measure(
+                Path(folder), rows, flip_bits=flip_bits, flips=flips, memory=budget, turns=turns
+            ) | {"prototype": PROTOTYPE[name]}
+    return answer
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")
