@@ -21,7 +21,7 @@ import zstandard
 from fastwarc.stream_io import BrotliWriter
 
 from stream.errors import PageError, SettingsError
-from stream.messages.page import Page
+from stream.messages.page import Page, decode_page
 from stream.sources import (
     DirectorySource,
     JsonlSource,
@@ -233,7 +233,8 @@ def test_an_undecodable_body_leaves_a_page_without_body_and_the_rest_stands(
     data = warc_record("http://a.example/1", stored, http=http) + warc_record("http://a.example/2")
     first, second = warc(tmp_path / "a.warc", data)
     assert decoded(first)["url"] == "http://a.example/1"
-    assert "body" not in decoded(first)
+    with pytest.raises(PageError):
+        decode_page(first.value, 1 << 20)
     assert decoded(second)["body"] == BODY
 
 
@@ -327,6 +328,18 @@ def test_fields_that_are_none_are_left_out() -> None:
         "text": "正文",
         "charset": "big5",
     }
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        Page(url="http://a.example/页", html="<p>正文 \U00020bb7", fetched_at=1_740_790_923_456),
+        Page(url="u", body=bytes(range(256)), content_type="text/html; charset=big5", charset="big5"),
+        Page(url="u", text="", fetched_at=-1),
+    ],
+)
+def test_an_encoded_page_decodes_to_itself(page: Page) -> None:
+    assert decode_page(encode_page(page), 1 << 20) == page
 
 
 # Reading ahead
