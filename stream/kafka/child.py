@@ -61,6 +61,9 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
 class MessageFingerprinter(Protocol):
     """What `Configuration.fingerprinter` names, made with the scheme."""
 
+    def warm(self) -> None:
+        """Load dictionaries, so that the first page does not pay for them."""
+
     def message(self, value: bytes | None, page_bytes: int) -> Row:
         """The row of one page message."""
         ...
@@ -132,6 +135,7 @@ def _set_limits(memory: int) -> None:
 def _make(configuration: Configuration) -> MessageFingerprinter:
     module, _, name = configuration.fingerprinter.rpartition(".")
     made: MessageFingerprinter = getattr(importlib.import_module(module), name)(configuration.scheme)
+    made.warm()
     return made
 
 

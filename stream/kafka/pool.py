@@ -34,7 +34,7 @@ ONE_THREAD: Final = {
 }
 """Children are the parallelism; threads of a BLAS under them would only compete."""
 
-log = structlog.get_logger()
+log = structlog.get_logger(__name__, role="worker")
 
 
 class ChildError(NeardupError):

@@ -18,6 +18,9 @@ class Scripted:
     def __init__(self, scheme: Scheme) -> None:
         self._blank = bytes(scheme.sketch_bytes)
 
+    def warm(self) -> None:
+        """Has nothing to load."""
+
     def message(self, value: bytes | None, page_bytes: int) -> Row:
         """A row whose URL is the page itself."""
         text = (value or b"").decode()

@@ -8,9 +8,10 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from stream.fingerprint.scheme import Scheme
@@ -37,7 +38,7 @@ def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-async def _no_child_stays(_children_find_the_tests: None):
+async def _no_child_stays(_children_find_the_tests: None) -> AsyncIterator[None]:
     before = set(psutil.Process().children())
     yield
     assert set(psutil.Process().children()) <= before
