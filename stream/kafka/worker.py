@@ -1,0 +1,354 @@
+"""The worker: pages -> journal, at least once, in ranges that chain (rules 1 to 6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+import structlog
+from aiokafka import ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError, OffsetOutOfRangeError
+
+from stream.errors import RefusedError, TopicError
+from stream.failpoints import reach
+from stream.kafka import cluster, topics
+from stream.kafka.backlog import Backlog, Batch, Chunk, Source
+from stream.kafka.child import FINGERPRINTER, Configuration
+from stream.kafka.dead_letters import DeadLetters, RejectLimit
+from stream.kafka.lifecycle import stop_event_on_signals
+from stream.kafka.names import Names
+from stream.kafka.pool import ChildPool
+from stream.kafka.positions import begin, topic_id_at_leaders
+from stream.kafka.worker_clients import started_consumer, started_producer
+from stream.messages.journal import Genesis, Row, Rows
+from stream.settings import Settings
+
+POLL_MS: Final = 500
+POLL_RECORDS: Final = 64
+"""Records taken from the consumer before the held bytes are looked at again."""
+T = TypeVar("T")
+log = structlog.get_logger(__name__, role="worker")
+
+
+@dataclass(slots=True)
+class WorkerStats:
+    """Counters since the start."""
+
+    pages: int = 0
+    """Rows in the journal."""
+    rejected: int = 0
+    """Of these, rejected."""
+    records: int = 0
+    """Journal records."""
+    lost: int = 0
+    """Offsets declared lost to retention."""
+    crashes: int = 0
+    """Fingerprinting processes that died at work."""
+    held_bytes: int = 0
+    """Pages and rows not yet in the journal."""
+    most_held_bytes: int = 0
+    paused: bool = False
+    """Whether more than `worker_memory` is held, so that nothing is fetched."""
+    partitions: int = 0
+    """Partitions assigned."""
+
+
+@dataclass(slots=True, eq=False)
+class _Shift:
+    """One assignment of partitions: everything read under it ends with it."""
+
+    partitions: frozenset[int]
+    backlog: Backlog | None = None
+    reading: asyncio.Task[None] | None = None
+    writing: asyncio.Task[None] | None = None
+    chunks: set[asyncio.Task[None]] = field(default_factory=set)
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there may be something to append."""
+    ending: bool = False
+
+
+class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
+    """One member of the group `workers`.
+
+    Memory: held pages and rows stay below `worker_memory` + POLL_RECORDS records. On top, aiokafka holds
+    about two fetch responses a broker, of min(16 MiB, worker_memory / 8) each unless a single record batch
+    is larger, and one decompressed batch; and each child a chunk and what `child_memory` allows it.
+    """
+
+    def __init__(self, settings: Settings, *, fingerprinter: str = FINGERPRINTER) -> None:
+        self.settings = settings
+        self.names = Names(settings.namespace)
+        self.stats = WorkerStats()
+        self._fingerprinter = fingerprinter
+        self._stop = asyncio.Event()
+        self._shift: _Shift | None = None
+        self._releasing = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def stop(self) -> None:
+        """Ask `run` to finish what is finished, leave the group and return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Work until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
+        with stop_event_on_signals(self._stop):
+            genesis = await self._unless_stopped(self._genesis_of_sound_topics())
+            if genesis is not None:
+                async with self._clients(genesis):
+                    await self._work()
+
+    async def _genesis_of_sound_topics(self) -> Genesis:
+        """Wait for the genesis (rule 6); refuse another behaviour, and topics that lose records (rule 14)."""
+        genesis = await topics.wait_for_genesis(self.settings)
+        await topics.check(self.settings, "worker")
+        return genesis
+
+    # The loop: pages -> backlog -> children -> backlog -> journal -> committed offsets.
+
+    async def _read(self, shift: _Shift) -> None:
+        """Pages of the assigned partitions into the backlog and to the children."""
+        backlog = shift.backlog = await self._open(shift)
+        shift.writing = self._spawn(self._write(shift, backlog))
+        while True:
+            for partition, records in (await self._poll()).items():
+                for chunk in backlog.add(partition.partition, records):
+                    task = self._spawn(self._fingerprint(shift, backlog, chunk))
+                    shift.chunks.add(task)
+                    task.add_done_callback(shift.chunks.discard)
+            self._throttle(shift, backlog)
+            await asyncio.sleep(0)  # getmany does not yield while it has records at hand
+
+    async def _fingerprint(self, shift: _Shift, backlog: Backlog, chunk: Chunk) -> None:
+        def answered(rows: list[Row]) -> None:
+            backlog.answer(chunk, rows)
+            shift.news.set()
+            self._throttle(shift, backlog)
+
+        await self._pool.fingerprint(chunk.values, answered)
+
+    async def _write(self, shift: _Shift, backlog: Backlog) -> None:
+        """Finished prefixes into the journal; one append at a time, as full as it has become meanwhile."""
+        while batch := await self._finished(shift, backlog):
+            await self._verify_topic(batch, backlog.source)
+            self._reject_limit.count(batch.rows)
+            await self._dead_letters.bury(backlog.source, batch.rejected)
+            rows = Rows.of(self._genesis.scheme, batch.ranges, batch.rows, batch.offsets, batch.keys)
+            reach("worker.before_append")
+            await self._producer.send_and_wait(self.names.journal, rows.encode(), partition=0)
+            reach("worker.append")
+            self._count(batch)
+            await self._commit(batch, backlog.source)
+            backlog.release(batch)
+            self._throttle(shift, backlog)
+
+    # Reading.
+
+    async def _open(self, shift: _Shift) -> Backlog:
+        """Find where every assigned partition begins, and seek there (rule 4).
+
+        aiokafka looks for positions by itself as soon as it has an assignment: it would fetch from a
+        committed offset whose topic id nobody checked, and hand NoOffsetForPartitionError or
+        OffsetOutOfRangeError to the next `getmany`. So nothing polls until this is done
+        (`on_partitions_revoked` ended the reader before), and `seek` then makes it moot: it throws away
+        records and errors fetched for the partition; answers to fetches still under way are thrown away
+        for not being at the position (fetcher.py, `_proc_fetch_request`); and a position search still
+        under way finds the position valid and stops (`_update_fetch_positions`).
+
+        The topic id is asked for first: if the topic is recreated later on, offsets and pages may be the new
+        topic's, but `_verify_topic` will not let them into the journal under the old id.
+        """
+        client, topic = self._producer.client, self.names.pages
+        keys = [TopicPartition(topic, partition) for partition in sorted(shift.partitions)]
+        if keys:
+            topic_id = await topic_id_at_leaders(client, self._consumer, topic, shift.partitions)
+        else:
+            topic_id = (await cluster.topic_ids(client, [topic]))[topic]
+        backlog = Backlog(Source(await cluster.cluster_id(client), topic, topic_id))
+        committed = await self._consumer._coordinator.fetch_committed_offsets(keys)
+        bounds = await cluster.log_bounds(client, [topic])
+        for key in keys:
+            start = begin(backlog, key.partition, committed.get(key), bounds[key])
+            self._consumer.seek(key, start)
+        shift.news.set()
+        return backlog
+
+    async def _poll(self) -> dict[TopicPartition, list[Any]]:
+        try:
+            found: dict[TopicPartition, list[Any]] = await self._consumer.getmany(
+                timeout_ms=POLL_MS, max_records=POLL_RECORDS
+            )
+        except OffsetOutOfRangeError as error:
+            raise RefusedError(
+                f"topic {self.names.pages}: the log does not hold the next offset ({error}): retention took "
+                "pages before they were read, or the topic was recreated; a restart declares what is lost"
+            ) from error
+        return found
+
+    def _throttle(self, shift: _Shift, backlog: Backlog) -> None:
+        """Fetch nothing while more than `worker_memory` is held, until half of it is free."""
+        if shift is not self._shift:
+            return
+        held = self.stats.held_bytes = backlog.held
+        self.stats.most_held_bytes = max(self.stats.most_held_bytes, held)
+        self.stats.crashes = self._pool.crashes
+        keys = [TopicPartition(self.names.pages, partition) for partition in shift.partitions]
+        if not self.stats.paused and held > self.settings.worker_memory:
+            self._consumer.pause(*keys)
+            self.stats.paused = True
+        elif self.stats.paused and held <= self.settings.worker_memory // 2:
+            self._consumer.resume(*keys)
+            self.stats.paused = False
+
+    # Writing.
+
+    async def _finished(self, shift: _Shift, backlog: Backlog) -> Batch | None:
+        """The next batch; None when the shift is over."""
+        while (batch := backlog.take()) is None and not shift.ending:
+            shift.news.clear()
+            await shift.news.wait()
+        return batch
+
+    async def _verify_topic(self, batch: Batch, source: Source) -> None:
+        """Refuse pages that were fetched from a recreated topic: fetches name topics, not their ids."""
+        topic_id = await topic_id_at_leaders(
+            self._producer.client, self._consumer, source.topic, {each.partition for each in batch.ranges}
+        )
+        if topic_id != source.topic_id:
+            raise TopicError(
+                f"topic {source.topic} was recreated while it was read: its id was {source.topic_id} and is "
+                f"{topic_id}; a restart begins with the new topic"
+            )
+
+    async def _commit(self, batch: Batch, source: Source) -> None:
+        ends = {
+            TopicPartition(source.topic, partition): (end, source.topic_id)
+            for partition, end in batch.ends.items()
+        }
+        try:
+            await self._consumer.commit(ends)
+        except (CommitFailedError, IllegalStateError) as error:
+            # The partitions are somebody else's now, who reads and appends these pages once more: the judge
+            # drops what it has judged (rule 7).
+            log.warning("commit_refused", ends=batch.ends, error=str(error))
+
+    def _count(self, batch: Batch) -> None:
+        self.stats.pages += len(batch.rows)
+        self.stats.rejected += len(batch.rejected)
+        self.stats.records += 1
+        self.stats.lost += sum(each.end - each.start for each in batch.ranges if each.lost)
+
+    # Membership. Partitions come and go by callbacks of the consumer's coordinator, in its own task; it waits
+    # for them, and logs their exceptions away, so they only start and end shifts.
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
+        """Begin to read; errors reach `run` through the reader's task."""
+        if self._stop.is_set() or self._failed.done():
+            return
+        shift = self._shift = _Shift(frozenset(key.partition for key in assigned))
+        self.stats.partitions = len(shift.partitions)
+        shift.reading = self._spawn(self._read(shift))
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
+        """Hand over cleanly: the group is waiting, for at most `rebalance_timeout_ms`."""
+        await self._release()
+
+    async def _release(self) -> None:
+        """Stop reading, append and commit what is finished, abandon the rest; within `shutdown_seconds`."""
+        async with self._releasing:
+            shift, self._shift = self._shift, None
+            if shift is None:
+                return
+            ended = {task for task in (shift.reading, *shift.chunks) if task}
+            for task in ended:
+                task.cancel()
+            if ended:
+                await asyncio.wait(ended)
+            if shift.backlog:
+                shift.backlog.keep_finished()
+            shift.ending = True
+            shift.news.set()
+            if shift.writing:
+                _, late = await asyncio.wait({shift.writing}, timeout=self.settings.shutdown_seconds)
+                for task in late:
+                    log.warning("handover_too_slow", shutdown_seconds=self.settings.shutdown_seconds)
+                    task.cancel()
+                    await asyncio.wait({task})
+            self.stats.held_bytes, self.stats.paused, self.stats.partitions = 0, False, 0
+
+    # Life and death.
+
+    async def _work(self) -> None:
+        """Join the group and work until told to stop or something fails."""
+        self._failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        try:
+            self._spawn(self._watch())
+            self._consumer.subscribe([self.names.pages], listener=self)
+            log.info("worker_started", group=self.names.workers, scheme=self._genesis.scheme_id)
+            if await self._unless_stopped(self._failure()) is None:
+                log.info("worker_stopping")
+                await self._release()
+            if self._failed.done():
+                self._failed.result()
+        finally:
+            self._failed.cancel()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _failure(self) -> bool:
+        await asyncio.wait({self._failed})
+        return True
+
+    async def _watch(self) -> None:
+        """Raise what went wrong in the consumer's coordinator, also while nobody polls."""
+        while True:
+            await asyncio.sleep(1)
+            self._consumer._coordinator.check_errors()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """A task whose failure ends the worker."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) and not self._failed.done():
+            self._failed.set_exception(error)
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What the work gives, or None when told to stop before."""
+        working = asyncio.create_task(work)
+        stopping = asyncio.create_task(self._stop.wait())
+        try:
+            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return working.result() if working.done() else None
+        finally:
+            for task in (working, stopping):
+                task.cancel()
+            await asyncio.gather(working, stopping, return_exceptions=True)
+
+    @asynccontextmanager
+    async def _clients(self, genesis: Genesis) -> AsyncIterator[None]:
+        """Children, producer and consumer, ended in the order that leaves the group first."""
+        settings = self.settings
+        configuration = Configuration(
+            scheme=genesis.scheme,
+            page_bytes=settings.page_bytes,
+            memory=settings.child_memory,
+            deadline=settings.page_deadline,
+            fingerprinter=self._fingerprinter,
+        )
+        self._genesis = genesis
+        async with (
+            ChildPool(settings.worker_processes, configuration) as self._pool,
+            started_producer(settings) as self._producer,
+            started_consumer(settings) as self._consumer,
+        ):
+            self._dead_letters = await DeadLetters.to(self._producer, self.names.rejected)
+            self._reject_limit = RejectLimit(settings.reject_limit)
+            yield

@@ -1,0 +1,85 @@
+"""The worker's consumer and producer: every option that exactly-once or bounded memory depends on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+from aiokafka.errors import KafkaConnectionError
+
+from stream.errors import BrokerError
+from stream.kafka.names import Names
+from stream.settings import Settings
+
+HEARTBEAT_MS: Final = 1_000
+"""Also how soon a worker hears of a rebalance."""
+JOIN_SECONDS: Final = 10.0
+"""Time to join the group again, after the handover that `shutdown_seconds` bounds."""
+METADATA_MS: Final = 60_000
+"""How soon new partitions are noticed."""
+FETCH_BYTES: Final = 16 << 20
+LEAST_FETCH_BYTES: Final = 64 << 10
+PARTITION_FETCH_BYTES: Final = 1 << 20
+BATCH_BYTES: Final = 512 << 10
+"""Larger than a journal record, smaller than any topic's `max.message.bytes`."""
+REQUEST_BYTES: Final = 96 << 20
+"""Above the largest dead letter; below a broker's `socket.request.max.bytes`, 100 MiB."""
+
+
+@asynccontextmanager
+async def started_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer]:
+    """An idempotent producer. Raises BrokerError."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers,
+        enable_idempotence=True,
+        acks="all",
+        linger_ms=0,
+        max_batch_size=BATCH_BYTES,
+        max_request_size=REQUEST_BYTES,
+    )
+    async with _started(producer, settings):
+        yield producer
+
+
+@asynccontextmanager
+async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer]:
+    """A consumer of the group `workers` that has not subscribed yet. Raises BrokerError."""
+    fetch = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, settings.worker_memory // 8))
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers,
+        group_id=Names(settings.namespace).workers,
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        isolation_level="read_committed",
+        # Rebalances are eager: every partition is revoked anyway, so stickiness would gain nothing.
+        partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+        session_timeout_ms=int(settings.session_seconds * 1000),
+        heartbeat_interval_ms=min(HEARTBEAT_MS, int(settings.session_seconds * 1000) // 4),
+        rebalance_timeout_ms=int((settings.shutdown_seconds + settings.session_seconds) * 1000),
+        metadata_max_age_ms=METADATA_MS,
+        fetch_max_bytes=fetch,
+        max_partition_fetch_bytes=min(fetch, PARTITION_FETCH_BYTES),
+    )
+    async with _started(consumer, settings):
+        yield consumer
+
+
+@asynccontextmanager
+async def _started(client: AIOKafkaProducer | AIOKafkaConsumer, settings: Settings) -> AsyncIterator[None]:
+    try:
+        try:
+            await client.start()
+        except KafkaConnectionError as error:
+            raise BrokerError(
+                f"bootstrap_servers: no broker answers at {settings.bootstrap_servers}"
+            ) from error
+        yield
+    finally:
+        # Without a broker a client may never be done with ending; nothing depends on it.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(settings.shutdown_seconds):
+                await client.stop()

@@ -1,0 +1,444 @@
+"""The worker against a real broker, rule by rule (the rules stand in DESIGN.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.errors import KafkaError
+
+from stream.errors import RefusedError
+from stream.kafka import cluster
+from stream.kafka import worker as worker_module
+from stream.kafka.dead_letters import RejectLimitError
+from stream.kafka.names import Names
+from stream.messages.journal import Status
+from stream.settings import Settings
+from tests.kafka.worker_helpers import (
+    ROOT,
+    Gate,
+    admin_of,
+    commit,
+    committed,
+    create,
+    exit_code,
+    failure_of,
+    journal,
+    judged,
+    publish,
+    read_all,
+    until,
+    worker_process,
+    working,
+)
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture(autouse=True)
+def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    """What pages of `gate.page` wait for."""
+    return Gate(tmp_path / "gate")
+
+
+def changed(settings: Settings, **options: Any) -> Settings:
+    return settings.model_copy(update=options)
+
+
+async def topic_id(settings: Settings) -> str:
+    topic = Names(settings.namespace).pages
+    async with cluster.connect(settings.bootstrap_servers) as client:
+        return (await cluster.topic_ids(client, [topic]))[topic]
+
+
+async def run_until_pages(settings: Settings, pages: int) -> None:
+    async with working(settings) as worker:
+        await until(lambda: worker.stats.pages >= pages)
+
+
+async def recreate_pages(settings: Settings) -> None:
+    topic = Names(settings.namespace).pages
+    before = await topic_id(settings)
+    async with admin_of(settings) as admin, cluster.connect(settings.bootstrap_servers) as client:
+        await admin.delete_topics([topic])
+
+        async def created() -> bool:
+            answer = await admin.create_topics([NewTopic(topic, settings.partitions, 1)])
+            return bool(answer.topic_errors[0][1] == 0)
+
+        async def ready() -> bool:
+            found = (await cluster.metadata(client, [topic])).topics.get(topic)
+            return bool(
+                found and found.id != before and all(p.leader >= 0 for p in found.partitions.values())
+            )
+
+        await until(created)
+        await until(ready)
+
+
+async def has_committed(settings: Settings, end: int, topic_id: str | None = None) -> bool:
+    """Whether the group's offset of partition 0 is `end`, made for that topic."""
+    found = (await committed(settings)).get(0)
+    return found is not None and found[0] == end and topic_id in (None, found[1])
+
+
+async def delete_pages_below(settings: Settings, offset: int, partition: int = 0) -> None:
+    key = TopicPartition(Names(settings.namespace).pages, partition)
+    async with admin_of(settings) as admin:
+        await admin.delete_records({key: RecordsToDelete(offset)})
+
+
+async def until_opened(settings: Settings, running: asyncio.Task[Any]) -> None:
+    """Until the group has committed its openings, so that the worker is surely reading."""
+
+    async def opened() -> bool:
+        assert not running.done()
+        return len(await committed(settings)) == settings.partitions
+
+    await until(opened)
+
+
+async def test_rule_1_ranges_chain_over_aborted_pages_which_are_not_read(settings: Settings) -> None:
+    names = await create(settings)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{names.namespace}.crawler"
+    )
+    await producer.start()
+    expected = []
+    for n in range(12):
+        await producer.begin_transaction()
+        await producer.send_and_wait(names.pages, b"page %d" % n, partition=0)
+        if n % 3 == 1:
+            await producer.abort_transaction()
+        else:
+            await producer.commit_transaction()
+            expected.append(f"page {n}")
+    await producer.stop()
+    await run_until_pages(settings, len(expected))
+    records = await journal(settings)
+    pages = judged(records)[await topic_id(settings), 0]
+    assert [url for _, url in pages] == expected
+    ranges = [each for rows in records for each in rows.ranges if each.partition == 0]
+    assert ranges[0].opening
+    assert (ranges[0].start, ranges[0].rows) == (0, 0)
+    assert [each.start for each in ranges[1:]] == [each.end for each in ranges[:-1]]
+    assert all(len(rows) <= 512 for rows in records)
+
+
+async def test_rule_2_failed_append_ends_the_worker_and_commits_nothing(settings: Settings) -> None:
+    names = await create(settings)
+    running = asyncio.create_task(failure_of(settings))
+    await until_opened(settings, running)
+    before = await committed(settings)
+    async with admin_of(settings) as admin:  # a running worker does not look at the topic again
+        config = {"max.message.bytes": "100", "message.timestamp.type": "LogAppendTime"}
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, names.journal, config)])
+    await publish(settings, [b"page"])
+    assert isinstance(await running, KafkaError)
+    assert await committed(settings) == before
+
+
+async def test_rule_2_offsets_are_committed_with_the_topic_id(settings: Settings) -> None:
+    await create(settings)
+    await publish(settings, [b"page"] * 5, partition=1)
+    await run_until_pages(settings, 5)
+    own = await topic_id(settings)
+    assert await committed(settings) == {0: (0, own), 1: (5, own), 2: (0, own)}
+
+
+async def test_rule_4_partitions_without_pages_are_opened(settings: Settings) -> None:
+    await create(settings)
+    async with working(settings) as worker:
+        await until(lambda: worker.stats.records == 1)
+    (rows,) = await journal(settings)
+    assert [(each.partition, each.start, each.end, each.opening) for each in rows.ranges] == [
+        (partition, 0, 0, True) for partition in range(3)
+    ]
+
+
+async def test_rule_4_pages_that_retention_took_are_a_declared_gap(settings: Settings) -> None:
+    await create(settings)
+    await publish(settings, [b"page %d" % n for n in range(10)])
+    await run_until_pages(settings, 10)
+    await publish(settings, [b"page %d" % n for n in range(10, 20)])
+    await delete_pages_below(settings, 15)
+    async with working(settings) as worker:
+        await until(lambda: worker.stats.pages >= 5)
+        assert worker.stats.lost == 5
+    records = await journal(settings)
+    pages = judged(records)[await topic_id(settings), 0]
+    assert [offset for offset, _ in pages] == [*range(10), *range(15, 20)]
+    (gap,) = [each for rows in records for each in rows.ranges if each.lost]
+    assert (gap.partition, gap.start, gap.end, gap.rows) == (0, 10, 15, 0)
+
+
+async def test_rule_4_retention_that_overtakes_a_running_worker_ends_it(
+    settings: Settings, gate: Gate
+) -> None:
+    small = changed(settings, worker_memory=1 << 20)
+    await create(small)
+    await publish(small, [gate.page + b" " + b"x" * 20_000 for _ in range(300)])
+    running = asyncio.create_task(failure_of(small))
+    await until_opened(small, running)
+    await delete_pages_below(small, 299)
+    gate.open()
+    error = await running
+    assert isinstance(error, RefusedError)
+    assert "retention" in str(error)
+    await run_until_pages(small, 1)
+    assert judged(await journal(small))[await topic_id(small), 0][-1][0] == 299
+
+
+async def test_rule_4_recreated_topic_is_a_new_source_from_its_start(settings: Settings) -> None:
+    await create(settings)
+    await publish(settings, [b"old %d" % n for n in range(5)])
+    await run_until_pages(settings, 5)
+    old = await topic_id(settings)
+    await recreate_pages(settings)
+    await publish(settings, [b"new %d" % n for n in range(8)])
+    await commit(settings, 5, metadata=old)  # the broker may have forgotten it with the topic
+    await run_until_pages(settings, 8)
+    new = await topic_id(settings)
+    pages = judged(await journal(settings))
+    assert [url for _, url in pages[old, 0]] == [f"old {n}" for n in range(5)]
+    assert [url for _, url in pages[new, 0]] == [f"new {n}" for n in range(8)]
+
+
+async def test_rule_4_topic_recreated_under_a_running_worker_never_mixes(
+    settings: Settings, gate: Gate
+) -> None:
+    await create(settings)
+    old = await topic_id(settings)
+    await publish(settings, [b"old 0", gate.page, b"old 2"])
+    async with worker_process(settings) as process:
+        await until(lambda: has_committed(settings, 1, old))
+        await recreate_pages(settings)
+        new = await topic_id(settings)
+        await publish(settings, [b"new %d" % n for n in range(20)])
+        gate.open()
+        # It either ends, because pages it holds are the old topic's, or was given the new one by the group.
+
+        async def over() -> bool:
+            return process.poll() is not None or await has_committed(settings, 20, new)
+
+        await until(over)
+    if not await has_committed(settings, 20, new):
+        await run_until_pages(settings, 20)
+    pages = judged(await journal(settings))
+    assert [url for _, url in pages[old, 0]] == ["old 0"]
+    assert [url for _, url in pages[new, 0]] == [f"new {n}" for n in range(20)]
+
+
+async def test_rule_4_page_fetched_before_the_topic_was_recreated_is_not_appended(
+    settings: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(settings)
+    old = await topic_id(settings)
+    answers = iter([old, old])
+
+    async def recreated_meanwhile(*_: object) -> str:
+        return next(answers, "f" * 32)
+
+    monkeypatch.setattr(worker_module, "topic_id_at_leaders", recreated_meanwhile)
+    running = asyncio.create_task(failure_of(settings))
+    await until_opened(settings, running)
+    await publish(settings, [b"page"])
+    assert "was recreated while it was read" in str(await running)
+    assert judged(await journal(settings)) == {}
+
+
+async def test_rule_4_commit_above_the_log_end_stops_the_worker(settings: Settings) -> None:
+    names = await create(settings)
+    await publish(settings, [b"page"] * 3, partition=2)
+    await commit(settings, 7, metadata=await topic_id(settings), partition=2)
+    error = await failure_of(settings)
+    assert isinstance(error, RefusedError)
+    for part in (names.pages, "partition 2", "offset 7", "log end 3"):
+        assert part in str(error)
+    assert await journal(settings) == []
+
+
+async def test_rule_7_offset_set_by_an_operator_is_followed(settings: Settings) -> None:
+    await create(settings)
+    await publish(settings, [b"page %d" % n for n in range(6)])
+    await run_until_pages(settings, 6)
+    await commit(settings, 4)
+    await run_until_pages(settings, 2)
+    rows = (await journal(settings))[-1]
+    assert [(each.start, each.opening) for each in rows.ranges] == [(4, False)]
+
+
+async def test_rule_5_poison_page_is_rejected_alone_and_its_bytes_are_kept(settings: Settings) -> None:
+    names = await create(settings)
+    await publish(settings, [b"a", b"die", b"b", b"bad " + b"x" * 100_000])
+    await run_until_pages(settings, 4)
+    rows = [
+        (Status(rows.status[i]), rows.reason[i]) for rows in await journal(settings) for i in range(len(rows))
+    ]
+    assert rows == [
+        (Status.READY, None),
+        (Status.REJECTED, "crash"),
+        (Status.READY, None),
+        (Status.REJECTED, "bad"),
+    ]
+    letters = sorted(await read_all(settings, names.rejected), key=lambda r: dict(r.headers)["offset"])
+    assert [letter.value[:4] for letter in letters] == [b"die", b"bad "]
+    assert len(letters[1].value) == 100_004
+    own = (await topic_id(settings)).encode()
+    headers = dict(letters[0].headers)
+    assert headers.pop("cluster")
+    assert headers == {
+        "reason": b"crash",
+        "detail": b"exit code 3",
+        "topic": names.pages.encode(),
+        "topic_id": own,
+        "partition": b"0",
+        "offset": b"1",
+    }
+
+
+async def test_rule_5_slow_page_holds_back_no_other_and_its_prefix_goes_out(
+    settings: Settings, gate: Gate
+) -> None:
+    two = changed(settings, worker_processes=2, page_deadline=60.0)
+    await create(two)
+    await publish(two, [b"slow 0.05", gate.page, b"behind"], partition=0)
+    await publish(two, [b"page %d" % n for n in range(100)], partition=1)
+    async with working(two) as worker:
+        await until(lambda: worker.stats.pages == 101)
+        own = await topic_id(two)
+        pages = judged(await journal(two))
+        assert [url for _, url in pages[own, 0]] == ["slow 0.05"]
+        assert len(pages[own, 1]) == 100
+        gate.open()
+        await until(lambda: worker.stats.pages == 103)
+
+
+async def test_rule_5_held_bytes_are_bounded(settings: Settings, gate: Gate) -> None:
+    small = changed(settings, worker_memory=1 << 20, page_deadline=60.0)
+    await create(small)
+    size, count = 20_000, 150
+    for partition in range(3):
+        await publish(small, [gate.page + b" " + b"x" * size for _ in range(count)], partition)
+    async with working(small) as worker:
+        await until(lambda: worker.stats.paused)
+        gate.open()
+        await until(lambda: worker.stats.pages == 3 * count)
+        record = size + 1024 + len(gate.page) + 1
+        assert worker.stats.most_held_bytes <= (1 << 20) + worker_module.POLL_RECORDS * record
+        await until(lambda: worker.stats.held_bytes == 0)
+    pages = judged(await journal(small))
+    assert {key[1]: len(found) for key, found in pages.items()} == dict.fromkeys(range(3), count)
+
+
+async def test_rule_5_worker_that_would_reject_the_stream_stops(settings: Settings) -> None:
+    limited = changed(settings, reject_limit=0.5)
+    await create(limited)
+    await publish(limited, [b"page"] * 900 + [b"bad"] * 1200)
+    error = await failure_of(limited)
+    assert isinstance(error, RejectLimitError)
+    assert "reject_limit" in str(error)
+    assert sum(len(rows) for rows in await journal(limited)) < 2100
+
+
+async def test_rule_6_worker_waits_for_the_genesis(settings: Settings) -> None:
+    async with working(settings) as worker:
+        await create(settings)
+        await publish(settings, [b"page"])
+        await until(lambda: worker.stats.pages == 1)
+
+
+async def test_stop_is_heard_while_waiting_for_the_genesis(settings: Settings) -> None:
+    async with working(settings):
+        pass
+
+
+async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(settings: Settings, gate: Gate) -> None:
+    patient = changed(settings, page_deadline=60.0)
+    await create(patient)
+    await publish(patient, [b"a", b"slow 0.05", gate.page, b"d"])
+    own = await topic_id(patient)
+    async with worker_process(patient) as process:
+        await until(lambda: has_committed(patient, 2))
+        process.send_signal(signal.SIGTERM)
+        assert await exit_code(process) == 0
+    assert await committed(patient) == {0: (2, own), 1: (0, own), 2: (0, own)}
+    gate.open()
+    async with working(patient) as worker:  # the group is free at once: the first worker left it
+        await until(lambda: worker.stats.pages == 2, seconds=9)
+    pages = judged(await journal(patient))[own, 0]
+    assert [offset for offset, _ in pages] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("failpoint", ["worker.before_append:2", "worker.append:2"])
+async def test_killed_worker_loses_and_repeats_nothing(settings: Settings, failpoint: str) -> None:
+    settings = changed(settings, session_seconds=2.0)
+    await create(settings)
+    await publish(settings, [b"page %d" % n for n in range(300)])
+    async with worker_process(settings, failpoint) as process:
+        assert await exit_code(process) == -signal.SIGKILL
+    async with working(settings) as worker:
+        await until(lambda: worker.stats.pages > 0)
+        await until(lambda: has_committed(settings, 300))
+    pages = judged(await journal(settings))[await topic_id(settings), 0]
+    assert pages == [(n, f"page {n}") for n in range(300)]
+
+
+async def test_workers_that_come_and_go_lose_nothing(settings: Settings) -> None:
+    await create(settings)
+    published = dict.fromkeys(range(3), 0)
+    enough = asyncio.Event()
+
+    async def crawl(partition: int) -> None:
+        while not enough.is_set():
+            first = published[partition]
+            await publish(settings, [b"page %d" % n for n in range(first, first + 20)], partition)
+            published[partition] += 20
+
+    crawling = asyncio.gather(*(crawl(partition) for partition in range(3)))
+    async with working(settings) as first:
+        await until(lambda: first.stats.pages > 0)
+        async with working(settings) as second:
+            await until(lambda: second.stats.pages > 0)
+            await until(lambda: first.stats.partitions + second.stats.partitions == 3)
+            async with working(settings) as third:
+                await until(lambda: third.stats.pages > 0)
+        enough.set()
+        await crawling
+
+        async def all_done() -> bool:
+            return published == {p: end for p, (end, _) in (await committed(settings)).items()}
+
+        await until(all_done)
+    pages = judged(await journal(settings))
+    own = await topic_id(settings)
+    for partition, count in published.items():
+        assert pages[own, partition] == [(n, f"page {n}") for n in range(count)]
+
+
+async def test_real_pages_become_rows(settings: Settings) -> None:
+    await create(settings)
+    words = " ".join(f"word{n}" for n in range(50))
+    pages = [json.dumps({"url": f"http://a/{n}", "text": f"{words} {n}"}).encode() for n in range(5)]
+    await publish(settings, [*pages, b"not json"])
+    worker = worker_module.Worker(settings)
+    running = asyncio.create_task(worker.run())
+    try:
+        await until(lambda: worker.stats.pages == 6 or running.done())
+    finally:
+        worker.stop()
+        await running
+    rows = [rows for rows in await journal(settings) if len(rows)]
+    assert [status for each in rows for status in each.status] == [Status.READY] * 5 + [Status.REJECTED]

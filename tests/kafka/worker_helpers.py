@@ -1,0 +1,209 @@
+"""What the tests of the worker share: a running worker, pages to feed it, the journal as a judge sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import cluster, topics
+from stream.kafka.names import Names
+from stream.kafka.worker import Worker
+from stream.messages.journal import Genesis, Rows, decode_journal
+from stream.settings import Settings
+
+DEADLINE = 40.0
+SCRIPTED = "tests.kafka.fingerprinters.Scripted"
+ROOT = Path(__file__).parents[2]
+
+
+async def create(settings: Settings) -> Names:
+    await topics.create(settings, Scheme(), VerdictOptions())
+    return Names(settings.namespace)
+
+
+async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = DEADLINE) -> None:
+    """Return when the condition holds; asked again and again, for counters and offsets have no event."""
+    async with asyncio.timeout(seconds):
+        while True:
+            holds = condition()
+            if holds if isinstance(holds, bool) else await holds:
+                return
+            await asyncio.sleep(0.02)
+
+
+class Gate:
+    """A file that pages wait for in a child."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.page = b"wait " + bytes(path)
+
+    def open(self) -> None:
+        self._path.touch()
+
+
+@asynccontextmanager
+async def working(settings: Settings) -> AsyncIterator[Worker]:
+    """A worker that is stopped at the end; its error, when it has one, is raised there."""
+    worker = Worker(settings, fingerprinter=SCRIPTED)
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+        worker.stop()
+        async with asyncio.timeout(DEADLINE):
+            await running
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def failure_of(settings: Settings) -> BaseException:
+    """What ends a worker that is not told to stop."""
+    worker = Worker(settings, fingerprinter=SCRIPTED)
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await worker.run()
+    except Exception as error:
+        return error
+    raise AssertionError("the worker ended without an error")
+
+
+MAIN = f"""
+import asyncio
+from stream.kafka.worker import Worker
+from stream.settings import load
+
+asyncio.run(Worker(load(), fingerprinter="{SCRIPTED}").run())
+"""
+
+
+@asynccontextmanager
+async def worker_process(settings: Settings, failpoint: str = "") -> AsyncIterator[subprocess.Popen[bytes]]:
+    """A worker in a process of its own, killed at the end."""
+    environment = os.environ | {
+        "PYTHONPATH": str(ROOT),
+        "NEARDUP_FAILPOINT": failpoint,
+        **{f"NEARDUP_{name.upper()}": str(value) for name, value in settings.model_dump().items()},
+    }
+    process = subprocess.Popen([sys.executable, "-c", MAIN], env=environment)  # noqa: ASYNC220
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGKILL)
+        await asyncio.to_thread(process.wait)
+
+
+async def exit_code(process: subprocess.Popen[bytes]) -> int:
+    await until(lambda: process.poll() is not None)
+    return process.returncode
+
+
+async def publish(settings: Settings, pages: Iterable[bytes], partition: int = 0) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, max_request_size=32 << 20)
+    await producer.start()
+    try:
+        topic = Names(settings.namespace).pages
+        sent = [await producer.send(topic, page, partition=partition) for page in pages]
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.gather(*sent)
+    finally:
+        await producer.stop()
+
+
+async def read_all(settings: Settings, topic: str) -> list[Any]:
+    """Every committed record of every partition up to the present end."""
+    async with cluster.connect(settings.bootstrap_servers) as client:
+        bounds = await cluster.log_bounds(client, [topic], committed=True)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, isolation_level="read_committed", group_id=None
+    )
+    await consumer.start()
+    try:
+        consumer.assign(list(bounds))
+        found: list[Any] = []
+        async with asyncio.timeout(DEADLINE):
+            for partition, bound in bounds.items():
+                consumer.seek(partition, bound.start)
+                while await consumer.position(partition) < bound.end:
+                    for records in (await consumer.getmany(partition, timeout_ms=100)).values():
+                        found += records
+        return found
+    finally:
+        await consumer.stop()
+
+
+async def journal(settings: Settings) -> list[Rows]:
+    records = [
+        decode_journal(r.value, r.offset) for r in await read_all(settings, Names(settings.namespace).journal)
+    ]
+    return [each for each in records if not isinstance(each, Genesis)]
+
+
+def judged(records: Iterable[Rows]) -> dict[tuple[str, int], list[tuple[int, str | None]]]:
+    """By topic id and partition, (offset, URL) of what a judge would judge; fails where pages are missing."""
+    expected: dict[tuple[str, int], int] = {}
+    found: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
+    for rows in records:
+        first = 0
+        for each in rows.ranges:
+            key = (each.topic_id, each.partition)
+            if each.opening:
+                expected.setdefault(key, each.start)
+            assert key in expected, f"{each} has no opening"
+            assert each.start <= expected[key], f"pages from {expected[key]} to {each.start} are missing"
+            for i in range(first, first + each.rows):
+                offset = int(rows.offset[i])
+                assert each.start <= offset < each.end
+                if offset >= expected[key]:
+                    found[key].append((offset, rows.url[i]))
+            first += each.rows
+            expected[key] = max(expected[key], each.end)
+    return found
+
+
+async def committed(settings: Settings) -> dict[int, tuple[int, str]]:
+    """By partition, the workers' offset and its metadata."""
+    async with admin_of(settings) as admin:
+        offsets = await admin.list_consumer_group_offsets(Names(settings.namespace).workers)
+    return {
+        key.partition: (value.offset, value.metadata) for key, value in offsets.items() if value.offset >= 0
+    }
+
+
+async def commit(settings: Settings, offset: int, metadata: str = "", partition: int = 0) -> None:
+    """Set the workers' offset, as an operator's tool would."""
+    names = Names(settings.namespace)
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, group_id=names.workers, enable_auto_commit=False
+    )
+    await consumer.start()
+    try:
+        key = TopicPartition(names.pages, partition)
+        consumer.assign([key])
+        await consumer.commit({key: (offset, metadata)})
+    finally:
+        await consumer.stop()
+
+
+@asynccontextmanager
+async def admin_of(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers)
+    await admin.start()
+    try:
+        yield admin
+    finally:
+        await admin.close()
