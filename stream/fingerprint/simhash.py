@@ -20,7 +20,7 @@ _OFFSETS: Final = np.arange(_BYTES, dtype=np.intp) * 256
 # Row v has the bits of byte v, least significant first.
 _BITS_OF_BYTE: Final = np.unpackbits(
     np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little"
-).astype(np.int64)
+).astype(np.float64)
 
 
 def simhash(hashes: NDArray[np.uint64], weights: NDArray[np.int64]) -> tuple[int, bytes]:
@@ -39,9 +39,9 @@ def simhash(hashes: NDArray[np.uint64], weights: NDArray[np.int64]) -> tuple[int
 def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.int64]) -> NDArray[np.int64]:
     """For each bit, the weights of the features whose hash has it minus the weights of the others, (64,).
 
-    Weights are added up by the value of each hash byte, then by bit. `bincount` adds in float64, which is
-    exact, hence the same in any order, while a sum stays below 2**53: at 4096 a token that is 2**41 tokens,
-    and pages are bounded by memory long before.
+    Weights are added up by the value of each hash byte, then by bit. Both steps add in float64, which is
+    exact, hence the same in any order, while the weights together stay below 2**53: at 4096 a token that is
+    2**41 tokens, and pages are bounded by memory long before.
     """
     histogram = np.zeros(_BYTES * 256)
     little = hashes.astype("<u8", copy=False)
@@ -50,6 +50,5 @@ def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.int64]) -> NDArray[
         cells = part.view(np.uint8).reshape(-1, _BYTES) + _OFFSETS
         shares = np.repeat(weights[start : start + _CHUNK].astype(np.float64), _BYTES)
         histogram += np.bincount(cells.ravel(), shares, histogram.size)
-    by_byte = histogram.astype(np.int64).reshape(_BYTES, 256)
-    ones = (by_byte @ _BITS_OF_BYTE).ravel()
+    ones = (histogram.reshape(_BYTES, 256) @ _BITS_OF_BYTE).astype(np.int64).ravel()
     return 2 * ones - int(weights.sum())

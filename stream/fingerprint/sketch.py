@@ -20,12 +20,13 @@ from stream.fingerprint.scheme import Scheme
 _EMPTY: Final = np.uint64(2**64 - 1)
 _LOW: Final = np.uint64(2**32 - 1)
 _HALF: Final = np.uint64(32)
-_GOLDEN: Final = 0x9E3779B97F4A7C15
-_MASK: Final = 2**64 - 1
-_FIRST_THROWS: Final = 5
-"""Throws a bin that are made at once at first: 0.7 % of the bins stay empty."""
-_BLOCK: Final = 32_768
-"""Most throws made at once: 256 KiB an array stays in the second-level cache."""
+_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_FACTOR: Final = np.uint64(0xBF58476D1CE4E5B9)
+_THROWS: Final = (8, 3)
+"""Throws a bin that are made at once, at first and then: 8 throws a bin fill all of 1024 in 71 % of texts
+(coupon collecting: t ln t, here 7 a bin, is the middle)."""
+_BLOCK: Final = 16_384
+"""Most throws made at once: 128 KiB an array stays in the second-level cache."""
 
 
 def shingles(units: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
@@ -37,11 +38,10 @@ def shingles(units: NDArray[np.uint64], length: int) -> NDArray[np.uint64]:
         return np.empty(0, np.uint64)
     length = min(length, units.size)
     count = units.size - length + 1
-    combined = np.zeros(count, np.uint64)
-    for place in range(length):
-        # Odd multipliers, one a place (multilinear hashing): order matters.
-        factor = np.uint64((2 * place + 1) * _GOLDEN & _MASK)
-        combined += units[place : place + count] * factor
+    combined = units[:count].copy()
+    for place in range(1, length):
+        combined *= _GOLDEN  # a polynomial with an odd base: order matters
+        combined += units[place : place + count]
     return mix(combined)
 
 
@@ -73,9 +73,9 @@ def _least(shingle_hashes: NDArray[np.uint64], bins: int) -> NDArray[np.uint64]:
     """Each bin's least (round << 32 | 32 bits of the hash), (bins,)."""
     least = np.full(bins, _EMPTY)
     n = shingle_hashes.size
-    first, throws = 0, _FIRST_THROWS * bins
+    first = 0
     while first < bins:
-        last = min(bins, first + -(-throws // n))
+        last = min(bins, first + -(-_THROWS[first > 0] * bins // n))
         step = max(1, _BLOCK // n)
         for begin in range(first, last, step):
             rounds = np.arange(begin, min(last, begin + step), dtype=np.uint64)
@@ -90,10 +90,14 @@ def _least(shingle_hashes: NDArray[np.uint64], bins: int) -> NDArray[np.uint64]:
 def _throw(part: NDArray[np.uint64], rounds: NDArray[np.uint64], least: NDArray[np.uint64]) -> None:
     mixed = _rehash(part, rounds)
     # The high half picks the bin (multiply and shift), the low half is the order and the bits kept.
-    places = ((mixed >> _HALF) * np.uint64(least.size)) >> _HALF
+    bins = least.size
+    if bins & (bins - 1):
+        places = ((mixed >> _HALF) * np.uint64(bins)) >> _HALF
+    else:  # the same in one step
+        places = mixed >> np.uint64(65 - bins.bit_length())
     mixed &= _LOW
     mixed |= rounds[:, None] << _HALF
-    np.minimum.at(least, places.ravel().astype(np.intp), mixed.ravel())
+    np.minimum.at(least, places.ravel().view(np.int64), mixed.ravel())
 
 
 def _fill(shingle_hashes: NDArray[np.uint64], least: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -105,6 +109,12 @@ def _fill(shingle_hashes: NDArray[np.uint64], least: NDArray[np.uint64]) -> NDAr
 
 
 def _rehash(part: NDArray[np.uint64], rounds: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Independent hashes of the same shingles, (rounds, n): SplitMix64 steps from each."""
-    steps = (rounds + np.uint64(1)) * np.uint64(_GOLDEN)
-    return mix(part[None, :] + steps[:, None])
+    """Hashes of the same shingles for each round, (rounds, n): a Weyl step, then half of SplitMix64's
+    finaliser, since shingles come mixed (measured: the estimate errs no more than with all of it)."""
+    mixed = part[None, :] + ((rounds + np.uint64(1)) * _GOLDEN)[:, None]
+    shifted = mixed >> _HALF
+    mixed ^= shifted
+    mixed *= _FACTOR
+    np.right_shift(mixed, np.uint64(29), out=shifted)
+    mixed ^= shifted
+    return mixed

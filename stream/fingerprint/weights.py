@@ -16,8 +16,13 @@ def features(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np
     if not hashes.size:
         return np.empty(0, np.uint64), np.empty(0, np.int64)
     ordered = np.sort(hashes)
-    starts = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
-    counts = np.diff(starts, append=hashes.size)
+    first = np.empty(hashes.size, np.bool_)
+    first[0] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
+    starts = np.flatnonzero(first)
+    counts = np.empty_like(starts)
+    np.subtract(starts[1:], starts[:-1], out=counts[:-1])
+    counts[-1] = hashes.size - starts[-1]
     return ordered[starts], weigh(counts)
 
 

@@ -54,8 +54,8 @@ def gunzip(data: bytes, limit: int, what: str) -> bytes:
 def unzstd(data: bytes, limit: int, what: str) -> bytes:
     """All frames of a zstd stream.
 
-    The library's bounded reader cannot tell a cut frame from a whole one, and its unbounded decoder can: so the
-    size is measured first, in one small buffer, at a gigabyte a second.
+    The library's bounded reader cannot tell a cut frame from a whole one, and its unbounded decoder can: so
+    the size is measured first, in one small buffer, at a gigabyte a second.
     """
     decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
     out = []

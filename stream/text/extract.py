@@ -18,38 +18,11 @@ MAX_DEPTH: Final = 1000
 _SURROGATES = re.compile("[\ud800-\udfff]")
 # Neither void elements nor those that the parser closes by itself can nest without another between them.
 _SHALLOW: Final = frozenset(
-    [
-        "area",
-        "base",
-        "br",
-        "col",
-        "embed",
-        "hr",
-        "img",
-        "input",
-        "link",
-        "meta",
-        "param",
-        "source",
-        "track",
-        "wbr",
-        "p",
-        "li",
-        "dt",
-        "dd",
-        "tr",
-        "td",
-        "th",
-        "thead",
-        "tbody",
-        "tfoot",
-        "option",
-        "a",
-        "button",
-        "html",
-        "head",
-        "body",
-    ]
+    re.findall(
+        r"\w+",
+        "area base br col embed hr img input link meta param source track wbr "
+        "p li dt dd tr td th thead tbody tfoot option a button html head body",
+    )
 )
 _START = re.compile(r"<([a-zA-Z][^\s/>]*)")
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
