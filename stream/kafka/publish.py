@@ -28,6 +28,7 @@ large by itself is refused."""
 UNACKNOWLEDGED_BYTES: Final = 32 << 20
 """Messages sent and not yet acknowledged; beyond it, reading pauses. Below the broker's 100 MiB a request."""
 LINGER_MS: Final = 5
+TOPIC_SECONDS: Final = 2.0
 
 
 async def publish(
@@ -63,11 +64,9 @@ async def publish(
     try:
         try:
             await producer.start()
-            known = (await producer.client.fetch_all_metadata()).topics()
+            await _wait_for_topic(producer, topic)
         except KafkaError as error:
             raise BrokerError(f"bootstrap_servers {settings.bootstrap_servers}: {error}") from error
-        if topic not in known:
-            raise TopicError(f"topic {topic} is missing: run `neardup topics create`")
         window = _Window(producer, topic, progress, opened)
         messages = (message for source in opened for message in source)
         started = asyncio.get_running_loop().time()
@@ -96,6 +95,15 @@ def key_of(message: Message, key: Key) -> bytes | None:
     except ValueError:
         host = None
     return message.key if host is None else host.encode("utf-8", "replace")
+
+
+async def _wait_for_topic(producer: AIOKafkaProducer, topic: str) -> None:
+    """Look for the topic with patience: a broker may not know yet what was created a moment ago."""
+    deadline = asyncio.get_running_loop().time() + TOPIC_SECONDS
+    while topic not in (await producer.client.fetch_all_metadata()).topics():
+        if asyncio.get_running_loop().time() > deadline:
+            raise TopicError(f"topic {topic} is missing: run `neardup topics create`")
+        await asyncio.sleep(0.1)
 
 
 async def _sleep_until(moment: float) -> None:
