@@ -15,7 +15,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from stream.errors import BrokerError, PageError, TopicError
 from stream.kafka.names import Names
 from stream.kafka.publish import key_of, publish
-from stream.settings import Settings
+from stream.settings import Settings, load
 from stream.sources import JsonlSource, Message
 
 pytestmark = pytest.mark.broker
@@ -144,7 +144,7 @@ async def test_a_missing_topic_is_named(settings: Settings, tmp_path: Path) -> N
 
 async def test_a_missing_broker_is_named(tmp_path: Path) -> None:
     with pytest.raises(BrokerError, match=r"127\.0\.0\.1:1"):
-        await publish(Settings(bootstrap_servers="127.0.0.1:1"), [jsonl(tmp_path / "a.jsonl", [b"{}"])])
+        await publish(load(bootstrap_servers="127.0.0.1:1"), [jsonl(tmp_path / "a.jsonl", [b"{}"])])
 
 
 @pytest.mark.parametrize(
