@@ -18,7 +18,7 @@ from stream.errors import PageError
 META_BYTES: Final = 1024
 """How far a charset is looked for in the page itself (WHATWG: "prescan the first 1024 bytes")."""
 SAMPLE_BYTES: Final = 65_536
-"""How many bytes the detector reads: more did not change its answer, and it costs 20 ms a MB."""
+"""How many bytes the detector reads: it takes 50 ms a MB."""
 
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),

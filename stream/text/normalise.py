@@ -14,7 +14,7 @@ _SURROGATES = re.compile("[\ud800-\udfff]")
 _SPECIAL: Final = 0xFFFF_FFFF
 _TABLE_END: Final = 0x3_0000
 _IDENTITY: Final = ((0x3400, 0x4DC0), (0x4E00, 0xA000), (0xAC00, 0xD7A4), (0x2_0000, 0x2_A6E0))
-"""Unified Han and Hangul syllables map to themselves: not asked one by one, which saves 50 ms of start."""
+"""Unified Han and Hangul syllables map to themselves: not asked one by one, which saves 26 ms of start."""
 
 
 def normalise(text: str) -> str:
@@ -33,7 +33,7 @@ def normalise(text: str) -> str:
 
 
 def reference(text: str) -> str:
-    """What `normalise` means, by the standard library: 28 MB/s of Chinese where the table does 300."""
+    """What `normalise` means, by the standard library: 22 MB/s of Chinese where the table does 179."""
     return unicodedata.normalize("NFKC", _SURROGATES.sub("�", text)).casefold()
 
 
