@@ -12,6 +12,7 @@ import os
 import resource
 import signal
 import sys
+import threading
 import time
 from typing import BinaryIO, Final, Protocol
 
@@ -22,12 +23,15 @@ from stream.messages.journal import Row, Status
 
 FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
 FLUSH_SECONDS: Final = 0.02
-"""Rows wait at most this long for company; a write and the parent's wake-up cost as much as a small page."""
+"""Rows wait this long for company; a write and the parent's wake-up cost as much as a small page."""
+ORPHAN_SECONDS: Final = 1.0
+"""How soon an idle child, or one in the middle of a long page, notices that its parent is gone."""
 OUT_OF_MEMORY: Final = 77
 """Exit code after a MemoryError: what the page left behind cannot be trusted to be whole."""
 NICENESS: Final = 5
 """The parent's event loop keeps the group membership alive; it goes first when processors are short."""
 LENGTH: Final = 4
+MAX_DETAIL: Final = 500
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,33 +85,64 @@ def main() -> None:
         _write(rows_out, Ready(f"{type(error).__name__}: {error}"))
         raise
     _write(rows_out, Ready())
+    outbox = _Outbox(rows_out)
     while (frame := _read(chunks_in)) is not None:
-        _answer(_CHUNK.decode(frame), fingerprinter, configuration, rows_out)
+        _answer(_CHUNK.decode(frame), fingerprinter, configuration, outbox)
 
 
 def _answer(
-    chunk: Chunk, fingerprinter: MessageFingerprinter, configuration: Configuration, rows_out: BinaryIO
+    chunk: Chunk, fingerprinter: MessageFingerprinter, configuration: Configuration, outbox: _Outbox
 ) -> None:
-    rows: list[Row] = []
-    flushed = time.monotonic()
     for value in chunk.values:
         # The kernel ends the process at the deadline, also inside C code and when the parent is gone:
         # SIGALRM has its default disposition.
         signal.setitimer(signal.ITIMER_REAL, configuration.deadline)
         try:
-            rows.append(fingerprinter.message(value, configuration.page_bytes))
+            row = fingerprinter.message(value, configuration.page_bytes)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         except Exception as error:
             detail = f"{type(error).__name__}: {error}"
-            rows.append(Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:1000]))
+            row = Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:MAX_DETAIL])
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if chunk.careful or time.monotonic() - flushed >= FLUSH_SECONDS:
-            _write(rows_out, rows)
-            rows = []
-            flushed = time.monotonic()
-    if rows:
-        _write(rows_out, rows)
+        outbox.add(row)
+        if chunk.careful:
+            outbox.flush()
+    outbox.flush()
+
+
+class _Outbox:
+    """Rows on their way to the parent. A thread sends them, so a long page keeps back none before it."""
+
+    def __init__(self, pipe: BinaryIO) -> None:
+        self._pipe = pipe
+        self._rows: list[Row] = []
+        self._lock = threading.Lock()
+        self._waiting = threading.Event()
+        threading.Thread(target=self._send, args=(os.getppid(),), daemon=True).start()
+
+    def add(self, row: Row) -> None:
+        with self._lock:
+            self._rows.append(row)
+        self._waiting.set()
+
+    def flush(self) -> None:
+        with self._lock:
+            rows, self._rows = self._rows, []
+            if rows:
+                _write(self._pipe, rows)
+
+    def _send(self, parent: int) -> None:
+        while True:
+            if self._waiting.wait(ORPHAN_SECONDS):
+                self._waiting.clear()
+                time.sleep(FLUSH_SECONDS)
+                try:
+                    self.flush()
+                except OSError:  # the parent is gone
+                    os._exit(0)
+            elif os.getppid() != parent:
+                os._exit(0)
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:

@@ -109,7 +109,7 @@ async def test_finished_rows_are_answered_while_a_later_page_is_slow(tmp_path: P
         first_answer.set()
 
     async with asyncio.timeout(60), ChildPool(1, configuration()) as pool:
-        chunk: list[bytes | None] = [b"slow 0.05", b"wait %s" % os.fsencode(gate), b"c"]
+        chunk: list[bytes | None] = [b"a", b"wait %s" % os.fsencode(gate), b"c"]
         work = asyncio.create_task(pool.fingerprint(chunk, note))
         await first_answer.wait()
         assert len(answered) == 1
@@ -121,7 +121,7 @@ async def test_cancelled_caller_leaves_a_child_that_answers_the_next_one(tmp_pat
     gate = tmp_path / "gate"
     async with asyncio.timeout(60), ChildPool(1, configuration()) as pool:
         started = asyncio.Event()
-        chunk: list[bytes | None] = [b"slow 0.05", b"wait %s" % os.fsencode(gate)]
+        chunk: list[bytes | None] = [b"a", b"wait %s" % os.fsencode(gate)]
         work = asyncio.create_task(pool.fingerprint(chunk, lambda _: started.set()))
         await started.wait()
         work.cancel()
@@ -136,7 +136,7 @@ async def test_leaving_ends_a_child_in_the_middle_of_a_page() -> None:
     async with asyncio.timeout(20):
         async with ChildPool(1, configuration()) as pool:
             started = asyncio.Event()
-            work = asyncio.create_task(pool.fingerprint([b"slow 0.05", b"hang"], lambda _: started.set()))
+            work = asyncio.create_task(pool.fingerprint([b"a", b"hang"], lambda _: started.set()))
             await started.wait()
         with pytest.raises(asyncio.CancelledError):
             await work
@@ -163,8 +163,8 @@ import asyncio
 from tests.kafka.test_pool import ChildPool, configuration
 
 async def main():
-    async with ChildPool(2, configuration(deadline=1.0)) as pool:
-        await pool.fingerprint([b"slow 0.05", b"hang"], lambda _: print("up", flush=True))
+    async with ChildPool(2, configuration(deadline=600.0)) as pool:
+        await pool.fingerprint([b"a", b"hang"], lambda _: print("up", flush=True))
 
 asyncio.run(main())
 """
