@@ -169,6 +169,8 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         backlog = Backlog(Source(await cluster.cluster_id(client), topic, topic_id))
         committed = await self._consumer._coordinator.fetch_committed_offsets(keys)
         bounds = await cluster.log_bounds(client, [topic])
+        if missing := [key.partition for key in keys if key not in bounds]:
+            raise TopicError(f"topic {topic} has no partitions {missing} any more: it is being recreated")
         for key in keys:
             start = begin(backlog, key.partition, committed.get(key), bounds[key])
             self._consumer.seek(key, start)

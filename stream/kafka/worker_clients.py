@@ -17,6 +17,8 @@ from stream.settings import Settings
 
 HEARTBEAT_MS: Final = 1_000
 """Also how soon a worker hears of a rebalance."""
+CLOSE_SECONDS: Final = 3.0
+"""Without a broker a client may never be done with ending; nothing depends on it."""
 JOIN_SECONDS: Final = 10.0
 """Time to join the group again, after the handover that `shutdown_seconds` bounds."""
 METADATA_MS: Final = 60_000
@@ -79,7 +81,6 @@ async def _started(client: AIOKafkaProducer | AIOKafkaConsumer, settings: Settin
             ) from error
         yield
     finally:
-        # Without a broker a client may never be done with ending; nothing depends on it.
         with suppress(TimeoutError):
-            async with asyncio.timeout(settings.shutdown_seconds):
+            async with asyncio.timeout(CLOSE_SECONDS):
                 await client.stop()

@@ -15,6 +15,7 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
@@ -178,7 +179,10 @@ def judged(records: Iterable[Rows]) -> dict[tuple[str, int], list[tuple[int, str
 async def committed(settings: Settings) -> dict[int, tuple[int, str]]:
     """By partition, the workers' offset and its metadata."""
     async with admin_of(settings) as admin:
-        offsets = await admin.list_consumer_group_offsets(Names(settings.namespace).workers)
+        try:
+            offsets = await admin.list_consumer_group_offsets(Names(settings.namespace).workers)
+        except GroupCoordinatorNotAvailableError:  # a broker without any group yet
+            return {}
     return {
         key.partition: (value.offset, value.metadata) for key, value in offsets.items() if value.offset >= 0
     }
