@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
@@ -44,6 +45,18 @@ def _ours(session: str) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
+
+
+@pytest.fixture(autouse=True)
+def _what_a_test_forgot_shows_in_that_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Collect what a test of the broker left: unclosed clients, and errors of futures that nobody awaited.
+
+    Not later, in the middle of another test; before Python 3.11.8 even with a SystemError, when such an error
+    is logged while pytest parses a module (gh-106905).
+    """
+    yield
+    if "broker" in request.fixturenames:
+        gc.collect()
 
 
 @pytest.fixture(scope="session")
