@@ -72,8 +72,11 @@ class Batch:
         ranges = [each for r in rows for each in r.ranges]
         everything = len(place) == len(keep)
 
+        # A record of openings and declared gaps has no rows, and hence no width of its own.
+        filled = [r for r in rows if len(r)] or rows[:1]
+
         def column(name: str) -> NDArray[np.generic]:
-            whole = np.concatenate([getattr(r, name) for r in rows])
+            whole = np.concatenate([getattr(r, name) for r in filled])
             return whole if everything else whole[place]
 
         def strings(name: str) -> list[object]:

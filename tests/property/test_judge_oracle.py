@@ -14,7 +14,7 @@ from stream.judge.ids import pack
 from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
 from stream.judge.state import State
-from stream.messages.journal import Genesis, Row, Rows, SourceRange
+from stream.messages.journal import Genesis, Row, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from tests.oracle import Oracle, OraclePage
 
@@ -61,7 +61,8 @@ def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0) -> list[tuple[in
 def entries_of(pages: list[OraclePage], seed: int) -> list[Entry]:
     """Journal records of random sizes; gives every page its packed id."""
     rng = random.Random(seed)
-    entries, i, offset = [], 0, 1
+    opening = SourceRange("c", "pages", "0" * 32, 0, 0, 0, 0, opening=True)
+    entries, i, offset = [_entry(1, [opening], [], 0)], 0, 2
     while i < len(pages):
         part = pages[i : i + rng.choice([1, 3, 20, 60])]
         rows = [
@@ -69,11 +70,18 @@ def entries_of(pages: list[OraclePage], seed: int) -> list[Entry]:
         ]
         for index, page in enumerate(part):
             page.id = pack(offset, index)
-        source = SourceRange("c", "pages", "0" * 32, 0, i, i + len(part), len(part), opening=i == 0)
-        columns = Rows.of(SCHEME, [source], rows, range(i, i + len(part)), [None] * len(part))
-        entries.append(Entry(offset, 1000 + offset, offset.to_bytes(16, "big"), columns))
+        source = SourceRange("c", "pages", "0" * 32, 0, i, i + len(part), len(part))
+        entries.append(_entry(offset, [source], rows, i))
         i, offset = i + len(part), offset + rng.choice([1, 1, 2])
     return entries
+
+
+def _entry(offset: int, ranges: list[SourceRange], rows: list[Row], first: int) -> Entry:
+    """A journal record as the judge gets it, from the wire."""
+    columns = Rows.of(SCHEME, ranges, rows, range(first, first + len(rows)), [None] * len(rows))
+    decoded = decode_journal(columns.encode(), offset)
+    assert isinstance(decoded, Rows)
+    return Entry(offset, 1000 + offset, offset.to_bytes(16, "big"), decoded)
 
 
 def open_state(path: Path, options: VerdictOptions, *, memory: int, generation: int) -> tuple[State, Genesis]:
