@@ -1,1 +1,120 @@
+"""Near-duplicate detection for web crawls. This page of names is the public API; none of it needs Kafka.
 
+A text becomes a fingerprint, and two fingerprints are compared:
+
+>>> from stream import Fingerprinter
+>>> fingerprinter = Fingerprinter()
+>>> text = "The harbour authority will repair the old lighthouse at the north pier before the winter storms."
+>>> a, b = fingerprinter.text(text), fingerprinter.text(text.upper())
+>>> (a.fingerprint ^ b.fingerprint).bit_count()
+0
+
+Pages in order become verdicts. A judge remembers earlier pages in a directory of RocksDB:
+
+>>> import tempfile
+>>> from pathlib import Path
+>>> from stream import Entry, Genesis, Judge, Page, Rows, Scheme, SourceRange, State, VerdictOptions
+>>> scheme, options = Scheme(), VerdictOptions()
+>>> pages = [
+...     Page(url="http://example.com/news", text=text),
+...     Page(url="http://mirror.example/1", text=text + "!"),
+...     Page(url="http://example.com/news#top", text=text),
+...     Page(url="http://example.com/empty", text="Loading"),
+... ]
+>>> rows = [fingerprinter.page(page) for page in pages]
+>>> source = SourceRange("here", "pages", "0" * 32, 0, 0, len(rows), len(rows), opening=True)
+>>> columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows))
+>>> record = Entry(offset=1, time=0, digest=b"", rows=columns)
+>>> genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
+>>> with tempfile.TemporaryDirectory() as path:
+...     state = State(Path(path), genesis, "here", memory=1 << 20, generation=1000, cache=1 << 20)
+...     decided = Judge(state, genesis).decide([record])
+...     for _, _, verdict in decided.verdicts():
+...         print(verdict.verdict, verdict.url)
+...     state.close()
+unique http://example.com/news
+duplicate http://mirror.example/1
+recrawl http://example.com/news#top
+insufficient http://example.com/empty
+
+`Judge.apply` takes over what was decided, so that later pages are compared with these. `stream.scan.scan`
+does all of this for any number of pages, in several processes; `neardup scan` is its command.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from stream.errors import NeardupError, PageError
+    from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
+    from stream.fingerprint.scheme import Scheme
+    from stream.judge.batch import Entry
+    from stream.judge.judge import Decided, Judge
+    from stream.judge.options import VerdictOptions
+    from stream.judge.query import matching_anchors
+    from stream.judge.state import State
+    from stream.messages.decision import Decisions
+    from stream.messages.journal import Genesis, Row, Rows, SourceRange, Status
+    from stream.messages.page import Page, decode_page
+    from stream.messages.verdict import Change, ClusterRecord, Verdict, VerdictRecord
+    from stream.sources import open_source
+
+__all__ = [
+    "Change",
+    "ClusterRecord",
+    "Decided",
+    "Decisions",
+    "Entry",
+    "Fingerprint",
+    "Fingerprinter",
+    "Genesis",
+    "Judge",
+    "NeardupError",
+    "Page",
+    "PageError",
+    "Row",
+    "Rows",
+    "Scheme",
+    "SourceRange",
+    "State",
+    "Status",
+    "Verdict",
+    "VerdictOptions",
+    "VerdictRecord",
+    "decode_page",
+    "matching_anchors",
+    "open_source",
+]
+
+_HOMES: Final = {
+    "stream.errors": ("NeardupError", "PageError"),
+    "stream.fingerprint.fingerprinter": ("Fingerprint", "Fingerprinter"),
+    "stream.fingerprint.scheme": ("Scheme",),
+    "stream.judge.batch": ("Entry",),
+    "stream.judge.judge": ("Decided", "Judge"),
+    "stream.judge.options": ("VerdictOptions",),
+    "stream.judge.query": ("matching_anchors",),
+    "stream.judge.state": ("State",),
+    "stream.messages.decision": ("Decisions",),
+    "stream.messages.journal": ("Genesis", "Row", "Rows", "SourceRange", "Status"),
+    "stream.messages.page": ("Page", "decode_page"),
+    "stream.messages.verdict": ("Change", "ClusterRecord", "Verdict", "VerdictRecord"),
+    "stream.sources": ("open_source",),
+}
+_HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
+
+
+if not TYPE_CHECKING:  # else checkers would take any name for a public one
+
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first asked for (PEP 562): `import stream` itself loads nothing."""
+        if name not in _HOME_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

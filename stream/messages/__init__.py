@@ -1,1 +1,1 @@
-
+"""Bytes on topics <-> values: pages, journal records, decisions, verdicts. Contracts: `schemas/`."""

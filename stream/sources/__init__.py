@@ -1,4 +1,4 @@
-"""Where pages come from: files of page messages, directories of saved pages, web archives."""
+"""Files of page messages, saved pages and web archives -> page messages, in order."""
 
 from __future__ import annotations
 

@@ -1,0 +1,54 @@
+"""The public names: all there, typed, and none of them loaded before it is asked for."""
+
+from __future__ import annotations
+
+import doctest
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import stream
+
+
+def test_the_example_runs() -> None:
+    outcome = doctest.testmod(stream)
+    assert outcome.attempted > 10
+    assert not outcome.failed
+
+
+@pytest.mark.parametrize("name", stream.__all__)
+def test_a_public_name_is_what_its_module_defines(name: str) -> None:
+    home = import_module(stream._HOME_OF[name])
+    assert getattr(stream, name) is getattr(home, name)
+    assert getattr(stream, name).__doc__
+
+
+def test_every_public_name_is_listed_once_and_has_a_home() -> None:
+    assert sorted(stream.__all__) == sorted(stream._HOME_OF)
+    assert set(stream.__all__) <= set(dir(stream))
+
+
+def test_other_names_are_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Simhash'"):
+        stream.Simhash  # noqa: B018
+
+
+def test_importing_the_package_loads_nothing_of_it() -> None:
+    assert _loaded("import stream") == "stream"
+
+
+def test_the_public_api_needs_no_kafka_client() -> None:
+    loaded = _loaded("from stream import *").split()
+    assert "numpy" in loaded
+    assert "aiokafka" not in loaded
+
+
+def _loaded(statement: str) -> str:
+    """Which of these modules a fresh interpreter has after the statement."""
+    asked = "('stream', 'stream.errors', 'numpy', 'msgspec', 'xxhash', 'rocksdict', 'aiokafka')"
+    program = f"import sys; {statement}; print(*(name for name in {asked} if name in sys.modules))"
+    return subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    ).stdout.strip()
