@@ -65,7 +65,7 @@ class Settings(BaseSettings):
     tables_cache: int = Field(256 * MIB, ge=MIB)
     """RocksDB block cache."""
 
-    session_seconds: float = Field(10.0, ge=6)
+    session_seconds: float = Field(10.0, ge=1)
     """How long a silent member of a group counts as alive."""
     shutdown_seconds: float = Field(10.0, gt=0)
     """How long a role may take to finish its batch when told to stop or rebalance."""

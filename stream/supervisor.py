@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from stream.kafka.lifecycle import SUPERVISOR
 from stream.settings import Settings
 
 log = structlog.get_logger(__name__)
@@ -109,7 +110,7 @@ async def _start(role: Role) -> asyncio.subprocess.Process:
             *role.arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stderr=output,
-            env={**os.environ, **role.environment},
+            env={**os.environ, **role.environment, SUPERVISOR: str(os.getpid())},
             start_new_session=True,  # Ctrl-C reaches us; we tell them, once
         )
     finally:

@@ -102,3 +102,19 @@ def settings(broker: LocalBroker, namespace: str, tmp_path: Path) -> Settings:
         state_dir=tmp_path / "state",
         worker_processes=1,
     )
+
+
+_REPORTED = pytest.StashKey[list[str]]()
+
+
+@pytest.fixture
+def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """`report(line)`: a line of the test run's closing summary."""
+    lines = request.config.stash.setdefault(_REPORTED, [])
+    return lambda line: lines.append(f"{request.node.name}: {line}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Say what tests reported, below the results."""
+    for line in config.stash.get(_REPORTED, []):
+        terminalreporter.write_line(line)

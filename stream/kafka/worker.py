@@ -174,6 +174,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         for key in keys:
             start = begin(backlog, key.partition, committed.get(key), bounds[key])
             self._consumer.seek(key, start)
+        log.info("reading", topic=topic, topic_id=topic_id, partitions=sorted(shift.partitions))
         shift.news.set()
         return backlog
 

@@ -1,0 +1,122 @@
+"""`neardup demo`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import uuid
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import click
+
+from stream.ops import logging
+
+BEST = 8
+"""Near-duplicates that are shown."""
+
+
+@click.command("demo")
+@click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
+@click.option("--keep", is_flag=True, help="Leave everything running until interrupted.")
+def command(as_json: bool, keep: bool) -> None:
+    """Run the whole system on a real crawl through a real broker, and check what it did.
+
+    Fetches a crawl with package clients (once), starts a broker unless NEARDUP_BOOTSTRAP_SERVERS names one,
+    runs two workers and a judge, publishes the crawl, and audits that every page has exactly one verdict.
+    """
+    from rich.console import Console
+
+    from stream.demo.crawl import prepare
+    from stream.kafka.broker import start_broker
+
+    logging.configure("auto", "demo")
+    console = Console(stderr=as_json, soft_wrap=True)
+
+    def said(line: str) -> None:
+        console.print(line, highlight=False, markup=False)
+
+    crawl = prepare(said)
+    with (
+        start_broker(progress=said) as broker,
+        tempfile.TemporaryDirectory(prefix="neardup-demo-") as directory,
+    ):
+        outcome = asyncio.run(_run(broker.bootstrap_servers, crawl, Path(directory), console, said, keep))
+    if as_json:
+        sys.stdout.write(json.dumps(outcome.summary()) + "\n")
+    sys.exit(0 if outcome.findings.clean else 1)
+
+
+async def _run(servers: str, crawl: Any, directory: Path, console: Any, said: Any, keep: bool) -> Any:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from stream.demo.show import demo_settings, show
+    from stream.kafka.lifecycle import stop_event_on_signals
+
+    settings = demo_settings(servers, f"demo-{uuid.uuid4().hex[:8]}", directory)
+    columns = (
+        TextColumn("{task.description:<10}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    # Only --keep waits for Ctrl-C; otherwise it ends the demonstration, and its processes with it.
+    waiting = stop_event_on_signals() if keep else nullcontext()
+    bars = Progress(*columns, console=console)
+    published = bars.add_task("published", total=len(crawl))
+    judged = bars.add_task("judged", total=len(crawl))
+
+    def progress(pages: int, verdicts: int) -> None:
+        bars.update(published, completed=pages)
+        bars.update(judged, completed=verdicts)
+
+    def reported(outcome: Any) -> None:
+        bars.stop()
+        report(outcome, console)
+
+    with waiting as stop, bars:
+        return await show(
+            settings, [crawl], directory, said=said, progress=progress, reported=reported, stop=stop
+        )
+
+
+def report(outcome: Any, console: Any) -> None:
+    """Print what was found."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("verdict", "pages", "share", title="verdicts")
+    for verdict, count in outcome.verdicts.most_common():
+        table.add_row(verdict, f"{count:,}", f"{count / outcome.published:.1%}")
+    console.print(table)
+    best = sorted(
+        (each for each in outcome.duplicates if each.distance),
+        key=lambda each: (-(each.similarity or 0.0), each.distance, each.id),
+    )
+    console.print(f"near-duplicates, the {min(BEST, len(best))} best that are no exact copies:")
+    for each in best[:BEST]:
+        console.print(
+            f"  similarity {each.similarity:.3f}  distance {each.distance:>2}  {escape(each.url)}\n"
+            f"  {'':31}= {escape(each.duplicate_of.url)}",
+            highlight=False,
+        )
+    findings = outcome.findings
+    console.print(
+        f"{outcome.published:,} pages in {outcome.seconds:.1f} s: {outcome.pages_per_second:,.0f} pages/s, "
+        f"from the first publish to the last verdict",
+        highlight=False,
+    )
+    console.print(
+        f"{outcome.verdicts['duplicate']:,} duplicates, "
+        f"{outcome.across_partitions:,} of them with the anchor on another partition",
+        highlight=False,
+    )
+    console.print(f"{outcome.rocksdb_probes:,} probes answered by RocksDB", highlight=False)
+    console.print(
+        f"audit: {findings.pages:,} pages, {findings.missing} missing, {findings.repeated} repeated, "
+        f"{findings.lost} lost: " + ("every page has exactly one verdict" if findings.clean else "NOT CLEAN"),
+        highlight=False,
+    )

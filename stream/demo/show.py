@@ -1,0 +1,198 @@
+"""The demonstration: the whole system on a real crawl and a real broker, watched from outside."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from aiokafka import AIOKafkaConsumer
+
+from stream.errors import NeardupError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import topics
+from stream.kafka.audit import Findings, audit
+from stream.kafka.names import Names
+from stream.kafka.publish import publish
+from stream.messages.verdict import VerdictRecord
+from stream.settings import Settings, load
+from stream.sources import Source
+from stream.supervisor import Supervisor, deployment
+
+WORKERS: Final = 2
+GENERATION: Final = 64
+"""Anchors frozen at once: so small that the demonstration's tables are mostly in RocksDB."""
+QUIET_SECONDS: Final = 60.0
+"""The demonstration gives up when no verdict comes for so long."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the demonstration found, by looking at the verdicts topic like any consumer."""
+
+    published: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+    duplicates: list[VerdictRecord] = field(default_factory=list)
+    across_partitions: int = 0
+    """Duplicates whose anchor lies on another partition of the pages topic."""
+    rocksdb_probes: int = 0
+    seconds: float = 0.0
+    """From the first page published to the last verdict."""
+    findings: Findings = field(default_factory=Findings)
+
+    @property
+    def pages_per_second(self) -> float:
+        """Published pages by seconds."""
+        return self.published / self.seconds if self.seconds else 0.0
+
+    def summary(self) -> dict[str, Any]:
+        """The last line of `--json`."""
+        return {
+            "pages": self.findings.pages,
+            "verdicts": dict(self.verdicts),
+            "missing": self.findings.missing,
+            "repeated": self.findings.repeated,
+            "seconds": round(self.seconds, 3),
+            "pages_per_second": round(self.pages_per_second, 1),
+            "across_partitions": self.across_partitions,
+            "rocksdb_probes": self.rocksdb_probes,
+        }
+
+
+def demo_settings(bootstrap_servers: str, namespace: str, directory: Path) -> Settings:
+    """One machine, everything small, the tables in RocksDB."""
+    return load(
+        bootstrap_servers=bootstrap_servers,
+        namespace=namespace,
+        dev=True,
+        state_dir=directory / "state",
+        worker_processes=1,
+        tables_memory=0,
+        tables_generation=GENERATION,
+        flush_seconds=1.0,
+        log_format="json",
+    )
+
+
+async def show(
+    settings: Settings,
+    sources: Sequence[Source],
+    directory: Path,
+    *,
+    said: Callable[[str], None],
+    progress: Callable[[int, int], None],
+    reported: Callable[[Outcome], None],
+    stop: asyncio.Event | None = None,
+) -> Outcome:
+    """Run it. `said` gets lines for a person, `progress` the pages published and judged so far.
+
+    With `stop`, everything stays up after the audit until it is set.
+    """
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    said(f"namespace {settings.namespace}: {settings.partitions} partitions, {WORKERS} workers, 1 judge")
+    outcome = Outcome()
+    logs = directory / "logs"
+    logs.mkdir()
+    async with Supervisor(deployment(settings, WORKERS, logs), settings.shutdown_seconds):
+        await _ready(logs)
+        following = asyncio.create_task(_follow(settings, outcome, progress))
+        started = time.monotonic()
+        try:
+            published = await publish(
+                settings, sources, progress=lambda count, _: progress(count, outcome.verdicts.total())
+            )
+            outcome.published = published
+            progress(published, outcome.verdicts.total())
+            outcome.seconds = await following - started
+        except TimeoutError:
+            raise NeardupError(
+                _last_words(
+                    logs, f"{outcome.verdicts.total()} of {outcome.published or '?'} pages are judged"
+                )
+            ) from None
+        finally:
+            following.cancel()
+            await asyncio.gather(following, return_exceptions=True)
+        outcome.findings = await audit(settings)
+        outcome.rocksdb_probes = await _rocksdb_probes(logs / "judge.log", published)
+        reported(outcome)
+        if stop is not None:
+            said("everything stays up: Ctrl-C ends it")
+            await stop.wait()
+    return outcome
+
+
+async def _ready(logs: Path) -> None:
+    """Wait until the judge leads and every worker has its partitions: start-up is not throughput."""
+    signs = {"judge.log": "leading", **{f"worker-{i}.log": "reading" for i in range(1, WORKERS + 1)}}
+    try:
+        async with asyncio.timeout(QUIET_SECONDS):
+            for name, sign in signs.items():
+                while not any(event.get("event") == sign for event in _events(logs / name)):  # noqa: ASYNC110
+                    await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise NeardupError(_last_words(logs, "the roles are not ready")) from None
+
+
+async def _follow(settings: Settings, outcome: Outcome, progress: Callable[[int, int], None]) -> float:
+    """Read verdicts until there are as many as pages; when the last one came."""
+    consumer = AIOKafkaConsumer(
+        Names(settings.namespace).verdicts,
+        bootstrap_servers=settings.bootstrap_servers,
+        isolation_level="read_committed",
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+    )
+    decoder = msgspec.json.Decoder(VerdictRecord)
+    partition_of: dict[str, int] = {}
+    await consumer.start()
+    try:
+        last = time.monotonic()
+        while not outcome.published or outcome.verdicts.total() < outcome.published:
+            batches = (await consumer.getmany(timeout_ms=200)).values()
+            for record in (record for records in batches for record in records):
+                verdict = decoder.decode(record.value)
+                partition_of[verdict.id] = verdict.source.partition
+                outcome.verdicts[verdict.verdict] += 1
+                if verdict.verdict == "duplicate":
+                    outcome.duplicates.append(verdict)
+                last = time.monotonic()
+            progress(outcome.published, outcome.verdicts.total())
+            if time.monotonic() - last > QUIET_SECONDS:
+                raise TimeoutError
+    finally:
+        await consumer.stop()
+    outcome.across_partitions = sum(
+        partition_of[each.duplicate_of.id] != each.source.partition
+        for each in outcome.duplicates
+        if each.duplicate_of
+    )
+    return last
+
+
+async def _rocksdb_probes(log: Path, judged: int) -> int:
+    """The judge's own count, from its log, once it speaks of every page."""
+    async with asyncio.timeout(QUIET_SECONDS):
+        while True:
+            for event in reversed(_events(log)):
+                if event.get("event") == "progress" and sum(event["verdicts"].values()) >= judged:
+                    return int(event["rocksdb_probes"])
+            await asyncio.sleep(0.1)
+
+
+def _events(log: Path) -> list[dict[str, Any]]:
+    lines = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
+    return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+
+def _last_words(logs: Path, what: str) -> str:
+    """What to tell when nothing happens any more."""
+    ends = [f"{log.name}: {log.read_text(encoding='utf-8')[-500:].strip()}" for log in sorted(logs.iterdir())]
+    return f"nothing happened for {QUIET_SECONDS:g} s, {what}; the roles said last:\n" + "\n".join(ends)

@@ -1,0 +1,132 @@
+"""A deployment made of real processes, to be killed, and a crawler that keeps publishing meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import signal
+import sys
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from aiokafka import AIOKafkaProducer
+
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import topics
+from stream.settings import Settings
+
+WORDS = [a + b + c for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "u") for c in ("n", "r", "l", "s")]
+
+
+class Crawler:
+    """Pages of our own making: new, edited, mirrored, re-crawled, empty and malformed ones. Seeded."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+        self._texts: list[tuple[str, list[str]]] = []
+        self.published = 0
+
+    def page(self) -> bytes:
+        rng, kind = self._random, self._random.random()
+        if kind < 0.02:
+            return b'{"url": "http://broken.example/", "text": '
+        url = f"http://site-{rng.randrange(40)}.example/{rng.randrange(100_000)}"
+        if kind < 0.04:
+            return json.dumps({"url": url, "text": "too short"}).encode()
+        if kind < 0.55 or not self._texts:
+            words = [rng.choice(WORDS) for _ in range(rng.randrange(60, 200))]
+        else:
+            known, words = rng.choice(self._texts[-400:])
+            url = known if kind < 0.75 else url
+            words = list(words)
+            for _ in range(rng.choice([0, 0, 1, 1, 2, 4, 30])):
+                words[rng.randrange(len(words))] = rng.choice(WORDS)
+        self._texts.append((url, words))
+        return json.dumps({"url": url, "text": " ".join(words)}).encode()
+
+    async def crawl(self, settings: Settings, stop: asyncio.Event, pause: float, limit: int) -> None:
+        """Publish a few pages at a time until told to stop, or up to the limit."""
+        producer = AIOKafkaProducer(
+            bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, acks="all"
+        )
+        await producer.start()
+        try:
+            while not stop.is_set() and self.published < limit:
+                for _ in range(min(self._random.randrange(1, 12), limit - self.published)):
+                    await producer.send_and_wait(f"{settings.namespace}.pages", self.page())
+                    self.published += 1
+                await asyncio.sleep(pause)
+        finally:
+            await producer.stop()
+
+
+class Deployment:
+    """Roles as processes of their own; every one started here is ended here."""
+
+    def __init__(self, settings: Settings, logs: Path) -> None:
+        self.settings, self.logs = settings, logs
+        self.running: dict[str, asyncio.subprocess.Process] = {}
+
+    async def __aenter__(self) -> Deployment:
+        await topics.create(self.settings, Scheme(), VerdictOptions(), lambda _: None)
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        for name in list(self.running):
+            await self.kill(name)
+
+    async def start(self, name: str, failpoint: str | None = None, **changes: object) -> None:
+        """Start `worker...` or `judge...`; `failpoint` is where it will kill itself."""
+        values = {**self.settings.model_dump(), **changes}
+        environment = {f"NEARDUP_{key.upper()}": str(value) for key, value in values.items()}
+        environment |= {"NEARDUP_FAILPOINT": failpoint} if failpoint else {}
+        with (self.logs / f"{name}.log").open("ab") as log:
+            self.running[name] = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "stream.cli", name.split("-")[0],
+                env=os.environ | environment, stderr=log, stdout=log, stdin=asyncio.subprocess.DEVNULL,
+            )  # fmt: skip
+
+    @asynccontextmanager
+    async def kept(self, name: str, **changes: object):
+        """Keep a role running: roles are crash-only, and this is a supervisor of three lines."""
+
+        async def keep() -> None:
+            while True:
+                await self.start(name, **changes)
+                await self.running[name].wait()
+                await asyncio.sleep(0.2)
+
+        keeping = asyncio.create_task(keep())
+        try:
+            yield
+        finally:
+            keeping.cancel()
+            await asyncio.gather(keeping, return_exceptions=True)
+
+    async def kill(self, name: str) -> None:
+        """SIGKILL."""
+        process = self.running.pop(name)
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+    async def stop(self, name: str) -> int:
+        """SIGTERM, and its exit code."""
+        process = self.running.pop(name)
+        process.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(30):
+            return await process.wait()
+
+    async def ended(self, name: str, seconds: float = 60) -> int:
+        """Wait until it ends by itself; its exit code."""
+        async with asyncio.timeout(seconds):
+            code = await self.running[name].wait()
+        del self.running[name]
+        return code
+
+    def log(self, name: str) -> str:
+        """What it wrote."""
+        return (self.logs / f"{name}.log").read_text(encoding="utf-8")

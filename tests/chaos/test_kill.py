@@ -1,0 +1,94 @@
+"""The main promise: processes are killed at every bad moment, and every page has its one right verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from stream.settings import Settings
+from tests.chaos.deployment import Crawler, Deployment
+from tests.chaos.witness import bear_witness
+
+pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(900)]
+
+JUDGE_POINTS = ("judge.sent", "judge.committed", "flush", "freeze.build", "freeze.ingest", "freeze.meta")
+WORKER_POINTS = ("worker.before_append", "worker.append")
+TIMES = 3
+MOST_PAGES = 6000
+
+
+async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
+    settings: Settings, tmp_path: Path, eventually, report
+) -> None:
+    rng = random.Random(20070508)
+    chaos = settings.model_copy(
+        update={
+            "tables_generation": 48, "tables_memory": 0, "flush_seconds": 0.3, "session_seconds": 2.0,
+            "shutdown_seconds": 3.0, "partitions": 4,
+        }
+    )  # fmt: skip
+    kills: Counter[str] = Counter()
+    crawler, done = Crawler(1), asyncio.Event()
+
+    async def judges(deployment: Deployment) -> None:
+        points = list(JUDGE_POINTS) * TIMES
+        rng.shuffle(points)
+        for point in points:
+            turn = rng.choice([1, 1, 2])
+            await deployment.start("judge", f"{point}:{turn}")
+            assert await deployment.ended("judge", 90) == -9, deployment.log("judge")[-2000:]
+            kills[point] += 1
+            if rng.random() < 0.4:
+                await deployment.start("judge")
+                await asyncio.sleep(rng.uniform(0.5, 4))
+                await deployment.kill("judge")
+                kills["judge, any moment"] += 1
+
+    async def workers(deployment: Deployment) -> None:
+        await deployment.start("worker-steady")
+        points = list(WORKER_POINTS) * TIMES
+        rng.shuffle(points)
+        for i, point in enumerate(points):
+            await deployment.start("worker-dying", f"{point}:{rng.choice([1, 2])}")
+            assert await deployment.ended("worker-dying", 90) == -9, deployment.log("worker-dying")[-2000:]
+            kills[point] += 1
+            name = f"worker-{i}"
+            await deployment.start(name)
+            await asyncio.sleep(rng.uniform(1, 5))
+            if rng.random() < 0.5:
+                await deployment.kill(name)
+                kills["worker, any moment"] += 1
+            else:
+                assert await deployment.stop(name) == 0, deployment.log(name)[-2000:]
+
+    async with Deployment(chaos, tmp_path) as deployment:
+        crawling = asyncio.create_task(crawler.crawl(chaos, done, 0.1, MOST_PAGES))
+        await asyncio.gather(judges(deployment), workers(deployment))
+        done.set()
+        await crawling
+        await deployment.start("judge")
+
+        async def judged() -> bool:
+            return not (await _audited(chaos)).missing
+
+        await eventually(judged, 120)
+        await deployment.stop("judge")
+        await deployment.stop("worker-steady")
+    said = await bear_witness(chaos.bootstrap_servers, chaos.namespace)
+    report(f"kills per point {dict(sorted(kills.items()))}; {said}")
+    assert not said.missing
+    assert not said.repeated
+    assert not said.different, said.different[:3]
+    assert said.pages == crawler.published > 500
+    assert all(kills[point] >= TIMES for point in JUDGE_POINTS + WORKER_POINTS)
+    assert all(said.verdicts[v] for v in ("unique", "duplicate", "recrawl", "insufficient", "rejected"))
+
+
+async def _audited(settings: Settings):
+    from stream.kafka.audit import audit
+
+    return await audit(settings)

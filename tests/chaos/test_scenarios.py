@@ -1,0 +1,317 @@
+"""Single accidents with everything else running; afterwards the witness finds every page judged once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import signal
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from aiokafka.structs import OffsetAndMetadata
+
+from stream.kafka.audit import audit, recompute
+from stream.kafka.broker import LocalBroker, start_broker
+from stream.kafka.names import Names
+from stream.kafka.topic_plan import plan
+from stream.settings import Settings
+from tests.chaos.deployment import Crawler, Deployment
+from tests.chaos.witness import bear_witness, read_all
+
+pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(240)]
+
+
+@pytest.fixture
+def quick(settings: Settings) -> Settings:
+    """Short sessions, small generations: accidents are noticed, and tables freeze, within seconds."""
+    return settings.model_copy(
+        update={
+            "session_seconds": 1.5, "shutdown_seconds": 3.0, "flush_seconds": 0.5, "tables_generation": 48,
+            "tables_memory": 0,
+        }
+    )  # fmt: skip
+
+
+async def crawl(settings: Settings, pages: int, seed: int = 1) -> None:
+    await Crawler(seed).crawl(settings, asyncio.Event(), 0, pages)
+
+
+async def judged(settings: Settings, eventually, at_least: int = 1) -> None:
+    """Wait until every page has a verdict."""
+
+    async def done() -> bool:
+        findings = await audit(settings)
+        return findings.pages >= at_least and not findings.missing
+
+    await eventually(done, 90)
+
+
+async def all_right(settings: Settings) -> None:
+    """Every page exactly once, with the oracle's verdict; and deciding again changes nothing."""
+    said = await bear_witness(settings.bootstrap_servers, settings.namespace)
+    assert not said.missing
+    assert not said.repeated
+    assert not said.different, said.different[:3]
+    assert await recompute(settings) == []
+
+
+async def test_redelivery_of_everything_gives_not_one_new_verdict(
+    quick: Settings, tmp_path: Path, eventually
+) -> None:
+    names = Names(quick.namespace)
+    async with Deployment(quick, tmp_path) as deployment:
+        await crawl(quick, 300)
+        await deployment.start("worker")
+        await deployment.start("judge")
+        await judged(quick, eventually, 300)
+        before = await read_all(quick.bootstrap_servers, names.verdicts)
+        length = len(await read_all(quick.bootstrap_servers, names.journal))
+        assert await deployment.stop("worker") == 0
+        async with _member(quick, names.workers) as consumer:
+            partitions = [TopicPartition(names.pages, p) for p in range(quick.partitions)]
+            consumer.assign(partitions)
+            kept = await consumer._coordinator.fetch_committed_offsets(partitions)
+            await consumer.commit({tp: OffsetAndMetadata(0, kept[tp].metadata) for tp in partitions})
+        await deployment.start("worker")
+
+        async def read_again() -> bool:
+            rows = await read_all(quick.bootstrap_servers, names.journal)
+            return len(rows) > length and '"redelivered": 300' in deployment.log("judge")
+
+        await eventually(read_again, 60)
+        await deployment.stop("judge")
+    after = await read_all(quick.bootstrap_servers, names.verdicts)
+    assert [(r.partition, r.offset) for r in after] == [(r.partition, r.offset) for r in before]
+    await all_right(quick)
+
+
+async def test_a_state_directory_deleted_in_the_middle_is_rebuilt(
+    quick: Settings, tmp_path: Path, eventually
+) -> None:
+    async with Deployment(quick, tmp_path) as deployment:
+        await crawl(quick, 250)
+        await deployment.start("worker")
+        await deployment.start("judge")
+        await judged(quick, eventually, 250)
+        await deployment.kill("judge")
+        shutil.rmtree(quick.state_dir)
+        await crawl(quick, 250, seed=2)
+        await deployment.start("judge")
+        await judged(quick, eventually, 500)
+        assert await deployment.stop("judge") == 0
+        assert await deployment.stop("worker") == 0
+    await all_right(quick)
+
+
+async def test_a_second_judge_stands_by_and_takes_over(quick: Settings, tmp_path: Path, eventually) -> None:
+    async with Deployment(quick, tmp_path) as deployment:
+        crawling = asyncio.create_task(crawl(quick, 600))
+        await deployment.start("worker")
+        await deployment.start("judge-1", state_dir=tmp_path / "first")
+        await deployment.start("judge-2", state_dir=tmp_path / "second")
+
+        async def one_leads() -> bool:
+            return any("leading" in deployment.log(f"judge-{i}") for i in (1, 2))
+
+        await eventually(one_leads)
+        for leader in (1, 2, 1):
+            name, other = f"judge-{leader}", f"judge-{3 - leader}"
+            await deployment.kill(name)
+            await asyncio.sleep(1)
+            await deployment.start(name, state_dir=tmp_path / ("first" if leader == 1 else "second"))
+            assert other in deployment.running
+        await crawling
+        await judged(quick, eventually, 600)
+    await all_right(quick)
+
+
+async def test_a_judge_that_wakes_up_after_its_successor_cannot_publish(
+    quick: Settings, tmp_path: Path, eventually
+) -> None:
+    async with Deployment(quick, tmp_path) as deployment:
+        await deployment.start("worker")
+        await deployment.start("judge-1", state_dir=tmp_path / "first")
+        await crawl(quick, 100)
+        await judged(quick, eventually, 100)
+        deployment.running["judge-1"].send_signal(signal.SIGSTOP)
+        async with deployment.kept("judge-2", state_dir=tmp_path / "second"):
+            await crawl(quick, 100, seed=2)
+            await judged(quick, eventually, 200)
+            deployment.running["judge-1"].send_signal(signal.SIGCONT)
+            await crawl(quick, 100, seed=3)
+            assert await deployment.ended("judge-1") != 0
+            await judged(quick, eventually, 300)
+    await all_right(quick)
+
+
+async def test_the_broker_killed_and_restarted_in_the_middle(
+    tmp_path: Path, eventually, namespace: str
+) -> None:
+    with start_broker() as broker:
+        if not broker.ours:
+            pytest.skip(f"{broker.description} is not ours to kill")
+        settings = Settings(
+            bootstrap_servers=broker.bootstrap_servers, namespace=namespace, dev=True, partitions=3,
+            state_dir=tmp_path / "state", worker_processes=1, session_seconds=3, flush_seconds=0.5,
+        )  # fmt: skip
+        await _with_broker_accident(broker, settings, tmp_path, eventually)
+
+
+async def _with_broker_accident(broker: LocalBroker, settings: Settings, logs: Path, eventually) -> None:
+    async with Deployment(settings, logs) as deployment:
+        await crawl(settings, 200)
+        async with deployment.kept("worker"), deployment.kept("judge"):
+            await judged(settings, eventually, 200)
+            crawling = asyncio.create_task(crawl(settings, 300, seed=2))
+            await asyncio.sleep(0.3)
+            await asyncio.to_thread(broker.kill)
+            await asyncio.to_thread(broker.restart)
+            await crawling
+            await judged(settings, eventually, 500)
+    await all_right(settings)
+
+
+async def test_a_refused_verdict_aborts_its_whole_transaction(
+    quick: Settings, tmp_path: Path, eventually
+) -> None:
+    """Rule 10: aiokafka commits a transaction although one of its sends failed; the judge must not."""
+    names = Names(quick.namespace)
+    async with Deployment(quick, tmp_path) as deployment:
+        await deployment.start("worker")
+        await deployment.start("judge")
+        await crawl(quick, 100)
+        await judged(quick, eventually, 100)
+        await _limit(quick, names.verdicts, 700)
+        long_url = "http://long.example/" + "x" * 900
+        await _publish(quick, json.dumps({"url": long_url, "text": "one two three four five " * 9}).encode())
+        assert await deployment.ended("judge") != 0
+        assert "too large" in deployment.log("judge").lower() or "MessageSizeTooLarge" in deployment.log(
+            "judge"
+        )
+        await _limit(quick, names.verdicts, None)
+        await deployment.start("judge")
+        await judged(quick, eventually, 101)
+        await deployment.stop("judge")
+    await all_right(quick)
+
+
+async def test_a_refused_append_ends_the_worker_before_the_next_one(
+    quick: Settings, tmp_path: Path, eventually
+) -> None:
+    """Rule 2: an idempotent producer lets batch 2 in after batch 1 was refused; the worker must not try."""
+    names = Names(quick.namespace)
+    async with Deployment(quick, tmp_path) as deployment:
+        await deployment.start("judge")
+        await deployment.start("worker")
+        await crawl(quick, 50)
+        await judged(quick, eventually, 50)
+        await _limit(quick, names.journal, 1500)
+        await crawl(quick, 200, seed=2)
+        assert await deployment.ended("worker") != 0
+        await _limit(quick, names.journal, None)
+        await deployment.start("worker")
+        await judged(quick, eventually, 250)
+        assert '"event": "source_gap"' not in deployment.log("judge")
+        await deployment.stop("judge")
+    await all_right(quick)
+
+
+async def test_pages_deleted_and_recreated_are_all_judged(
+    quick: Settings, tmp_path: Path, eventually
+) -> None:
+    """Rule 4: a recreated topic is a new one; without topic ids its pages would pass for re-deliveries."""
+    names = Names(quick.namespace)
+    async with Deployment(quick, tmp_path) as deployment:
+        await deployment.start("judge")
+        await deployment.start("worker")
+        await crawl(quick, 120)
+        await judged(quick, eventually, 120)
+        admin = AIOKafkaAdminClient(bootstrap_servers=quick.bootstrap_servers)
+        await admin.start()
+        try:
+            before = await admin.describe_topics([names.pages])
+            await admin.delete_topics([names.pages])
+
+            async def gone() -> bool:
+                return names.pages not in await admin.list_topics()
+
+            await eventually(gone)
+            await admin.create_topics([NewTopic(names.pages, quick.partitions, 1)])
+        finally:
+            await admin.close()
+        assert before
+        await crawl(quick, 180, seed=2)
+        if deployment.running["worker"].returncode is None:
+            # It noticed by itself, or it is told: either way nothing of the new topic passes for the old.
+            await deployment.stop("worker")
+        else:
+            deployment.running.pop("worker")
+        await deployment.start("worker")
+        await judged(quick, eventually, 180)
+        findings = await audit(quick)
+        assert (findings.pages, findings.missing, findings.repeated, findings.earlier) == (180, 0, 0, 120)
+        await deployment.stop("judge")
+    assert await recompute(quick) == []
+
+
+async def test_the_judges_group_offset_is_only_for_lag_tools(
+    quick: Settings, tmp_path: Path, eventually
+) -> None:
+    names = Names(quick.namespace)
+    async with Deployment(quick, tmp_path) as deployment:
+        await deployment.start("worker")
+        await deployment.start("judge")
+        await crawl(quick, 150)
+        await judged(quick, eventually, 150)
+        await deployment.stop("judge")
+        await asyncio.sleep(quick.session_seconds + 1)  # a static member leaves by silence only
+        async with _member(quick, names.judge) as consumer:
+            journal = TopicPartition(names.journal, 0)
+            consumer.assign([journal])
+            await consumer.commit({journal: 0})
+        await crawl(quick, 150, seed=2)
+        await deployment.start("judge")
+        await judged(quick, eventually, 300)
+        await deployment.stop("judge")
+    await all_right(quick)
+
+
+@asynccontextmanager
+async def _member(settings: Settings, group: str):
+    """A consumer that may commit for a group nobody else is in."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, group_id=group, enable_auto_commit=False
+    )
+    await consumer.start()
+    try:
+        yield consumer
+    finally:
+        await consumer.stop()
+
+
+async def _limit(settings: Settings, topic: str, size: int | None) -> None:
+    """Change a topic's `max.message.bytes`; None gives it back what it was made with."""
+    # The request replaces the whole configuration of the topic.
+    config = next(each for each in plan(settings) if each.name == topic).create_config(dev=True)
+    if size is not None:
+        config = {**config, "max.message.bytes": str(size)}
+    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=config)])
+    finally:
+        await admin.close()
+
+
+async def _publish(settings: Settings, value: bytes) -> None:
+    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers)
+    await producer.start()
+    try:
+        await producer.send_and_wait(f"{settings.namespace}.pages", value)
+    finally:
+        await producer.stop()

@@ -1,0 +1,123 @@
+"""A witness that shares no code with the system: it reads the topics and says what should have come out.
+
+The journal is unpacked by hand, re-deliveries are trimmed by hand, the oracle judges page by page, and the
+verdicts are read with `read_committed` like any consumer reads them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+
+import msgspec
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from tests.oracle import Oracle, OraclePage
+
+
+async def read_all(servers: str, topic: str):
+    """All committed records of a topic, partition by partition."""
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=servers, isolation_level="read_committed", auto_offset_reset="earliest",
+        max_partition_fetch_bytes=16 << 20,
+    )  # fmt: skip
+    await consumer.start()
+    try:
+        partitions = [TopicPartition(topic, p) for p in sorted(consumer.partitions_for_topic(topic) or ())]
+        if not partitions:
+            await consumer._client.fetch_all_metadata()
+            count = len(await consumer._client._wait_on_metadata(topic) or ())
+            partitions = [TopicPartition(topic, p) for p in range(count)]
+        consumer.assign(partitions)
+        ends = await consumer.end_offsets(partitions)
+        records = []
+        for partition in partitions:
+            while await consumer.position(partition) < ends[partition]:
+                for found in (await consumer.getmany(partition, timeout_ms=200)).values():
+                    records += found
+        return records
+    finally:
+        await consumer.stop()
+
+
+@dataclass
+class Statement:
+    pages: int = 0
+    missing: list = field(default_factory=list)
+    repeated: list = field(default_factory=list)
+    different: list = field(default_factory=list)
+    verdicts: Counter = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.pages} pages: missing {len(self.missing)}, repeated {len(self.repeated)}, "
+            f"different {len(self.different)}; {dict(self.verdicts)}"
+        )
+
+
+async def bear_witness(servers: str, namespace: str, oracle: Oracle | None = None) -> Statement:
+    """Compare pages, journal and verdicts of a deployment whose pages have one topic id."""
+    oracle = oracle or Oracle()
+    pages = {(r.partition, r.offset) for r in await read_all(servers, f"{namespace}.pages")}
+    given: dict[tuple, list] = {}
+    said = Statement(pages=len(pages))
+    for record in await read_all(servers, f"{namespace}.verdicts"):
+        verdict = json.loads(record.value)
+        said.verdicts[verdict["verdict"]] += 1
+        source = verdict["source"]
+        given.setdefault((source["partition"], source["offset"]), []).append(verdict)
+    said.missing = sorted(pages - given.keys())
+    said.repeated = sorted(place for place, verdicts in given.items() if len(verdicts) > 1)
+
+    for place, page in _in_order(await read_all(servers, f"{namespace}.journal")):
+        want = oracle.judge(page)
+        for got in given.get(place, ()):
+            found = (
+                got["id"], got["verdict"], got["change"], got["cluster"],
+                got["duplicate_of"] and got["duplicate_of"]["id"], got["distance"],
+            )  # fmt: skip
+            cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
+            due = (want.id, want.verdict, want.change, cluster, want.other, want.distance)
+            similarity = None
+            if want.matches is not None:
+                chance = 2**-oracle.bits
+                similarity = max(0.0, (want.matches / oracle.bins - chance) / (1 - chance))
+            if found != due or abs((got["similarity"] or 0) - (similarity or 0)) > 1e-4:
+                said.different.append((found, due, got["similarity"], similarity))
+    return said
+
+
+def _in_order(records):
+    """Source coordinates and page of every row of the journal, re-deliveries left out."""
+    expected: dict[tuple, int] = {}
+    journal = None
+    for record in records:
+        content = msgspec.msgpack.decode(record.value)
+        if content["kind"] == "genesis":
+            journal = content["journal"]
+            continue
+        row = 0
+        size = len(content["sketch"]) // max(1, len(content["url"]))
+        for cluster, _, topic_id, partition, start, end, rows, *flags in content["ranges"]:
+            key = cluster, topic_id, partition
+            opening = bool(flags and flags[0])
+            admitted = start <= expected.get(key, -1) or (opening and key not in expected)
+            since = expected.get(key, start)
+            for i in range(row, row + rows):
+                offset = int.from_bytes(content["offset"][8 * i : 8 * i + 8], "little")
+                if admitted and offset >= since:
+                    yield (
+                        (partition, offset),
+                        OraclePage(
+                            f"{journal[:8]}.{record.offset}.{i}",
+                            content["url_key"][i],
+                            int.from_bytes(content["fingerprint"][8 * i : 8 * i + 8], "little"),
+                            content["uncertain"][32 * i : 32 * i + 32],
+                            content["sketch"][size * i : size * i + size],
+                            content["status"][i],
+                        ),
+                    )
+            row += rows
+            if admitted:
+                expected[key] = max(since, end)
