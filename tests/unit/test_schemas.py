@@ -1,0 +1,298 @@
+"""The contracts in `schemas/` hold: what the code writes is what they say, field by field, byte by byte."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import xxhash
+from jsonschema import Draft202012Validator, FormatChecker
+
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.scheme import Scheme
+from stream.judge.batch import Entry, digest_of
+from stream.judge.ids import pack
+from stream.judge.judge import Decided, Judge
+from stream.judge.options import VerdictOptions
+from stream.judge.state import State
+from stream.messages.decision import Decisions, encode_decisions
+from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+FORMATS = FormatChecker(formats=())
+FORMATS.checks("date-time", raises=ValueError)(
+    lambda value: not isinstance(value, str) or bool(datetime.fromisoformat(value))
+)
+
+SCHEME = Scheme(sketch_bins=256, sketch_bits=2)
+CLUSTER, TOPIC_ID, JOURNAL = "cluster-1", "0123456789abcdef" * 2, "ab" * 16
+HARBOUR = (
+    "The harbour authority will repair the old lighthouse at the north pier before the winter storms. " * 3
+)
+MARKET = (
+    "On Saturday the market square belongs to bakers, beekeepers and one very patient knife grinder. " * 3
+)
+BLANK = {"duplicate_of": None, "distance": None, "similarity": None}
+
+
+def message(url: str | None, text: str | None, **fields: Any) -> bytes:
+    return json.dumps({"url": url, "text": text, **fields}).encode()
+
+
+NEWS, MIRROR = "http://example.com/news", "http://mirror.example/1"
+MESSAGES: list[list[tuple[bytes | None, bytes | None]]] = [
+    [
+        (None, message(NEWS, HARBOUR, fetched_at="2026-01-02T03:04:05.678+01:00")),
+        (b"\x00key", message(MIRROR, HARBOUR.upper())),
+        (b"key", message(NEWS + "#top", HARBOUR)),
+        (None, message("http://example.com/empty", "Loading", fetched_at=0)),
+        (None, message("http://example.com/bad", None, body="%%%")),
+        (None, b"no JSON"),
+    ],
+    [
+        (None, message(NEWS, MARKET)),  # unique, changed: supersedes the first page
+        (None, message("http://example.com/other", HARBOUR)),  # unique again: its anchor is gone
+        (None, message(MIRROR, MARKET)),  # duplicate, changed
+        (None, None),
+    ],
+]
+
+
+def entries() -> list[Entry]:
+    """Two journal records as a judge reads them; the second begins with a re-delivered row."""
+    fingerprinter, found, offset = Fingerprinter(SCHEME), [], 0
+    for number, messages in enumerate(MESSAGES):
+        start = offset - (number > 0)
+        part = [*(MESSAGES[0][-1:] if number else ()), *messages]
+        rows = [fingerprinter.message(value, 1 << 20) for _, value in part]
+        offset = start + len(part)
+        ranges = [SourceRange(CLUSTER, "pages", TOPIC_ID, 3, start, offset, len(rows), opening=not number)]
+        value = Rows.of(SCHEME, ranges, rows, range(start, offset), [key for key, _ in part]).encode()
+        decoded = decode_journal(value, 2 + number)
+        assert isinstance(decoded, Rows)
+        found.append(Entry(2 + number, 1_700_000_000_123 - number, digest_of(value), decoded))
+    return found
+
+
+def genesis(options: VerdictOptions) -> Genesis:
+    return Genesis(journal=JOURNAL, scheme=SCHEME, scheme_id=SCHEME.id, options=options)
+
+
+@pytest.fixture(params=["verified", "strict"])
+def decided(request: pytest.FixtureRequest, tmp_path: Path) -> list[Decided]:
+    """What a judge makes of the messages: record by record, and once more both at once."""
+    start = genesis(VerdictOptions() if request.param == "verified" else VerdictOptions.paper())
+    found: list[Decided] = []
+    for path, batches in (("one", [[entry] for entry in entries()]), ("both", [entries()])):
+        state = State(tmp_path / path, start, CLUSTER, memory=1 << 20, generation=100, cache=1 << 20)
+        judge = Judge(state, start)
+        for batch in batches:
+            found.append(judge.decide(batch))
+            judge.apply(batch, found[-1].record())
+        state.close()
+    return found
+
+
+def schema(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((SCHEMAS / f"{name}.schema.json").read_text("utf-8"))
+    return loaded
+
+
+def validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(schema(name), format_checker=FORMATS)
+
+
+def verdicts(found: list[Decided]) -> list[dict[str, Any]]:
+    return [json.loads(msgspec.json.encode(verdict)) for each in found for _, _, verdict in each.verdicts()]
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name)
+def test_a_schema_is_itself_valid(path: Path) -> None:
+    Draft202012Validator.check_schema(json.loads(path.read_text("utf-8")))
+
+
+def test_every_kind_of_verdict_validates(decided: list[Decided]) -> None:
+    published = verdicts(decided)
+    seen = {(each["verdict"], each["change"]) for each in published}
+    assert seen == {
+        ("unique", "new"), ("unique", "changed"), ("duplicate", "new"), ("duplicate", "changed"),
+        ("recrawl", "unchanged"), ("insufficient", None), ("rejected", None),
+    }  # fmt: skip
+    assert len(published) == 2 * sum(map(len, MESSAGES)), "the re-delivered row has no second verdict"
+    for each in published:
+        validator("verdict").validate(each)
+        assert list(each) == list(schema("verdict")["properties"]), "fields, in the order of the schema"
+
+
+def test_every_cluster_change_validates(decided: list[Decided]) -> None:
+    changes = [json.loads(msgspec.json.encode(each)) for part in decided for each in part.clusters()]
+    assert [each["cluster"] for each in changes] == ["abababab.2.0"] * 2
+    for each in changes:
+        validator("cluster").validate(each)
+        assert list(each) == list(schema("cluster")["properties"])
+        assert not validator("cluster").is_valid({**each, "state": "gone"})
+        assert not validator("cluster").is_valid({**each, "more": 1})
+
+
+@pytest.mark.parametrize(
+    ("verdict", "wrong"),
+    [
+        ("unique", {"v": 2}),
+        ("unique", {"verdict": "original"}),
+        ("unique", {"id": "abababab.2"}),
+        ("unique", {"id": "abababab.2.065"}),
+        ("unique", {"cluster": None}),
+        ("unique", {"change": "unchanged"}),
+        ("unique", {"reason": "crash"}),
+        ("unique", {"more": 1}),
+        ("unique", {"fingerprint": "0123"}),
+        ("unique", {"decided_at": "2026-01-02T03:04:05Z"}),  # milliseconds are always there
+        ("unique", {"decided_at": "2026-13-02T03:04:05.000Z"}),
+        ("unique", {"fetched_at": 1_700_000_000_000}),
+        ("unique", {"source": {"topic": "pages", "partition": 0, "offset": 1}}),
+        ("duplicate", BLANK),
+        ("duplicate", {"duplicate_of": {"url": NEWS}}),
+        ("duplicate", {"distance": -1}),
+        ("duplicate", {"similarity": 1.1}),
+        ("recrawl", {"change": "new"}),
+        ("insufficient", {"fingerprint": "0" * 16}),
+        ("insufficient", {"text_hash": None}),
+        ("insufficient", {"url": None}),
+        ("rejected", {"reason": None}),
+        ("rejected", {"reason": "Something went wrong"}),
+        ("rejected", {"change": "new"}),
+    ],
+)
+def test_a_verdict_with_a_wrong_field_is_invalid(
+    decided: list[Decided], verdict: str, wrong: dict[str, Any]
+) -> None:
+    good = next(each for each in verdicts(decided) if each["verdict"] == verdict)
+    assert validator("verdict").is_valid(good)
+    assert not validator("verdict").is_valid({**good, **wrong})
+
+
+def test_a_verdict_without_one_of_its_fields_is_invalid(decided: list[Decided]) -> None:
+    for good in verdicts(decided):
+        for name in good:
+            short = copy.copy(good)
+            del short[name]
+            assert not validator("verdict").is_valid(short), name
+
+
+# The binary records, read as another program would: plain msgpack, and the types that the documents name.
+
+
+def documented(file: str, kind: str) -> dict[str, str]:
+    """Field -> type, from the table of that kind of record."""
+    text = (SCHEMAS / file).read_text("utf-8")
+    table = text[text.index(f'| `kind` | str | `"{kind}"`') :].split("\n\n")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| ([^|]+?) \|", table, re.MULTILINE))
+
+
+def column(value: bytes, kind: str, sizes: dict[str, int]) -> np.ndarray[Any, Any]:
+    """A buffer as its documented type says: `bin, n x 32 x u8`, little-endian."""
+    *shape, last = kind.removeprefix("bin, ").split(" x ")
+    if last == "16 bytes":
+        shape, last = [*shape, "16"], "u8"
+    dtype = np.dtype(f"<{last[0]}{int(last[1:]) // 8}")
+    return np.frombuffer(value, dtype).reshape([sizes.get(each) or int(each) for each in shape])
+
+
+def test_a_journal_record_is_laid_out_as_documented() -> None:
+    kinds = documented("journal.md", "rows")
+    for entry in entries():
+        rows = entry.rows
+        plain = msgspec.msgpack.decode(rows.encode())
+        assert list(plain) == list(kinds)
+        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 1, SCHEME.id)
+        sizes = {"n": len(plain["url"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64}
+        buffers = {name: kind for name, kind in kinds.items() if kind.startswith("bin, ")}
+        assert len(buffers) == 7
+        for name, kind in buffers.items():
+            np.testing.assert_array_equal(column(plain[name], kind, sizes), getattr(rows, name), name)
+        for name, kind in kinds.items():
+            allowed = {
+                "array of n (str or nil)": (str, type(None)),
+                "array of n (bin or nil)": (bytes, type(None)),
+            }
+            if kind in allowed:
+                assert len(plain[name]) == sizes["n"]
+                assert all(isinstance(each, allowed[kind]) for each in plain[name])
+        assert [list(msgspec.structs.astuple(each)) for each in rows.ranges] == plain["ranges"]
+
+
+def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
+    plain = msgspec.msgpack.decode(entries()[0].rows.encode())
+    found = Fingerprinter(SCHEME).text(HARBOUR)
+    assert list(plain["status"]) == [0, 0, 0, 1, 2, 2]
+    assert int.from_bytes(plain["fingerprint"][:8], "little") == found.fingerprint
+    assert plain["uncertain"][:32] == found.uncertain
+    assert plain["sketch"][: SCHEME.sketch_bytes] == found.sketch
+    assert plain["text_hash"][48:64] == xxhash.xxh3_128_digest(b"loading"), "big-endian"
+    assert plain["text_hash"][64:] == bytes(32), "zeros when rejected"
+    times = np.frombuffer(plain["fetched_at"], "<i8").tolist()
+    assert times == [1_767_319_445_678, -(2**63), -(2**63), 0, -(2**63), -(2**63)]
+    assert plain["url"][2] == NEWS + "#top"
+    assert plain["url_key"][2] == plain["url_key"][0] == NEWS
+    assert plain["key"] == [None, b"\x00key", b"key", None, None, None]
+    assert plain["reason"] == [None, None, None, None, "bad_base64", "malformed_json"]
+    assert plain["ranges"] == [[CLUSTER, "pages", TOPIC_ID, 3, 0, 6, 6, True, False]]
+
+
+def test_the_genesis_is_laid_out_as_documented() -> None:
+    plain = msgspec.msgpack.decode(encode_genesis(genesis(VerdictOptions())))
+    assert list(plain) == list(documented("journal.md", "genesis"))
+    text = (SCHEMAS / "journal.md").read_text("utf-8")
+    for name in ("scheme", "options"):
+        paragraph = text[text.index(f"\n`{name}`: ") + 1 :]
+        listed = re.findall(r"`(\w+)`", paragraph.split("\n\n")[0].split("\n`options`: ")[0])
+        values = {each for each in plain[name].values() if isinstance(each, str)} | {"jieba", "strict"}
+        assert [each for each in listed[1:] if each not in values] == list(plain[name]), name
+
+
+def test_a_decision_record_is_laid_out_as_documented(decided: list[Decided]) -> None:
+    kinds = documented("decisions.md", "decisions")
+    for each in decided:
+        record = each.record()
+        plain = msgspec.msgpack.decode(encode_decisions(record))
+        assert list(plain) == list(kinds)
+        assert (plain["kind"], plain["version"], plain["journal"]) == ("decisions", 1, JOURNAL)
+        codes = column(plain["verdict"], kinds["verdict"], {"N": len(record.verdict)})
+        changes = column(plain["change"], kinds["change"], {"N": len(record.verdict)})
+        clustered = int(np.isin(codes, (2, 3)).sum())
+        clusters = column(plain["clusters"], kinds["clusters"], {"m": clustered})
+        names = ["unique", "duplicate", "recrawl", "insufficient", "rejected"]
+        published = [json.loads(msgspec.json.encode(verdict)) for _, _, verdict in each.verdicts()]
+        assert [names[code - 1] for code in codes.tolist() if code] == [one["verdict"] for one in published]
+        words = [None, "new", "unchanged", "changed"]
+        judged = np.flatnonzero(codes)
+        assert [words[code] for code in changes[judged].tolist()] == [one["change"] for one in published]
+        assert [f"abababab.{page >> 16}.{page & 0xFFFF}" for page in clusters.tolist()] == [
+            one["cluster"] for one in published if one["verdict"] in ("duplicate", "recrawl")
+        ]
+
+
+def test_a_decision_record_means_what_is_documented(decided: list[Decided]) -> None:
+    first, second, both = (each.record() for each in decided)
+    assert plain(first)["sources"] == [[CLUSTER, "pages", TOPIC_ID, 3, 6, 0]]
+    assert plain(both)["sources"] == [[CLUSTER, "pages", TOPIC_ID, 3, 10, 0]]
+    assert [plain(each)["start"] for each in (first, second, both)] == [2, 3, 2]
+    assert [plain(each)["end"] for each in (first, second, both)] == [3, 4, 4]
+    assert plain(second)["verdict"][0] == 0, "the re-delivered row"
+    assert plain(second)["superseded"] == [[1, 0]], "the second row supersedes anchor 0"
+    assert plain(both)["superseded"] == [[7, 0]], "counted over all rows of both records"
+    assert plain(second)["time"] == plain(first)["time"], "a running maximum"
+    assert plain(second)["last"] == entries()[1].digest
+    assert np.frombuffer(plain(first)["clusters"], "<i8").tolist() == [pack(2, 0)] * 2
+
+
+def plain(record: Decisions) -> dict[str, Any]:
+    found: dict[str, Any] = msgspec.msgpack.decode(encode_decisions(record))
+    return found
