@@ -31,8 +31,9 @@ def test_every_public_name_is_listed_once_and_has_a_home() -> None:
 
 
 def test_other_names_are_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="no attribute 'Simhash'"):
-        getattr(stream, "Simhash")
+    unknown = "Simhash"
+    with pytest.raises(AttributeError, match=f"no attribute '{unknown}'"):
+        getattr(stream, unknown)
 
 
 def test_importing_the_package_loads_nothing_of_it() -> None:
