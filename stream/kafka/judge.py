@@ -24,9 +24,10 @@ from stream.judge.state import State
 from stream.kafka import topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
-from stream.kafka.lifecycle import stop_event_on_signals
+from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
+from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.settings import Settings
 
@@ -77,8 +78,9 @@ class JudgeRole:
 
     async def _run(self) -> None:
         settings, names = self.settings, self.names
-        await topics.check(settings, "judge")
-        genesis = await topics.wait_for_genesis(settings)
+        genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
+        if genesis is None:
+            return
         directory = settings.state_dir / settings.namespace / "judge"
         async with Follower(settings, genesis, directory) as follower, self._flushes(follower.state):
             await follower.follow_to_end()
@@ -90,6 +92,12 @@ class JudgeRole:
                 if not self._stop.is_set():
                     await self._lead(follower, election)
             log.info("stopped", **self.stats.fields(follower.state))
+
+    async def _genesis_of_sound_topics(self) -> Genesis:
+        """Wait for the genesis (rule 6); refuse another behaviour, and topics that break exactly-once."""
+        genesis = await topics.wait_for_genesis(self.settings)
+        await topics.check(self.settings, "judge")
+        return genesis
 
     async def _lead(self, follower: Follower, election: Election) -> None:
         """The loop: poll, decide, publish, apply."""

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Final
+from typing import Any, Final, TypeVar
 
 SUPERVISOR: Final = "NEARDUP_SUPERVISOR"
 """Environment variable with the process id of the supervisor."""
 ORPHAN_SECONDS: Final = 0.5
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+T = TypeVar("T")
 
 
 @contextmanager
@@ -41,6 +42,19 @@ def stop_event_on_signals(stop: asyncio.Event | None = None) -> Iterator[asyncio
     finally:
         release()
         orphaned.cancel()
+
+
+async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+    """What the work gives, or None when told to stop before it is done."""
+    working = asyncio.create_task(work)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        return working.result() if working.done() else None
+    finally:
+        for task in (working, stopping):
+            task.cancel()
+        await asyncio.gather(working, stopping, return_exceptions=True)
 
 
 async def _stop_when_orphaned(stop: asyncio.Event) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
@@ -18,7 +18,7 @@ from stream.kafka import cluster, topics
 from stream.kafka.backlog import Backlog, Batch, Chunk, Source
 from stream.kafka.child import FINGERPRINTER, Configuration
 from stream.kafka.dead_letters import DeadLetters, RejectLimit
-from stream.kafka.lifecycle import stop_event_on_signals
+from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.pool import ChildPool
 from stream.kafka.positions import begin, topic_id_at_leaders
@@ -29,7 +29,6 @@ from stream.settings import Settings
 POLL_MS: Final = 500
 POLL_RECORDS: Final = 64
 """Records taken from the consumer before the held bytes are looked at again."""
-T = TypeVar("T")
 log = structlog.get_logger(__name__, role="worker")
 
 
@@ -95,7 +94,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
     async def run(self) -> None:
         """Work until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
         with stop_event_on_signals(self._stop):
-            genesis = await self._unless_stopped(self._genesis_of_sound_topics())
+            genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
             if genesis is not None:
                 async with self._clients(genesis):
                     await self._work()
@@ -290,7 +289,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
             self._spawn(self._watch())
             self._consumer.subscribe([self.names.pages], listener=self)
             log.info("worker_started", group=self.names.workers, scheme=self._genesis.scheme_id)
-            if await self._unless_stopped(self._failure()) is None:
+            if await unless_stopped(self._stop, self._failure()) is None:
                 log.info("worker_stopping")
                 await self._release()
             if self._failed.done():
@@ -322,18 +321,6 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) and not self._failed.done():
             self._failed.set_exception(error)
-
-    async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What the work gives, or None when told to stop before."""
-        working = asyncio.create_task(work)
-        stopping = asyncio.create_task(self._stop.wait())
-        try:
-            await asyncio.wait({working, stopping}, return_when=asyncio.FIRST_COMPLETED)
-            return working.result() if working.done() else None
-        finally:
-            for task in (working, stopping):
-                task.cancel()
-            await asyncio.gather(working, stopping, return_exceptions=True)
 
     @asynccontextmanager
     async def _clients(self, genesis: Genesis) -> AsyncIterator[None]:
