@@ -89,5 +89,6 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def rfc3339(milliseconds: int) -> str:
     """UTC time of that many milliseconds since the epoch."""
-    moment = datetime.fromtimestamp(milliseconds // 1000, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{milliseconds % 1000:03d}Z"
+    moment = datetime.fromtimestamp(milliseconds // 1000, UTC).replace(tzinfo=None)
+    # Not strftime: its %Y does not pad years below 1000 everywhere.
+    return f"{moment.isoformat()}.{milliseconds % 1000:03d}Z"
