@@ -19,6 +19,7 @@ SourceKey = tuple[str, str, int]
 class SourceGap:
     """Pages of a partition are missing from the journal; the partition waits until they come."""
 
+    cluster: str
     topic: str
     topic_id: str
     partition: int
@@ -26,11 +27,19 @@ class SourceGap:
     """None: the journal has no opening of this partition."""
     start: int
 
+    @property
+    def source(self) -> SourceKey:
+        """The source that waits."""
+        return self.cluster, self.topic_id, self.partition
+
     def __str__(self) -> str:
-        missing = "from its opening" if self.expected is None else f"from offset {self.expected}"
+        if self.expected is None:
+            missing, cure = "from its opening", "the log start"
+        else:
+            missing, cure = f"from offset {self.expected}", str(self.expected)
         return (
             f"source_gap: {self.topic}[{self.partition}] (topic id {self.topic_id}): pages {missing} "
-            f"up to {self.start} are missing; reset the worker group to {self.expected or 'the log start'}"
+            f"up to {self.start} are missing; reset the worker group to {cure}"
         )
 
 
@@ -70,7 +79,9 @@ class Ledger:
         expected, lost = (known.expected, known.lost) if known else (None, 0)
         if expected is None or each.start > expected:
             if not each.opening:
-                so_far.gaps.append(SourceGap(each.topic, each.topic_id, each.partition, expected, each.start))
+                so_far.gaps.append(
+                    SourceGap(each.cluster, each.topic, each.topic_id, each.partition, expected, each.start)
+                )
                 return None
             # An opening states that the log starts here, so what lay below is gone for good.
             lost += 0 if expected is None else each.start - expected
@@ -86,6 +97,11 @@ class Ledger:
                 each.cluster, each.topic, each.topic_id, each.partition, expected, lost
             )
         return expected
+
+    def waits(self, gap: SourceGap) -> bool:
+        """Whether nothing was judged of the gap's source since the gap was met."""
+        known = self.progress.get(gap.source)
+        return gap.expected == (known.expected if known else None)
 
     def apply(self, progress: Iterable[SourceProgress]) -> None:
         """Take over what was decided."""

@@ -13,13 +13,13 @@ import socket
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import structlog
 
 from stream.errors import StateError
 from stream.judge.judge import Decided
-from stream.judge.ledger import SourceGap
+from stream.judge.ledger import Ledger, SourceGap, SourceKey
 from stream.judge.state import State
 from stream.kafka import topics
 from stream.kafka.election import Election
@@ -41,8 +41,8 @@ class JudgeStats:
     verdicts: Counter[str] = field(default_factory=Counter)
     transactions: int = 0
     redelivered: int = 0
-    gaps: set[SourceGap] = field(default_factory=set)
-    """Partitions that wait for missing pages now."""
+    gaps: dict[SourceKey, SourceGap] = field(default_factory=dict)
+    """Sources that wait for missing pages now, each with the first gap that was met."""
 
     def fields(self, state: State) -> dict[str, object]:
         """For the log."""
@@ -115,30 +115,26 @@ class JudgeRole:
                     decisions = decided.record()
                     end = await publisher.publish(decided, decisions)
                     judge.apply(entries, decisions, end)
-                    self._note(decided)
+                    self._note(decided, judge.state.ledger)
                 self._flush_if_due(judge.state)
 
-    def _note(self, decided: Decided) -> None:
+    def _note(self, decided: Decided, ledger: Ledger) -> None:
         """Count, and speak up about gaps."""
         stats = self.stats
         stats.transactions += 1
         stats.redelivered += decided.admission.redelivered
         for code, count in Counter(decided.judged.verdict.tolist()).items():
             stats.verdicts[Verdict(code).name.lower()] += count
-        healed = {key[1:] for key in decided.admission.progress}
-        stats.gaps = {gap for gap in stats.gaps if (gap.topic_id, gap.partition) not in healed}
         for gap in decided.admission.gaps:
-            if gap not in stats.gaps:
-                stats.gaps.add(gap)
-                log.error(
-                    "source_gap",
-                    topic=gap.topic,
-                    topic_id=gap.topic_id,
-                    partition=gap.partition,
-                    expected=gap.expected,
-                    start=gap.start,
-                    message=str(gap),
-                )
+            if stats.gaps.get(gap.source, gap).expected != gap.expected:
+                del stats.gaps[gap.source]  # an earlier one, which healed within this batch
+            if gap.source not in stats.gaps:
+                stats.gaps[gap.source] = gap
+                log.error("source_gap", message=str(gap), **asdict(gap))
+        for gap in list(stats.gaps.values()):
+            if not ledger.waits(gap):
+                del stats.gaps[gap.source]
+                log.info("source_gap_healed", **asdict(gap))
 
     def _flush_if_due(self, state: State) -> None:
         """Make the state durable now and then, beside the loop; a failed flush ends the judge."""
