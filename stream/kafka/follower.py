@@ -59,7 +59,7 @@ class Follower:
         self._stack.push_async_callback(asyncio.to_thread, state.close)
         self.judge = Judge(state, self._genesis)
         self.journal = await self._stack.enter_async_context(
-            JournalReader(servers, self._names.journal, state.meta.applied)
+            JournalReader(servers, self._names.journal, state.meta.applied, self._genesis.scheme_id)
         )
         self._decisions = await self._stack.enter_async_context(
             TopicReader(servers, self._names.decisions, state.meta.decided)
@@ -75,6 +75,12 @@ class Follower:
         """Apply what was decided since the last look; waits a moment when there is nothing."""
         for record in await self._decisions.poll():
             decisions = decode_decisions(record.value, record.offset)
+            if decisions.start < self.state.meta.applied:
+                raise StateError(
+                    f"state directory {self._directory}: topic {self._names.decisions} offset "
+                    f"{record.offset} decides the journal from {decisions.start} on, which was applied up to "
+                    f"{self.state.meta.applied}: made from other decisions"
+                )
             entries = await self.journal.up_to(decisions.end)
             self.judge.apply(entries, decisions, record.offset + 1)
             self.applied += 1
@@ -99,8 +105,14 @@ class Follower:
             )
         if not meta.last:
             return
-        servers = self._settings.bootstrap_servers
-        async with JournalReader(servers, self._names.journal, meta.applied - 1) as reader:
+        _, end = await self.journal.bounds()
+        if meta.applied > end:
+            raise StateError(
+                f"state directory {path}: has applied topic {self._names.journal} up to {meta.applied}, "
+                f"but {end} is its end"
+            )
+        servers, scheme_id = self._settings.bootstrap_servers, self._genesis.scheme_id
+        async with JournalReader(servers, self._names.journal, meta.applied - 1, scheme_id) as reader:
             entries = await reader.up_to(meta.applied)
         if entries[-1].digest != meta.last:
             raise StateError(

@@ -10,7 +10,7 @@ from typing import Any, Self
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
-from stream.errors import RecordError, StateError
+from stream.errors import RecordError, SchemeMismatchError, StateError
 from stream.judge.batch import Entry, digest_of
 from stream.messages.journal import Genesis, decode_journal
 
@@ -65,10 +65,14 @@ class TopicReader:
 
 
 class JournalReader:
-    """The journal's rows, in order. A record is handed out once."""
+    """The journal's rows, in order. A record is handed out once.
 
-    def __init__(self, bootstrap_servers: str, topic: str, start: int) -> None:
+    Raises SchemeMismatchError at a record whose fingerprints are not of `scheme_id`.
+    """
+
+    def __init__(self, bootstrap_servers: str, topic: str, start: int, scheme_id: str) -> None:
         self._topic = TopicReader(bootstrap_servers, topic, start)
+        self._scheme_id = scheme_id
         self._waiting: deque[Entry] = deque()
 
     async def __aenter__(self) -> Self:
@@ -91,15 +95,24 @@ class JournalReader:
 
     async def up_to(self, end: int, deadline: float = 60.0) -> list[Entry]:
         """All records not handed out yet below offset `end`; the last must stand at `end - 1`."""
-        async with asyncio.timeout(deadline):
-            while not self._waiting or self._waiting[-1].offset < end - 1:
-                await self._fetch(POLL_SECONDS)
+        try:
+            async with asyncio.timeout(deadline):
+                while not self._waiting or self._waiting[-1].offset < end - 1:
+                    await self._fetch(POLL_SECONDS)
+        except TimeoutError:
+            raise StateError(
+                f"topic {self._topic.topic}: decisions end at {end}, but no record stands at {end - 1}"
+            ) from None
         taken: list[Entry] = []
         while self._waiting and self._waiting[0].offset < end:
             taken.append(self._waiting.popleft())
         if not taken or taken[-1].offset != end - 1:
             raise StateError(f"topic {self._topic.topic}: decisions end at {end}, where no record ends")
         return taken
+
+    async def bounds(self) -> tuple[int, int]:
+        """First offset, and the one after the last."""
+        return await self._topic.bounds()
 
     async def _fetch(self, seconds: float) -> None:
         for record in await self._topic.poll(seconds):
@@ -108,4 +121,9 @@ class JournalReader:
                 if record.offset != 0:
                     raise RecordError(f"{self._topic.topic} offset {record.offset}: a second genesis")
                 continue
+            if rows.scheme != self._scheme_id:
+                raise SchemeMismatchError(
+                    f"topic {self._topic.topic} offset {record.offset}: fingerprints of scheme "
+                    f"{rows.scheme}, but the journal's are of scheme {self._scheme_id}"
+                )
             self._waiting.append(Entry(record.offset, record.timestamp, digest_of(record.value), rows))
