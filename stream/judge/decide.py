@@ -107,24 +107,36 @@ class _Pass:
         self.fingerprints: list[int] = batch.fingerprint.tolist()
 
     def run(self) -> None:
-        """Judge row by row."""
-        judged = self.judged
-        for row in self.rows:
-            change = self._against_baseline(row)
-            judged.change[row] = change
-            if change == Change.UNCHANGED:
-                judged.verdict[row] = Verdict.RECRAWL
-                continue
-            if self._against_anchors(row):
-                judged.verdict[row] = Verdict.DUPLICATE
+        """Judge row by row. Most rows have a new URL and nothing near them: those take the short way."""
+        url_keys, baselines, latest, stored = self.batch.url_key, self.baselines, self.latest, self.stored
+        verdicts: list[int] = []
+        changes: list[int] = []
+        for rank, row in enumerate(self.rows):
+            url_key = url_keys[row] or ""
+            if url_key in latest or url_key in baselines:
+                change = self._against_baseline(row, url_key)
+                if change == Change.UNCHANGED:
+                    verdicts.append(Verdict.RECRAWL)
+                    changes.append(change)
+                    continue
             else:
-                judged.verdict[row] = Verdict.UNIQUE
-                self._becomes_anchor(row)
-            self.latest[self.batch.url_key[row] or ""] = row
+                change = Change.NEW
+            near = row in stored or self.neighbours.has_probed(rank)
+            if near and self._against_anchors(row):
+                verdicts.append(Verdict.DUPLICATE)
+            else:
+                verdicts.append(Verdict.UNIQUE)
+                self.ordinal[row] = self.state.tables.count + len(self.ordinal)
+                if skipped := self.neighbours.enter(rank):
+                    self.judged.skipped[row] = skipped
+            changes.append(change)
+            latest[url_key] = row
+        self.judged.verdict[self.rows], self.judged.change[self.rows] = verdicts, changes
+        unique = np.fromiter(self.ordinal, np.int64, len(self.ordinal))
+        self.judged.cluster[unique] = self.batch.page[unique]
 
-    def _against_baseline(self, row: int) -> Change:
-        """What happened to the row's URL; supersedes the URL's anchor when its page changed."""
-        url_key = self.batch.url_key[row] or ""
+    def _against_baseline(self, row: int, url_key: str) -> Change:
+        """What happened to the row's known URL; supersedes the URL's anchor when its page changed."""
         earlier = self.latest.get(url_key)
         if earlier is not None:
             if self._name_row(row, earlier):
@@ -133,9 +145,7 @@ class _Pass:
                 self.neighbours.leave(self.rank[earlier])
                 self._supersede(row, self.ordinal[earlier], int(self.batch.page[earlier]), self._url(earlier))
             return Change.CHANGED
-        baseline = self.baselines.get(url_key)
-        if baseline is None:
-            return Change.NEW
+        baseline = self.baselines[url_key]
         similar = self.baseline_similar.get(row)
         if similar is not None:
             self._name(row, baseline.page, baseline.cluster, baseline.url, *similar)
@@ -149,10 +159,9 @@ class _Pass:
     def _against_anchors(self, row: int) -> bool:
         """Name the best similar anchor, if there is one: stored ones first, for they are older."""
         best: tuple[int, int] | None = None
-        for matching, distance, anchor in self.stored.get(row, ()):
+        for matching, distance, anchor, place in self.stored.get(row, ()):
             if anchor not in self.dead:
                 best = (-matching, distance)
-                place = int(np.searchsorted(self.anchors.number, anchor))
                 page = int(self.anchors.page[place])
                 self._name(row, page, page, self.anchors.url(place), distance, matching)
                 break
@@ -165,13 +174,6 @@ class _Pass:
                 self._name(row, page, page, self._url(earlier), *compared)
         return best is not None
 
-    def _becomes_anchor(self, row: int) -> None:
-        self.ordinal[row] = self.state.tables.count + len(self.ordinal)
-        self.judged.cluster[row] = self.batch.page[row]
-        skipped = self.neighbours.enter(self.rank[row])
-        if skipped:
-            self.judged.skipped[row] = skipped
-
     def _supersede(self, row: int, anchor: int, page: int, url: str) -> None:
         self.dead.add(anchor)
         self.judged.superseded.append(Supersession(row, anchor, page, url))
@@ -181,8 +183,9 @@ class _Pass:
         compared = self._compare(row, earlier)
         if compared is None:
             return False
-        cluster = int(self.judged.cluster[earlier])
-        self._name(row, int(self.batch.page[earlier]), cluster, self._url(earlier), *compared)
+        page = int(self.batch.page[earlier])
+        cluster = page if earlier in self.ordinal else int(self.judged.cluster[earlier])
+        self._name(row, page, cluster, self._url(earlier), *compared)
         return True
 
     def _name(self, row: int, page: int, cluster: int, url: str, distance: int, matching: int) -> None:
@@ -210,10 +213,11 @@ class _Pass:
         matching = self.rule.matches_at(self.batch.sketch, rows, self.anchors.sketch, place)
         similar = np.flatnonzero(matching >= self.rule.least_matches)
         order = similar[np.lexsort((anchors[similar], distances[similar], -matching[similar], rows[similar]))]
-        self.stored: dict[int, list[tuple[int, int, int]]] = {}
-        columns = (rows[order].tolist(), matching[order].tolist(), distances[order].tolist())
-        for row, bins, distance, anchor in zip(*columns, anchors[order].tolist(), strict=True):
-            self.stored.setdefault(row, []).append((bins, distance, anchor))
+        self.stored: dict[int, list[tuple[int, int, int, int]]] = {}
+        columns = (matching[order], distances[order], anchors[order], place[order])
+        entries = zip(*(column.tolist() for column in columns), strict=True)
+        for row, entry in zip(rows[order].tolist(), entries, strict=True):
+            self.stored.setdefault(row, []).append(entry)
 
     def _compare_baselines(self) -> None:
         """Distance and matching bins of every row whose URL has a similar stored baseline."""

@@ -85,7 +85,7 @@ class Decided:
             batch.fingerprint.tolist(),
             _hashes(batch.text_hash),
             batch.offset.tolist(),
-            batch.fetched_at.tolist(),
+            _times(batch.fetched_at),
             batch.source.tolist(),
             judged.verdict.tolist(),
             judged.change.tolist(),
@@ -121,7 +121,7 @@ class Decided:
                     text_hash=text_hash,
                     scheme=scheme,
                     source=Source(source.topic, source.topic_id, source.partition, offset),
-                    fetched_at=None if fetched_at == NO_TIME else rfc3339(fetched_at),
+                    fetched_at=fetched_at,
                     decided_at=decided_at[time],
                     reason=batch.reason[row],
                 ),
@@ -206,6 +206,14 @@ def _admitted_batch(
     admitted = verdict != 0
     sizes = np.cumsum([len(entry.rows) for entry in entries])[:-1]
     return Batch.of(entries, np.split(admitted, sizes), log_time), admitted
+
+
+def _times(column: NDArray[np.int64]) -> list[str | None]:
+    """RFC 3339 times of milliseconds since the epoch, None for NO_TIME."""
+    known = column != NO_TIME
+    moments = np.where(known, column, 0).astype("datetime64[ms]")
+    written = np.datetime_as_string(moments, unit="ms", timezone="UTC").tolist()
+    return [time if is_known else None for time, is_known in zip(written, known.tolist(), strict=True)]
 
 
 def _hashes(column: NDArray[np.uint8]) -> list[str | None]:

@@ -80,6 +80,10 @@ class Neighbours:
         self._members: dict[int, list[int]] = defaultdict(list)
         self._entered: dict[int, list[int]] = {}
 
+    def has_probed(self, row: int) -> bool:
+        """Whether `row` probes any bucket that a row of this batch enters."""
+        return row in self._probes
+
     def anchors_probed_by(self, row: int) -> set[int]:
         """Rows of this batch that became anchors, are alive, and lie in a bucket that `row` probes."""
         keys = self._probes.get(row)

@@ -83,7 +83,7 @@ class Anchors:
 
     def url(self, place: int) -> str:
         """URL of the anchor at that index."""
-        return self._values[place][_ANCHOR.size + self.sketch.shape[1] * 8 :].decode("utf-8", "surrogatepass")
+        return self._values[place][_ANCHOR.size + self.sketch.shape[1] * 8 :].decode()
 
     def baseline(self, place: int) -> Baseline:
         """That anchor as the baseline of its URL."""
@@ -222,7 +222,7 @@ class State:
                 _, page, cluster, fingerprint = _DUPLICATE.unpack_from(value)
                 end = _DUPLICATE.size + self.words * 8
                 sketch = np.frombuffer(value[_DUPLICATE.size : end], "<u8").astype(np.uint64)
-                url = value[end:].decode("utf-8", "surrogatepass")
+                url = value[end:].decode()
                 baselines[key] = Baseline(page, cluster, url, fingerprint, sketch, None)
         if references:
             anchors = self.anchors(np.array([number for _, number in references], np.int64))
@@ -259,19 +259,19 @@ class State:
 
     def _put_pages(self, writes: Writes, batch: Batch, step: Step, rank: dict[int, int]) -> None:
         """Records of new anchors and of every URL's new baseline; later rows of a URL win."""
-        first, sketches = self.tables.count, batch.sketch.astype("<u8", copy=False)
-        duplicates = np.flatnonzero(step.verdict == Verdict.DUPLICATE)
-        changed = np.sort(np.concatenate([np.fromiter(rank, np.int64, len(rank)), duplicates])).tolist()
-        for row in changed:
-            url, url_key = _text(batch.url[row] or ""), _text(batch.url_key[row] or "")
-            page, fingerprint = int(batch.page[row]), int(batch.fingerprint[row])
-            body = sketches[row].tobytes() + url
+        first, size = self.tables.count, self.words * 8
+        sketches = batch.sketch.astype("<u8", copy=False).tobytes()
+        pages, fingerprints, clusters = batch.page.tolist(), batch.fingerprint.tolist(), step.cluster.tolist()
+        baselines = (step.verdict == Verdict.UNIQUE) | (step.verdict == Verdict.DUPLICATE)
+        for row in np.flatnonzero(baselines).tolist():
+            url_key = _text(batch.url_key[row] or "")
+            body = sketches[row * size : row * size + size] + _text(batch.url[row] or "")
             place = rank.get(row)
             if place is None:
-                head = _DUPLICATE.pack(b"d", page, int(step.cluster[row]), fingerprint)
+                head = _DUPLICATE.pack(b"d", pages[row], clusters[row], fingerprints[row])
                 writes.put("urls", url_key, head + body)
             else:
-                head = _ANCHOR.pack(page, fingerprint, step.skipped.get(row, 0))
+                head = _ANCHOR.pack(pages[row], fingerprints[row], step.skipped.get(row, 0))
                 writes.put("anchors", _number(first + place), head + body)
                 writes.put("urls", url_key, _REFERENCE.pack(b"a", first + place))
 
@@ -296,4 +296,4 @@ def _number(anchor: int) -> bytes:
 
 
 def _text(value: str) -> bytes:
-    return value.encode("utf-8", "surrogatepass")
+    return value.encode()

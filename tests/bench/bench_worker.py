@@ -1,0 +1,138 @@
+"""Pages -> journal through Kafka, against the same work in the same children without Kafka.
+
+python -m tests.bench.bench_worker [pages] [directory with web-html.jsonl.xz]
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import lzma
+import random
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import topics
+from stream.kafka.broker import start_broker
+from stream.kafka.child import Configuration
+from stream.kafka.names import Names
+from stream.kafka.pool import ChildPool
+from stream.kafka.worker import Worker
+from stream.settings import Settings, load
+
+PROCESSES = 2
+CHUNK = 32
+ROUNDS = 3
+
+
+def pages(count: int, data: Path | None) -> list[bytes]:
+    """Page messages: real HTML pages where there are data, else pages of our own of the same shape."""
+    if data:
+        with lzma.open(data / "web-html.jsonl.xz", "rt", encoding="utf-8") as lines:
+            bodies = [json.loads(line)["html"] for line in lines]
+    else:
+        rng = random.Random(4)
+        words = ["".join(rng.choices("abcdefghilmnoprstu", k=rng.randint(2, 10))) for _ in range(4000)]
+        bodies = []
+        for _ in range(200):
+            paragraphs = (" ".join(rng.choices(words, k=80)) for _ in range(12))
+            links = "".join(f"<li><a href='/{rng.random()}'>{rng.choice(words)}</a></li>" for _ in range(600))
+            text = "".join(f"<p>{paragraph}.</p>" for paragraph in paragraphs)
+            bodies.append(f"<html><body><nav><ul>{links}</ul></nav><main>{text}</main></body></html>")
+    return [
+        json.dumps({"url": f"http://bench.example/{i}", "html": bodies[i % len(bodies)]}).encode()
+        for i in range(count)
+    ]
+
+
+async def _alone(settings: Settings, values: list[bytes]) -> float:
+    """Pages a second of the children fed from memory."""
+    configuration = Configuration(
+        scheme=Scheme(),
+        page_bytes=settings.page_bytes,
+        memory=settings.child_memory,
+        deadline=settings.page_deadline,
+    )
+    async with ChildPool(PROCESSES, configuration) as pool:
+        started = time.perf_counter()
+        chunks = (list(values[i : i + CHUNK]) for i in range(0, len(values), CHUNK))
+        await asyncio.gather(*(pool.fingerprint(list(chunk)) for chunk in chunks))
+        return len(values) / (time.perf_counter() - started)
+
+
+async def _through_kafka(settings: Settings, values: list[bytes]) -> tuple[float, int]:
+    """Pages a second of a worker, from its first appended record to its last; most bytes held."""
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=5)
+    await producer.start()
+    try:
+        for value in values:
+            await producer.send(Names(settings.namespace).pages, value)
+        await producer.flush()
+    finally:
+        await producer.stop()
+    worker = Worker(settings)
+    running = asyncio.create_task(worker.run())
+    while not worker.stats.pages:
+        await asyncio.sleep(0.005)
+        if running.done():
+            running.result()
+    started, first = time.perf_counter(), worker.stats.pages
+    while worker.stats.pages < len(values):
+        await asyncio.sleep(0.005)
+        if running.done():
+            running.result()
+    rate = (len(values) - first) / (time.perf_counter() - started)
+    worker.stop()
+    await running
+    return rate, worker.stats.most_held_bytes
+
+
+async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, Any]:
+    alone, through, held = [], [], 0
+    for _ in range(ROUNDS):
+        settings = load(
+            bootstrap_servers=servers, namespace=f"bench-{secrets.token_hex(4)}", dev=True, partitions=8,
+            worker_processes=PROCESSES, state_dir=directory,
+        )  # fmt: skip
+        alone.append(await _alone(settings, values))
+        rate, most = await _through_kafka(settings, values)
+        through.append(rate)
+        held = max(held, most)
+    middle = ROUNDS // 2
+    return {
+        "pages": len(values),
+        "megabytes": round(sum(map(len, values)) / 1e6, 1),
+        "pages_per_second": round(sorted(through)[middle]),
+        "without_kafka_per_second": round(sorted(alone)[middle]),
+        "ratio": round(sorted(t / a for t, a in zip(through, alone, strict=True))[middle], 3),
+        "most_held_bytes": held,
+        "bound_bytes": settings.worker_memory,
+    }
+
+
+def run(count: int = 3000, data: Path | None = None) -> dict[str, Any]:
+    """`pages_per_second` end to end and the ratio to the same children without Kafka; medians of rounds."""
+    with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
+        return asyncio.run(_run(broker.bootstrap_servers, Path(directory), pages(count, data)))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(
+        json.dumps(
+            run(
+                int(sys.argv[1]) if len(sys.argv) > 1 else 3000,
+                Path(sys.argv[2]) if len(sys.argv) > 2 else None,
+            ),
+            indent=2,
+        )
+        + "\n"
+    )
