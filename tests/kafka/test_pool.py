@@ -151,7 +151,9 @@ async def test_child_that_cannot_start_is_an_error_not_a_rejected_page(fingerpri
 
 async def test_children_ignore_the_signals_meant_for_the_worker() -> None:
     async with asyncio.timeout(60), ChildPool(1, configuration()) as pool:
-        (child,) = psutil.Process().children()
+        (child,) = (
+            process for process in psutil.Process().children() if "stream.kafka.child" in process.cmdline()
+        )
         child.send_signal(signal.SIGTERM)
         child.send_signal(signal.SIGINT)
         assert urls(await pool.fingerprint([b"still here"])) == [b"still here"]
