@@ -1,0 +1,168 @@
+"""What the tests of the judge share: roles in this process, a journal written by hand, its verdicts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from aiokafka import AIOKafkaProducer
+
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.scheme import Scheme
+from stream.kafka import audit
+from stream.kafka.judge import JudgeRole
+from stream.kafka.names import Names
+from stream.kafka.worker import Worker
+from stream.messages.decision import Decisions, decode_decisions
+from stream.messages.journal import Row, Rows, SourceRange
+from stream.messages.page import Page
+from stream.settings import Settings
+from tests.kafka.worker_helpers import DEADLINE, read_all, until
+
+CLUSTER, TOPIC_ID = "a-cluster", "ab" * 16
+WORDS = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in "nrls"]
+FINGERPRINTER = Fingerprinter()
+Role = TypeVar("Role", Worker, JudgeRole)
+
+
+def text(seed: object, words: int = 80) -> str:
+    """A text of its own for every seed; none is near another."""
+    chosen = random.Random(str(seed))
+    return " ".join(chosen.choice(WORDS) for _ in range(words))
+
+
+def page(url: str, seed: object) -> bytes:
+    """A page message."""
+    return json.dumps({"url": url, "text": text(seed)}).encode()
+
+
+@asynccontextmanager
+async def running(role: Role) -> AsyncIterator[Role]:
+    """A role at work in this process, stopped at the end; its error, when it has one, is raised there."""
+    task = asyncio.create_task(role.run())
+    try:
+        yield role
+        role.stop()
+        async with asyncio.timeout(DEADLINE):
+            await task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def error_of(role: Worker | JudgeRole) -> Exception:
+    """What ends a role that is not told to stop."""
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await role.run()
+    except TimeoutError:
+        raise AssertionError("the role went on") from None
+    except Exception as error:
+        return error
+    raise AssertionError("the role ended without an error")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A source range of a journal record, with its rows."""
+
+    range: SourceRange
+    rows: list[Row]
+    offsets: list[int]
+
+
+def part(
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    opening: bool = False,
+    lost: bool = False,
+    topic_id: str = TOPIC_ID,
+    reseed: object = None,
+) -> Part:
+    """Pages [start, end) of a partition, all of them unlike each other; a declared gap has none."""
+    offsets = [] if lost else list(range(start, end))
+    rows = [
+        FINGERPRINTER.page(
+            Page(url=f"http://a/{partition}/{offset}", text=text((topic_id, partition, offset, reseed)))
+        )
+        for offset in offsets
+    ]
+    return Part(
+        SourceRange(CLUSTER, "pages", topic_id, partition, start, end, len(rows), opening, lost),
+        rows,
+        offsets,
+    )
+
+
+def record(*parts: Part, scheme: Scheme = FINGERPRINTER.scheme) -> bytes:
+    """A journal record's value."""
+    rows = [row for each in parts for row in each.rows]
+    offsets = [offset for each in parts for offset in each.offsets]
+    return Rows.of(scheme, [each.range for each in parts], rows, offsets, [None] * len(rows)).encode()
+
+
+async def append(settings: Settings, *records: bytes, topic: str | None = None, **send: Any) -> list[Any]:
+    """Write records to the journal, as workers do; where each one stands."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, acks="all"
+    )
+    await producer.start()
+    try:
+        topic = topic or Names(settings.namespace).journal
+        return [await producer.send_and_wait(topic, each, partition=0, **send) for each in records]
+    finally:
+        await producer.stop()
+
+
+async def decisions(settings: Settings) -> list[Decisions]:
+    """Everything decided so far."""
+    records = await read_all(settings, Names(settings.namespace).decisions)
+    return [decode_decisions(each.value, each.offset) for each in records]
+
+
+async def decided(settings: Settings, appended: list[Any]) -> None:
+    """Wait until the judge has decided the last of these journal records."""
+
+    async def done() -> bool:
+        return any(each.end > appended[-1].offset for each in await decisions(settings))
+
+    await until(done)
+
+
+async def verdicts(settings: Settings) -> list[dict[str, Any]]:
+    """All verdicts, as any consumer reads them."""
+    return [json.loads(each.value) for each in await read_all(settings, Names(settings.namespace).verdicts)]
+
+
+def places(found: list[dict[str, Any]]) -> Counter[tuple[str, int, int]]:
+    """How many verdicts each page has: topic id, partition, offset."""
+    sources = [each["source"] for each in found]
+    return Counter((each["topic_id"], each["partition"], each["offset"]) for each in sources)
+
+
+def once(*parts: Part) -> Counter[tuple[str, int, int]]:
+    """What `places` gives when each of these pages has one verdict."""
+    return Counter(
+        (each.range.topic_id, each.range.partition, offset) for each in parts for offset in each.offsets
+    )
+
+
+async def audited(settings: Settings, pages: int) -> audit.Findings:
+    """What an audit finds once at least so many pages have their verdicts."""
+    found = audit.Findings()
+
+    async def done() -> bool:
+        nonlocal found
+        found = await audit.audit(settings)
+        return found.pages >= pages and not found.missing
+
+    await until(done)
+    return found

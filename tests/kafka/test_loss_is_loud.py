@@ -1,0 +1,207 @@
+"""Loss is loud: the missing is waited for and told, the gone is declared and counted (rules 4 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.admin import RecordsToDelete
+from structlog.testing import capture_logs
+
+from stream.judge.ledger import SourceGap
+from stream.kafka.judge import JudgeRole
+from stream.kafka.worker import Worker
+from stream.settings import Settings
+from tests.kafka.judge_helpers import (
+    CLUSTER,
+    TOPIC_ID,
+    append,
+    audited,
+    decided,
+    decisions,
+    once,
+    page,
+    part,
+    places,
+    record,
+    running,
+    verdicts,
+)
+from tests.kafka.worker_helpers import admin_of, commit, committed, create, publish, until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    """Everything that is logged."""
+    with capture_logs() as entries:
+        yield entries
+
+
+def gaps_in(logged: list[Any]) -> list[tuple[int, int | None, int]]:
+    """Partition, expected offset and start of the gaps that were logged as errors."""
+    return [
+        (each["partition"], each["expected"], each["start"])
+        for each in logged
+        if each["event"] == "source_gap" and each["log_level"] == "error"
+    ]
+
+
+async def lost_of(settings: Settings) -> dict[tuple[str, int], tuple[int, int]]:
+    """By topic id and partition, what the decisions say: the expected offset, and how many were lost."""
+    return {
+        (source.topic_id, source.partition): (source.expected, source.lost)
+        for each in await decisions(settings)
+        for source in each.sources
+    }
+
+
+async def test_rule_7_partition_with_a_gap_waits_until_its_pages_come_and_others_go_on(
+    settings: Settings, logged: list[Any]
+) -> None:
+    await create(settings)
+    first = part(0, 0, 3, opening=True), part(1, 0, 3, opening=True)
+    beyond, further = part(0, 5, 7), part(0, 7, 8)
+    other = part(1, 3, 6)
+    async with running(JudgeRole(settings)) as judge:
+        await decided(settings, await append(settings, record(*first)))
+        await decided(settings, await append(settings, record(beyond, other)))
+        await decided(settings, await append(settings, record(further)))
+        assert places(await verdicts(settings)) == once(*first, other)
+        gap = SourceGap(CLUSTER, "pages", TOPIC_ID, 0, expected=3, start=5)
+        await until(lambda: list(judge.stats.gaps.values()) == [gap])
+        assert gaps_in(logged) == [(0, 3, 5)]
+        (entry,) = [each for each in logged if each["event"] == "source_gap"]
+        assert (entry["topic"], entry["topic_id"]) == ("pages", TOPIC_ID)
+        assert "reset the worker group to 3" in entry["message"]
+        # The worker was reset, and cuts its ranges otherwise: a little of it overlaps with what was judged.
+        await decided(settings, await append(settings, record(part(0, 2, 6)), record(part(0, 6, 8))))
+        await until(lambda: not judge.stats.gaps)
+        assert judge.stats.redelivered == 1
+    assert places(await verdicts(settings)) == once(*first, other, part(0, 3, 8))
+    assert [each["event"] for each in logged].count("source_gap_healed") == 1
+
+
+async def test_rule_7_gap_that_heals_within_a_batch_is_told_and_does_not_linger(
+    settings: Settings, logged: list[Any]
+) -> None:
+    await create(settings)
+    parts = part(0, 0, 2, opening=True), part(0, 4, 6), part(0, 2, 4), part(0, 4, 5), part(0, 6, 7)
+    appended = await append(settings, *(record(each) for each in parts))
+    async with running(JudgeRole(settings)) as judge:
+        await decided(settings, appended)
+        await until(lambda: len(judge.stats.gaps) == 1)
+        (gap,) = judge.stats.gaps.values()
+        assert (gap.expected, gap.start) == (5, 6)
+    assert gaps_in(logged) == [(0, 2, 4), (0, 5, 6)]
+    assert places(await verdicts(settings)) == once(part(0, 0, 5))
+
+
+async def test_rule_7_gap_is_told_again_by_the_next_judge(settings: Settings, logged: list[Any]) -> None:
+    await create(settings)
+    async with running(JudgeRole(settings)):
+        await decided(settings, await append(settings, record(part(0, 0, 2, opening=True))))
+        await decided(settings, await append(settings, record(part(0, 3, 4))))
+    async with running(JudgeRole(settings)):
+        await decided(settings, await append(settings, record(part(0, 4, 5))))
+    assert gaps_in(logged) == [(0, 2, 3), (0, 2, 4)]
+    assert places(await verdicts(settings)) == once(part(0, 0, 2))
+
+
+async def test_rule_4_source_without_an_opening_is_a_gap(settings: Settings, logged: list[Any]) -> None:
+    await create(settings)
+    recreated = "cd" * 16
+    unseen, opened = part(0, 0, 2, topic_id=recreated), part(0, 0, 2, topic_id=recreated, opening=True)
+    async with running(JudgeRole(settings)) as judge:
+        known = part(0, 0, 2, opening=True)
+        await decided(settings, await append(settings, record(known), record(unseen)))
+        assert places(await verdicts(settings)) == once(known)
+        await until(lambda: [gap.topic_id for gap in judge.stats.gaps.values()] == [recreated])
+        assert gaps_in(logged) == [(0, None, 0)]
+        await decided(settings, await append(settings, record(opened)))
+        await until(lambda: not judge.stats.gaps)
+    assert places(await verdicts(settings)) == once(known, opened)
+
+
+async def test_rule_4_opening_above_the_expected_offset_counts_what_was_lost(settings: Settings) -> None:
+    """The group's offsets are gone, and retention took pages since: where the log starts is all there is."""
+    await create(settings)
+    first, reopened = part(0, 0, 4, opening=True), part(0, 9, 11, opening=True)
+    async with running(JudgeRole(settings)) as judge:
+        await decided(settings, await append(settings, record(first), record(reopened)))
+        await decided(settings, await append(settings, record(part(0, 0, 4, opening=True))))
+        assert judge.stats.gaps == {}
+    assert places(await verdicts(settings)) == once(first, reopened)
+    assert (await lost_of(settings))[TOPIC_ID, 0] == (11, 5)
+
+
+async def test_rule_4_declared_gap_is_counted_once_however_often_it_is_declared(settings: Settings) -> None:
+    await create(settings)
+    first, declared = part(0, 0, 4, opening=True), part(0, 4, 9, lost=True)
+    again, rest = part(0, 2, 10, lost=True), part(0, 10, 12)
+    records = [record(each) for each in (first, declared, declared, again, rest)]
+    async with running(JudgeRole(settings)) as judge:
+        appended = await append(settings, *records)
+        await decided(settings, appended)
+        assert judge.stats.gaps == {}
+    assert places(await verdicts(settings)) == once(first, rest)
+    assert (await lost_of(settings))[TOPIC_ID, 0] == (12, 6)
+
+
+async def test_pages_that_retention_took_are_declared_decided_and_audited(
+    settings: Settings, logged: list[Any]
+) -> None:
+    names = await create(settings)
+    pages = [page(f"http://a/{n}", n) for n in range(14)]
+    await publish(settings, pages[:5])
+
+    async def all_committed() -> bool:
+        return (await committed(settings)).get(0, (0, ""))[0] == 5
+
+    async with running(JudgeRole(settings)):
+        async with running(Worker(settings)):
+            assert (await audited(settings, 5)).clean
+            await until(all_committed)
+        await publish(settings, pages[5:])
+        async with admin_of(settings) as admin:
+            await admin.delete_records({TopicPartition(names.pages, 0): RecordsToDelete(8)})
+        async with running(Worker(settings)) as worker:
+            found = await audited(settings, 6)
+        assert worker.stats.lost == 3
+    assert (found.pages, found.lost, found.missing, found.repeated, found.earlier) == (6, 3, 0, 0, 5)
+    assert not found.clean
+    assert sorted(each["source"]["offset"] for each in await verdicts(settings)) == [*range(5), *range(8, 14)]
+    assert {key[1]: lost for key, (_, lost) in (await lost_of(settings)).items()} == {0: 3, 1: 0, 2: 0}
+    (declared,) = [each for each in logged if each["event"] == "pages_lost_to_retention"]
+    assert [declared[name] for name in ("topic", "partition", "lost")] == [names.pages, 0, 3]
+    assert gaps_in(logged) == []
+
+
+async def test_rule_7_group_offset_set_too_high_is_a_gap_and_set_back_heals(
+    settings: Settings, logged: list[Any]
+) -> None:
+    """The cure as the error message states it, with a worker."""
+    await create(settings)
+    pages = [page(f"http://a/{n}", n) for n in range(9)]
+    await publish(settings, pages[:3])
+
+    async def all_committed(end: int) -> bool:
+        return (await committed(settings)).get(0, (0, ""))[0] == end
+
+    async with running(JudgeRole(settings)) as judge:
+        async with running(Worker(settings)):
+            await until(lambda: all_committed(3))
+        await publish(settings, pages[3:])
+        await commit(settings, 6)
+        async with running(Worker(settings)):
+            await until(lambda: len(judge.stats.gaps) == 1)
+            await until(lambda: all_committed(9))
+        assert [gap[1:] for gap in gaps_in(logged)] == [(3, 6)]
+        assert len(await verdicts(settings)) == 3
+        await commit(settings, 3)
+        async with running(Worker(settings)):
+            assert (await audited(settings, 9)).clean
+        await until(lambda: not judge.stats.gaps)
