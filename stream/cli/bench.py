@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from importlib import import_module
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
 import click
 
 from stream.errors import NeardupError
+from stream.ops import logging
 
 STAGES = ("fingerprint", "tables", "judge", "worker")
 
@@ -26,6 +28,7 @@ def command(stages: tuple[str, ...], data: Path | None, as_json: bool) -> None:
     """
     from rich.console import Console
 
+    logging.configure("auto", "bench", WARNING)
     console = Console(stderr=as_json)
     root = Path(__file__).parents[2]
     if not (root / "tests" / "bench").is_dir():

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from stream.cli.options import CONNECTION, with_settings
+from stream.cli.options import CONNECTION, with_settings, with_sources
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -19,10 +19,7 @@ CHUNK = 256
 
 @click.command("query")
 @with_settings(*CONNECTION, "state_dir")
-@click.argument("sources", nargs=-1, required=True)
-@click.option(
-    "--format", "source_format", default="auto", show_default=True, help="jsonl, warc or directory."
-)
+@with_sources
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a page.")
 def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
     """Which anchors match the pages of SOURCES? Nothing is inserted.

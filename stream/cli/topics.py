@@ -49,8 +49,6 @@ def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: tupl
 
     Scheme and verdict options are fixed from then on: they live in the journal.
     """
-    from rich.console import Console
-
     from stream.kafka import topics
 
     logging.configure(settings.log_format, "topics")
@@ -64,7 +62,7 @@ def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: tupl
             _structure(VerdictOptions, (*chosen, *options), "--option"),
         )
     )
-    Console().print(
+    click.echo(
         f"journal {genesis.journal[:8]} of namespace {settings.namespace}: "
         f"scheme {genesis.scheme_id}, mode {genesis.options.mode}, "
         f"{genesis.options.blocks} choose {genesis.options.choose}"
@@ -76,13 +74,15 @@ def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: tupl
 def describe(settings: Settings) -> None:
     """Show the topics with their partitions, records and what matters of their configuration."""
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     from stream.kafka import topics
 
     logging.configure(settings.log_format, "topics")
     rows = asyncio.run(topics.describe(settings))
-    table = Table("topic", "partitions", "replicas", "offsets", "cleanup", "retention", "problems")
+    table = Table(
+        Column("topic", no_wrap=True), "parts", "replicas", "offsets", "cleanup", "retention", "problems"
+    )
     for row in rows:
         table.add_row(
             row.name,

@@ -32,6 +32,16 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     bucket_cap: Positive = 256
     """An anchor does not enter a bucket that holds this many live anchors (rule 16)."""
 
+    def __post_init__(self) -> None:
+        """Raises ValueError for options that contradict each other, naming them."""
+        if self.choose > self.blocks:
+            raise ValueError(f"choose={self.choose} of blocks={self.blocks}: there are not so many")
+        if self.strict and self.distance > self.blocks - self.choose:
+            raise ValueError(
+                f"mode=strict finds every pair up to blocks - choose = {self.blocks - self.choose}, "
+                f"so distance={self.distance} needs other blocks"
+            )
+
     @property
     def strict(self) -> bool:
         """Whether the mode is `strict`."""

@@ -59,7 +59,7 @@ class Follower:
         self._stack.push_async_callback(asyncio.to_thread, state.close)
         self.judge = Judge(state, self._genesis)
         self.journal = await self._stack.enter_async_context(
-            JournalReader(servers, self._names.journal, state.meta.applied, self._genesis.scheme_id)
+            JournalReader(servers, self._names.journal, state.meta.applied, self._genesis)
         )
         self._decisions = await self._stack.enter_async_context(
             TopicReader(servers, self._names.decisions, state.meta.decided)
@@ -111,8 +111,8 @@ class Follower:
                 f"state directory {path}: has applied topic {self._names.journal} up to {meta.applied}, "
                 f"but {end} is its end"
             )
-        servers, scheme_id = self._settings.bootstrap_servers, self._genesis.scheme_id
-        async with JournalReader(servers, self._names.journal, meta.applied - 1, scheme_id) as reader:
+        servers = self._settings.bootstrap_servers
+        async with JournalReader(servers, self._names.journal, meta.applied - 1, self._genesis) as reader:
             entries = await reader.up_to(meta.applied)
         if entries[-1].digest != meta.last:
             raise StateError(

@@ -118,14 +118,13 @@ class ChildPool:
                     child = None
                     self.crashes += 1
                     log.warning("child_died", how=how, careful=careful, unanswered=len(values) - len(rows))
-                    if (
-                        careful
-                    ):  # every finished page was answered, so this one did it, and for the second time
+                    if careful:
+                        # Every finished page was answered, so this one did it, and for the second time.
                         crashed = Row(Status.REJECTED, None, None, None, reason="crash", detail=how)
                         rows.append(crashed)
                         if answered:
                             answered([crashed])
-                    careful = True
+                    careful = not careful
         except BaseException:
             if child:
                 await child.kill()

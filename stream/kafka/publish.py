@@ -17,6 +17,7 @@ from stream.kafka.names import Names
 from stream.settings import Settings
 from stream.sources import Message, Source, feed
 from stream.sources.source import MAX_MESSAGE
+from stream.text.url import url_key
 
 Key = Literal["url", "host", "none"]
 Progress = Callable[[int, int], None]
@@ -89,7 +90,10 @@ def key_of(message: Message, key: Key) -> bytes | None:
     if key == "none" or message.url_hint is None:
         return message.key
     if key == "url":
-        return message.url_hint.encode("utf-8", "replace")
+        try:
+            return url_key(message.url_hint).encode()
+        except PageError:
+            return message.url_hint.encode("utf-8", "replace")
     try:
         host = urlsplit(message.url_hint).hostname
     except ValueError:

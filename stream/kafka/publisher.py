@@ -13,6 +13,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from stream.failpoints import reach
 from stream.judge.judge import Decided
 from stream.kafka.names import Names
+from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
 from stream.messages.decision import Decisions, encode_decisions
 
 BATCH_BYTES = 900_000
@@ -32,7 +33,7 @@ class Publisher:
             acks="all",
             linger_ms=0,
             max_batch_size=BATCH_BYTES,
-            max_request_size=BATCH_BYTES + (64 << 10),
+            max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
             transaction_timeout_ms=60_000,
         )
         self._encode = msgspec.json.Encoder().encode

@@ -67,12 +67,12 @@ class TopicReader:
 class JournalReader:
     """The journal's rows, in order. A record is handed out once.
 
-    Raises SchemeMismatchError at a record whose fingerprints are not of `scheme_id`.
+    Raises SchemeMismatchError at a record whose fingerprints are not of the genesis' scheme.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, start: int, scheme_id: str) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, start: int, genesis: Genesis) -> None:
         self._topic = TopicReader(bootstrap_servers, topic, start)
-        self._scheme_id = scheme_id
+        self._genesis = genesis
         self._waiting: deque[Entry] = deque()
 
     async def __aenter__(self) -> Self:
@@ -118,12 +118,13 @@ class JournalReader:
         for record in await self._topic.poll(seconds):
             rows = decode_journal(record.value, record.offset)
             if isinstance(rows, Genesis):
-                if record.offset != 0:
+                # Not always at offset 0: a creator that died in its transaction left an aborted one there.
+                if rows != self._genesis:
                     raise RecordError(f"{self._topic.topic} offset {record.offset}: a second genesis")
                 continue
-            if rows.scheme != self._scheme_id:
+            if rows.scheme != self._genesis.scheme_id:
                 raise SchemeMismatchError(
                     f"topic {self._topic.topic} offset {record.offset}: fingerprints of scheme "
-                    f"{rows.scheme}, but the journal's are of scheme {self._scheme_id}"
+                    f"{rows.scheme}, but the journal's are of scheme {self._genesis.scheme_id}"
                 )
             self._waiting.append(Entry(record.offset, record.timestamp, digest_of(record.value), rows))

@@ -26,6 +26,7 @@ from stream.kafka.names import Names
 from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
 from stream.messages.journal import Genesis
 from stream.settings import Settings
+from stream.tables.design import Design
 
 __all__ = ["TopicRow", "check", "create", "describe", "wait_for_genesis"]
 
@@ -61,9 +62,11 @@ async def create(
     """Make what is missing of the topics, and write the journal's genesis; a second time changes nothing.
 
     Raises TopicError when a topic cannot be made or exists in another form, RefusedError when the journal has
-    another scheme or other options, BrokerError when no broker answers. `progress` is told what was done.
+    another scheme or other options, SettingsError when no tables can be made so,
+    BrokerError when no broker answers. `progress` is told what was done.
     """
     names = Names(settings.namespace)
+    Design(options.blocks, options.choose, scheme.width)  # refuses a design that no judge could open
     admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers, client_id="neardup")
     try:
         try:

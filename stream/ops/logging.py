@@ -16,7 +16,7 @@ _QUIET: Final = {
 }
 
 
-def configure(log_format: str, role: str) -> None:
+def configure(log_format: str, role: str, least: int = logging.INFO) -> None:
     """Send structlog and stdlib logging to stderr. `log_format` is auto, text or json."""
     text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
     structlog.configure(
@@ -30,7 +30,7 @@ def configure(log_format: str, role: str) -> None:
                 else [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(sort_keys=True)]
             ),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )

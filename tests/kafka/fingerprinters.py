@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.messages.journal import Row, Status
 
@@ -61,3 +62,15 @@ class Stillborn:
 
     def __init__(self, scheme: Scheme) -> None:
         os._exit(9)
+
+
+class Treacherous(Fingerprinter):
+    """The real one, except for pages that hang it or kill it."""
+
+    def message(self, value: bytes | None, page_bytes: int) -> Row:
+        """The page's row, unless the page says HANG or DIE."""
+        if value and b"HANG" in value:
+            time.sleep(3600)
+        if value and b"DIE" in value:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return super().message(value, page_bytes)
