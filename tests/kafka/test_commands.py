@@ -1,0 +1,139 @@
+"""Every command as a person runs it, in a process of its own, on a real broker."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from stream.settings import Settings
+from tests.chaos.deployment import Crawler
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def crawl(tmp_path: Path) -> Path:
+    """120 pages as JSON Lines."""
+    crawler, path = Crawler(3), tmp_path / "crawl.jsonl"
+    path.write_bytes(b"".join(crawler.page() + b"\n" for _ in range(120)))
+    return path
+
+
+def _write_queries(crawl: Path, url: str, path: Path) -> None:
+    """The page of that URL, and one that the crawl does not hold."""
+    page = next(line for line in crawl.read_bytes().splitlines() if url.encode() + b'"' in line)
+    path.write_bytes(page + b'\n{"url": "http://new.example/", "text": "%b"}\n' % (b"so new a text " * 20))
+
+
+async def neardup(settings: Settings, *arguments: str, seconds: float = 60) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error."""
+    environment = {f"NEARDUP_{k.upper()}": str(v) for k, v in settings.model_dump().items()}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "stream.cli", *arguments, env=os.environ | environment,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(seconds):
+            out, error = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, out.decode(), error.decode()
+
+
+async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_path: Path, eventually) -> None:
+    code, out, _ = await neardup(settings, "topics", "create")
+    assert (code, "mode verified" in out) == (0, True)
+    code, out, _ = await neardup(settings, "topics", "create")
+    assert code == 0, "creating again is fine"
+    code, _, error = await neardup(settings, "topics", "create", "--option", "distance=9")
+    assert code == 2
+    assert "distance" in error
+
+    code, out, _ = await neardup(settings, "publish", str(crawl))
+    assert (code, "published 120 pages" in out) == (0, True)
+    code, out, _ = await neardup(settings, "audit", "--json")
+    assert code == 1, "nothing is judged yet"
+    assert json.loads(out)["missing"] == 120
+
+    running = asyncio.create_task(neardup(settings, "run", "--workers", "2", seconds=200))
+
+    async def judged() -> bool:
+        return (await neardup(settings, "audit", "--json"))[0] == 0
+
+    await eventually(judged, 60)
+    code, out, _ = await neardup(settings, "audit", "--recompute", "--json")
+    found = json.loads(out)
+    assert (code, found["pages"], found["missing"], found["repeated"], found["different"]) == (
+        0,
+        120,
+        0,
+        0,
+        0,
+    )
+
+    code, out, _ = await neardup(settings, "tail", "--from-beginning", "--json", "--limit", "120")
+    verdicts = [json.loads(line) for line in out.splitlines()]
+    assert len({v["id"] for v in verdicts}) == 120
+    code, out, _ = await neardup(
+        settings, "tail", "--from-beginning", "--verdict", "duplicate", "--limit", "1"
+    )
+    assert out.startswith("duplicate")
+
+    anchor = next(v for v in verdicts if v["verdict"] == "unique")
+    asked = tmp_path / "asked.jsonl"
+    _write_queries(crawl, anchor["url"], asked)
+    code, out, error = await neardup(settings, "query", str(asked), "--json")
+    assert code == 0, error
+    first, second = map(json.loads, out.splitlines())
+    assert first["anchors"][0]["distance"] == 0
+    assert second["anchors"] == []
+    code, out, _ = await neardup(settings, "query", str(asked))
+    assert "no anchor matches" in out
+
+    code, out, _ = await neardup(settings, "topics", "describe")
+    assert f"{settings.namespace}.journal" in out
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_scan_agrees_with_itself_and_fingerprint_shows_pages(
+    settings: Settings, crawl: Path, tmp_path: Path
+) -> None:
+    runs = []
+    for name in ("one", "two"):
+        code, out, error = await neardup(settings, "scan", str(crawl), "--json", "-o", str(tmp_path / name))
+        assert code == 0, error
+        summary = json.loads(out.splitlines()[-1])
+        assert (summary["pages"], summary["missing"], summary["repeated"]) == (120, 0, 0)
+        verdicts = [json.loads(line) for line in (tmp_path / name).read_bytes().splitlines()]
+        runs.append([(v["url"], v["verdict"], v["distance"], v["fingerprint"]) for v in verdicts])
+    assert runs[0] == runs[1]
+    assert {verdict for _, verdict, _, _ in runs[0]} >= {"unique", "duplicate", "recrawl"}
+    code, out, _ = await neardup(settings, "fingerprint", str(crawl), "--json")
+    assert len(out.splitlines()) == 120
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("scan", "no-such-file.jsonl"), "no-such-file.jsonl"),
+        (("worker", "--worker-processes", "zero"), "worker_processes"),
+        (("topics", "create", "--option", "colour=red"), "colour"),
+        (("topics", "create", "--option", "distance"), "NAME=VALUE"),
+        (("topics", "create", "--mode", "strict", "--option", "distance=5"), "distance=5"),
+        (("topics", "create", "--option", "blocks=40"), "blocks"),
+        (("audit",), "no such topic"),
+    ],
+)
+async def test_errors_name_what_is_wrong(settings: Settings, arguments: tuple[str, ...], named: str) -> None:
+    code, _, error = await neardup(settings, *arguments)
+    assert code == 2
+    assert named in error
+    assert "Traceback" not in error
