@@ -82,6 +82,11 @@ class JournalReader:
     async def __aexit__(self, *exception: Any) -> None:
         await self._topic.__aexit__(*exception)
 
+    @property
+    def position(self) -> int:
+        """The next offset that will be read."""
+        return self._topic.position
+
     async def next_rows(self, limit: int, seconds: float = POLL_SECONDS) -> list[Entry]:
         """The next records, up to `limit` rows unless the first alone has more; none when it is quiet."""
         if not self._waiting:

@@ -17,6 +17,7 @@ from stream.kafka import cluster, topics
 from stream.kafka.broker import LocalBroker
 from stream.kafka.embedded_broker import free_port
 from stream.kafka.names import Names
+from stream.kafka.reader import JournalReader
 from stream.kafka.topic_plan import JOURNAL_BYTES, TopicPlan, plan
 from stream.messages.journal import Genesis, Rows, encode_genesis
 from stream.settings import Settings
@@ -126,6 +127,10 @@ async def test_a_creator_that_died_half_way_leaves_no_genesis(
         with pytest.raises(Exception, match=r"(?i)fenced|epoch|newer"):
             await dead.commit_transaction()
         assert await topics.wait_for_genesis(settings, 10) == made
+        async with JournalReader(broker.bootstrap_servers, names.journal, 1, made) as reader:
+            _, end = await reader.bounds()
+            while reader.position < end:
+                assert await reader.next_rows(1) == [], "a genesis behind an aborted one is the genesis"
     finally:
         await asyncio.wait({asyncio.ensure_future(dead.stop())}, timeout=10)
 
