@@ -7,6 +7,7 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+BENCHED := $(VENV)/.benched
 ARGS ?=
 
 say = printf '\n==> %s\n' $(1)
@@ -35,9 +36,14 @@ lint: $(INSTALLED) ## ruff (rules and format) and mypy (strict)
 	$(BIN)/mypy
 
 .PHONY: bench
-bench: $(INSTALLED) ## measure this machine
+bench: broker-tools $(BENCHED) ## measure this machine, side by side with peers (ARGS=judge for one stage)
 	@$(call say,"neardup bench")
 	$(BIN)/neardup bench $(ARGS)
+
+$(BENCHED): $(INSTALLED) requirements-bench.lock
+	@$(call say,"installing the peers that requirements-bench.lock names")
+	$(BIN)/pip install --disable-pip-version-check --quiet --require-hashes -r requirements-bench.lock
+	touch $@
 
 .PHONY: clean
 clean: ## remove the virtual environment, caches and builds (Kafka's jars stay in your cache directory)
