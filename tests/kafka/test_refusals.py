@@ -1,0 +1,371 @@
+"""Refusals: what could make verdicts wrong ends a role at its start, by name, with nothing written."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewPartitions, NewTopic
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+
+from stream.errors import RecordError, RefusedError, SchemeMismatchError, TopicError
+from stream.fingerprint.scheme import BEHAVIOUR, Scheme
+from stream.judge.options import VerdictOptions
+from stream.judge.state import State
+from stream.kafka import cluster, topics
+from stream.kafka.cluster import Bounds
+from stream.kafka.judge import JudgeRole
+from stream.kafka.names import Names
+from stream.kafka.topic_plan import plan
+from stream.kafka.worker import Worker
+from stream.messages.decision import encode_decisions
+from stream.messages.journal import Genesis, encode_genesis
+from stream.settings import Settings
+from tests.kafka.judge_helpers import append, decided, decisions, error_of, part, record, running, verdicts
+from tests.kafka.worker_helpers import admin_of, create, publish, until
+
+pytestmark = pytest.mark.broker
+
+PAGES = 6
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A deployment that judged a few pages and was stopped."""
+
+    settings: Settings
+    genesis: Genesis
+    records: list[bytes]
+    """The journal's records after the genesis."""
+
+    @property
+    def directory(self) -> Any:
+        """The judge's state directory."""
+        return self.settings.state_dir / self.settings.namespace / "judge"
+
+
+async def ends(settings: Settings) -> dict[Any, Bounds]:
+    """Where the logs of all topics that a role writes begin and end."""
+    names = Names(settings.namespace)
+    written = [names.journal, names.decisions, names.verdicts, names.clusters, names.rejected]
+    async with cluster.connect(settings.bootstrap_servers) as client:
+        return await cluster.log_bounds(client, written)
+
+
+async def refusal(role: Worker | JudgeRole) -> str:
+    """Why it refuses to start; fails where it wrote anything."""
+    before = await ends(role.settings)
+    error = await error_of(role)
+    assert isinstance(error, RefusedError), repr(error)
+    assert await ends(role.settings) == before
+    return str(error)
+
+
+@pytest.fixture
+async def ran(settings: Settings) -> Ran:
+    """What the tests below spoil."""
+    genesis = await topics.create(settings, Scheme(), VerdictOptions())
+    records = [record(part(0, 0, 2, opening=True)), record(part(0, 2, 4)), record(part(0, 4, PAGES))]
+    async with running(JudgeRole(settings)):
+        await decided(settings, await append(settings, *records))
+    return Ran(settings, genesis, records)
+
+
+def foreign_state(ran: Ran, cluster_id: str, **changes: Any) -> None:
+    """Make the judge's directory one of another cluster or genesis."""
+    shutil.rmtree(ran.directory)
+    genesis = msgspec.structs.replace(ran.genesis, **changes)
+    State(ran.directory, genesis, cluster_id, memory=1 << 20, generation=1_000_000, cache=1 << 20).close()
+
+
+async def cluster_of(settings: Settings) -> str:
+    async with cluster.connect(settings.bootstrap_servers) as client:
+        return await cluster.cluster_id(client)
+
+
+async def test_rule_9_state_of_another_cluster_is_refused(ran: Ran) -> None:
+    foreign_state(ran, "another-cluster")
+    said = await refusal(JudgeRole(ran.settings))
+    assert f"state directory {ran.directory} belongs to cluster another-cluster" in said
+    assert f"bootstrap_servers says {await cluster_of(ran.settings)}" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"journal": "ef" * 16}, f"journal {'ef' * 16}, but namespace says"),
+        ({"scheme_id": "0123456789abcdef"}, "scheme 0123456789abcdef, but scheme says"),
+        (
+            {"options": VerdictOptions(distance=8)},
+            f"options {VerdictOptions(distance=8).id}, but verdict options says {VerdictOptions().id}",
+        ),
+        ({"options": VerdictOptions(blocks=6)}, "made for 15 tables, opened for 10"),
+    ],
+    ids=["journal", "scheme", "options", "design"],
+)
+async def test_rule_9_state_of_another_journal_is_refused(
+    ran: Ran, changes: dict[str, Any], named: str
+) -> None:
+    foreign_state(ran, await cluster_of(ran.settings), **changes)
+    said = await refusal(JudgeRole(ran.settings))
+    assert f"state directory {ran.directory}" in said
+    assert named in said
+
+
+async def test_state_made_with_another_tables_generation_is_refused(ran: Ran) -> None:
+    other = ran.settings.model_copy(update={"tables_generation": 5000})
+    said = await refusal(JudgeRole(other))
+    assert f"state directory {ran.directory}" in said
+    assert "generation 1000000, but tables_generation says 5000" in said
+
+
+async def test_state_directory_that_another_judge_has_open_is_refused(ran: Ran) -> None:
+    async with running(JudgeRole(ran.settings)):
+        await decided(ran.settings, await append(ran.settings, record(part(0, PAGES, PAGES + 1))))
+        assert f"state directory {ran.directory}: in use" in await refusal(JudgeRole(ran.settings))
+
+
+async def recreate(settings: Settings, topic: str) -> None:
+    """Delete one of our topics and make it again as planned."""
+    (planned,) = [each for each in plan(settings) if each.name == topic]
+    new = NewTopic(topic, planned.partitions, 1, topic_configs=planned.create_config(dev=True))
+    async with admin_of(settings) as admin, cluster.connect(settings.bootstrap_servers) as client:
+        before = (await cluster.topic_ids(client, [topic]))[topic]
+        await admin.delete_topics([topic])
+
+        async def created() -> bool:
+            return bool((await admin.create_topics([new])).topic_errors[0][1] == 0)
+
+        async def ready() -> bool:
+            found = (await cluster.metadata(client, [topic])).topics.get(topic)
+            return bool(found and found.id != before and found.partitions[0].leader >= 0)
+
+        await until(created)
+        await until(ready)
+
+
+async def rewrite_journal(ran: Ran, *records: bytes) -> None:
+    """The journal anew, with the same genesis at the same offset."""
+    await recreate(ran.settings, Names(ran.settings.namespace).journal)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=ran.settings.bootstrap_servers, transactional_id=f"{ran.settings.namespace}.rewrite"
+    )
+    await producer.start()
+    async with producer.transaction():  # its marker takes an offset, as that of `topics create` did
+        await producer.send_and_wait(
+            Names(ran.settings.namespace).journal, encode_genesis(ran.genesis), partition=0
+        )
+    await producer.stop()
+    if records:
+        await append(ran.settings, *records)
+
+
+async def test_rule_9_state_ahead_of_its_decisions_is_refused(ran: Ran) -> None:
+    await recreate(ran.settings, Names(ran.settings.namespace).decisions)
+    said = await refusal(JudgeRole(ran.settings))
+    assert f"state directory {ran.directory}: has applied decisions up to" in said
+    assert "but 0 is their end" in said
+
+
+async def test_rule_9_journal_of_the_same_length_with_another_last_record_is_refused(ran: Ran) -> None:
+    await rewrite_journal(ran, *ran.records[:-1], record(part(0, 4, PAGES, reseed="other")))
+    said = await refusal(JudgeRole(ran.settings))
+    assert f"state directory {ran.directory}: made from another journal, its record 4 differs" in said
+
+
+async def test_rule_9_journal_with_the_same_last_record_is_accepted(ran: Ran) -> None:
+    """The counterpart of the refusals: the rewriting above alone does not spoil anything."""
+    await rewrite_journal(ran, *ran.records)
+    async with running(JudgeRole(ran.settings)):
+        await decided(ran.settings, await append(ran.settings, record(part(0, PAGES, PAGES + 1))))
+    assert len(await verdicts(ran.settings)) == PAGES + 1
+
+
+@pytest.mark.parametrize("missing", [1, 2])
+async def test_rule_9_state_beyond_the_end_of_its_journal_is_refused(ran: Ran, missing: int) -> None:
+    await rewrite_journal(ran, *ran.records[:-missing])
+    said = await refusal(JudgeRole(ran.settings))
+    assert (
+        f"state directory {ran.directory}: has applied topic {ran.settings.namespace}.journal up to 5" in said
+    )
+    assert f"but {5 - missing} is its end" in said
+
+
+async def test_rule_9_decisions_about_records_that_were_applied_are_refused(ran: Ran) -> None:
+    """Decisions of another history, and more of them than the state has applied."""
+    names = Names(ran.settings.namespace)
+    repeated = encode_decisions((await decisions(ran.settings))[0])
+    await recreate(ran.settings, names.decisions)
+    await append(ran.settings, *[repeated] * 20, topic=names.decisions)
+    said = await refusal(JudgeRole(ran.settings))
+    assert f"state directory {ran.directory}: topic {names.decisions} offset" in said
+    assert "made from other decisions" in said
+
+
+async def test_record_that_is_no_decision_ends_the_judge_by_its_offset(ran: Ran) -> None:
+    names = Names(ran.settings.namespace)
+    (stands,) = await append(ran.settings, b"not ours", topic=names.decisions)
+    error = await error_of(JudgeRole(ran.settings))
+    assert isinstance(error, RecordError)
+    assert f"decisions offset {stands.offset}" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("config", "named"),
+    [
+        ({"retention.ms": "604800000"}, "retention.ms is 604800000, must be -1"),
+        ({"retention.bytes": "1000000000"}, "retention.bytes is 1000000000, must be -1"),
+        (
+            {"message.timestamp.type": "CreateTime"},
+            "message.timestamp.type is CreateTime, must be LogAppendTime",
+        ),
+        ({"cleanup.policy": "compact"}, "cleanup.policy is compact, must be delete"),
+    ],
+    ids=["retention.ms", "retention.bytes", "timestamps", "compaction"],
+)
+async def test_rule_14_journal_that_would_lose_or_misdate_records_is_refused_by_both_roles(
+    settings: Settings, config: dict[str, str], named: str
+) -> None:
+    """It was made properly, and changed later by somebody."""
+    names = await create(settings)
+    await publish(settings, [b"page"])
+    (planned,) = [each for each in plan(settings) if each.name == names.journal]
+    async with admin_of(settings) as admin:
+        changed = planned.create_config(dev=True) | config
+        await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, names.journal, configs=changed)])
+
+    async def altered() -> bool:
+        async with cluster.connect(settings.bootstrap_servers) as client:
+            found = (await cluster.topic_configs(client, [names.journal]))[names.journal]
+        return config.items() <= found.items()
+
+    await until(altered)
+    for role in (JudgeRole(settings), Worker(settings)):
+        assert f"{names.journal}: {named}" in await refusal(role)
+
+
+async def test_rule_14_journal_with_two_partitions_is_refused_by_both_roles(settings: Settings) -> None:
+    names = await create(settings)
+    await publish(settings, [b"page"])
+    async with admin_of(settings) as admin:
+        await admin.create_partitions({names.journal: NewPartitions(2)})
+
+    async def widened() -> bool:
+        async with cluster.connect(settings.bootstrap_servers) as client:
+            return (await cluster.partition_counts(client, [names.journal]))[names.journal] == 2
+
+    await until(widened)
+    for role in (JudgeRole(settings), Worker(settings)):
+        assert f"{names.journal}: has 2 partitions, must have 1" in await refusal(role)
+
+
+async def test_rule_14_topics_that_are_not_replicated_are_refused_without_dev(settings: Settings) -> None:
+    names = await create(settings)
+    said = await refusal(JudgeRole(settings.model_copy(update={"dev": False})))
+    assert f"{names.verdicts}: replication factor is 1, must be at least 3 (or --dev)" in said
+
+
+@asynccontextmanager
+async def waiting(role: Worker | JudgeRole) -> AsyncIterator[asyncio.Task[None]]:
+    """A role that was started and should wait."""
+    task = asyncio.create_task(role.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.mark.parametrize("kind", [JudgeRole, Worker])
+async def test_rule_6_role_started_before_its_topics_waits_for_the_genesis(
+    settings: Settings, kind: Callable[[Settings], JudgeRole | Worker]
+) -> None:
+    role = kind(settings)
+    async with waiting(role) as task:
+        await asyncio.wait({task}, timeout=1)
+        assert not task.done()
+        await create(settings)
+        await until(lambda: started(settings))
+        assert not task.done()
+        role.stop()
+        async with asyncio.timeout(20):
+            await task
+
+
+async def started(settings: Settings) -> bool:
+    """Whether a member joined the group of workers or of judges."""
+    names = Names(settings.namespace)
+    async with admin_of(settings) as admin:
+        groups = {name for name, *_ in await admin.list_consumer_groups()}
+    return bool(groups & {names.workers, names.judge})
+
+
+@pytest.mark.parametrize("kind", [JudgeRole, Worker])
+async def test_role_that_waits_for_the_genesis_hears_a_stop(
+    settings: Settings, kind: Callable[[Settings], JudgeRole | Worker]
+) -> None:
+    role = kind(settings)
+    async with waiting(role) as task:
+        await asyncio.wait({task}, timeout=0.5)
+        role.stop()
+        async with asyncio.timeout(5):
+            await task
+
+
+@pytest.mark.parametrize("kind", [JudgeRole, Worker])
+async def test_rule_6_program_that_would_make_other_fingerprints_is_refused(
+    settings: Settings,
+    kind: Callable[[Settings], JudgeRole | Worker],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    genesis = await topics.create(settings, Scheme(), VerdictOptions())
+    await publish(settings, [b"page"])
+    monkeypatch.setitem(BEHAVIOUR, "segment", 999)
+    said = await refusal(kind(settings))
+    assert f"fingerprints are of scheme {genesis.scheme_id}" in said
+
+
+async def test_journal_record_of_another_scheme_ends_the_judge_unjudged(settings: Settings) -> None:
+    names = await create(settings)
+    other = Scheme(segmenter="jieba")
+    await append(settings, record(part(0, 0, 2, opening=True), scheme=other))
+    error = await error_of(JudgeRole(settings))
+    assert isinstance(error, SchemeMismatchError)
+    assert f"topic {names.journal} offset 2" in str(error)
+    assert other.id in str(error)
+    assert await verdicts(settings) == []
+
+
+async def test_rule_11_creating_with_other_options_is_refused_and_names_them(settings: Settings) -> None:
+    await create(settings)
+    before = await ends(settings)
+    with pytest.raises(RefusedError) as refused:
+        await topics.create(settings, Scheme(segmenter="jieba"), VerdictOptions(distance=8, similarity="0.9"))
+    for named in (
+        "scheme.segmenter is 'rjieba' in the journal, 'jieba' here",
+        "options.distance is 12 in the journal, 8 here",
+        "options.similarity is '0.8' in the journal, '0.9' here",
+    ):
+        assert named in str(refused.value)
+    assert await ends(settings) == before
+
+
+async def test_missing_topics_are_refused_by_name_once_there_is_a_genesis(settings: Settings) -> None:
+    names = await create(settings)
+    async with admin_of(settings) as admin, cluster.connect(settings.bootstrap_servers) as client:
+        await admin.delete_topics([names.verdicts])
+
+        async def gone() -> bool:
+            return not (await cluster.metadata(client, [names.verdicts])).topics
+
+        await until(gone)
+    error = await error_of(JudgeRole(settings))
+    assert isinstance(error, TopicError)
+    assert names.verdicts in str(error)
