@@ -24,11 +24,14 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         """`instance` is a static member id: restarted within the session, a judge keeps its place."""
         self.won, self.lost = asyncio.Event(), asyncio.Event()
         self._topic = topic
+        # aiokafka's assignor remembers on its class what its member holds: judges of one process, of one
+        # namespace or of several, would each claim what another has. So each gets a class of its own.
+        sticky = type("Sticky", (StickyPartitionAssignor,), {})
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=settings.bootstrap_servers,
             group_id=group,
             group_instance_id=instance,
-            partition_assignment_strategy=(StickyPartitionAssignor,),
+            partition_assignment_strategy=(sticky,),
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             session_timeout_ms=int(settings.session_seconds * 1000),
