@@ -12,18 +12,20 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaProducer
+from aiokafka.admin import NewTopic
 
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
-from stream.kafka import audit
+from stream.kafka import audit, cluster
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
+from stream.kafka.topic_plan import plan
 from stream.kafka.worker import Worker
 from stream.messages.decision import Decisions, decode_decisions
 from stream.messages.journal import Row, Rows, SourceRange
 from stream.messages.page import Page
 from stream.settings import Settings
-from tests.kafka.worker_helpers import DEADLINE, read_all, until
+from tests.kafka.worker_helpers import DEADLINE, admin_of, read_all, until
 
 CLUSTER, TOPIC_ID = "a-cluster", "ab" * 16
 WORDS = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in "nrls"]
@@ -153,6 +155,25 @@ def once(*parts: Part) -> Counter[tuple[str, int, int]]:
     return Counter(
         (each.range.topic_id, each.range.partition, offset) for each in parts for offset in each.offsets
     )
+
+
+async def recreate(settings: Settings, topic: str) -> None:
+    """Delete one of our topics and make it again as planned."""
+    (planned,) = [each for each in plan(settings) if each.name == topic]
+    new = NewTopic(topic, planned.partitions, 1, topic_configs=planned.create_config(dev=True))
+    async with admin_of(settings) as admin, cluster.connect(settings.bootstrap_servers) as client:
+        before = (await cluster.topic_ids(client, [topic]))[topic]
+        await admin.delete_topics([topic])
+
+        async def created() -> bool:
+            return bool((await admin.create_topics([new])).topic_errors[0][1] == 0)
+
+        async def ready() -> bool:
+            found = (await cluster.metadata(client, [topic])).topics.get(topic)
+            return bool(found and found.id != before and found.partitions[0].leader >= 0)
+
+        await until(created)
+        await until(ready)
 
 
 async def audited(settings: Settings, pages: int) -> audit.Findings:

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewPartitions, NewTopic
+from aiokafka.admin import NewPartitions
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream.errors import RecordError, RefusedError, SchemeMismatchError, TopicError
@@ -28,7 +28,17 @@ from stream.kafka.worker import Worker
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis, encode_genesis
 from stream.settings import Settings
-from tests.kafka.judge_helpers import append, decided, decisions, error_of, part, record, running, verdicts
+from tests.kafka.judge_helpers import (
+    append,
+    decided,
+    decisions,
+    error_of,
+    part,
+    record,
+    recreate,
+    running,
+    verdicts,
+)
 from tests.kafka.worker_helpers import admin_of, create, publish, until
 
 pytestmark = pytest.mark.broker
@@ -130,25 +140,6 @@ async def test_state_directory_that_another_judge_has_open_is_refused(ran: Ran) 
     async with running(JudgeRole(ran.settings)):
         await decided(ran.settings, await append(ran.settings, record(part(0, PAGES, PAGES + 1))))
         assert f"state directory {ran.directory}: in use" in await refusal(JudgeRole(ran.settings))
-
-
-async def recreate(settings: Settings, topic: str) -> None:
-    """Delete one of our topics and make it again as planned."""
-    (planned,) = [each for each in plan(settings) if each.name == topic]
-    new = NewTopic(topic, planned.partitions, 1, topic_configs=planned.create_config(dev=True))
-    async with admin_of(settings) as admin, cluster.connect(settings.bootstrap_servers) as client:
-        before = (await cluster.topic_ids(client, [topic]))[topic]
-        await admin.delete_topics([topic])
-
-        async def created() -> bool:
-            return bool((await admin.create_topics([new])).topic_errors[0][1] == 0)
-
-        async def ready() -> bool:
-            found = (await cluster.metadata(client, [topic])).topics.get(topic)
-            return bool(found and found.id != before and found.partitions[0].leader >= 0)
-
-        await until(created)
-        await until(ready)
 
 
 async def rewrite_journal(ran: Ran, *records: bytes) -> None:

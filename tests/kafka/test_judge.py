@@ -1,0 +1,437 @@
+"""The judge against a real broker, rule by rule (the rules stand in DESIGN.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from structlog.testing import capture_logs
+
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import audit, topics
+from stream.kafka.follower import Follower
+from stream.kafka.judge import JudgeRole
+from stream.kafka.names import Names
+from stream.kafka.topic_plan import plan
+from stream.kafka.worker import Worker
+from stream.messages.decision import NOT_ADMITTED, encode_decisions
+from stream.messages.verdict import Change, Verdict
+from stream.settings import Settings
+from tests.kafka.judge_helpers import (
+    append,
+    audited,
+    decided,
+    decisions,
+    once,
+    page,
+    part,
+    places,
+    record,
+    recreate,
+    running,
+    text,
+    verdicts,
+)
+from tests.kafka.worker_helpers import ROOT, admin_of, create, publish, read_all, until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+def quick(settings: Settings) -> Settings:
+    """Dead members of a group are noticed soon; tables freeze."""
+    return settings.model_copy(
+        update={"session_seconds": 1.0, "tables_generation": 16, "tables_memory": 0, "flush_seconds": 0.1}
+    )
+
+
+@pytest.fixture
+def logged() -> Iterator[list[Any]]:
+    """Everything that is logged."""
+    with capture_logs() as entries:
+        yield entries
+
+
+def crawl(count: int, seed: str = "") -> list[bytes]:
+    """Pages of which some are mirrored, edited, crawled again, empty or malformed."""
+    pages = []
+    for n in range(count):
+        url, words = f"http://a/{seed}{n}", text(f"{seed}{n}")
+        match n % 10:
+            case 3:
+                words = text(f"{seed}{n - 3}")
+            case 5:
+                words = text(f"{seed}{n - 5}") + " more"
+            case 7:
+                url = f"http://a/{seed}{n - 7}"
+            case 8:
+                url, words = f"http://a/{seed}{n - 7}", text(f"{seed}{n - 7}")
+            case 9:
+                words = "" if n % 20 == 9 else "\x00" * 3
+        pages.append(json.dumps({"url": url, "text": words}).encode() if n % 30 != 29 else b"{")
+    return pages
+
+
+async def digest_of(settings: Settings, directory: Path) -> str:
+    """The digest of a state directory, brought up to the end of the decisions."""
+    genesis = await topics.wait_for_genesis(settings, 10)
+    async with Follower(settings, genesis, directory) as follower:
+        await follower.follow_to_end()
+        return follower.state.digest()
+
+
+async def test_rule_8_state_built_from_the_decision_log_equals_the_leaders(
+    quick: Settings, tmp_path: Path
+) -> None:
+    await create(quick)
+    for partition in range(3):
+        await publish(quick, crawl(70, f"{partition}/"), partition)
+    async with running(Worker(quick)), running(JudgeRole(quick)):
+        assert (await audited(quick, 210)).clean
+    assert {each["verdict"] for each in await verdicts(quick)} == {each.name.lower() for each in Verdict}
+    own = await digest_of(quick, quick.state_dir / quick.namespace / "judge")
+    assert await digest_of(quick, tmp_path / "fresh") == own
+    in_memory = quick.model_copy(update={"tables_memory": 1 << 28})
+    assert await digest_of(in_memory, tmp_path / "in memory") == own
+    assert await audit.recompute(quick) == []
+
+
+async def test_rule_8_decisions_and_verdicts_say_the_same(settings: Settings) -> None:
+    names = await create(settings)
+    await publish(settings, crawl(40))
+    async with running(Worker(settings)), running(JudgeRole(settings)):
+        await audited(settings, 40)
+    logged = Counter(code for each in await decisions(settings) for code in each.verdict)
+    given = Counter(Verdict[each["verdict"].upper()] for each in await verdicts(settings))
+    assert logged == given
+    heads = [dict(each.headers) for each in await read_all(settings, names.verdicts)]
+    assert Counter(Verdict[each["verdict"].decode().upper()] for each in heads) == given
+    genesis = await topics.wait_for_genesis(settings, 10)
+    assert {each["scheme"] for each in heads} == {genesis.scheme_id.encode()}
+
+
+async def test_rule_8_superseded_anchor_is_decided_and_told_in_one_transaction(settings: Settings) -> None:
+    names = await create(settings)
+    await publish(settings, [page("http://a/", 1), page("http://a/", 2), page("http://b/", 1)])
+    async with running(Worker(settings)), running(JudgeRole(settings)):
+        await audited(settings, 3)
+    first, second, third = await verdicts(settings)
+    assert [(each["verdict"], each["change"]) for each in (first, second, third)] == [
+        ("unique", "new"),
+        ("unique", "changed"),
+        ("unique", "new"),  # the anchor that it is like was superseded
+    ]
+    (change,) = [json.loads(each.value) for each in await read_all(settings, names.clusters)]
+    assert (change["cluster"], change["state"], change["by"]) == (first["id"], "superseded", second["id"])
+    assert [len(each.superseded) for each in await decisions(settings) if each.superseded] == [1]
+
+
+async def test_rule_9_old_state_applies_what_was_decided_and_decides_nothing_twice(
+    quick: Settings, tmp_path: Path
+) -> None:
+    """As after a crash before a flush: RocksDB has fallen behind what was published."""
+    await create(quick)
+    state, old = quick.state_dir / quick.namespace / "judge", tmp_path / "old"
+    parts = [part(0, 0, 20, opening=True), part(0, 20, 40), part(0, 40, 60)]
+    async with running(JudgeRole(quick)):
+        await decided(quick, await append(quick, record(parts[0])))
+    shutil.copytree(state, old)
+    async with running(JudgeRole(quick)):
+        await decided(quick, await append(quick, record(parts[1])))
+    before = await digest_of(quick, state)
+    shutil.rmtree(state)
+    old.rename(state)
+    async with running(JudgeRole(quick)):
+        await decided(quick, await append(quick, record(parts[2])))
+    assert places(await verdicts(quick)) == once(*parts)
+    assert await digest_of(quick, state) == await digest_of(quick, tmp_path / "fresh") != before
+    found = await decisions(quick)
+    assert [each.start for each in found[1:]] == [each.end for each in found[:-1]]
+
+
+async def test_rule_9_open_transaction_of_a_dead_judge_is_ended_not_followed(quick: Settings) -> None:
+    """It died between its sends and its commit: nobody sees that decision, and its pages are judged again."""
+    names = await create(quick)
+    first, second = part(0, 0, 5, opening=True), part(0, 5, 9)
+    async with running(JudgeRole(quick)):
+        await decided(quick, await append(quick, record(first)))
+    dead = AIOKafkaProducer(bootstrap_servers=quick.bootstrap_servers, transactional_id=names.judge)
+    await dead.start()
+    await dead.begin_transaction()
+    await dead.send_and_wait(names.decisions, b"never committed", partition=0)
+    await dead.send_and_wait(names.verdicts, b"never committed", partition=0)
+    try:
+        async with running(JudgeRole(quick)):
+            await decided(quick, await append(quick, record(second)))
+        with pytest.raises(Exception, match=r"(?i)fenced|epoch|newer"):
+            await dead.commit_transaction()
+    finally:
+        await asyncio.wait({asyncio.ensure_future(dead.stop())}, timeout=10)
+    assert places(await verdicts(quick)) == once(first, second)
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict"),
+    [
+        (VerdictOptions(), "duplicate"),
+        (VerdictOptions(similarity="1"), "unique"),
+        (VerdictOptions.paper(), None),
+    ],
+    ids=["default", "identical only", "strict"],
+)
+async def test_rule_11_options_come_from_the_journal_alone(
+    settings: Settings, options: VerdictOptions, verdict: str | None
+) -> None:
+    await topics.create(settings, Scheme(), options)
+    edited = {"url": "http://b/", "text": text("one") + " and a little more"}
+    await publish(settings, [page("http://a/", "one"), json.dumps(edited).encode()])
+    async with running(Worker(settings)), running(JudgeRole(settings)):
+        await audited(settings, 2)
+    _, second = await verdicts(settings)
+    assert verdict in (None, second["verdict"])
+    if options.strict:
+        assert second["similarity"] is None
+    assert {each.options for each in await decisions(settings)} == {options.id}
+
+
+async def members(settings: Settings) -> int:
+    """Of the judges' group."""
+    async with admin_of(settings) as admin:
+        (answer,) = await admin.describe_consumer_groups([Names(settings.namespace).judge])
+    ((_, _, _, _, _, found, *_),) = answer.groups
+    return len(found)
+
+
+async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
+    quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
+) -> None:
+    await create(quick)
+    parts = [part(0, 0, 20, opening=True), part(0, 20, 40), part(0, 40, 60)]
+    following, go_on = asyncio.Event(), asyncio.Event()
+    to_end = Follower.follow_to_end
+
+    async def gated(follower: Follower) -> None:
+        if follower._directory.is_relative_to(tmp_path / "second"):
+            following.set()
+            await go_on.wait()
+        await to_end(follower)
+
+    monkeypatch.setattr(Follower, "follow_to_end", gated)
+    second = JudgeRole(quick.model_copy(update={"state_dir": tmp_path / "second"}))
+    async with running(JudgeRole(quick)) as first:
+        await decided(quick, await append(quick, record(parts[0])))
+        async with running(second):
+            await following.wait()
+            assert await members(quick) == 1
+            go_on.set()
+
+            async def both() -> bool:
+                return await members(quick) == 2
+
+            await until(both)
+            stood_by = [each["applied"] for each in logged if each["event"] == "standby"]
+            assert stood_by == [1, 3]
+            await decided(quick, await append(quick, record(parts[1])))
+            assert second.stats.transactions == 0
+            first.stop()
+            await until(lambda: "stopped" in [each["event"] for each in logged])
+            await decided(quick, await append(quick, record(parts[2])))
+            await until(lambda: second.stats.transactions == 1)
+    assert places(await verdicts(quick)) == once(*parts)
+    own = await digest_of(quick, tmp_path / "second" / quick.namespace / "judge")
+    assert await digest_of(quick, quick.state_dir / quick.namespace / "judge") == own
+
+
+async def test_rule_14_deployments_on_one_broker_do_not_fence_each_other(quick: Settings) -> None:
+    """Side by side, with one state directory for both, and one name a beginning of the other."""
+    other = quick.model_copy(update={"namespace": f"{quick.namespace}-b"})
+    both = (quick, other)
+    for each in both:
+        await create(each)
+    async with (
+        running(JudgeRole(quick)) as judge,
+        running(JudgeRole(other)) as other_judge,
+        running(Worker(quick)),
+        running(Worker(other)),
+    ):
+        for n in range(3):
+            for each in both:
+                await publish(each, crawl(20, f"{n}/"), partition=n)
+            for each in both:
+                assert (await audited(each, 20 * (n + 1))).clean
+        assert judge.stats.transactions > 0 < other_judge.stats.transactions
+    for each in both:
+        given = await verdicts(each)
+        assert len(given) == 60
+        assert {verdict["source"]["topic"] for verdict in given} == {Names(each.namespace).pages}
+
+
+def milliseconds(rfc3339: str) -> int:
+    moment = datetime.fromisoformat(rfc3339)
+    return int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
+
+
+async def test_rule_15_decided_at_is_the_running_maximum_of_append_times(settings: Settings) -> None:
+    """A broker's clock set back is played by a topic that takes our times, while the judge runs."""
+    names = await create(settings)
+    (planned,) = [each for each in plan(settings) if each.name == names.journal]
+    async with running(JudgeRole(settings)):
+        (opened,) = await append(settings, record(part(0, 0, 2, opening=True)))
+        await decided(settings, [opened])
+        config = planned.create_config(dev=True) | {"message.timestamp.type": "CreateTime"}
+        journal = ConfigResource(ConfigResourceType.TOPIC, names.journal, configs=config)
+        async with admin_of(settings) as admin:
+            await admin.alter_configs([journal])
+
+        async def takes_our_times() -> bool:
+            (stands,) = await append(settings, record(), timestamp_ms=opened.timestamp)
+            return bool(stands.timestamp_type == 0)
+
+        await until(takes_our_times)
+        stands = []
+        for n, change in enumerate((5000, -3_600_000, 4999, 9000, 9000, -1)):
+            after = record(part(0, 2 + 2 * n, 4 + 2 * n))
+            stands += await append(settings, after, timestamp_ms=opened.timestamp + change)
+        await decided(settings, stands)
+    times = {
+        each.offset: each.timestamp for each in await read_all(settings, names.journal) if each.offset > 1
+    }
+    running_maximum, latest = {}, 0
+    for offset, time in sorted(times.items()):
+        latest = running_maximum[offset] = max(latest, time)
+    given = await verdicts(settings)
+    assert len(given) == 14
+    assert [milliseconds(each["decided_at"]) for each in given] == [
+        running_maximum[int(each["id"].split(".")[1])] for each in given
+    ]
+    assert running_maximum != times
+    assert latest - opened.timestamp == 9000
+
+
+async def test_rule_7_rows_dropped_are_in_the_decisions_and_have_no_verdict(settings: Settings) -> None:
+    await create(settings)
+    parts = part(0, 0, 4, opening=True), part(0, 2, 6), part(0, 9, 10)
+    async with running(JudgeRole(settings)) as judge:
+        await decided(settings, await append(settings, *(record(each) for each in parts)))
+        await until(lambda: judge.stats.redelivered == 2)
+    codes = b"".join(each.verdict for each in await decisions(settings))
+    assert [code == NOT_ADMITTED for code in codes] == [False] * 4 + [True] * 2 + [False] * 2 + [True]
+    given = await verdicts(settings)
+    assert places(given) == once(part(0, 0, 6))
+    # Trimmed rows keep their untrimmed index.
+    assert [int(each["id"].split(".")[2]) for each in given] == [0, 1, 2, 3, 2, 3]
+
+
+async def audit_command(settings: Settings) -> tuple[int, dict[str, Any]]:
+    """Exit code and JSON line of `neardup audit`."""
+    environment = os.environ | {
+        "NEARDUP_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        "NEARDUP_NAMESPACE": settings.namespace,
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "stream.cli", "audit", "--json", "--recompute",
+        env=environment, cwd=ROOT, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(40):
+        output, _ = await process.communicate()
+    assert process.returncode is not None
+    said: dict[str, Any] = json.loads(output)
+    return process.returncode, said
+
+
+async def test_rule_17_audit_counts_pages_and_not_offsets(settings: Settings) -> None:
+    """Aborted pages and the markers of transactions have offsets, and are no pages."""
+    names = await create(settings)
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{names.namespace}.crawler"
+    )
+    await producer.start()
+    for n in range(8):
+        await producer.begin_transaction()
+        await producer.send_and_wait(names.pages, page(f"http://a/{n}", n), partition=n % 2)
+        await (producer.abort_transaction() if n % 4 == 3 else producer.commit_transaction())
+    await producer.stop()
+    async with running(Worker(settings)), running(JudgeRole(settings)):
+        await audited(settings, 6)
+    code, said = await audit_command(settings)
+    assert code == 0
+    assert said.pop("seconds") > 0
+    assert said == {
+        "pages": 6, "verdicts": {"unique": 6}, "missing": 0, "repeated": 0, "unexplained": 0, "earlier": 0,
+        "lost": 0, "different": 0,
+    }  # fmt: skip
+
+
+async def test_rule_17_audit_finds_missing_repeated_and_unexplained_verdicts(settings: Settings) -> None:
+    names = await create(settings)
+    for partition in range(2):
+        await publish(settings, crawl(10, f"{partition}/"), partition)
+    async with running(Worker(settings)), running(JudgeRole(settings)):
+        assert (await audited(settings, 20)).clean
+    stored = {
+        (each.partition, json.loads(each.value)["source"]["offset"]): each.value
+        for each in await read_all(settings, names.verdicts)
+    }
+    # A producer of its own that publishes what no judge did: two more of one page, one more of another.
+    await append(settings, stored[0, 3], stored[0, 3], stored[1, 4], topic=names.verdicts)
+    # Pages that nobody has read; an aborted one between them has an offset, and a verdict nobody can explain.
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{names.namespace}.crawler"
+    )
+    await producer.start()
+    for n in range(3):
+        await producer.begin_transaction()
+        stands = await producer.send_and_wait(names.pages, page("http://b/", n), partition=0)
+        if n == 1:
+            await producer.abort_transaction()
+            invented = json.loads(stored[0, 3])
+            invented["source"]["offset"] = stands.offset
+            await append(settings, json.dumps(invented).encode(), topic=names.verdicts)
+        else:
+            await producer.commit_transaction()
+    await producer.stop()
+    other = json.loads(stored[0, 3])
+    other["source"]["topic_id"] = "0" * 32
+    await append(settings, json.dumps(other).encode(), topic=names.verdicts)
+
+    found = await audit.audit(settings)
+    assert (found.pages, found.missing, found.repeated, found.unexplained, found.earlier) == (22, 2, 3, 1, 1)
+    assert sorted(found.examples) == [
+        "missing: partition 0 offset 10",
+        "missing: partition 0 offset 14",
+        "repeated: partition 0 offset 3",
+        "repeated: partition 1 offset 4",
+        "unexplained: partition 0 offset 12",
+    ]
+    code, said = await audit_command(settings)
+    assert code == 1
+    assert (said["missing"], said["repeated"], said["unexplained"], said["different"]) == (2, 3, 1, 0)
+
+
+async def test_rule_17_recomputing_finds_what_was_decided_otherwise(settings: Settings) -> None:
+    """A decision log that says `new` where the journal gives `changed`."""
+    names = await create(settings)
+    await publish(settings, [page("http://a/", 1), page("http://a/", 2), page("http://b/", 3)])
+    async with running(Worker(settings)), running(JudgeRole(settings)):
+        await audited(settings, 3)
+    assert await audit.recompute(settings) == []
+    log = await decisions(settings)
+    forged = [msgspec.structs.replace(each, change=bytes([Change.NEW]) * len(each.change)) for each in log]
+    await recreate(settings, names.decisions)
+    await append(settings, *map(encode_decisions, forged), topic=names.decisions)
+    place = next(n for n, each in enumerate(log) if Change.CHANGED in each.change)
+    assert await audit.recompute(settings) == [f"decisions offset {place}: change"]
