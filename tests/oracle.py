@@ -44,7 +44,7 @@ class Anchor:
 class Oracle:
     def __init__(
         self, *, strict=False, distance=12, similarity="0.8", blocks=5, choose=2,
-        flip_bits=4, flips=2, bucket_cap=256, bins=1024, bits=1, width=64,
+        flip_bits=4, flips=2, bucket_cap=128, bins=1024, bits=1, width=64,
     ):  # fmt: skip
         self.strict, self.distance, self.cap = strict, distance, bucket_cap
         self.flip_bits, self.flips, self.bins, self.bits = flip_bits, flips, bins, bits

@@ -15,12 +15,16 @@ from stream.judge.batch import Batch
 from stream.judge.ids import NO_PAGE
 from stream.judge.neighbours import Neighbours
 from stream.judge.rule import NO_MATCHES, Rule
-from stream.judge.state import Baseline, State
+from stream.judge.state import Anchors, Baseline, State
 from stream.messages.journal import Status
 from stream.messages.verdict import Change, Verdict
 from stream.tables.probes import probe_keys
 
 NO_DISTANCE = -1
+ROWS_AT_ONCE = 1024
+"""Rows whose candidates are held at once: spam gives a row up to `bucket_cap` in every probed bucket."""
+_Stored = tuple[int, int, int, int, Anchors]
+"""Matching bins, distance, number, and place in these anchors' records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +88,20 @@ class _Pass:
     ) -> None:
         self.batch, self.state, self.rule, self.judged = batch, state, rule, judged
         self.rows: list[int] = ready.tolist()
-        options, tables = rule.options, state.tables
-        fingerprints, uncertain = batch.fingerprint[ready], batch.uncertain[ready]
-        keys = state.design.keys(fingerprints)
-        candidates = tables.search(fingerprints, uncertain)
+        options, uncertain = rule.options, batch.uncertain[ready]
+        keys = state.design.keys(batch.fingerprint[ready])
+        self.stored: dict[int, list[_Stored]] = {}
+        sizes = [
+            self._search(ready[first : first + ROWS_AT_ONCE]) for first in range(0, len(ready), ROWS_AT_ONCE)
+        ]
         self.neighbours = Neighbours(
             keys,
             probe_keys(state.design, keys, uncertain, options.flip_bits, options.flips),
-            candidates.bucket_sizes,
+            None if options.strict else np.concatenate(sizes),
             None if options.strict else options.bucket_cap,
         )
+        self.ready = ready
         self.rank = {row: rank for rank, row in enumerate(self.rows)}
-        self.anchors = state.anchors(candidates.anchor)
-        self._choose(ready[candidates.row], candidates.anchor, candidates.distance)
         self.baselines = state.baselines([batch.url_key[row] or "" for row in self.rows])
         self._compare_baselines()
 
@@ -104,7 +109,6 @@ class _Pass:
         self.latest: dict[str, int] = {}
         self.dead: set[int] = set()
         self.ordinal: dict[int, int] = {}
-        self.fingerprints: list[int] = batch.fingerprint.tolist()
 
     def run(self) -> None:
         """Judge row by row. Most rows have a new URL and nothing near them: those take the short way."""
@@ -159,19 +163,21 @@ class _Pass:
     def _against_anchors(self, row: int) -> bool:
         """Name the best similar anchor, if there is one: stored ones first, for they are older."""
         best: tuple[int, int] | None = None
-        for matching, distance, anchor, place in self.stored.get(row, ()):
-            if anchor not in self.dead:
+        for matching, distance, number, place, anchors in self.stored.get(row, ()):
+            if number not in self.dead:
                 best = (-matching, distance)
-                page = int(self.anchors.page[place])
-                self._name(row, page, page, self.anchors.url(place), distance, matching)
+                page = int(anchors.page[place])
+                self._name(row, page, page, anchors.url(place), distance, matching)
                 break
-        for rank in sorted(self.neighbours.anchors_probed_by(self.rank[row])):
-            earlier = self.rows[rank]
-            compared = self._compare(row, earlier)
-            if compared is not None and (best is None or (-compared[1], compared[0]) < best):
-                best = (-compared[1], compared[0])
-                page = int(self.batch.page[earlier])
-                self._name(row, page, page, self._url(earlier), *compared)
+        if probed := self.neighbours.anchors_probed_by(self.rank[row]):
+            earlier = self.ready[np.sort(np.fromiter(probed, np.int64, len(probed)))]
+            distances, bins, similar = self._compare(row, earlier)
+            if similar.size:
+                first = similar[np.lexsort((similar, distances[similar], -bins[similar]))[0]]
+                if best is None or (-int(bins[first]), int(distances[first])) < best:
+                    best = (-int(bins[first]), int(distances[first]))
+                    page = int(self.batch.page[earlier[first]])
+                    self._name(row, page, page, self._url(int(earlier[first])), best[1], -best[0])
         return best is not None
 
     def _supersede(self, row: int, anchor: int, page: int, url: str) -> None:
@@ -180,12 +186,12 @@ class _Pass:
 
     def _name_row(self, row: int, earlier: int) -> bool:
         """Whether `earlier`, the URL's baseline in this batch, is similar; if so, it is named."""
-        compared = self._compare(row, earlier)
-        if compared is None:
+        distances, bins, similar = self._compare(row, np.array([earlier]))
+        if not similar.size:
             return False
         page = int(self.batch.page[earlier])
         cluster = page if earlier in self.ordinal else int(self.judged.cluster[earlier])
-        self._name(row, page, cluster, self._url(earlier), *compared)
+        self._name(row, page, cluster, self._url(earlier), int(distances[0]), int(bins[0]))
         return True
 
     def _name(self, row: int, page: int, cluster: int, url: str, distance: int, matching: int) -> None:
@@ -193,31 +199,34 @@ class _Pass:
         judged.other[row], judged.cluster[row], judged.other_url[row] = page, cluster, url
         judged.distance[row], judged.matches[row] = distance, matching
 
-    def _compare(self, row: int, earlier: int) -> tuple[int, int] | None:
-        """Distance and matching bins of two rows of the batch, if they are similar."""
-        distance = (self.fingerprints[row] ^ self.fingerprints[earlier]).bit_count()
-        if distance > self.rule.options.distance:
-            return None
-        sketch = self.batch.sketch
-        matching = int(self.rule.matches(sketch[row : row + 1], sketch[earlier : earlier + 1])[0])
-        return (distance, matching) if matching >= self.rule.least_matches else None
+    def _compare(
+        self, row: int, earlier: NDArray[np.int64]
+    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
+        """Distances and matching bins of a row and m earlier ones, and which of these are similar."""
+        batch = self.batch
+        distances = np.bitwise_count(batch.fingerprint[earlier] ^ batch.fingerprint[row])
+        bins = self.rule.matches(batch.sketch[earlier], batch.sketch[row : row + 1])
+        near = (distances <= self.rule.options.distance) & (bins >= self.rule.least_matches)
+        return distances, bins, np.flatnonzero(near)
 
     def _url(self, row: int) -> str:
         return self.batch.url[row] or ""
 
-    def _choose(
-        self, rows: NDArray[np.int64], anchors: NDArray[np.int64], distances: NDArray[np.uint8]
-    ) -> None:
-        """Sort the similar ones of the stored candidates best first, row by row."""
-        place = np.searchsorted(self.anchors.number, anchors)
-        matching = self.rule.matches_at(self.batch.sketch, rows, self.anchors.sketch, place)
+    def _search(self, ready: NDArray[np.int64]) -> NDArray[np.uint32]:
+        """Keep the similar ones of the stored candidates, best first; the sizes of the rows' own buckets."""
+        batch, state = self.batch, self.state
+        found = state.tables.search(batch.fingerprint[ready], batch.uncertain[ready])
+        rows, anchors = ready[found.row], state.anchors(found.anchor)
+        place = np.searchsorted(anchors.number, found.anchor)
+        matching = self.rule.matches_at(batch.sketch, rows, anchors.sketch, place)
         similar = np.flatnonzero(matching >= self.rule.least_matches)
-        order = similar[np.lexsort((anchors[similar], distances[similar], -matching[similar], rows[similar]))]
-        self.stored: dict[int, list[tuple[int, int, int, int]]] = {}
-        columns = (matching[order], distances[order], anchors[order], place[order])
-        entries = zip(*(column.tolist() for column in columns), strict=True)
-        for row, entry in zip(rows[order].tolist(), entries, strict=True):
-            self.stored.setdefault(row, []).append(entry)
+        order = similar[
+            np.lexsort((found.anchor[similar], found.distance[similar], -matching[similar], rows[similar]))
+        ]
+        columns = (rows[order], matching[order], found.distance[order], found.anchor[order], place[order])
+        for row, *entry in zip(*(column.tolist() for column in columns), strict=True):
+            self.stored.setdefault(row, []).append((*entry, anchors))
+        return np.zeros((len(ready), 0), np.uint32) if found.bucket_sizes is None else found.bucket_sizes
 
     def _compare_baselines(self) -> None:
         """Distance and matching bins of every row whose URL has a similar stored baseline."""

@@ -29,7 +29,7 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Multi-probe: how many of a prefix's least certain bits may be flipped."""
     flips: Annotated[int, msgspec.Meta(ge=0, le=2)] = 2
     """Multi-probe: how many of them are flipped at once."""
-    bucket_cap: Positive = 256
+    bucket_cap: Positive = 128
     """An anchor does not enter a bucket that holds this many live anchors (rule 16)."""
 
     def __post_init__(self) -> None:

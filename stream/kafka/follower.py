@@ -82,7 +82,7 @@ class Follower:
                     f"{self.state.meta.applied}: made from other decisions"
                 )
             entries = await self.journal.up_to(decisions.end)
-            self.judge.apply(entries, decisions, record.offset + 1)
+            await asyncio.to_thread(self.judge.apply, entries, decisions, record.offset + 1)
             self.applied += 1
 
     async def follow_to_end(self) -> None:

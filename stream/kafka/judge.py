@@ -111,10 +111,11 @@ class JudgeRole:
                     raise StateError("another judge leads now; this one ends and stands by when restarted")
                 entries = await journal.next_rows(self.settings.judge_rows)
                 if entries:
-                    decided = judge.decide(entries)
+                    # In a thread: spam can keep it busy for seconds, and the loop keeps the judge alive.
+                    decided = await asyncio.to_thread(judge.decide, entries)
                     decisions = decided.record()
                     end = await publisher.publish(decided, decisions)
-                    judge.apply(entries, decisions, end)
+                    await asyncio.to_thread(judge.apply, entries, decisions, end)
                     self._note(decided, judge.state.ledger)
                 self._flush_if_due(judge.state)
 

@@ -150,7 +150,7 @@ async def test_a_missing_broker_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("url", "key", "expected"),
     [
-        ("http://A.example:80/x", "url", b"http://A.example:80/x"),
+        ("http://A.example:80/x", "url", b"http://a.example/x"),
         ("http://A.example:80/x", "host", b"a.example"),
         ("http://A.example:80/x", "none", b"own"),
         ("http://[broken", "host", b"own"),
