@@ -65,7 +65,7 @@ lock: ## resolve the dependencies anew into requirements.lock (ARGS=--upgrade fo
 # The build needs hatchling and editables, which the lock file has too: nothing is fetched without a hash.
 $(INSTALLED): requirements.lock pyproject.toml
 	@$(find_python)
-	if ! $(BIN)/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+	if ! $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
 	    $(call say,"making $(VENV) with $$("$$python" --version)"); "$$python" -m venv --clear $(VENV)
 	fi
 	$(call say,"installing what requirements.lock names")

@@ -42,7 +42,7 @@ class Settings(BaseSettings):
     """Directory that holds the judge's RocksDB, one sub-directory a namespace."""
 
     worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
-    """Child processes that fingerprint."""
+    """Child processes of a worker, which fingerprint; one a core unless told."""
     worker_memory: int = Field(128 * MIB, ge=MIB)
     """Bytes of pages a worker holds at once; beyond it, its partitions are paused."""
     page_deadline: float = Field(10.0, gt=0)

@@ -29,15 +29,13 @@ STEADY_SECONDS = 30.0
 
 @dataclass(slots=True)
 class Role:
-    """One supervised process: `neardup NAME ARGUMENTS` with extra environment."""
+    """One supervised process: `neardup NAME` with extra environment."""
 
     name: str
-    arguments: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     output: Path | None = None
     """File that takes its stderr; None shares ours."""
     process: asyncio.subprocess.Process | None = None
-    restarts: int = 0
 
 
 def deployment(settings: Settings, workers: int, logs: Path | None = None) -> list[Role]:
@@ -54,7 +52,7 @@ def deployment(settings: Settings, workers: int, logs: Path | None = None) -> li
 
 
 class Supervisor:
-    """Keeps roles running until `stop` is set, then ends them by SIGTERM, and by SIGKILL if need be."""
+    """Keeps roles running while entered, then ends them by SIGTERM, and by SIGKILL if need be."""
 
     def __init__(self, roles: Sequence[Role], stop_seconds: float) -> None:
         self.roles = roles
@@ -84,7 +82,6 @@ class Supervisor:
             log.warning("role_ended", name=role.name, code=code, restart_seconds=pause)
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-            role.restarts += 1
 
     async def _end(self, role: Role) -> None:
         process = role.process
@@ -107,7 +104,6 @@ async def _start(role: Role) -> asyncio.subprocess.Process:
             "-m",
             "stream.cli",
             role.name,
-            *role.arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stderr=output,
             env={**os.environ, **role.environment, SUPERVISOR: str(os.getpid())},

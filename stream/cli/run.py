@@ -12,8 +12,16 @@ from stream.settings import Settings
 
 
 @click.command("run")
-@with_settings(*CONNECTION, "dev", "state_dir", "worker_processes")
-@click.option("--workers", default=1, show_default=True, help="Worker processes.", type=click.IntRange(1))
+@with_settings(
+    *CONNECTION, "dev", "state_dir", "worker_processes", "page_deadline", "page_bytes", "tables_memory"
+)
+@click.option(
+    "--workers",
+    default=1,
+    show_default=True,
+    help="Workers, each with --worker-processes children.",
+    type=click.IntRange(1),
+)
 def command(settings: Settings, workers: int) -> None:
     """Run workers and a judge under one supervisor, until interrupted."""
     from stream.kafka.lifecycle import stop_event_on_signals

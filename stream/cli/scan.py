@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import aclosing, nullcontext
+from contextlib import aclosing
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,12 +24,22 @@ from stream.settings import Settings
 @click.command("scan")
 @with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
 @with_sources
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="File for the verdicts, JSON Lines.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.File("wb", lazy=False),
+    help="File for the verdicts, JSON Lines; - for stdout.",
+)
 @click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
-@click.option("-k", "--distance", type=click.IntRange(0, 16), help="Largest Hamming distance.")
+@click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance.")
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def command(
-    settings: Settings, opened: list[Any], output: Path | None, mode: str, distance: int | None, as_json: bool
+    settings: Settings,
+    opened: list[Any],
+    output: BinaryIO | None,
+    mode: str,
+    distance: int | None,
+    as_json: bool,
 ) -> None:
     """Judge pages offline: SOURCES are JSON Lines, web archives, directories of saved pages, or -."""
     from stream.judge.options import VerdictOptions
@@ -41,17 +51,14 @@ def command(
     else:
         options = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
     started = time.monotonic()
-    with (
-        tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory,
-        output.open("wb") if output else nullcontext() as sink,
-    ):
-        seen = asyncio.run(_scan(settings, opened, Path(directory) / "state", options, sink))
+    with tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory:
+        seen = asyncio.run(_scan(settings, opened, Path(directory) / "state", options, output))
     seconds = time.monotonic() - started
     if as_json:
         sys.stdout.write(json.dumps(seen.summary(seconds)) + "\n")
     else:
         verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in seen.verdicts.most_common())
-        click.echo(f"{seen.pages:,} pages: {verdicts}; {seen.pages / seconds:,.0f} pages/s")
+        click.echo(f"{seen.pages:,} pages: {verdicts}; {seen.pages / seconds:,.0f} pages/s", err=True)
 
 
 class Seen:

@@ -16,7 +16,13 @@ from stream.settings import Settings
 @click.command("tail")
 @with_settings(*CONNECTION)
 @click.option("--from-beginning", is_flag=True, help="Start with the oldest verdict, not with the next.")
-@click.option("--verdict", "wanted", multiple=True, help="Only these verdicts; may be given several times.")
+@click.option(
+    "--verdict",
+    "wanted",
+    multiple=True,
+    type=click.Choice(["unique", "duplicate", "recrawl", "insufficient", "rejected"]),
+    help="Only these verdicts; may be given several times.",
+)
 @click.option("--limit", type=click.IntRange(1), help="End after so many verdicts.")
 @click.option("--json", "as_json", is_flag=True, help="Print the records as they are, one a line.")
 def command(

@@ -70,7 +70,7 @@ def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: tupl
 
 
 @command.command("describe")
-@with_settings(*CONNECTION)
+@with_settings(*CONNECTION, "dev")
 def describe(settings: Settings) -> None:
     """Show the topics with their partitions, records and what matters of their configuration."""
     from rich.console import Console

@@ -14,7 +14,10 @@ from stream.settings import Settings
 @click.command("worker")
 @with_settings(*CONNECTION, "dev", "worker_processes", "worker_memory", "page_deadline", "page_bytes")
 def command(settings: Settings) -> None:
-    """Fingerprint pages into the journal. Start as many as there are cores, up to the pages' partitions."""
+    """Fingerprint pages into the journal.
+
+    One uses every core by its children; several machines share the partitions.
+    """
     from stream.kafka.worker import Worker
 
     logging.configure(settings.log_format, "worker")

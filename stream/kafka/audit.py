@@ -1,6 +1,7 @@
 """Every page has exactly one verdict: checked on the live topics by counting rows (rule 17).
 
-Shares no code with the judge on purpose: it reads pages and verdicts as any consumer would.
+The count shares no code with the judge on purpose: it reads pages and verdicts as any consumer would.
+`recompute` is the opposite check: the judge itself decides the whole journal once more.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from stream.kafka.reader import TopicReader
 from stream.messages.decision import decode_decisions
 from stream.settings import Settings
 
+GENESIS_SECONDS: Final = 10.0
 EXAMPLES: Final = 10
 """Findings of each kind that are listed, not only counted."""
 
@@ -98,7 +100,7 @@ async def audit(settings: Settings, progress: Callable[[str, int], None] = lambd
 async def recompute(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> list[str]:
     """Decide the whole journal again in a temporary state and compare. Returns the differences."""
     names = Names(settings.namespace)
-    genesis = await topics.wait_for_genesis(settings)
+    genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
     differences: list[str] = []
     with tempfile.TemporaryDirectory(prefix="neardup-audit-") as directory:
         async with (

@@ -28,8 +28,6 @@ class Follower:
         self._settings, self._genesis, self._directory = settings, genesis, directory
         self._names = Names(settings.namespace)
         self._stack = AsyncExitStack()
-        self.applied = 0
-        """Decision records applied so far."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -83,7 +81,6 @@ class Follower:
                 )
             entries = await self.journal.up_to(decisions.end)
             await asyncio.to_thread(self.judge.apply, entries, decisions, record.offset + 1)
-            self.applied += 1
 
     async def follow_to_end(self) -> None:
         """Apply everything decided so far. The end is the log's, markers and all, so none is missed."""

@@ -196,6 +196,8 @@ async def _check(client: AIOKafkaClient, settings: Settings, role: Role | None) 
     if missing:
         raise TopicError(f"missing topics: {', '.join(missing)} (`neardup topics create` makes them)")
     configs = await cluster.topic_configs(client, known)
+    if role == "follow":
+        return  # who only reads verdicts has no say in how they are kept
     problems = [
         problem
         for topic in plans

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import count
 from typing import Any, Final
 
 import structlog
@@ -26,6 +27,8 @@ from stream.kafka.worker_clients import started_consumer, started_producer
 from stream.messages.journal import Genesis, Row, Rows
 from stream.settings import Settings
 
+PROGRESS_SECONDS: Final = 5
+"""How often a working worker says what it has done."""
 POLL_MS: Final = 500
 POLL_RECORDS: Final = 64
 """Records taken from the consumer before the held bytes are looked at again."""
@@ -292,6 +295,7 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
             if await unless_stopped(self._stop, self._failure()) is None:
                 log.info("worker_stopping")
                 await self._release()
+                log.info("worker_stopped", **asdict(self.stats))
             if self._failed.done():
                 self._failed.result()
         finally:
@@ -306,9 +310,13 @@ class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _watch(self) -> None:
         """Raise what went wrong in the consumer's coordinator, also while nobody polls."""
-        while True:
+        told = 0
+        for second in count(1):
             await asyncio.sleep(1)
             self._consumer._coordinator.check_errors()
+            if second % PROGRESS_SECONDS == 0 and self.stats.records != told:
+                told = self.stats.records
+                log.info("progress", **asdict(self.stats))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """A task whose failure ends the worker."""

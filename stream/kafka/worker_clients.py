@@ -61,7 +61,7 @@ async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer
         partition_assignment_strategy=(RoundRobinPartitionAssignor,),
         session_timeout_ms=int(settings.session_seconds * 1000),
         heartbeat_interval_ms=min(HEARTBEAT_MS, int(settings.session_seconds * 1000) // 4),
-        rebalance_timeout_ms=int((settings.shutdown_seconds + settings.session_seconds) * 1000),
+        rebalance_timeout_ms=int((settings.shutdown_seconds + JOIN_SECONDS) * 1000),
         metadata_max_age_ms=METADATA_MS,
         fetch_max_bytes=fetch,
         max_partition_fetch_bytes=min(fetch, PARTITION_FETCH_BYTES),

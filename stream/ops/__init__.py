@@ -1,1 +1,1 @@
-"""Events of the roles -> what operators see: logs now, metrics and health beside them."""
+"""Events of the roles -> what operators see: logs."""

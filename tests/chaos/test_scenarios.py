@@ -113,18 +113,22 @@ async def test_a_second_judge_stands_by_and_takes_over(quick: Settings, tmp_path
         crawling = asyncio.create_task(crawl(quick, 600))
         await deployment.start("worker")
         await deployment.start("judge-1", state_dir=tmp_path / "first")
+
+        async def the_first_leads() -> bool:
+            return '"leading"' in deployment.log("judge-1")
+
+        await eventually(the_first_leads)
         await deployment.start("judge-2", state_dir=tmp_path / "second")
-
-        async def one_leads() -> bool:
-            return any("leading" in deployment.log(f"judge-{i}") for i in (1, 2))
-
-        await eventually(one_leads)
         for leader in (1, 2, 1):
             name, other = f"judge-{leader}", f"judge-{3 - leader}"
+            led = deployment.log(other).count('"leading"')
             await deployment.kill(name)
-            await asyncio.sleep(1)
+
+            async def taken_over(other: str = other, led: int = led) -> bool:
+                return deployment.log(other).count('"leading"') > led
+
+            await eventually(taken_over)
             await deployment.start(name, state_dir=tmp_path / ("first" if leader == 1 else "second"))
-            assert other in deployment.running
         await crawling
         await judged(quick, eventually, 600)
     await all_right(quick)

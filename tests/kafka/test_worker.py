@@ -361,11 +361,6 @@ async def test_rule_6_worker_waits_for_the_genesis(settings: Settings) -> None:
         await until(lambda: worker.stats.pages == 1)
 
 
-async def test_stop_is_heard_while_waiting_for_the_genesis(settings: Settings) -> None:
-    async with working(settings):
-        pass
-
-
 async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(settings: Settings, gate: Gate) -> None:
     patient = changed(settings, page_deadline=60.0)
     await create(patient)
