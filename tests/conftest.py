@@ -9,11 +9,16 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import psutil  # type: ignore[import-untyped]
 import pytest
 
 from stream.kafka.broker import LocalBroker, start_broker
 from stream.settings import Settings, load
+
+# A busy machine is slow, not wrong: no example fails on time.
+hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.load_profile("patient")
 
 Eventually = Callable[..., Awaitable[None]]
 MARK = "NEARDUP_TEST_SESSION"
