@@ -217,7 +217,11 @@ async def members(settings: Settings) -> int:
 
 
 async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
-    quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged: list[Any]
+    quick: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    logged: list[Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     await create(quick)
     parts = [part(0, 0, 20, opening=True), part(0, 20, 40), part(0, 40, 60)]
@@ -235,7 +239,8 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
     async with running(JudgeRole(quick)) as first:
         await decided(quick, await append(quick, record(parts[0])))
         async with running(second):
-            await following.wait()
+            async with asyncio.timeout(20):
+                await following.wait()
             assert await members(quick) == 1
             go_on.set()
 
@@ -247,6 +252,7 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
             assert stood_by == [1, 3]
             await decided(quick, await append(quick, record(parts[1])))
             assert second.stats.transactions == 0
+            assert "assigned to multiple consumers" not in caplog.text  # only the leader claims the journal
             first.stop()
             await until(lambda: "stopped" in [each["event"] for each in logged])
             await decided(quick, await append(quick, record(parts[2])))
