@@ -75,8 +75,12 @@ class Supervisor:
         pause = FIRST_PAUSE
         while not self._stopping:
             started = time.monotonic()
-            role.process = await _start(role)
-            code = await role.process.wait()
+            try:
+                role.process = await _start(role)
+                code: int | None = await role.process.wait()
+            except OSError as error:  # no process or file to be had now: later, perhaps
+                log.error("role_not_started", name=role.name, error=str(error))
+                code = None
             if time.monotonic() - started > STEADY_SECONDS:
                 pause = FIRST_PAUSE
             log.warning("role_ended", name=role.name, code=code, restart_seconds=pause)

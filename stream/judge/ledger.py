@@ -91,7 +91,7 @@ class Ledger:
             so_far.progress[key] = SourceProgress(
                 each.cluster, each.topic, each.topic_id, each.partition, each.end, lost
             )
-        elif known is None:
+        elif known is None or expected > known.expected:
             # An empty opening: nothing to judge yet, but the partition's place is known now.
             so_far.progress[key] = SourceProgress(
                 each.cluster, each.topic, each.topic_id, each.partition, expected, lost

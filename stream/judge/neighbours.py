@@ -12,6 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.tables.candidates import distinct
+
 _FILTER_BITS: Final = 22
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 
@@ -37,7 +39,7 @@ class Neighbours:
         ranked = flat[order]
         first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
         counts = np.diff(np.append(first, len(ranked)))
-        distinct = ranked[first]
+        buckets = ranked[first]
 
         # Who probes a bucket that a row of the batch would enter? Exact keys shared by several rows, and
         # flipped keys that equal somebody's exact key; a one-byte filter discards nearly all others.
@@ -46,12 +48,12 @@ class Neighbours:
         probed_key = [ranked[shared]]
         if probes.shape[2] > 1:
             marks = np.zeros(1 << _FILTER_BITS, np.uint8)
-            marks[_mix(distinct)] = 1
+            marks[_mix(buckets)] = 1
             flipped = probes[:, :, 1:].reshape(len(keys), -1)
             survivors = np.flatnonzero(marks[_mix(flipped.ravel())])
             candidate = flipped.ravel()[survivors]
-            position = np.minimum(np.searchsorted(distinct, candidate), len(distinct) - 1)
-            hit = distinct[position] == candidate
+            position = np.minimum(np.searchsorted(buckets, candidate), len(buckets) - 1)
+            hit = buckets[position] == candidate
             probing_row.append(survivors[hit] // flipped.shape[1])
             probed_key.append(candidate[hit])
         self._probes: dict[int, list[int]] = defaultdict(list)
@@ -61,7 +63,7 @@ class Neighbours:
             self._probes[row].append(key)
 
         # Which rows would enter a bucket that somebody probes, or that may be full when they come?
-        watched = np.isin(ranked, np.unique(np.concatenate(probed_key)))
+        watched = np.isin(ranked, distinct(np.concatenate(probed_key)))
         if cap is not None and sizes is not None:
             brink = sizes.ravel()[order].astype(np.int64) + np.repeat(counts, counts) > cap
             self.crowd: dict[int, int] = dict(

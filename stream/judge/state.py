@@ -23,6 +23,8 @@ from stream.judge.ledger import Ledger
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
+from stream.tables.anchors import with_prefix
+from stream.tables.candidates import distinct
 from stream.tables.design import Design
 from stream.tables.rocks import Batch as Writes
 from stream.tables.rocks import Store
@@ -139,8 +141,7 @@ class State:
             self.meta = self._open_meta(path, genesis, cluster, generation, start)
             self.ledger = Ledger(
                 msgspec.msgpack.decode(value, type=SourceProgress)
-                for key, value in self.store.scan("default", _SOURCE)
-                if key.startswith(_SOURCE)
+                for _, value in with_prefix(self.store, _SOURCE)
             )
             self.tables = Tables(
                 self.store,
@@ -189,17 +190,17 @@ class State:
 
     def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
         """Records of these anchors, made distinct."""
-        distinct = np.unique(numbers)
-        found = self.store.get("anchors", [_number(n) for n in distinct.tolist()])
+        numbers = distinct(numbers)
+        found = self.store.get("anchors", [_number(n) for n in numbers.tolist()])
         values = [value for value in found if value is not None]
         if len(values) != len(found):
-            missing = distinct[[value is None for value in found]].tolist()
+            missing = numbers[[value is None for value in found]].tolist()
             raise StateError(f"state directory: anchors {missing[:5]} are in the tables but have no record")
         size = _ANCHOR.size + self.words * 8
         fixed = np.frombuffer(b"".join(value[:size] for value in values), np.uint8).reshape(-1, size)
         words = np.ascontiguousarray(fixed).view("<u8").reshape(-1, size // 8)
         return Anchors(
-            number=distinct,
+            number=numbers,
             page=words[:, 0].astype(np.int64),
             fingerprint=words[:, 1],
             skipped=words[:, 2],

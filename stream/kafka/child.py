@@ -141,6 +141,8 @@ class _Outbox:
                     self.flush()
                 except OSError:  # the parent is gone
                     os._exit(0)
+                except BaseException:  # rows are lost with this thread: the parent must hear of it
+                    os._exit(OUT_OF_MEMORY)
             elif os.getppid() != parent:
                 os._exit(0)
 

@@ -36,9 +36,20 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             session_timeout_ms=int(settings.session_seconds * 1000),
             heartbeat_interval_ms=int(settings.session_seconds * 1000 / 4),
-            # Leading is proved by heartbeats and by the producer's epoch, not by polling.
-            max_poll_interval_ms=2**31 - 1,
+            # Leading is proved by heartbeats and by the producer's epoch; a rebuild may take its time.
+            max_poll_interval_ms=24 * 3600 * 1000,
         )
+
+    async def attend(self) -> None:
+        """Call it again and again: raises what went wrong in the group, and shows that we are not stuck.
+
+        aiokafka parks errors of the group until somebody polls, and leaves it when nobody ever does.
+        """
+        await self._consumer.getmany(timeout_ms=0)
+
+    async def judged_before(self) -> int:
+        """The journal offset that some judge committed, 0 for none."""
+        return await self._consumer.committed(TopicPartition(self._topic, 0)) or 0
 
     async def __aenter__(self) -> Self:
         await self._consumer.start()

@@ -82,10 +82,13 @@ class Follower:
             entries = await self.journal.up_to(decisions.end)
             await asyncio.to_thread(self.judge.apply, entries, decisions, record.offset + 1)
 
-    async def follow_to_end(self) -> None:
-        """Apply everything decided so far. The end is the log's, markers and all, so none is missed."""
+    async def follow_to_end(self, stop: asyncio.Event | None = None) -> None:
+        """Apply everything decided so far, unless told to stop meanwhile.
+
+        The end is the log's, markers and all, so none is missed.
+        """
         _, end = await self._decisions.bounds()
-        while self._decisions.position < end:
+        while self._decisions.position < end and not (stop and stop.is_set()):
             await self.follow()
 
     async def _refuse_foreign_state(self) -> None:

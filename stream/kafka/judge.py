@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
-import socket
 import time
+import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 
 import structlog
 
@@ -83,10 +83,11 @@ class JudgeRole:
             return
         directory = settings.state_dir / settings.namespace / "judge"
         async with Follower(settings, genesis, directory) as follower, self._flushes(follower.state):
-            await follower.follow_to_end()
-            async with Election(settings, names.judge, names.journal, self._instance()) as election:
+            await follower.follow_to_end(self._stop)
+            async with Election(settings, names.judge, names.journal, _instance(directory)) as election:
                 log.info("standby", applied=follower.state.meta.applied)
                 while not election.won.is_set() and not self._stop.is_set():
+                    await election.attend()
                     await follower.follow()
                     self._flush_if_due(follower.state)
                 if not self._stop.is_set():
@@ -105,10 +106,18 @@ class JudgeRole:
             # Only now is the end of the decisions final: our producer id ended every earlier transaction.
             await follower.follow_to_end()
             judge, journal = follower.judge, follower.journal
+            before = await election.judged_before()
+            if not judge.state.meta.decided and before > judge.state.meta.applied:
+                raise StateError(
+                    f"topic {self.names.decisions} is empty, but the journal was judged up to {before}: it "
+                    "was made again; judging from the start would repeat every verdict; restore it, or use "
+                    "another namespace"
+                )
             log.info("leading", applied=judge.state.meta.applied)
             while not self._stop.is_set():
                 if election.lost.is_set():
                     raise StateError("another judge leads now; this one ends and stands by when restarted")
+                await election.attend()
                 entries = await journal.next_rows(self.settings.judge_rows)
                 if entries:
                     # In a thread: spam can keep it busy for seconds, and the loop keeps the judge alive.
@@ -160,7 +169,13 @@ class JudgeRole:
             if self._flushing is not None:
                 await asyncio.wait([self._flushing])
 
-    def _instance(self) -> str:
-        """Static member id: this machine's judge of this state directory."""
-        path = str(self.settings.state_dir.resolve())
-        return f"{socket.gethostname()}-{hashlib.blake2s(path.encode(), digest_size=6).hexdigest()}"
+
+def _instance(directory: Path) -> str:
+    """Static member id of the judge of a state directory; made once, kept beside it.
+
+    Not derived from names: two machines may share host name and path, and would throw each other out.
+    """
+    path = directory.with_suffix(".instance")
+    if not path.exists():
+        path.write_text(uuid.uuid4().hex, encoding="ascii")
+    return path.read_text(encoding="ascii")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.tables.candidates import I64
+from stream.tables.candidates import I64, distinct
 from stream.tables.design import U64
 from stream.tables.rocks import DEFAULT, LOG, Batch, Store
 
@@ -82,7 +82,7 @@ class Dead:
         self._mark(np.array(numbers, np.int64))
 
     def _mark(self, anchors: I64) -> None:
-        anchors = np.unique(anchors)
+        anchors = distinct(anchors)
         anchors = anchors[~self.test(anchors)]
         if not len(anchors):
             return

@@ -3,18 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.tables.design import U64
 
+Number = TypeVar("Number", np.int64, np.uint64)
+
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 
 LAST_ANCHOR: Final = (1 << 32) - 2
 """The highest anchor number: chains store number + 1 in 32 bits."""
+
+
+def distinct(values: NDArray[Number]) -> NDArray[Number]:
+    """The values in ascending order, each once.
+
+    NumPy 2.4's `unique` hashes: on 8 M values that repeat as spam's do, 6.3 s against 0.18 s.
+    """
+    ranked = np.sort(values)
+    keep = np.ones(len(ranked), bool)
+    keep[1:] = ranked[1:] != ranked[:-1]
+    return ranked[keep]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +59,7 @@ class Found:
 
     def pairs(self) -> tuple[I64, I64, U8]:
         """Distinct pairs, sorted by row, then anchor."""
-        packed = np.unique(np.concatenate(self._packed)) if self._packed else np.zeros(0, np.uint64)
+        packed = distinct(np.concatenate(self._packed)) if self._packed else np.zeros(0, np.uint64)
         return (
             (packed >> np.uint64(40)).astype(np.int64),
             (packed >> np.uint64(8) & np.uint64(0xFFFFFFFF)).astype(np.int64),
