@@ -181,6 +181,20 @@ def test_candidates_are_those_of_brute_force(name: str, skips: float, skew: floa
         tables.close()
 
 
+def copy_live(source: Path, target: Path) -> None:
+    """Copy an open state directory as of one moment: again, while background compactions change it."""
+    while True:
+        before = {path.name: path.stat().st_size for path in source.glob("*")}
+        try:
+            shutil.copytree(source, target)
+        except shutil.Error:  # a file went away meanwhile
+            pass
+        else:
+            if before == {path.name: path.stat().st_size for path in source.glob("*")}:
+                return
+        shutil.rmtree(target)
+
+
 @pytest.mark.parametrize("name", ["default", "all in RocksDB", "window of 100 anchors in RAM"])
 def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: Path) -> None:
     case = CASES[name]
@@ -195,7 +209,7 @@ def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: 
         durable = store.digest()
         later = Oracle(case, list(oracle.fingerprints), list(oracle.entered), set(oracle.dead))
         add(rng, store, tables, later, make_rows(rng, 60, np.zeros(0, np.uint64), 0.1), 0.3)
-        shutil.copytree(tmp_path / "state", tmp_path / "crashed")  # as a killed process leaves it
+        copy_live(tmp_path / "state", tmp_path / "crashed")  # as a killed process leaves it
         tables.close()
     rows = make_rows(rng, 80, np.array(later.fingerprints, np.uint64), 0.1)
     uncertain = make_uncertain(rng, 80)
