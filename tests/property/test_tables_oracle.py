@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -184,15 +185,12 @@ def test_candidates_are_those_of_brute_force(name: str, skips: float, skew: floa
 def copy_live(source: Path, target: Path) -> None:
     """Copy an open state directory as of one moment: again, while background compactions change it."""
     while True:
-        before = {path.name: path.stat().st_size for path in source.glob("*")}
-        try:
+        with suppress(shutil.Error, FileNotFoundError):  # a file went away meanwhile
+            before = {path.name: path.stat().st_size for path in source.glob("*")}
             shutil.copytree(source, target)
-        except shutil.Error:  # a file went away meanwhile
-            pass
-        else:
             if before == {path.name: path.stat().st_size for path in source.glob("*")}:
                 return
-        shutil.rmtree(target)
+        shutil.rmtree(target, ignore_errors=True)
 
 
 @pytest.mark.parametrize("name", ["default", "all in RocksDB", "window of 100 anchors in RAM"])
