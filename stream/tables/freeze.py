@@ -2,65 +2,134 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-import numpy as np
-
-from stream.failpoints import reach
-from stream.tables.anchors import entered
-from stream.tables.cold import bucket_keys
+from stream.errors import StateError
+from stream.failpoints import VARIABLE, reach
+from stream.tables import freeze_child
+from stream.tables.build import build_tables, table_file
 from stream.tables.design import U64, Design
 from stream.tables.rocks import Store, table_family
 
 FOLDER: Final = "freeze"
-YIELD_KEYS: Final = 64
-"""Keys written between offers of the GIL. While a generation is built, searches take 1.9 times as long
-with 64 and 2.9 times without any; building takes twice as long (measured on two busy cores)."""
+CHILD_ANCHORS = 20_000
+"""Generations from this size on are built by a child process. A thread would compete for the GIL for the 20 s
+and more that a million anchors take; for small ones starting a process would take longer than building."""
+ERRORS: Final = "errors"
 
 
-def build_table(
-    store: Store,
-    design: Design,
-    table: int,
-    generation: int,
-    first: int,
-    rows: U64,
-    masks: U64 | None,
-    path: Path,
-) -> bool:
-    """Write one table's file of a generation; False when no anchor entered this table."""
-    members = entered(masks, table)
-    numbers = np.arange(first, first + len(rows), dtype=np.uint64)
-    if members is not None:
-        rows, numbers = rows[members], numbers[members]
-    if not len(rows):
+class _Builder(Protocol):
+    """Builds the files of one generation."""
+
+    @property
+    def done(self) -> bool:
+        """Whether the files are ready, or building failed."""
+
+    def wait(self) -> None:
+        """Return when the files are ready. Raises what building raised."""
+
+    def stop(self) -> None:
+        """Give up; nothing is written any more afterwards."""
+
+
+class _CancelledError(Exception):
+    """Building was given up."""
+
+
+class _Thread:
+    """Builds in this process: at once, but sharing the GIL."""
+
+    def __init__(
+        self, store: Store, design: Design, generation: int, first: int, rows: U64, masks: U64 | None,
+        folder: Path,
+    ) -> None:  # fmt: skip
+        self._error: BaseException | None = None
+        self._cancelled = False
+
+        def between() -> None:
+            if self._cancelled:
+                raise _CancelledError
+            reach("freeze.build")
+
+        def build() -> None:
+            try:
+                build_tables(
+                    store.sst_writer, design, generation, first, rows, masks, folder,
+                    between=between, pause=lambda: time.sleep(0),
+                )  # fmt: skip
+            except BaseException as error:  # raised in the thread that waits
+                self._error = error
+
+        self._thread = threading.Thread(target=build, name=f"freeze-{generation}", daemon=True)
+        self._thread.start()
+
+    @property
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self) -> None:
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def stop(self) -> None:
+        self._cancelled = True
+        self._thread.join()
+
+
+class _Child:
+    """Builds in a process of low priority that ends when this one does."""
+
+    def __init__(
+        self, store: Store, design: Design, generation: int, first: int, rows: U64, masks: U64 | None,
+        folder: Path,
+    ) -> None:  # fmt: skip
+        self._what = f"state directory {store.path}: freezing generation {generation}"
+        self._errors = folder / ERRORS
+        freeze_child.hand_over(folder, design, generation, first, rows, masks)
+        environment = os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+        environment.pop(VARIABLE, None)
+        with self._errors.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", freeze_child.__name__, str(folder)],
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                start_new_session=True,  # Ctrl-C reaches us, and we stop it
+            )
+        reach("freeze.build")
+
+    @property
+    def done(self) -> bool:
+        if self._process.poll() is not None:
+            return True
+        reach("freeze.build")
         return False
-    prefixes = design.prefixes(rows, table)
-    order = np.argsort(prefixes, kind="stable")  # stable: entries of a bucket stay in order of number
-    prefixes = prefixes[order]
-    entries = np.empty((len(rows), 2), "<u8")
-    entries[:, 0] = rows[order]
-    entries[:, 1] = numbers[order]
-    starts = np.flatnonzero(np.concatenate([[True], prefixes[1:] != prefixes[:-1]]))
-    keys = bucket_keys(
-        prefixes[starts], np.full(len(starts), generation, np.uint16), int(design.prefix_bits[table])
-    )
-    content = entries.tobytes()
-    ends = [*(starts[1:] * 16).tolist(), len(content)]
-    writer = store.sst_writer(table_family(table))
-    writer.open(str(path))
-    start = 0
-    for index, (key, end) in enumerate(zip(keys, ends, strict=True)):
-        writer[key] = content[start:end]
-        start = end
-        if index % YIELD_KEYS == 0:
-            time.sleep(0)
-    writer.finish()
-    return True
+
+    def wait(self) -> None:
+        status = self._process.wait()
+        self._close()
+        if status:
+            said = self._errors.read_text(errors="replace").strip()
+            raise StateError(f"{self._what}: its process ended with {status}: {said[-2000:]}")
+
+    def stop(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._close()
+
+    def _close(self) -> None:
+        assert self._process.stdin is not None  # noqa: S101  # asked for above
+        self._process.stdin.close()
 
 
 class Freezing:
@@ -71,46 +140,33 @@ class Freezing:
     ) -> None:
         self.generation: Final = generation
         self._store = store
-        self._files: dict[int, Path] = {}
-        self._error: BaseException | None = None
-        self._cancelled = False
-        folder = store.path / FOLDER
-        folder.mkdir(exist_ok=True)
-
-        def build() -> None:
-            try:
-                for table in range(design.tables):
-                    if self._cancelled:
-                        return
-                    reach("freeze.build")
-                    path = folder / f"{generation:05d}-{table:02d}.sst"
-                    if build_table(store, design, table, generation, first, rows, masks, path):
-                        self._files[table] = path
-            except BaseException as error:  # raised in the thread that waits
-                self._error = error
-
-        self._thread = threading.Thread(target=build, name=f"freeze-{generation}", daemon=True)
-        self._thread.start()
+        self._tables = design.tables
+        parent = store.path / FOLDER
+        parent.mkdir(exist_ok=True)
+        # A folder of its own: the child of a process that crashed may live for a moment longer.
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{generation:05d}-", dir=parent))
+        builder = _Thread if len(rows) < CHILD_ANCHORS else _Child
+        self._builder: _Builder = builder(store, design, generation, first, rows, masks, self._folder)
 
     @property
     def built(self) -> bool:
         """Whether the files are ready (or building failed)."""
-        return not self._thread.is_alive()
+        return self._builder.done
 
     def finish(self) -> None:
         """Wait for the files and ingest them. Raises what building raised."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        for table, path in self._files.items():
-            reach("freeze.ingest")
-            self._store.ingest(table_family(table), path)
+        self._builder.wait()
+        for table in range(self._tables):
+            path = table_file(self._folder, table)
+            if path.exists():
+                reach("freeze.ingest")
+                self._store.ingest(table_family(table), path)
         reach("freeze.meta")
+        shutil.rmtree(self._folder, ignore_errors=True)
 
     def discard(self) -> None:
         """Stop building; the generation stays unfrozen."""
-        self._cancelled = True
-        self._thread.join()
+        self._builder.stop()
 
 
 def clean(path: Path) -> None:

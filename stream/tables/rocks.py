@@ -45,6 +45,11 @@ def table_family(table: int) -> str:
     return f"table-{table:02d}"
 
 
+def sst_writer(family: str) -> SstFileWriter:
+    """A writer of files for `Store.ingest`, with the family's options, in a process without a store."""
+    return SstFileWriter(_options(family, Cache(0)))
+
+
 def _options(family: str, cache: Cache) -> Options:
     """The options of one family, and of the database in so far as they are of the database."""
     options = Options(raw_mode=True)

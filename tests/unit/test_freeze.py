@@ -1,0 +1,104 @@
+"""A generation built by a process of its own is the one that a thread builds, and the process never stays."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from stream.errors import StateError
+from stream.failpoints import VARIABLE
+from stream.tables import freeze
+from stream.tables.design import Design
+from stream.tables.freeze import FOLDER, Freezing
+from stream.tables.rocks import Store, table_family
+
+DESIGN = Design(5, 2)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "state", DESIGN.tables, 1 << 20) as store:
+        yield store
+
+
+def start(store: Store, anchors: int, *, masks: bool = False) -> Freezing:
+    rng = np.random.default_rng(1)
+    rows = rng.integers(0, 1 << 64, anchors, dtype=np.uint64)
+    rows[::3] &= np.uint64((1 << 30) - 1)  # crowded buckets
+    skipped = rng.integers(0, 1 << 10, anchors, dtype=np.uint64) | np.uint64(1 << 4) if masks else None
+    return Freezing(store, DESIGN, 3, 3 * anchors, rows, skipped)
+
+
+@pytest.mark.parametrize("masks", [False, True])
+def test_child_builds_what_the_thread_builds(
+    masks: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digests = []
+    for least in (0, 1 << 20):
+        monkeypatch.setattr(freeze, "CHILD_ANCHORS", least)
+        with Store(tmp_path / str(least), DESIGN.tables, 1 << 20) as store:
+            freezing = start(store, 2000, masks=masks)
+            freezing.finish()
+            assert freezing.built
+            assert not list((store.path / FOLDER).iterdir())
+            assert bool(next(store.scan(table_family(4)), None)) != masks  # nobody enters table 4
+            digests.append(store.digest())
+    assert digests[0] == digests[1]
+
+
+def test_discard_ends_the_child(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freeze, "CHILD_ANCHORS", 0)
+    freezing = start(store, 200_000)
+    (child,) = (p for p in psutil.Process().children() if freeze.freeze_child.__name__ in p.cmdline())
+    assert not freezing.built
+    freezing.discard()
+    assert not child.is_running()
+
+
+def test_child_that_fails_is_reported_with_what_it_said(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freeze, "CHILD_ANCHORS", 0)
+    monkeypatch.setattr(freeze.freeze_child, "hand_over", lambda folder, *rest: None)
+    freezing = start(store, 10)
+    with pytest.raises(StateError, match=r"generation 3: .* ended with 1: (?s:.*)generation\.npz"):
+        freezing.finish()
+
+
+DIES = """
+import sys
+from pathlib import Path
+import numpy as np
+from stream.tables.design import Design
+from stream.tables.freeze import Freezing
+from stream.tables.rocks import Store
+rows = np.random.default_rng(1).integers(0, 1 << 64, 2_000_000, dtype=np.uint64)
+freezing = Freezing(Store(Path(sys.argv[1]), 10, 1 << 20), Design(5, 2), 0, 0, rows, None)
+print(freezing._builder._process.pid, flush=True)
+assert not freezing.built
+"""
+
+
+def test_child_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
+    parent = subprocess.Popen(
+        [sys.executable, "-c", DIES, str(tmp_path / "state")],
+        env=os.environ | {VARIABLE: "freeze.build:2", "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=subprocess.PIPE,
+    )
+    with parent:
+        assert parent.stdout is not None
+        child = int(parent.stdout.readline())
+    assert parent.returncode == -signal.SIGKILL  # it was still building
+    deadline = time.monotonic() + 10
+    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
