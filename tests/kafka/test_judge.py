@@ -228,11 +228,11 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
     following, go_on = asyncio.Event(), asyncio.Event()
     to_end = Follower.follow_to_end
 
-    async def gated(follower: Follower) -> None:
+    async def gated(follower: Follower, stop: asyncio.Event | None = None) -> None:
         if follower._directory.is_relative_to(tmp_path / "second"):
             following.set()
             await go_on.wait()
-        await to_end(follower)
+        await to_end(follower, stop)
 
     monkeypatch.setattr(Follower, "follow_to_end", gated)
     second = JudgeRole(quick.model_copy(update={"state_dir": tmp_path / "second"}))
