@@ -6,10 +6,9 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.errors import PageError
-from stream.fingerprint.hashes import hash_characters, hash_text, hash_tokens
+from stream.fingerprint.hashes import hash_text, hash_tokens
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import simhash
 from stream.fingerprint.sketch import shingles, sketch
@@ -18,7 +17,7 @@ from stream.messages.journal import Row, Status
 from stream.messages.page import Page, PageMessageError, decode_page
 from stream.text.content import page_text
 from stream.text.normalise import normalise
-from stream.text.segment import han, tokens, warm, words
+from stream.text.segment import segment, warm, words
 from stream.text.url import MAX_URL, url_key
 
 MAX_DETAIL: Final = 500
@@ -59,9 +58,16 @@ class Fingerprinter:
         """The fingerprint of plain text; never raises (lone surrogates count as U+FFFD)."""
         normalised = normalise(text)
         encoded = normalised.encode()
-        token_hashes = hash_tokens(tokens(normalised, self.scheme.segmenter))
+        tokens, han = segment(normalised, self.scheme.segmenter)
+        token_hashes = hash_tokens(tokens)
         fingerprint, uncertain = simhash(*features(token_hashes))
-        units = token_hashes if normalised.isascii() else self._units(normalised)
+        # Shingles are made of Han characters where there are enough, otherwise of words.
+        if han.size > self.scheme.han_floor:
+            units = han
+        elif normalised.isascii():  # its tokens are its words
+            units = token_hashes.astype(np.uint32)
+        else:
+            units = hash_tokens(words(normalised)).astype(np.uint32)
         return Fingerprint(
             fingerprint,
             uncertain,
@@ -98,13 +104,6 @@ class Fingerprinter:
         except PageMessageError as error:
             return rejected(error, error.url, None, error.fetched_at)
         return self.page(page)
-
-    def _units(self, normalised: str) -> NDArray[np.uint64]:
-        """Hashes of what shingles are made of: Han characters where there are enough, otherwise words."""
-        characters = han(normalised)
-        if characters.size > self.scheme.han_floor:
-            return hash_characters(characters)
-        return hash_tokens(words(normalised))
 
 
 def rejected(error: PageError, url: str | None, key: str | None, fetched_at: int | None) -> Row:

@@ -12,9 +12,8 @@ from numpy.typing import NDArray
 HASH_BYTES: Final = 16
 """Size of a text hash."""
 
-_FIRST: Final = np.uint64(0xBF58476D1CE4E5B9)
-_SECOND: Final = np.uint64(0x94D049BB133111EB)
-_GOLDEN: Final = np.uint64(0x9E3779B97F4A7C15)
+_FIRST: Final = np.uint32(0x7FEB352D)
+_SECOND: Final = np.uint32(0x846CA68B)
 
 
 def hash_tokens(tokens: Sequence[bytes]) -> NDArray[np.uint64]:
@@ -24,25 +23,20 @@ def hash_tokens(tokens: Sequence[bytes]) -> NDArray[np.uint64]:
     return np.frombuffer(digests, ">u8").astype(np.uint64)
 
 
-def hash_characters(points: NDArray[np.uint32]) -> NDArray[np.uint64]:
-    """A 64-bit hash of each code point, (n,): the finaliser of SplitMix64."""
-    mixed = points.astype(np.uint64)
-    mixed += np.uint64(1)
-    mixed *= _GOLDEN
-    return mix(mixed)
-
-
 def hash_text(encoded: bytes) -> bytes:
     """xxh3_128 of a whole text, 16 bytes big-endian: equal for equal normalised texts."""
     return xxhash.xxh3_128_digest(encoded)
 
 
-def mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014), in place: a bijection that spreads every
-    input bit over all output bits."""
-    values ^= values >> np.uint64(30)
+def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Wellons' `lowbias32` (Hash Prospector, 2018), in place: a bijection that spreads every input bit over
+    all output bits."""
+    shifted = values >> np.uint32(16)
+    values ^= shifted
     values *= _FIRST
-    values ^= values >> np.uint64(27)
+    np.right_shift(values, np.uint32(15), out=shifted)
+    values ^= shifted
     values *= _SECOND
-    values ^= values >> np.uint64(31)
+    np.right_shift(values, np.uint32(16), out=shifted)
+    values ^= shifted
     return values

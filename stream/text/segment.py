@@ -12,7 +12,7 @@ import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Final, Literal
+from typing import Final, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,17 @@ HAN: Final = (
 """Half-open ranges of code points that count as Han characters."""
 
 _SPACE: Final = 0x20
-_OTHER, _WORD, _HAN = 0, 1, 2
+_OTHER, _ASCII, _HAN, _WIDE = 0, 1, 2, 3  # kinds of characters: all but _OTHER are `\w`
 _ASCII_WORDS: Final = bytes(point if re.match(rb"\w", bytes([point])) else _SPACE for point in range(256))
+
+
+class Segments(NamedTuple):
+    """A text, cut."""
+
+    tokens: list[bytes]
+    """First the tokens without Han characters, then the Han words, each in text order."""
+    han: NDArray[np.uint32]
+    """The Han characters in order, as code points (n,); all else dropped."""
 
 
 def words(text: str) -> list[bytes]:
@@ -41,33 +50,28 @@ def words(text: str) -> list[bytes]:
     return _joined(points, kinds != _OTHER).encode().split()
 
 
-def han(text: str) -> NDArray[np.uint32]:
-    """The Han characters of `text` in order, as code points (n,); all else dropped."""
-    if text.isascii():
-        return np.empty(0, np.uint32)
-    points, kinds = _classified(text)
-    found: NDArray[np.uint32] = points[kinds == _HAN]
-    return found
-
-
-def tokens(text: str, segmenter: Literal["rjieba", "jieba"]) -> list[bytes]:
-    """The tokens of `text`: first those without Han characters, then the Han words, each in text order.
+def segment(text: str, segmenter: Literal["rjieba", "jieba"]) -> Segments:
+    """The tokens and the Han characters of `text`.
 
     All Han runs of the text are cut by one call; the dictionary is loaded at the first.
     """
     if text.isascii():
-        return text.encode().translate(_ASCII_WORDS).split()
+        return Segments(words(text), np.empty(0, np.uint32))
     points, kinds = _classified(text)
-    found = _joined(points, kinds == _WORD).encode().split()
+    if int(kinds.max()) < _WIDE:  # words without Han characters are ASCII, of one byte a character
+        found = text.encode().translate(_ASCII_WORDS).split()
+    else:
+        found = _joined(points, (kinds == _ASCII) | (kinds == _WIDE)).encode().split()
     is_han = kinds == _HAN
-    if is_han.any():
+    han = points.compress(is_han)
+    if han.size:
         found += " ".join(_cutter(segmenter)(_joined(points, is_han))).encode().split()
-    return found
+    return Segments(found, han)
 
 
 def warm(segmenter: Literal["rjieba", "jieba"]) -> None:
     """Load tables and dictionary now (0.1-1 s), so that the first page does not pay for it."""
-    tokens("预热。", segmenter)
+    segment("预热。", segmenter)
 
 
 def _classified(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
@@ -77,22 +81,23 @@ def _classified(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
 
 def _joined(points: NDArray[np.uint32], keep: NDArray[np.bool_]) -> str:
     """The kept characters as runs between single spaces: a space stands only where a run ends."""
-    after = np.empty_like(keep)
-    after[0] = False
-    after[1:] = keep[:-1]
     spaced = np.where(keep, points, np.uint32(_SPACE))
-    return spaced[keep | after].astype("<u4", copy=False).tobytes().decode("utf-32-le")
+    places = keep.copy()
+    places[1:] |= keep[:-1]
+    return spaced.compress(places).astype("<u4", copy=False).tobytes().decode("utf-32-le")
 
 
 @functools.cache
 def _kinds() -> NDArray[np.uint8]:
-    """Code point -> _OTHER, _WORD (`\\w` but not Han) or _HAN, by this Python's own `re`."""
+    """Code point -> its kind, `\\w` being what this Python's own `re` says."""
     kinds = np.zeros(sys.maxunicode + 1, np.uint8)
     for run in re.finditer(r"\w+", "".join(map(chr, range(sys.maxunicode + 1)))):
-        kinds[run.start() : run.end()] = _WORD
+        kinds[run.start() : run.end()] = _WIDE
     for start, end in HAN:
         part = kinds[start:end]
-        part[part == _WORD] = _HAN
+        part[part == _WIDE] = _HAN
+    ascii_part = kinds[:0x80]
+    ascii_part[ascii_part == _WIDE] = _ASCII
     return kinds
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from stream.text.normalise import normalise
-from stream.text.segment import han, tokens, words
+from stream.text.segment import segment, words
 
 
 def said(tokens_: list[bytes]) -> list[str]:
@@ -22,29 +22,29 @@ def test_words_are_runs_of_word_characters() -> None:
 
 @pytest.mark.parametrize("segmenter", ["rjieba", "jieba"])
 def test_han_runs_are_cut_by_the_dictionary(segmenter: str) -> None:
-    found = said(tokens("我们在北京天安门 hello天气", segmenter))  # type: ignore[arg-type]
+    found = said(segment("我们在北京天安门 hello天气", segmenter).tokens)  # type: ignore[arg-type]
     assert sorted(found) == sorted(["hello", "我们", "在", "北京", "天安门", "天气"])
 
 
 def test_a_word_does_not_reach_over_punctuation() -> None:
-    assert said(tokens("北,京", "rjieba")) == ["北", "京"]
+    assert said(segment("北,京", "rjieba").tokens) == ["北", "京"]
 
 
 def test_kana_runs_stay_whole_beside_cut_han_runs() -> None:
-    found = said(tokens("これは日本語のテキスト", "rjieba"))
+    found = said(segment("これは日本語のテキスト", "rjieba").tokens)
     assert found[:2] == ["これは", "のテキスト"]
     assert "".join(found[2:]) == "日本語"
 
 
 def test_han_characters_are_given_alone_and_in_order() -> None:
-    assert "".join(map(chr, han("a我b们、𠮷々1"))) == "我们𠮷々"
-    assert han("none").size == 0
+    assert "".join(map(chr, segment("a我b们、𠮷々1", "rjieba").han)) == "我们𠮷々"
+    assert segment("none", "rjieba").han.size == 0
 
 
 @pytest.mark.parametrize("text", ["", " ", "。", "\0", "😀", "!?"])
 def test_text_without_words_has_no_tokens(text: str) -> None:
-    assert words(text) == tokens(text, "rjieba") == []
-    assert han(text).size == 0
+    assert words(text) == segment(text, "rjieba").tokens == []
+    assert segment(text, "rjieba").han.size == 0
 
 
 def test_normalising_folds_case_width_and_compatibility() -> None:
