@@ -49,6 +49,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from stream.errors import NeardupError, PageError
     from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
+    from stream.fingerprint.row import Row, Status
     from stream.fingerprint.scheme import Scheme
     from stream.judge.batch import Entry
     from stream.judge.judge import Decided, Judge
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     from stream.judge.query import matching_anchors
     from stream.judge.state import State
     from stream.messages.decision import Decisions
-    from stream.messages.journal import Genesis, Row, Rows, SourceRange, Status
+    from stream.messages.journal import Genesis, Rows, SourceRange
     from stream.messages.page import Page, decode_page
     from stream.messages.verdict import Change, ClusterRecord, Verdict, VerdictRecord
     from stream.sources import open_source
@@ -91,6 +92,7 @@ __all__ = [
 _HOMES: Final = {
     "stream.errors": ("NeardupError", "PageError"),
     "stream.fingerprint.fingerprinter": ("Fingerprint", "Fingerprinter"),
+    "stream.fingerprint.row": ("Row", "Status"),
     "stream.fingerprint.scheme": ("Scheme",),
     "stream.judge.batch": ("Entry",),
     "stream.judge.judge": ("Decided", "Judge"),
@@ -98,7 +100,7 @@ _HOMES: Final = {
     "stream.judge.query": ("matching_anchors",),
     "stream.judge.state": ("State",),
     "stream.messages.decision": ("Decisions",),
-    "stream.messages.journal": ("Genesis", "Row", "Rows", "SourceRange", "Status"),
+    "stream.messages.journal": ("Genesis", "Rows", "SourceRange"),
     "stream.messages.page": ("Page", "decode_page"),
     "stream.messages.verdict": ("Change", "ClusterRecord", "Verdict", "VerdictRecord"),
     "stream.sources": ("open_source",),

@@ -11,14 +11,15 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
+from stream.children.child import Configuration
+from stream.children.pool import ChildPool
+from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Decided, Judge
 from stream.judge.options import VerdictOptions
 from stream.judge.state import State
-from stream.kafka.child import Configuration
-from stream.kafka.pool import ChildPool
-from stream.messages.journal import Genesis, Row, Rows, SourceRange
+from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.settings import Settings
 from stream.sources import Message, feed
 

@@ -13,7 +13,7 @@ import hypothesis
 import psutil  # type: ignore[import-untyped]
 import pytest
 
-from stream.kafka.broker import LocalBroker, start_broker
+from stream.brokers.broker import LocalBroker, start_broker
 from stream.settings import Settings, load
 
 # A busy machine is slow, not wrong: no example fails on time.

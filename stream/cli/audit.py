@@ -24,6 +24,7 @@ def command(settings: Settings, recompute: bool, as_json: bool) -> None:
     from rich.table import Table
 
     from stream.kafka import audit
+    from stream.kafka.recompute import recompute as decide_again
 
     logging.configure(settings.log_format, "audit")
     console = Console(stderr=as_json)
@@ -34,7 +35,7 @@ def command(settings: Settings, recompute: bool, as_json: bool) -> None:
             status.update(f"{topic}: {records:,} records")
 
         findings = asyncio.run(audit.audit(settings, progress))
-        differences = asyncio.run(audit.recompute(settings, progress)) if recompute else []
+        differences = asyncio.run(decide_again(settings, progress)) if recompute else []
     seconds = time.monotonic() - started
     if as_json:
         print(  # noqa: T201

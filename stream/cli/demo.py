@@ -30,8 +30,8 @@ def command(as_json: bool, keep: bool) -> None:
     """
     from rich.console import Console
 
+    from stream.brokers.broker import start_broker
     from stream.demo.crawl import prepare
-    from stream.kafka.broker import start_broker
 
     logging.configure("auto", "demo")
     console = Console(stderr=as_json, soft_wrap=True)

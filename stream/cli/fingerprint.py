@@ -20,8 +20,8 @@ from stream.settings import Settings
 def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
     """Show the fingerprints of pages: SOURCES as for scan."""
     from stream.fingerprint.fingerprinter import Fingerprinter
+    from stream.fingerprint.row import Status
     from stream.fingerprint.scheme import Scheme
-    from stream.messages.journal import Status
 
     scheme = Scheme()
     fingerprinter = Fingerprinter(scheme)

@@ -18,7 +18,7 @@ def command(settings: Settings) -> None:
 
     One uses every core by its children; several machines share the partitions.
     """
-    from stream.kafka.worker import Worker
+    from stream.kafka.worker import WorkerRole
 
     logging.configure(settings.log_format, "worker")
-    asyncio.run(Worker(settings).run())
+    asyncio.run(WorkerRole(settings).run())

@@ -9,11 +9,11 @@ import numpy as np
 
 from stream.errors import PageError
 from stream.fingerprint.hashes import hash_text, hash_tokens
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.weights import features
-from stream.messages.journal import Row, Status
 from stream.messages.page import Page, PageMessageError, decode_page
 from stream.text.content import page_text
 from stream.text.normalise import normalise

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.fingerprint.row import Status
 from stream.judge.batch import Batch
 from stream.judge.ids import NO_PAGE
 from stream.judge.neighbours import Neighbours
 from stream.judge.rule import NO_MATCHES, Rule
 from stream.judge.state import Anchors, Baseline, State
-from stream.messages.journal import Status
 from stream.messages.verdict import Change, Verdict
 from stream.tables.probes import probe_keys
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
+from stream.fingerprint.row import NO_HASH
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import Judged, decide
 from stream.judge.ids import show
@@ -22,7 +23,7 @@ from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
 from stream.judge.state import State, Step
 from stream.messages.decision import Decisions, Superseded
-from stream.messages.journal import NO_HASH, NO_TIME, Genesis
+from stream.messages.journal import NO_TIME, Genesis
 from stream.messages.verdict import (
     Change,
     ClusterRecord,

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.ids import show
 from stream.judge.judge import Judge
-from stream.messages.journal import Row, Status
 
 
 def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, Any]]]:

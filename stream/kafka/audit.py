@@ -1,16 +1,14 @@
 """Every page has exactly one verdict: checked on the live topics by counting rows (rule 17).
 
 The count shares no code with the judge on purpose: it reads pages and verdicts as any consumer would.
-`recompute` is the opposite check: the judge itself decides the whole journal once more.
+`stream.kafka.recompute` is the opposite check: the judge itself decides the whole journal once more.
 """
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -19,8 +17,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from numpy.typing import NDArray
 
 from stream.errors import RecordError
-from stream.kafka import cluster, topics
-from stream.kafka.follower import Follower
+from stream.kafka import cluster
 from stream.kafka.names import Names
 from stream.kafka.reader import TopicReader
 from stream.messages.decision import decode_decisions
@@ -95,35 +92,6 @@ async def audit(settings: Settings, progress: Callable[[str, int], None] = lambd
         findings.repeated += int(np.maximum(verdicts.astype(np.int64) - 2, 0).sum())
     findings.lost = await _lost(settings, names)
     return findings
-
-
-async def recompute(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> list[str]:
-    """Decide the whole journal again in a temporary state and compare. Returns the differences."""
-    names = Names(settings.namespace)
-    genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
-    differences: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="neardup-audit-") as directory:
-        async with (
-            Follower(settings, genesis, Path(directory) / "state") as follower,
-            TopicReader(settings.bootstrap_servers, names.decisions, 0) as decisions,
-        ):
-            _, end = await decisions.bounds()
-            while decisions.position < end:
-                for record in await decisions.poll():
-                    logged = decode_decisions(record.value, record.offset)
-                    entries = await follower.journal.up_to(logged.end)
-                    again = follower.judge.decide(entries).record()
-                    if again != logged:
-                        differences.append(
-                            f"decisions offset {record.offset}: {', '.join(_unequal(again, logged))}"
-                        )
-                    follower.judge.apply(entries, logged, record.offset + 1)
-                    progress(names.journal, logged.end)
-    return differences
-
-
-def _unequal(a: msgspec.Struct, b: msgspec.Struct) -> list[str]:
-    return [f for f in a.__struct_fields__ if getattr(a, f) != getattr(b, f)]
 
 
 async def _pages(

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from stream.messages.journal import Row, SourceRange, Status
+from stream.fingerprint.row import Row, Status
+from stream.messages.journal import SourceRange
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20

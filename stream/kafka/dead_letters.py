@@ -10,9 +10,9 @@ from typing import Final, Self
 from aiokafka import AIOKafkaProducer
 
 from stream.errors import NeardupError
+from stream.fingerprint.row import Row, Status
 from stream.kafka import cluster
 from stream.kafka.backlog import Rejected, Source
-from stream.messages.journal import Row, Status
 
 FRAMING_BYTES: Final = 512
 """Bytes of a record batch besides key, value and header values, rounded up."""

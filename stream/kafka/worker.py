@@ -13,18 +13,19 @@ import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, OffsetOutOfRangeError
 
+from stream.children.child import FINGERPRINTER, Configuration
+from stream.children.pool import ChildPool
 from stream.errors import RefusedError, TopicError
 from stream.failpoints import reach
+from stream.fingerprint.row import Row
 from stream.kafka import cluster, topics
 from stream.kafka.backlog import Backlog, Batch, Chunk, Source
-from stream.kafka.child import FINGERPRINTER, Configuration
 from stream.kafka.dead_letters import DeadLetters, RejectLimit
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
-from stream.kafka.pool import ChildPool
 from stream.kafka.positions import begin, topic_id_at_leaders
 from stream.kafka.worker_clients import started_consumer, started_producer
-from stream.messages.journal import Genesis, Row, Rows
+from stream.messages.journal import Genesis, Rows
 from stream.settings import Settings
 
 PROGRESS_SECONDS: Final = 5
@@ -72,7 +73,7 @@ class _Shift:
     ending: bool = False
 
 
-class Worker(ConsumerRebalanceListener):  # type: ignore[misc]
+class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
     """One member of the group `workers`.
 
     Memory: held pages and rows stay below `worker_memory` + POLL_RECORDS records. On top, aiokafka holds

@@ -5,7 +5,6 @@ The layout stands in `schemas/journal.md`.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -15,46 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import RecordError
+from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.judge.options import VerdictOptions
 
 VERSION: Final = 1
 NO_TIME: Final = -(2**63)
 """`fetched_at` of a row whose page named none."""
-NO_HASH: Final = bytes(16)
-"""`text_hash` of a row without text."""
 MAX_ROWS: Final = 65_535
 """Rows in one journal record; a page's index must fit 16 bits (see `judge.ids`)."""
-
-
-class Status(enum.IntEnum):
-    """What the worker could make of a page."""
-
-    READY = 0
-    INSUFFICIENT = 1
-    REJECTED = 2
-
-
-class Row(msgspec.Struct, frozen=True, array_like=True):
-    """One page, fingerprinted or refused."""
-
-    status: int
-    url: str | None
-    """As the crawler sent it; None when the message names none."""
-    url_key: str | None
-    """Normalised URL; equal keys are the same URL. None when `url` is None or no URL."""
-    fetched_at: int | None
-    """Milliseconds since the epoch."""
-    fingerprint: int = 0
-    uncertain: bytes = bytes(UNCERTAIN_BITS)
-    """Bit indexes, least certain first."""
-    sketch: bytes = b""
-    text_hash: bytes = NO_HASH
-    """xxh3-128 of the normalised text, big-endian."""
-    reason: str | None = None
-    """Why the page was rejected: a short stable code."""
-    detail: str | None = None
-    """Why, for a person; goes to the dead letter's header, not to the journal."""
 
 
 class SourceRange(msgspec.Struct, frozen=True, array_like=True):

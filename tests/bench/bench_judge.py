@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 from aiokafka import AIOKafkaProducer
 
+from stream.brokers.broker import start_broker
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import topics
-from stream.kafka.broker import start_broker
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.publisher import BATCH_BYTES

@@ -18,14 +18,14 @@ from typing import Any
 
 from aiokafka import AIOKafkaProducer
 
+from stream.brokers.broker import start_broker
+from stream.children.child import Configuration
+from stream.children.pool import ChildPool
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import topics
-from stream.kafka.broker import start_broker
-from stream.kafka.child import Configuration
 from stream.kafka.names import Names
-from stream.kafka.pool import ChildPool
-from stream.kafka.worker import Worker
+from stream.kafka.worker import WorkerRole
 from stream.settings import Settings, load
 
 PROCESSES = 2
@@ -79,7 +79,7 @@ async def _through_kafka(settings: Settings, values: list[bytes]) -> tuple[float
         await producer.flush()
     finally:
         await producer.stop()
-    worker = Worker(settings)
+    worker = WorkerRole(settings)
     running = asyncio.create_task(worker.run())
     while not worker.stats.pages:
         await asyncio.sleep(0.005)

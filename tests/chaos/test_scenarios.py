@@ -15,9 +15,10 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import OffsetAndMetadata
 
-from stream.kafka.audit import audit, recompute
-from stream.kafka.broker import LocalBroker, start_broker
+from stream.brokers.broker import LocalBroker, start_broker
+from stream.kafka.audit import audit
 from stream.kafka.names import Names
+from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler, Deployment

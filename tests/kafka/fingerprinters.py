@@ -7,8 +7,8 @@ import signal
 import time
 
 from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.messages.journal import Row, Status
 
 HOARD: list[bytearray] = []
 

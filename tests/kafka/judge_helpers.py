@@ -15,14 +15,15 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
 
 from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import audit, cluster
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import plan
-from stream.kafka.worker import Worker
+from stream.kafka.worker import WorkerRole
 from stream.messages.decision import Decisions, decode_decisions
-from stream.messages.journal import Row, Rows, SourceRange
+from stream.messages.journal import Rows, SourceRange
 from stream.messages.page import Page
 from stream.settings import Settings
 from tests.kafka.worker_helpers import DEADLINE, admin_of, read_all, until
@@ -30,7 +31,7 @@ from tests.kafka.worker_helpers import DEADLINE, admin_of, read_all, until
 CLUSTER, TOPIC_ID = "a-cluster", "ab" * 16
 WORDS = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in "nrls"]
 FINGERPRINTER = Fingerprinter()
-Role = TypeVar("Role", Worker, JudgeRole)
+Role = TypeVar("Role", WorkerRole, JudgeRole)
 
 
 def text(seed: object, words: int = 80) -> str:
@@ -58,7 +59,7 @@ async def running(role: Role) -> AsyncIterator[Role]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def error_of(role: Worker | JudgeRole) -> Exception:
+async def error_of(role: WorkerRole | JudgeRole) -> Exception:
     """What ends a role that is not told to stop."""
     try:
         async with asyncio.timeout(DEADLINE):

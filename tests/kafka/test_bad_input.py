@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
-from stream.kafka.worker import Worker
+from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, page, running, text, verdicts
 from tests.kafka.worker_helpers import ROOT, admin_of, create, read_all
@@ -172,7 +172,7 @@ async def judge(settings: Settings, messages: Sequence[Case]) -> dict[tuple[int,
     """Publish, work and judge until every message has its verdict; fails where one has two, or another."""
     await create(settings)
     places = await send(settings, messages)
-    worker = Worker(settings, fingerprinter="tests.kafka.fingerprinters.Treacherous")
+    worker = WorkerRole(settings, fingerprinter="tests.kafka.fingerprinters.Treacherous")
     async with running(worker), running(JudgeRole(settings)):
         found = await audited(settings, len(messages))
     assert found.clean, found

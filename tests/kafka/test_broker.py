@@ -14,18 +14,18 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from stream.brokers import docker, embedded, embedded_jars
+from stream.brokers.broker import LocalBroker, start_broker
+from stream.brokers.ping import ping
 from stream.errors import BrokerError
-from stream.kafka import docker_broker, embedded_broker, embedded_jars
-from stream.kafka.broker import LocalBroker, start_broker
-from stream.kafka.ping import ping
 
 needs_java = pytest.mark.skipif(
-    embedded_broker.missing() is not None, reason="the embedded broker needs Java 17 and Maven"
+    embedded.missing() is not None, reason="the embedded broker needs Java 17 and Maven"
 )
 
 CHILD = """
 import sys, time
-from stream.kafka.broker import start_broker
+from stream.brokers.broker import start_broker
 broker = start_broker()
 print(broker.pid, broker.log.parent, flush=True)
 time.sleep(600)
@@ -107,7 +107,7 @@ def test_a_broker_dies_with_its_parent_even_when_that_is_killed() -> None:
 @pytest.mark.chaos
 def test_a_broker_dies_with_its_guard() -> None:
     with start_broker() as broker:
-        assert isinstance(broker, embedded_broker.EmbeddedBroker)
+        assert isinstance(broker, embedded.EmbeddedBroker)
         java = psutil.Process(broker.pid)
         java.parent().kill()
         assert gone(java)
@@ -116,10 +116,10 @@ def test_a_broker_dies_with_its_guard() -> None:
 @needs_java
 @pytest.mark.broker
 def test_a_taken_port_is_left_to_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    choose = embedded_broker.free_port
-    with socket.create_server((embedded_broker.HOST, 0)) as owner:
+    choose = embedded.free_port
+    with socket.create_server((embedded.HOST, 0)) as owner:
         offers = iter([owner.getsockname()[1]])
-        monkeypatch.setattr(embedded_broker, "free_port", lambda: next(offers, None) or choose())
+        monkeypatch.setattr(embedded, "free_port", lambda: next(offers, None) or choose())
         with start_broker() as broker:
             assert not broker.bootstrap_servers.endswith(f":{owner.getsockname()[1]}")
 
@@ -146,8 +146,8 @@ def test_a_named_cluster_is_used_and_never_stopped(monkeypatch: pytest.MonkeyPat
 def test_without_a_broker_the_error_says_what_was_tried(
     monkeypatch: pytest.MonkeyPatch, asked: str, says: str
 ) -> None:
-    monkeypatch.setattr(embedded_broker, "missing", lambda: "no `java` found")
-    monkeypatch.setattr(docker_broker, "missing", lambda: "no engine answers")
+    monkeypatch.setattr(embedded, "missing", lambda: "no `java` found")
+    monkeypatch.setattr(docker, "missing", lambda: "no engine answers")
     monkeypatch.setenv("NEARDUP_BROKER", asked)
     with pytest.raises(BrokerError, match=says):
         start_broker()

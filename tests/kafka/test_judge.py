@@ -26,8 +26,9 @@ from stream.kafka import audit, topics
 from stream.kafka.follower import Follower
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
+from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
-from stream.kafka.worker import Worker
+from stream.kafka.worker import WorkerRole
 from stream.messages.decision import NOT_ADMITTED, encode_decisions
 from stream.messages.verdict import Change, Verdict
 from stream.settings import Settings
@@ -100,20 +101,20 @@ async def test_rule_8_state_built_from_the_decision_log_equals_the_leaders(
     await create(quick)
     for partition in range(3):
         await publish(quick, crawl(70, f"{partition}/"), partition)
-    async with running(Worker(quick)), running(JudgeRole(quick)):
+    async with running(WorkerRole(quick)), running(JudgeRole(quick)):
         assert (await audited(quick, 210)).clean
     assert {each["verdict"] for each in await verdicts(quick)} == {each.name.lower() for each in Verdict}
     own = await digest_of(quick, quick.state_dir / quick.namespace / "judge")
     assert await digest_of(quick, tmp_path / "fresh") == own
     in_memory = quick.model_copy(update={"tables_memory": 1 << 28})
     assert await digest_of(in_memory, tmp_path / "in memory") == own
-    assert await audit.recompute(quick) == []
+    assert await recompute(quick) == []
 
 
 async def test_rule_8_decisions_and_verdicts_say_the_same(settings: Settings) -> None:
     names = await create(settings)
     await publish(settings, crawl(40))
-    async with running(Worker(settings)), running(JudgeRole(settings)):
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         await audited(settings, 40)
     logged = Counter(code for each in await decisions(settings) for code in each.verdict)
     given = Counter(Verdict[each["verdict"].upper()] for each in await verdicts(settings))
@@ -127,7 +128,7 @@ async def test_rule_8_decisions_and_verdicts_say_the_same(settings: Settings) ->
 async def test_rule_8_superseded_anchor_is_decided_and_told_in_one_transaction(settings: Settings) -> None:
     names = await create(settings)
     await publish(settings, [page("http://a/", 1), page("http://a/", 2), page("http://b/", 1)])
-    async with running(Worker(settings)), running(JudgeRole(settings)):
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         await audited(settings, 3)
     first, second, third = await verdicts(settings)
     assert [(each["verdict"], each["change"]) for each in (first, second, third)] == [
@@ -199,7 +200,7 @@ async def test_rule_11_options_come_from_the_journal_alone(
     await topics.create(settings, Scheme(), options)
     edited = {"url": "http://b/", "text": text("one") + " and a little more"}
     await publish(settings, [page("http://a/", "one"), json.dumps(edited).encode()])
-    async with running(Worker(settings)), running(JudgeRole(settings)):
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         await audited(settings, 2)
     _, second = await verdicts(settings)
     assert verdict in (None, second["verdict"])
@@ -271,8 +272,8 @@ async def test_rule_14_deployments_on_one_broker_do_not_fence_each_other(quick: 
     async with (
         running(JudgeRole(quick)) as judge,
         running(JudgeRole(other)) as other_judge,
-        running(Worker(quick)),
-        running(Worker(other)),
+        running(WorkerRole(quick)),
+        running(WorkerRole(other)),
     ):
         for n in range(3):
             for each in both:
@@ -371,7 +372,7 @@ async def test_rule_17_audit_counts_pages_and_not_offsets(settings: Settings) ->
         await producer.send_and_wait(names.pages, page(f"http://a/{n}", n), partition=n % 2)
         await (producer.abort_transaction() if n % 4 == 3 else producer.commit_transaction())
     await producer.stop()
-    async with running(Worker(settings)), running(JudgeRole(settings)):
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         await audited(settings, 6)
     code, said = await audit_command(settings)
     assert code == 0
@@ -386,7 +387,7 @@ async def test_rule_17_audit_finds_missing_repeated_and_unexplained_verdicts(set
     names = await create(settings)
     for partition in range(2):
         await publish(settings, crawl(10, f"{partition}/"), partition)
-    async with running(Worker(settings)), running(JudgeRole(settings)):
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         assert (await audited(settings, 20)).clean
     stored = {
         (each.partition, json.loads(each.value)["source"]["offset"]): each.value
@@ -432,12 +433,12 @@ async def test_rule_17_recomputing_finds_what_was_decided_otherwise(settings: Se
     """A decision log that says `new` where the journal gives `changed`."""
     names = await create(settings)
     await publish(settings, [page("http://a/", 1), page("http://a/", 2), page("http://b/", 3)])
-    async with running(Worker(settings)), running(JudgeRole(settings)):
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         await audited(settings, 3)
-    assert await audit.recompute(settings) == []
+    assert await recompute(settings) == []
     log = await decisions(settings)
     forged = [msgspec.structs.replace(each, change=bytes([Change.NEW]) * len(each.change)) for each in log]
     await recreate(settings, names.decisions)
     await append(settings, *map(encode_decisions, forged), topic=names.decisions)
     place = next(n for n, each in enumerate(log) if Change.CHANGED in each.change)
-    assert await audit.recompute(settings) == [f"decisions offset {place}: change"]
+    assert await recompute(settings) == [f"decisions offset {place}: change"]

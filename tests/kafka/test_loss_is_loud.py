@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from stream.judge.ledger import SourceGap
 from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import Worker
+from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import (
     CLUSTER,
@@ -162,13 +162,13 @@ async def test_pages_that_retention_took_are_declared_decided_and_audited(
         return (await committed(settings)).get(0, (0, ""))[0] == 5
 
     async with running(JudgeRole(settings)):
-        async with running(Worker(settings)):
+        async with running(WorkerRole(settings)):
             assert (await audited(settings, 5)).clean
             await until(all_committed)
         await publish(settings, pages[5:])
         async with admin_of(settings) as admin:
             await admin.delete_records({TopicPartition(names.pages, 0): RecordsToDelete(8)})
-        async with running(Worker(settings)) as worker:
+        async with running(WorkerRole(settings)) as worker:
             found = await audited(settings, 6)
         assert worker.stats.lost == 3
     assert (found.pages, found.lost, found.missing, found.repeated, found.earlier) == (6, 3, 0, 0, 5)
@@ -192,16 +192,16 @@ async def test_rule_7_group_offset_set_too_high_is_a_gap_and_set_back_heals(
         return (await committed(settings)).get(0, (0, ""))[0] == end
 
     async with running(JudgeRole(settings)) as judge:
-        async with running(Worker(settings)):
+        async with running(WorkerRole(settings)):
             await until(lambda: all_committed(3))
         await publish(settings, pages[3:])
         await commit(settings, 6)
-        async with running(Worker(settings)):
+        async with running(WorkerRole(settings)):
             await until(lambda: len(judge.stats.gaps) == 1)
             await until(lambda: all_committed(9))
         assert [gap[1:] for gap in gaps_in(logged)] == [(3, 6)]
         assert len(await verdicts(settings)) == 3
         await commit(settings, 3)
-        async with running(Worker(settings)):
+        async with running(WorkerRole(settings)):
             assert (await audited(settings, 9)).clean
         await until(lambda: not judge.stats.gaps)

@@ -24,7 +24,7 @@ from stream.kafka.cluster import Bounds
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import plan
-from stream.kafka.worker import Worker
+from stream.kafka.worker import WorkerRole
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis, encode_genesis
 from stream.settings import Settings
@@ -69,7 +69,7 @@ async def ends(settings: Settings) -> dict[Any, Bounds]:
         return await cluster.log_bounds(client, written)
 
 
-async def refusal(role: Worker | JudgeRole) -> str:
+async def refusal(role: WorkerRole | JudgeRole) -> str:
     """Why it refuses to start; fails where it wrote anything."""
     before = await ends(role.settings)
     error = await error_of(role)
@@ -238,7 +238,7 @@ async def test_rule_14_journal_that_would_lose_or_misdate_records_is_refused_by_
         return config.items() <= found.items()
 
     await until(altered)
-    for role in (JudgeRole(settings), Worker(settings)):
+    for role in (JudgeRole(settings), WorkerRole(settings)):
         assert f"{names.journal}: {named}" in await refusal(role)
 
 
@@ -253,7 +253,7 @@ async def test_rule_14_journal_with_two_partitions_is_refused_by_both_roles(sett
             return (await cluster.partition_counts(client, [names.journal]))[names.journal] == 2
 
     await until(widened)
-    for role in (JudgeRole(settings), Worker(settings)):
+    for role in (JudgeRole(settings), WorkerRole(settings)):
         assert f"{names.journal}: has 2 partitions, must have 1" in await refusal(role)
 
 
@@ -264,7 +264,7 @@ async def test_rule_14_topics_that_are_not_replicated_are_refused_without_dev(se
 
 
 @asynccontextmanager
-async def waiting(role: Worker | JudgeRole) -> AsyncIterator[asyncio.Task[None]]:
+async def waiting(role: WorkerRole | JudgeRole) -> AsyncIterator[asyncio.Task[None]]:
     """A role that was started and should wait."""
     task = asyncio.create_task(role.run())
     try:
@@ -274,9 +274,9 @@ async def waiting(role: Worker | JudgeRole) -> AsyncIterator[asyncio.Task[None]]
         await asyncio.gather(task, return_exceptions=True)
 
 
-@pytest.mark.parametrize("kind", [JudgeRole, Worker])
+@pytest.mark.parametrize("kind", [JudgeRole, WorkerRole])
 async def test_rule_6_role_started_before_its_topics_waits_for_the_genesis(
-    settings: Settings, kind: Callable[[Settings], JudgeRole | Worker]
+    settings: Settings, kind: Callable[[Settings], JudgeRole | WorkerRole]
 ) -> None:
     role = kind(settings)
     async with waiting(role) as task:
@@ -298,9 +298,9 @@ async def started(settings: Settings) -> bool:
     return bool(groups & {names.workers, names.judge})
 
 
-@pytest.mark.parametrize("kind", [JudgeRole, Worker])
+@pytest.mark.parametrize("kind", [JudgeRole, WorkerRole])
 async def test_role_that_waits_for_the_genesis_hears_a_stop(
-    settings: Settings, kind: Callable[[Settings], JudgeRole | Worker]
+    settings: Settings, kind: Callable[[Settings], JudgeRole | WorkerRole]
 ) -> None:
     role = kind(settings)
     async with waiting(role) as task:
@@ -310,10 +310,10 @@ async def test_role_that_waits_for_the_genesis_hears_a_stop(
             await task
 
 
-@pytest.mark.parametrize("kind", [JudgeRole, Worker])
+@pytest.mark.parametrize("kind", [JudgeRole, WorkerRole])
 async def test_rule_6_program_that_would_make_other_fingerprints_is_refused(
     settings: Settings,
-    kind: Callable[[Settings], JudgeRole | Worker],
+    kind: Callable[[Settings], JudgeRole | WorkerRole],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     genesis = await topics.create(settings, Scheme(), VerdictOptions())

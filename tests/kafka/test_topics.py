@@ -10,12 +10,12 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from stream.brokers.broker import LocalBroker
+from stream.brokers.embedded import free_port
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import cluster, topics
-from stream.kafka.broker import LocalBroker
-from stream.kafka.embedded_broker import free_port
 from stream.kafka.names import Names
 from stream.kafka.reader import JournalReader
 from stream.kafka.topic_plan import JOURNAL_BYTES, TopicPlan, plan

@@ -15,11 +15,11 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
 from stream.errors import RefusedError
+from stream.fingerprint.row import Status
 from stream.kafka import cluster
 from stream.kafka import worker as worker_module
 from stream.kafka.dead_letters import RejectLimitError
 from stream.kafka.names import Names
-from stream.messages.journal import Status
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
     ROOT,
@@ -429,7 +429,7 @@ async def test_real_pages_become_rows(settings: Settings) -> None:
     words = " ".join(f"word{n}" for n in range(50))
     pages = [json.dumps({"url": f"http://a/{n}", "text": f"{words} {n}"}).encode() for n in range(5)]
     await publish(settings, [*pages, b"not json"])
-    worker = worker_module.Worker(settings)
+    worker = worker_module.WorkerRole(settings)
     running = asyncio.create_task(worker.run())
     try:
         await until(lambda: worker.stats.pages == 6 or running.done())

@@ -21,7 +21,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import cluster, topics
 from stream.kafka.names import Names
-from stream.kafka.worker import Worker
+from stream.kafka.worker import WorkerRole
 from stream.messages.journal import Genesis, Rows, decode_journal
 from stream.settings import Settings
 
@@ -57,9 +57,9 @@ class Gate:
 
 
 @asynccontextmanager
-async def working(settings: Settings) -> AsyncIterator[Worker]:
+async def working(settings: Settings) -> AsyncIterator[WorkerRole]:
     """A worker that is stopped at the end; its error, when it has one, is raised there."""
-    worker = Worker(settings, fingerprinter=SCRIPTED)
+    worker = WorkerRole(settings, fingerprinter=SCRIPTED)
     running = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -73,7 +73,7 @@ async def working(settings: Settings) -> AsyncIterator[Worker]:
 
 async def failure_of(settings: Settings) -> BaseException:
     """What ends a worker that is not told to stop."""
-    worker = Worker(settings, fingerprinter=SCRIPTED)
+    worker = WorkerRole(settings, fingerprinter=SCRIPTED)
     try:
         async with asyncio.timeout(DEADLINE):
             await worker.run()
@@ -84,10 +84,10 @@ async def failure_of(settings: Settings) -> BaseException:
 
 MAIN = f"""
 import asyncio
-from stream.kafka.worker import Worker
+from stream.kafka.worker import WorkerRole
 from stream.settings import load
 
-asyncio.run(Worker(load(), fingerprinter="{SCRIPTED}").run())
+asyncio.run(WorkerRole(load(), fingerprinter="{SCRIPTED}").run())
 """
 
 

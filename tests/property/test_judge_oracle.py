@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
 from stream.judge.state import State
-from stream.messages.journal import Genesis, Row, Rows, SourceRange, decode_journal
+from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from tests.oracle import Oracle, OraclePage
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from stream.errors import PageError
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.messages.journal import Status
+from stream.fingerprint.row import Status
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
 from stream.text.segment import HAN, segment, words

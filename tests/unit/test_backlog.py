@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from stream.fingerprint.row import Row, Status
 from stream.kafka.backlog import (
     BATCH_ROWS,
     CHUNK_BYTES,
@@ -18,7 +19,7 @@ from stream.kafka.backlog import (
     Chunk,
     Source,
 )
-from stream.messages.journal import Row, SourceRange, Status
+from stream.messages.journal import SourceRange
 
 SOURCE = Source("cluster", "pages", "f" * 32)
 

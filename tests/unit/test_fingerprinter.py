@@ -10,9 +10,10 @@ import pytest
 import xxhash
 
 from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.row import NO_HASH, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import matches
-from stream.messages.journal import NO_HASH, Row, Rows, SourceRange, Status
+from stream.messages.journal import Rows, SourceRange
 from stream.messages.page import Page
 
 LIMIT = 1 << 20

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.ledger import Admission, Ledger
-from stream.messages.journal import Row, Rows, SourceRange, Status
+from stream.messages.journal import Rows, SourceRange
 
 
 def part(start: int, end: int, *, opening: bool = False, lost: bool = False) -> Rows:

@@ -18,9 +18,9 @@ from typing import Final, Self, cast
 import msgspec
 import structlog
 
+from stream.children.child import LENGTH, OUT_OF_MEMORY, Chunk, Configuration, Ready, frame
 from stream.errors import NeardupError
-from stream.kafka.child import LENGTH, OUT_OF_MEMORY, Chunk, Configuration, Ready, frame
-from stream.messages.journal import Row, Status
+from stream.fingerprint.row import Row, Status
 
 START_SECONDS: Final = 60.0
 """A child loads dictionaries for about a second; beyond this the machine is broken, not slow."""
@@ -148,7 +148,12 @@ class _Child:
     async def start(cls, configuration: Configuration) -> Self:
         """A child that is ready to work. Raises ChildError."""
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "stream.kafka.child", stdin=PIPE, stdout=PIPE, env=os.environ | ONE_THREAD
+            sys.executable,
+            "-m",
+            "stream.children.child",
+            stdin=PIPE,
+            stdout=PIPE,
+            env=os.environ | ONE_THREAD,
         )
         child = cls(process, configuration)
         try:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from stream.brokers.broker import LocalBroker
+from stream.brokers.embedded import free_port
+from stream.brokers.ping import ping
 from stream.errors import BrokerError
-from stream.kafka.broker import LocalBroker
-from stream.kafka.embedded_broker import free_port
-from stream.kafka.ping import ping
 
 IMAGE: Final = "confluentinc/cp-kafka:7.9.2"
 """Kafka 3.9; testcontainers' start script is written for this line of images."""

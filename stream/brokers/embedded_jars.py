@@ -26,7 +26,7 @@ REPORT_SECONDS = 10
 def deployment() -> Path:
     """The directory of pom.xml, server.properties and log4j2.properties: in a wheel or in a checkout."""
     package = Path(__file__).parent
-    for directory in (package / "embedded", package.parents[1] / "deploy" / "kafka"):
+    for directory in (package / "kafka", package.parents[1] / "deploy" / "kafka"):
         if (directory / "pom.xml").is_file():
             return directory
     raise BrokerError("this installation lacks the embedded broker's files (deploy/kafka)")

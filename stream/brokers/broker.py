@@ -88,18 +88,18 @@ def _choose(data_dir: Path | None, progress: Callable[[str], None]) -> LocalBrok
     asked = os.environ.get("NEARDUP_BROKER", "")
     if asked not in ("", "embedded", "docker"):
         raise BrokerError(f"NEARDUP_BROKER: {asked!r} is neither `embedded` nor `docker`")
-    from stream.kafka import docker_broker, embedded_broker
+    from stream.brokers import docker, embedded
 
     tried = []
     if asked != "docker":
-        missing = embedded_broker.missing()
+        missing = embedded.missing()
         if missing is None:
-            return embedded_broker.EmbeddedBroker(data_dir, progress)
+            return embedded.EmbeddedBroker(data_dir, progress)
         tried.append(f"embedded Apache Kafka: {missing}")
     if asked != "embedded":
-        missing = docker_broker.missing()
+        missing = docker.missing()
         if missing is None:
-            return docker_broker.DockerBroker(progress)
+            return docker.DockerBroker(progress)
         tried.append(f"Docker: {missing}")
     raise BrokerError(
         "no Kafka broker: "

@@ -1,6 +1,6 @@
 """The process that fingerprints: chunks of page messages on stdin, rows on stdout. It imports no Kafka.
 
-A page can hang or kill it, so it holds nothing that matters: `stream.kafka.pool` starts another.
+A page can hang or kill it, so it holds nothing that matters: `stream.children.pool` starts another.
 Frames are a 4-byte big-endian length and msgpack: `Configuration` first, answered by `Ready`; then `Chunk`s,
 each answered by lists of `Row`, in order, as they come.
 """
@@ -18,8 +18,8 @@ from typing import BinaryIO, Final, Protocol
 
 import msgspec
 
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.messages.journal import Row, Status
 
 FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
 FLUSH_SECONDS: Final = 0.02

@@ -14,10 +14,10 @@ from pathlib import Path
 import psutil  # type: ignore[import-untyped]
 import pytest
 
+from stream.children.child import Configuration
+from stream.children.pool import ChildError, ChildPool
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.kafka.child import Configuration
-from stream.kafka.pool import ChildError, ChildPool
-from stream.messages.journal import Row, Status
 
 PAGES: list[bytes | None] = [b"page %d" % n for n in range(20)]
 
@@ -152,7 +152,7 @@ async def test_child_that_cannot_start_is_an_error_not_a_rejected_page(fingerpri
 async def test_children_ignore_the_signals_meant_for_the_worker() -> None:
     async with asyncio.timeout(60), ChildPool(1, configuration()) as pool:
         (child,) = (
-            process for process in psutil.Process().children() if "stream.kafka.child" in process.cmdline()
+            process for process in psutil.Process().children() if "stream.children.child" in process.cmdline()
         )
         child.send_signal(signal.SIGTERM)
         child.send_signal(signal.SIGINT)
@@ -162,7 +162,7 @@ async def test_children_ignore_the_signals_meant_for_the_worker() -> None:
 
 PARENT = """
 import asyncio
-from tests.kafka.test_pool import ChildPool, configuration
+from tests.unit.test_child_pool import ChildPool, configuration
 
 async def main():
     async with ChildPool(2, configuration(deadline=600.0)) as pool:

@@ -18,10 +18,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Final
 
+from stream.brokers import embedded_guard, embedded_jars
+from stream.brokers.broker import LocalBroker
+from stream.brokers.ping import ping
 from stream.errors import BrokerError
-from stream.kafka import embedded_guard, embedded_jars
-from stream.kafka.broker import LocalBroker
-from stream.kafka.ping import ping
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(20_000, 32_000)

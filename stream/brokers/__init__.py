@@ -1,0 +1,1 @@
+"""A local Kafka broker for demo and tests: named, embedded or in Docker."""

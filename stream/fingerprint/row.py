@@ -1,0 +1,43 @@
+"""What a worker makes of one page: the fingerprinter's result."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from stream.fingerprint.scheme import UNCERTAIN_BITS
+
+NO_HASH: Final = bytes(16)
+"""`text_hash` of a row without text."""
+
+
+class Status(enum.IntEnum):
+    """What the worker could make of a page."""
+
+    READY = 0
+    INSUFFICIENT = 1
+    REJECTED = 2
+
+
+class Row(msgspec.Struct, frozen=True, array_like=True):
+    """One page, fingerprinted or refused."""
+
+    status: int
+    url: str | None
+    """As the crawler sent it; None when the message names none."""
+    url_key: str | None
+    """Normalised URL; equal keys are the same URL. None when `url` is None or no URL."""
+    fetched_at: int | None
+    """Milliseconds since the epoch."""
+    fingerprint: int = 0
+    uncertain: bytes = bytes(UNCERTAIN_BITS)
+    """Bit indexes, least certain first."""
+    sketch: bytes = b""
+    text_hash: bytes = NO_HASH
+    """xxh3-128 of the normalised text, big-endian."""
+    reason: str | None = None
+    """Why the page was rejected: a short stable code."""
+    detail: str | None = None
+    """Why, for a person; goes to the dead letter's header, not to the journal."""

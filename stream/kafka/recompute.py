@@ -1,0 +1,46 @@
+"""Deciding the whole journal once more, to compare with what was decided (rule 8)."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from stream.kafka import topics
+from stream.kafka.audit import GENESIS_SECONDS
+from stream.kafka.follower import Follower
+from stream.kafka.names import Names
+from stream.kafka.reader import TopicReader
+from stream.messages.decision import decode_decisions
+from stream.settings import Settings
+
+
+async def recompute(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> list[str]:
+    """Decide the whole journal again in a temporary state and compare. Returns the differences."""
+    names = Names(settings.namespace)
+    genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
+    differences: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="neardup-audit-") as directory:
+        async with (
+            Follower(settings, genesis, Path(directory) / "state") as follower,
+            TopicReader(settings.bootstrap_servers, names.decisions, 0) as decisions,
+        ):
+            _, end = await decisions.bounds()
+            while decisions.position < end:
+                for record in await decisions.poll():
+                    logged = decode_decisions(record.value, record.offset)
+                    entries = await follower.journal.up_to(logged.end)
+                    again = follower.judge.decide(entries).record()
+                    if again != logged:
+                        differences.append(
+                            f"decisions offset {record.offset}: {', '.join(_unequal(again, logged))}"
+                        )
+                    follower.judge.apply(entries, logged, record.offset + 1)
+                    progress(names.journal, logged.end)
+    return differences
+
+
+def _unequal(a: msgspec.Struct, b: msgspec.Struct) -> list[str]:
+    return [f for f in a.__struct_fields__ if getattr(a, f) != getattr(b, f)]
