@@ -52,6 +52,8 @@ class Batch:
     url_key: list[str | None]
     key: list[bytes | None]
     reason: list[str | None]
+    traceparent: dict[int, str]
+    """Row -> trace that its page message names."""
     source: NDArray[np.int64]
     """Index into `ranges`."""
     ranges: list[SourceRange]
@@ -89,9 +91,24 @@ class Batch:
             time=np.repeat(times, sizes)[place],
             source=np.repeat(np.arange(len(ranges)), [r.rows for r in ranges])[place],
             ranges=ranges,
+            traceparent=_traces(rows, sizes, keep),
             **{name: column(name) for name in _COLUMNS},  # type: ignore[arg-type]
             **{name: strings(name) for name in _STRINGS},  # type: ignore[arg-type]
         )
+
+
+def _traces(rows: Sequence[Rows], sizes: NDArray[np.int64], keep: NDArray[np.bool_]) -> dict[int, str]:
+    """Traces of the kept rows; few pages have one, most crawlers none."""
+    if not any(r.traceparent for r in rows):
+        return {}
+    rank = np.cumsum(keep) - 1
+    firsts = (np.cumsum(sizes) - sizes).tolist()
+    places = [
+        (first + row, trace)
+        for first, r in zip(firsts, rows, strict=True)
+        for row, trace in r.traceparent.items()
+    ]
+    return {int(rank[place]): trace for place, trace in places if keep[place]}
 
 
 _COLUMNS = ("status", "fingerprint", "uncertain", "sketch", "text_hash", "offset", "fetched_at")

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 
 from stream.fingerprint.row import Row, Status
 from stream.messages.journal import SourceRange
+from stream.messages.trace import traceparent_of
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
@@ -36,6 +37,10 @@ class Record(Protocol):
     def key(self) -> bytes | None: ...
     @property
     def value(self) -> bytes | None: ...
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def headers(self) -> Sequence[tuple[str, bytes | None]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,10 @@ class Chunk:
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
     """Dropped (None) once a page has a row, unless it was rejected: the dead letter needs it."""
+    times: list[int] = field(default_factory=list)
+    """Kafka timestamps, milliseconds since the epoch."""
+    traces: dict[int, str] = field(default_factory=dict)
+    """Index -> `traceparent` of the pages that have one."""
     rows: list[Row] = field(default_factory=list)
     """Rows of the first pages; they come in order."""
     taken: int = 0
@@ -102,6 +111,9 @@ class Batch:
     rows: list[Row] = field(default_factory=list)
     offsets: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
+    times: list[int] = field(default_factory=list)
+    traces: dict[int, str] = field(default_factory=dict)
+    """Row -> `traceparent`, where its page has one."""
     rejected: list[Rejected] = field(default_factory=list)
     size: int = 0
     """About as many bytes as the encoded record."""
@@ -159,6 +171,9 @@ class Backlog:
             chunk.offsets.append(record.offset)
             chunk.keys.append(record.key)
             chunk.values.append(record.value)
+            chunk.times.append(record.timestamp)
+            if record.headers and (trace := traceparent_of(record.headers)):
+                chunk.traces[len(chunk.offsets) - 1] = trace
             size += length
             self.held += chunk.charge(-1)
         self._partitions[partition].chunks.extend(chunks)
@@ -196,7 +211,7 @@ class Backlog:
             if not chunk.pending:
                 break
             row, key = chunk.rows[chunk.taken], chunk.keys[chunk.taken]
-            weight = _weight(row, key)
+            weight = _weight(row, key) + len(chunk.traces.get(chunk.taken, ""))
             if batch.rows and batch.size + weight > size:
                 break
             self._move(chunk, batch, weight)
@@ -205,7 +220,8 @@ class Backlog:
         count = len(batch.rows) - before
         if count:
             end = batch.offsets[-1] + 1
-            batch.ranges.append(self._range(partition, state.next_start, end, rows=count))
+            oldest = max(0, min(batch.times[before:]))
+            batch.ranges.append(self._range(partition, state.next_start, end, rows=count, published=oldest))
             state.next_start = end
         return count
 
@@ -215,6 +231,9 @@ class Backlog:
         batch.rows.append(row)
         batch.offsets.append(offset)
         batch.keys.append(key if len(key or b"") <= KEY_BYTES else None)
+        batch.times.append(chunk.times[index])
+        if index in chunk.traces:
+            batch.traces[len(batch.rows) - 1] = chunk.traces[index]
         batch.size += weight
         batch.held += chunk.charge(index)
         if row.status == Status.REJECTED:
@@ -259,9 +278,10 @@ class Backlog:
         rows: int = 0,
         opening: bool = False,
         lost: bool = False,
+        published: int = 0,
     ) -> SourceRange:
         cluster, topic, topic_id = self.source.cluster, self.source.topic, self.source.topic_id
-        return SourceRange(cluster, topic, topic_id, partition, start, end, rows, opening, lost)
+        return SourceRange(cluster, topic, topic_id, partition, start, end, rows, opening, lost, published)
 
 
 def _weight(row: Row, key: bytes | None) -> int:

@@ -15,6 +15,7 @@ from stream.judge.judge import Decided
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
 from stream.messages.decision import Decisions, encode_decisions
+from stream.messages.trace import TRACEPARENT
 
 BATCH_BYTES = 900_000
 """Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
@@ -76,13 +77,17 @@ class Publisher:
         names, encode, producer = self._names, self._encode, self._producer
         sent = [await producer.send(names.decisions, encode_decisions(decisions), partition=0)]
         batches: dict[int, Any] = {}
-        for source, key, verdict in decided.verdicts():
+        traces = decided.batch.traceparent
+        for row, (source, key, verdict) in enumerate(decided.verdicts()):
             partition = source % self._partitions
+            headers = self._headers_of(verdict.verdict, verdict.scheme)
+            if row in traces:
+                headers = [*headers, (TRACEPARENT, traces[row].encode())]
             message = {
                 "timestamp": None,
                 "key": key,
                 "value": encode(verdict),
-                "headers": self._headers_of(verdict.verdict, verdict.scheme),
+                "headers": headers,
             }
             batch = batches.get(partition)
             if batch is None or batch.append(**message) is None:

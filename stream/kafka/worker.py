@@ -138,7 +138,9 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._verify_topic(batch, backlog.source)
             self._reject_limit.count(batch.rows)
             await self._dead_letters.bury(backlog.source, batch.rejected)
-            rows = Rows.of(self._genesis.scheme, batch.ranges, batch.rows, batch.offsets, batch.keys)
+            rows = Rows.of(
+                self._genesis.scheme, batch.ranges, batch.rows, batch.offsets, batch.keys, batch.traces
+            )
             reach("worker.before_append")
             await self._producer.send_and_wait(self.names.journal, rows.encode(), partition=0)
             reach("worker.append")

@@ -5,8 +5,8 @@ The layout stands in `schemas/journal.md`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
 import msgspec
@@ -43,9 +43,14 @@ class SourceRange(msgspec.Struct, frozen=True, array_like=True):
     """`start` is the log start of a partition without a commit (rule 4)."""
     lost: bool = False
     """A declared gap: retention took these pages before anybody read them; `rows` is 0."""
+    published: int = 0
+    """Kafka timestamp of the oldest page of the range, milliseconds since the epoch; 0 when there is none.
+
+    For metrics: nothing is decided by it.
+    """
 
 
-class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind"):
+class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind", omit_defaults=True):
     """The wire form of `Rows`: msgpack, numbers as little-endian buffers."""
 
     version: int
@@ -62,6 +67,7 @@ class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind"):
     url_key: list[str | None]
     key: list[bytes | None]
     reason: list[str | None]
+    traceparent: dict[int, str] = {}
 
 
 class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
@@ -100,6 +106,8 @@ class Rows:
     key: list[bytes | None]
     """Keys of the page messages; verdicts carry them on."""
     reason: list[str | None]
+    traceparent: dict[int, str] = field(default_factory=dict)
+    """Row -> the page message's `traceparent` (W3C Trace Context), where it has one; verdicts carry it on."""
 
     def __len__(self) -> int:
         return len(self.url)
@@ -112,6 +120,7 @@ class Rows:
         rows: Sequence[Row],
         offsets: Sequence[int],
         keys: Sequence[bytes | None],
+        traceparent: Mapping[int, str] | None = None,
     ) -> Self:
         """Columns of `rows`, which stand in the order of `ranges`."""
         n, blank = len(rows), bytes(scheme.sketch_bytes)
@@ -133,6 +142,7 @@ class Rows:
             url_key=[r.url_key for r in rows],
             key=list(keys),
             reason=[r.reason for r in rows],
+            traceparent=dict(traceparent or {}),
         )
 
     def encode(self) -> bytes:
@@ -153,6 +163,7 @@ class Rows:
                 url_key=self.url_key,
                 key=self.key,
                 reason=self.reason,
+                traceparent=self.traceparent,
             )
         )
 
@@ -163,6 +174,8 @@ class Rows:
             raise ValueError("the rows of the ranges do not add up")
         if not n == len(record.url_key) == len(record.key) == len(record.reason):
             raise ValueError("columns differ in length")
+        if not all(0 <= row < n for row in record.traceparent):
+            raise ValueError("a traceparent of no row")
         if n and (len(record.sketch) % (8 * n) or not record.sketch):
             raise ValueError("sketches are not of one size")
         return cls(
@@ -179,6 +192,7 @@ class Rows:
             url_key=record.url_key,
             key=record.key,
             reason=record.reason,
+            traceparent=record.traceparent,
         )
 
 

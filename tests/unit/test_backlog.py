@@ -20,7 +20,9 @@ from stream.kafka.backlog import (
     Source,
 )
 from stream.messages.journal import SourceRange
+from stream.messages.trace import traceparent_of
 
+TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SOURCE = Source("cluster", "pages", "f" * 32)
 
 
@@ -29,6 +31,8 @@ class Record:
     offset: int
     value: bytes | None = b"page"
     key: bytes | None = b"key"
+    timestamp: int = -1
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def records(*offsets: int) -> list[Record]:
@@ -63,6 +67,38 @@ def test_ranges_chain_over_the_holes_that_markers_and_compaction_leave() -> None
     answer_all(backlog, backlog.add(0, records(20)))
     assert span(backlog.take()) == [(0, 12, 21, 1)]
     assert backlog.take() is None
+
+
+def test_ranges_say_when_their_oldest_page_was_published() -> None:
+    backlog = opened(0, 1)
+    answer_all(backlog, backlog.add(0, [Record(0, timestamp=300), Record(1, timestamp=100), Record(2)]))
+    answer_all(backlog, backlog.add(1, [Record(0, timestamp=200)]))
+    first, second, rest = (backlog.take(rows=rows) for rows in (2, 1, 1))
+    assert [each.published for batch in (first, second, rest) if batch for each in batch.ranges] == [
+        100,
+        200,
+        0,
+    ]
+
+
+def test_traces_stay_with_their_rows() -> None:
+    backlog = opened(0, 1)
+    answer_all(backlog, backlog.add(0, [Record(0), Record(1, headers=(("traceparent", TRACE),))]))
+    answer_all(backlog, backlog.add(1, [Record(0, headers=(("a", b"b"), ("traceparent", TRACE)))]))
+    batch = backlog.take()
+    assert batch is not None
+    assert batch.traces == {1: TRACE.decode(), 2: TRACE.decode()}
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"", b"00", TRACE.upper(), b"ff" + TRACE[2:], TRACE + b"-", TRACE[:3] + b"0" * 32 + TRACE[35:],
+        TRACE + b"-\xff", b"01" + TRACE[2:] + b"-" + b"x" * 300, None,
+    ],
+)  # fmt: skip
+def test_malformed_trace_is_no_trace(header: bytes | None) -> None:
+    assert traceparent_of([("traceparent", header)]) is None
 
 
 def test_opening_is_declared_before_any_page() -> None:

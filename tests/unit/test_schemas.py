@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import re
 from datetime import datetime
@@ -15,9 +16,10 @@ import pytest
 import xxhash
 from jsonschema import Draft202012Validator, FormatChecker
 
+from stream.errors import RecordError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
-from stream.judge.batch import Entry, digest_of
+from stream.judge.batch import Batch, Entry, digest_of
 from stream.judge.ids import pack
 from stream.judge.judge import Decided, Judge
 from stream.judge.options import VerdictOptions
@@ -39,6 +41,7 @@ HARBOUR = (
 MARKET = (
     "On Saturday the market square belongs to bakers, beekeepers and one very patient knife grinder. " * 3
 )
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 BLANK = {"duplicate_of": None, "distance": None, "similarity": None}
 
 
@@ -210,7 +213,7 @@ def test_a_journal_record_is_laid_out_as_documented() -> None:
     for entry in entries():
         rows = entry.rows
         plain = msgspec.msgpack.decode(rows.encode())
-        assert list(plain) == list(kinds)
+        assert [*plain, "traceparent"] == list(kinds), "no column of traces unless a page has one"
         assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 1, SCHEME.id)
         sizes = {"n": len(plain["url"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64}
         buffers = {name: kind for name, kind in kinds.items() if kind.startswith("bin, ")}
@@ -243,7 +246,24 @@ def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
     assert plain["url_key"][2] == plain["url_key"][0] == NEWS
     assert plain["key"] == [None, b"\x00key", b"key", None, None, None]
     assert plain["reason"] == [None, None, None, None, "bad_base64", "malformed_json"]
-    assert plain["ranges"] == [[CLUSTER, "pages", TOPIC_ID, 3, 0, 6, 6, True, False]]
+    assert plain["ranges"] == [[CLUSTER, "pages", TOPIC_ID, 3, 0, 6, 6, True, False, 0]]
+
+
+def test_traces_travel_with_their_rows_and_cost_nothing_where_there_are_none() -> None:
+    rows = dataclasses.replace(entries()[0].rows, traceparent={1: TRACE, 3: TRACE[:-1] + "0"})
+    plain = msgspec.msgpack.decode(rows.encode())
+    assert plain["traceparent"] == {1: TRACE, 3: TRACE[:-1] + "0"}
+    read = decode_journal(rows.encode(), 2)
+    assert isinstance(read, Rows)
+    keep = np.array([False, True, True, False, True, True])
+    batch = Batch.of([Entry(2, 0, b"", read), Entry(3, 0, b"", read)], [keep, keep], 0)
+    assert batch.traceparent == {0: TRACE, 4: TRACE}
+
+
+def test_a_trace_of_no_row_is_refused() -> None:
+    rows = dataclasses.replace(entries()[0].rows, traceparent={6: TRACE})
+    with pytest.raises(RecordError, match="journal offset 2: a traceparent of no row"):
+        decode_journal(rows.encode(), 2)
 
 
 def test_the_genesis_is_laid_out_as_documented() -> None:
