@@ -1,0 +1,57 @@
+"""Near-neighbour methods, one a file: fingerprints and a distance into pairs. All give the same answer.
+
+The judge uses none of these: its tables grow while they are asked (`stream.tables.tables`). These are what
+the literature compares it with, and what `neardup bench tables` measures side by side.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from stream.errors import SettingsError
+from stream.tables.design import U64
+from stream.tables.layouts import Layout
+from stream.tables.methods.brute_force import BruteForce
+from stream.tables.methods.compressed_tables import CompressedTables
+from stream.tables.methods.method import Cost, Method
+from stream.tables.methods.one_bit import OneBit
+from stream.tables.methods.query_ball import QueryBall
+from stream.tables.methods.sorted_tables import (
+    FiveChooseTwo,
+    FourThenFour,
+    Interpolation,
+    SixChooseThree,
+    SortedTables,
+)
+from stream.tables.methods.stored_ball import StoredBall
+
+__all__ = ["METHODS", "Cost", "Method", "open_method"]
+
+METHODS: Final[dict[str, type[Method]]] = {
+    "brute-force": BruteForce,
+    "query-ball": QueryBall,
+    "stored-ball": StoredBall,
+    "one-bit": OneBit,
+    "4-tables": SortedTables,
+    "10-tables": FiveChooseTwo,
+    "16-tables": FourThenFour,
+    "20-tables": SixChooseThree,
+    "interpolation": Interpolation,
+    "compressed": CompressedTables,
+}
+"""By name. The numbers of tables are those for distance 3; other distances make other numbers."""
+
+_LAYOUT: Final = re.compile(r"\d+ ?(choose|then) ?\d+")
+
+
+def open_method(name: str, stored: U64, width: int, distance: int) -> Method:
+    """The method of that name over the stored fingerprints; `7 choose 4` is sorted tables of that layout.
+
+    Raises SettingsError.
+    """
+    if _LAYOUT.fullmatch(name):
+        return SortedTables(stored, width, distance, layout=Layout.parse(name, width))
+    if name not in METHODS:
+        raise SettingsError(f"method: {name!r} is none of {', '.join(METHODS)}, nor a layout like 7 choose 4")
+    return METHODS[name](stored, width, distance)

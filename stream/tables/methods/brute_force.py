@@ -1,0 +1,44 @@
+"""Every query against every stored fingerprint."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+import numpy as np
+
+from stream.tables.design import U64
+from stream.tables.methods.method import Cost, Method
+from stream.tables.words import Pairs, words_of
+
+STORED: Final = 1 << 14
+QUERIES: Final = 1 << 4
+"""A tile of the two is 2 MiB of XORs, which stay in the second-level cache."""
+
+
+class BruteForce(Method):
+    """No index: n comparisons a query. What the others must equal."""
+
+    summary: ClassVar = "compare with all"
+
+    def _search(self, queries: U64) -> Pairs:
+        parts = []
+        for start in range(0, len(self.stored), STORED):
+            stored = self.stored[start : start + STORED]
+            for first in range(0, len(queries), QUERIES):
+                tile = queries[first : first + QUERIES]
+                apart = np.bitwise_count(tile[:, None, 0] ^ stored[:, 0])
+                for word in range(1, stored.shape[1]):
+                    apart += np.bitwise_count(tile[:, None, word] ^ stored[:, word])
+                row, near = np.nonzero(apart <= self.distance)
+                parts.append(Pairs(row + first, near + start, apart[row, near]))
+        self.probes += len(queries)
+        self.candidates += len(queries) * len(self.stored)
+        return Pairs.merge(parts)
+
+    @property
+    def bytes(self) -> int:
+        return self.stored.nbytes
+
+    @classmethod
+    def predicted(cls, stored: int, width: int, distance: int) -> Cost:
+        return Cost(1, stored, stored * words_of(width) * 8)

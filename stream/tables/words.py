@@ -1,0 +1,90 @@
+"""Fingerprints of any width as arrays of 64-bit words.
+
+A set of n fingerprints comes as uint64 of shape (n,) where the width is at most 64 bits, or (n, width / 64)
+with the most significant word first. Inside it is always (n, words). Bit i of a fingerprint is worth 2**i.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from stream.errors import SettingsError
+from stream.tables.candidates import I64, U8
+from stream.tables.design import U64
+
+WIDTHS: Final = (32, 64, 128)
+"""Widths in bits of fingerprints."""
+WORD: Final = 64
+
+
+def words_of(width: int) -> int:
+    """How many words a fingerprint of `width` bits has. Raises SettingsError for a width we do not have."""
+    if width not in WIDTHS:
+        raise SettingsError(f"width: {width} bits; fingerprints have {', '.join(map(str, WIDTHS))}")
+    return -(-width // WORD)
+
+
+def as_words(fingerprints: U64, width: int) -> U64:
+    """The fingerprints as (n, words). Raises SettingsError for another shape, or bits beyond the width."""
+    count = words_of(width)
+    if fingerprints.dtype != np.uint64:
+        raise SettingsError(f"fingerprints: uint64 is expected, not {fingerprints.dtype}")
+    columns = fingerprints.reshape(-1, 1) if fingerprints.ndim == 1 else fingerprints
+    if columns.ndim != 2 or columns.shape[1] != count:
+        raise SettingsError(
+            f"fingerprints: shape {fingerprints.shape} does not hold {width} bits; (n, {count}) does"
+        )
+    if width < WORD and len(columns) and int(columns.max()) >> width:
+        raise SettingsError(f"fingerprints: {int(columns.max()):x} has more than {width} bits")
+    return columns
+
+
+def distances(a: U64, b: U64) -> U8:
+    """Hamming distances of pairs, (n,), given (n, words) each."""
+    if a.shape[1] == 1:
+        return np.asarray(np.bitwise_count(a[:, 0] ^ b[:, 0]), np.uint8)
+    return np.asarray(np.bitwise_count(a ^ b).sum(axis=1, dtype=np.uint8))
+
+
+def to_hex(words: U64, width: int) -> list[str]:
+    """width / 4 hex digits of each fingerprint."""
+    content = words.astype(">u8").tobytes().hex()
+    size, digits = words.shape[1] * 16, width // 4
+    return [content[end - digits : end] for end in range(size, len(content) + 1, size)]
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Neighbours found: distinct (row, stored) pairs, sorted by row, then stored."""
+
+    row: I64
+    """Index of the query."""
+    stored: I64
+    """Index of a stored fingerprint within the distance."""
+    distance: U8
+    """Their Hamming distance."""
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    @classmethod
+    def none(cls) -> Pairs:
+        """No pair."""
+        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
+
+    @classmethod
+    def merge(cls, parts: list[Pairs]) -> Pairs:
+        """All pairs of the parts, each once, sorted."""
+        if not parts:
+            return cls.none()
+        row = np.concatenate([part.row for part in parts])
+        stored = np.concatenate([part.stored for part in parts])
+        distance = np.concatenate([part.distance for part in parts])
+        order = np.lexsort((stored, row))
+        row, stored = row[order], stored[order]
+        keep = np.ones(len(row), bool)
+        keep[1:] = (row[1:] != row[:-1]) | (stored[1:] != stored[:-1])
+        return cls(row[keep], stored[keep], distance[order][keep])
