@@ -9,21 +9,20 @@ from typing import Any
 
 import click
 
-from stream.cli.options import with_settings, with_sources
+from stream.cli.options import with_scheme, with_settings, with_sources
 from stream.settings import Settings
 
 
 @click.command("fingerprint")
 @with_settings("page_bytes")
 @with_sources
+@with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a page.")
-def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
+def command(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:
     """Show the fingerprints of pages: SOURCES as for scan."""
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.row import Status
-    from stream.fingerprint.scheme import Scheme
 
-    scheme = Scheme()
     fingerprinter = Fingerprinter(scheme)
     for message in chain.from_iterable(opened):
         row = fingerprinter.message(message.value, settings.page_bytes)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from stream.errors import SettingsError
 from stream.settings import Settings, load
 
 CONNECTION = ("bootstrap_servers", "namespace")
@@ -64,6 +65,36 @@ def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = decorate(command)
     return command
+
+
+def with_scheme(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `scheme`, made of `--scheme NAME=VALUE`, as often as wanted."""
+
+    @functools.wraps(function)
+    def command(*args: Any, scheme: tuple[str, ...], **kwargs: Any) -> Any:
+        from stream.fingerprint.scheme import Scheme
+
+        return function(*args, scheme=structure(Scheme, scheme, "--scheme"), **kwargs)
+
+    return click.option(
+        "--scheme", multiple=True, metavar="NAME=VALUE", help="Scheme option, e.g. features=ngrams."
+    )(command)
+
+
+def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
+    """A scheme or verdict options from NAME=VALUE pairs. Raises SettingsError, naming the option."""
+    import msgspec
+
+    values: dict[str, str] = {}
+    for pair in given:
+        name, found, value = pair.partition("=")
+        if not found:
+            raise SettingsError(f"{option} {pair!r}: write NAME=VALUE")
+        values[name] = value
+    try:
+        return msgspec.convert(values, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{option}: {error}") from None
 
 
 def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from stream.cli.options import with_settings, with_sources
+from stream.cli.options import with_scheme, with_settings, with_sources
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -32,6 +32,7 @@ from stream.settings import Settings
 )
 @click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
 @click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance.")
+@with_scheme
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def command(
     settings: Settings,
@@ -39,6 +40,7 @@ def command(
     output: BinaryIO | None,
     mode: str,
     distance: int | None,
+    scheme: Any,
     as_json: bool,
 ) -> None:
     """Judge pages offline: SOURCES are JSON Lines, web archives, directories of saved pages, or -."""
@@ -52,7 +54,7 @@ def command(
         options = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory:
-        seen = asyncio.run(_scan(settings, opened, Path(directory) / "state", options, output))
+        seen = asyncio.run(_scan(settings, opened, Path(directory) / "state", scheme, options, output))
     seconds = time.monotonic() - started
     if as_json:
         sys.stdout.write(json.dumps(seen.summary(seconds)) + "\n")
@@ -93,7 +95,7 @@ class Seen:
 
 
 async def _scan(
-    settings: Settings, opened: list[Any], directory: Path, options: Any, sink: BinaryIO | None
+    settings: Settings, opened: list[Any], directory: Path, scheme: Any, options: Any, sink: BinaryIO | None
 ) -> Seen:
     import msgspec
 
@@ -104,7 +106,7 @@ async def _scan(
     seen = Seen()
     with reading(opened) as advance:
         messages = seen.going_in(chain.from_iterable(opened))
-        async with aclosing(scan(settings, messages, directory, options=options)) as chunks:
+        async with aclosing(scan(settings, messages, directory, scheme=scheme, options=options)) as chunks:
             async for decided in chunks:
                 for _, _, verdict in decided.verdicts():
                     seen.came_out(verdict.verdict, verdict.source.offset)

@@ -8,9 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from stream.cli.options import CONNECTION, with_settings
-from stream.errors import SettingsError
-from stream.fingerprint.scheme import Scheme
+from stream.cli.options import CONNECTION, structure, with_scheme, with_settings
 from stream.judge.options import VerdictOptions
 from stream.ops import logging
 from stream.settings import Settings
@@ -21,30 +19,14 @@ def command() -> None:
     """Create or describe the topics."""
 
 
-def _structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
-    """A scheme or verdict options from NAME=VALUE pairs, with errors that name the option."""
-    values: dict[str, str] = {}
-    for pair in given:
-        name, found, value = pair.partition("=")
-        if not found:
-            raise SettingsError(f"{option} {pair!r}: write NAME=VALUE")
-        values[name] = value
-    try:
-        return msgspec.convert(values, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"{option}: {error}") from None
-
-
 @command.command("create")
 @with_settings(*CONNECTION, "dev", "partitions")
 @click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
 @click.option(
     "--option", "options", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. distance=10."
 )
-@click.option(
-    "--scheme", "scheme", multiple=True, metavar="NAME=VALUE", help="Scheme option, e.g. segmenter=jieba."
-)
-def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: tuple[str, ...]) -> None:
+@with_scheme
+def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: Any) -> None:
     """Create the topics and write the journal's genesis. Safe to run again.
 
     Scheme and verdict options are fixed from then on: they live in the journal.
@@ -56,11 +38,7 @@ def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: tupl
     fields = {**msgspec.structs.asdict(base)}
     chosen = [f"{name}={value}" for name, value in fields.items()]
     genesis = asyncio.run(
-        topics.create(
-            settings,
-            _structure(Scheme, scheme, "--scheme"),
-            _structure(VerdictOptions, (*chosen, *options), "--option"),
-        )
+        topics.create(settings, scheme, structure(VerdictOptions, (*chosen, *options), "--option"))
     )
     click.echo(
         f"journal {genesis.journal[:8]} of namespace {settings.namespace}: "

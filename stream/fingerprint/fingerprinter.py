@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 import numpy as np
 
 from stream.errors import PageError
+from stream.fingerprint import files
 from stream.fingerprint.hashes import hash_text, hash_tokens
+from stream.fingerprint.hashing.registry import hasher
+from stream.fingerprint.pairs import signed, weighted_pairs
+from stream.fingerprint.recipe import recipe_of
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import simhash
@@ -28,7 +33,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     """What is kept of a text."""
 
     fingerprint: int
-    """64-bit SimHash."""
+    """SimHash of `scheme.width` bits."""
     uncertain: bytes
     """Its 32 least certain bit indexes, least certain first."""
     sketch: bytes
@@ -37,6 +42,8 @@ class Fingerprint(msgspec.Struct, frozen=True):
     """xxh3-128 of the normalised text, 16 bytes big-endian."""
     tokens: int
     """How many tokens the text has; below `scheme.minimum_tokens` the rest says little."""
+    features: int
+    """How many distinct features; without any, the fingerprint is the scheme's word for ties."""
 
 
 class Fingerprinter:
@@ -47,20 +54,27 @@ class Fingerprinter:
     """
 
     def __init__(self, scheme: Scheme | None = None) -> None:
-        self.scheme = scheme if scheme is not None else Scheme()
+        # Made anew from its options, which checks them: constructing a scheme does not.
+        self.scheme = Scheme() if scheme is None else Scheme.of(msgspec.structs.asdict(scheme))
+        if self.scheme.dictionary:
+            files.refuse_changed("dictionary", self.scheme.dictionary, self.scheme.dictionary_digest)
+        self._recipe = recipe_of(self.scheme)
+        self._tie_word = self.scheme.tie_word
 
     def warm(self) -> None:
         """Load tables and dictionary now rather than with the first page."""
-        warm(self.scheme.segmenter)
+        warm(self.scheme.segmenter, self.scheme.dictionary)
         normalise("预热" * 64)
 
     def text(self, text: str) -> Fingerprint:
         """The fingerprint of plain text; never raises (lone surrogates count as U+FFFD)."""
         normalised = normalise(text)
         encoded = normalised.encode()
-        tokens, han = segment(normalised, self.scheme.segmenter)
+        tokens, han = segment(normalised, self.scheme.segmenter, self.scheme.dictionary)
         token_hashes = hash_tokens(tokens)
-        fingerprint, uncertain = simhash(*features(token_hashes))
+        recipe = self._recipe
+        weighted = recipe.features(normalised, tokens) if recipe else features(token_hashes)
+        fingerprint, uncertain = simhash(*weighted, self.scheme.width, self._tie_word)
         # Shingles are made of Han characters where there are enough, otherwise of words.
         if han.size > self.scheme.han_floor:
             units = han
@@ -74,6 +88,27 @@ class Fingerprinter:
             sketch(shingles(units, self.scheme.shingle), self.scheme),
             hash_text(encoded),
             token_hashes.size,
+            weighted[1].size,
+        )
+
+    def features(self, pairs: Iterable[tuple[str | bytes, float]]) -> Fingerprint:
+        """The fingerprint of your own (feature, weight) pairs: any distinct names, weights of any sign.
+
+        The scheme's hash, width, cap and ties are used, nothing is normalised. The sketch is that of the set
+        of features. Raises ValueError for a weight that is not finite or beyond 2**32 either way.
+        """
+        names, weights = weighted_pairs(pairs, self.scheme.weight_cap)
+        hashes = hasher(self.scheme)(names, self.scheme.width)
+        fingerprint, uncertain = simhash(*signed(hashes, weights), self.scheme.width, self._tie_word)
+        units = hash_tokens(names).astype(np.uint32)
+        listed = b"\0".join(sorted(b"%d %s" % pair for pair in zip(weights.tolist(), names, strict=True)))
+        return Fingerprint(
+            fingerprint,
+            uncertain,
+            sketch(shingles(units, 1), self.scheme),
+            hash_text(listed),
+            len(names),
+            len(names),
         )
 
     def page(self, page: Page) -> Row:
@@ -84,7 +119,7 @@ class Fingerprinter:
             found = self.text(page_text(page))
         except PageError as error:
             return rejected(error, page.url, key, page.fetched_at)
-        if found.tokens < self.scheme.minimum_tokens:
+        if found.tokens < self.scheme.minimum_tokens or not found.features:
             return Row(Status.INSUFFICIENT, page.url, key, page.fetched_at, text_hash=found.text_hash)
         return Row(
             Status.READY,

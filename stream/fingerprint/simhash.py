@@ -1,5 +1,5 @@
-"""Features -> 64-bit SimHash with its least certain bits (Charikar, STOC 2002; Manku, Jain and Das Sarma,
-WWW 2007, section 2.1)."""
+"""Features -> SimHash with its least certain bits (Charikar, STOC 2002; Manku, Jain and Das Sarma, WWW 2007,
+section 2.1)."""
 
 from __future__ import annotations
 
@@ -19,33 +19,39 @@ _CHUNK: Final = 2048
 _FLOAT32_EXACT: Final = 2**24
 
 
-def simhash(hashes: NDArray[np.uint64], weights: NDArray[np.int64]) -> tuple[int, bytes]:
-    """The fingerprint of features with those `hashes` (n,) and `weights` (n,), and its UNCERTAIN_BITS bit
+def simhash(
+    hashes: NDArray[np.uint64], weights: NDArray[np.int64], width: int = WIDTH, tie_word: int = TIES
+) -> tuple[int, bytes]:
+    """The fingerprint of features with those `hashes` and `weights` (n,), and its UNCERTAIN_BITS bit
     indexes with the smallest |sum|, least certain first (ties: lower index first).
 
-    Bit i (of value 2**i) is 1 where sum i > 0, 0 where it is < 0, and bit i of TIES where it is 0.
+    Hashes are (n,), of which the lowest `width` bits count, or (n, width / 64), the most significant word
+    first. Bit i (of value 2**i) is 1 where sum i > 0, 0 where it is < 0, bit i of `tie_word` where it is 0.
     """
-    sums = bit_sums(hashes, weights)
+    sums = bit_sums(hashes, weights, width)
     ones = int.from_bytes(np.packbits(sums > 0, bitorder="little").tobytes(), "little")
     ties = int.from_bytes(np.packbits(sums == 0, bitorder="little").tobytes(), "little")
     order = np.argsort(np.abs(sums), kind="stable")
-    return ones | (ties & TIES), order[:UNCERTAIN_BITS].astype(np.uint8).tobytes()
+    return ones | (ties & tie_word), order[:UNCERTAIN_BITS].astype(np.uint8).tobytes()
 
 
-def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.int64]) -> NDArray[np.int64]:
-    """For each bit, the weights of the features whose hash has it minus the weights of the others, (64,).
+def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.int64], width: int = WIDTH) -> NDArray[np.int64]:
+    """For each bit, the weights of the features whose hash has it minus the weights of the others, (width,).
 
     Weights are added in floats, which is exact, hence the same in any order, while those of a chunk together
     stay below 2**53: at 4096 a token that is 2**41 tokens, and pages are bounded by memory long before.
     """
-    ones = np.zeros(WIDTH, np.int64)
-    little = np.ascontiguousarray(hashes, "<u8").view(np.uint8)
+    words = hashes[:, ::-1] if hashes.ndim == 2 else hashes[:, None]  # the least significant first
+    size = 8 * words.shape[1]
+    ones = np.zeros(width, np.int64)
+    little = np.ascontiguousarray(words, "<u8").view(np.uint8).ravel()
     total = 0
-    for start in range(0, hashes.size, _CHUNK):
+    for start in range(0, len(words), _CHUNK):
         part = weights[start : start + _CHUNK]
         weight = int(part.sum())
         kind = np.float32 if weight < _FLOAT32_EXACT else np.float64
-        bits = np.unpackbits(little[start * 8 : (start + _CHUNK) * 8], bitorder="little").reshape(-1, WIDTH)
+        part_bytes = little[start * size : (start + _CHUNK) * size]
+        bits = np.unpackbits(part_bytes, bitorder="little").reshape(-1, 8 * size)[:, :width]
         ones += (part.astype(kind) @ bits.astype(kind)).astype(np.int64)
         total += weight
     return 2 * ones - total

@@ -7,17 +7,14 @@ taken out and cut by a dictionary (`rjieba` or `jieba`). Words and tokens are UT
 from __future__ import annotations
 
 import functools
-import logging
 import re
 import sys
-import warnings
-from collections.abc import Callable, Iterable
-from typing import Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-Cut = Callable[[str], Iterable[str]]
+from stream.text.cutters import Segmenter, cutter
 
 HAN: Final = (
     (0x3005, 0x3008),  # 々 〆 〇
@@ -50,10 +47,11 @@ def words(text: str) -> list[bytes]:
     return _joined(points, kinds != _OTHER).encode().split()
 
 
-def segment(text: str, segmenter: Literal["rjieba", "jieba"]) -> Segments:
+def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> Segments:
     """The tokens and the Han characters of `text`.
 
-    All Han runs of the text are cut by one call; the dictionary is loaded at the first.
+    All Han runs of the text are cut by one call; the dictionary, with the words of a user's `dictionary`
+    file, is loaded at the first.
     """
     if text.isascii():
         return Segments(words(text), np.empty(0, np.uint32))
@@ -65,13 +63,13 @@ def segment(text: str, segmenter: Literal["rjieba", "jieba"]) -> Segments:
     is_han = kinds == _HAN
     han = points.compress(is_han)
     if han.size:
-        found += " ".join(_cutter(segmenter)(_joined(points, is_han))).encode().split()
+        found += " ".join(cutter(segmenter, dictionary)(_joined(points, is_han))).encode().split()
     return Segments(found, han)
 
 
-def warm(segmenter: Literal["rjieba", "jieba"]) -> None:
+def warm(segmenter: Segmenter, dictionary: str = "") -> None:
     """Load tables and dictionary now (0.1-1 s), so that the first page does not pay for it."""
-    segment("预热。", segmenter)
+    segment("预热。", segmenter, dictionary)
 
 
 def _classified(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
@@ -99,19 +97,3 @@ def _kinds() -> NDArray[np.uint8]:
     ascii_part = kinds[:0x80]
     ascii_part[ascii_part == _WIDE] = _ASCII
     return kinds
-
-
-@functools.cache
-def _cutter(segmenter: Literal["rjieba", "jieba"]) -> Cut:
-    if segmenter == "rjieba":
-        import rjieba
-
-        own = rjieba.Jieba()  # the module's shared one may have had words added to it
-        cut: Cut = own.cut
-        return cut
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # jieba's source has invalid escapes
-        import jieba
-    jieba.setLogLevel(logging.WARNING)
-    tokenizer = jieba.Tokenizer()
-    return lambda runs: tokenizer.cut(runs, HMM=True)

@@ -1,0 +1,29 @@
+"""Scheme option `features` -> who makes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Final, cast
+
+from stream.fingerprint.scheme import Scheme
+
+Maker = Callable[[str, list[bytes]], dict[bytes, int]]
+"""(normalised text, tokens) -> distinct features in UTF-8, each with how often it occurs or, where the scheme
+says `weights=score`, with the method's own integer score."""
+
+HOMES: Final = {
+    "words": "stream.fingerprint.features.words",
+    "ngrams": "stream.fingerprint.features.ngrams",
+    "shingles": "stream.fingerprint.features.shingles",
+    "tfidf": "stream.fingerprint.features.tfidf",
+    "textrank": "stream.fingerprint.features.textrank",
+    "sentences": "stream.fingerprint.features.sentences",
+}
+"""Each module has `maker(scheme) -> Maker`."""
+
+
+def maker(scheme: Scheme) -> Maker:
+    """The maker that the scheme selects, dictionaries loaded."""
+    make = cast(Callable[[Scheme], Maker], import_module(HOMES[scheme.features]).maker)
+    return make(scheme)

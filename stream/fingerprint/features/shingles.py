@@ -1,0 +1,22 @@
+"""Word shingles: every run of `feature_length` tokens. The order of words matters, and one changed word
+changes as many features."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from stream.fingerprint.features.registry import Maker
+from stream.fingerprint.scheme import Scheme
+
+
+def maker(scheme: Scheme) -> Maker:
+    """Counts shingles, tokens in the order in which `segment` gives them; fewer tokens make one feature."""
+    length = scheme.feature_length
+
+    def make(_text: str, tokens: list[bytes]) -> dict[bytes, int]:
+        if not tokens:
+            return {}
+        places = range(max(1, len(tokens) - length + 1))
+        return Counter(b" ".join(tokens[place : place + length]) for place in places)
+
+    return make

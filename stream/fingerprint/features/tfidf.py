@@ -1,0 +1,32 @@
+"""The N tokens of highest TF-IDF, by jieba's extractor (seeds 000, 001 and 004). Words that its IDF file does
+not know, most of other languages, get the file's median; one-character words are left out."""
+
+from __future__ import annotations
+
+from stream.fingerprint.features.keywords import chosen, keyword_count
+from stream.fingerprint.features.registry import Maker
+from stream.fingerprint.scheme import Scheme
+from stream.text.cutters import tfidf_extractor
+
+
+class _Cut:
+    """Stands in for jieba's tokenizer: the text is cut already."""
+
+    def __init__(self) -> None:
+        self.tokens: list[bytes] = []
+
+    def cut(self, _text: str) -> list[str]:
+        return [token.decode() for token in self.tokens]
+
+
+def maker(scheme: Scheme) -> Maker:
+    """Keywords with jieba's IDF, or that of the scheme's file."""
+    extractor, cut = tfidf_extractor(scheme.idf), _Cut()
+    extractor.tokenizer = cut
+
+    def make(_text: str, tokens: list[bytes]) -> dict[bytes, int]:
+        cut.tokens = tokens
+        count = keyword_count(scheme, len(tokens))
+        return chosen(scheme, extractor.extract_tags("", topK=count, withWeight=True), tokens)
+
+    return make

@@ -1,0 +1,19 @@
+"""XXH3 (Collet): the default. 32 bits are the lower half of 64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from stream.fingerprint.hashing.registry import from_big_endian
+
+
+def xxh3(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:
+    """XXH3 with seed 0, of 64 bits for widths up to 64, of 128 bits for 128."""
+    if width > 64:
+        return from_big_endian(map(xxhash.xxh3_128_digest, features), 128)
+    hashes = from_big_endian(map(xxhash.xxh3_64_digest, features), 64)
+    return hashes & np.uint64(2**width - 1)

@@ -1,0 +1,249 @@
+"""Each way to make features of a text, against seeds, libraries and definitions of a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import snowballstemmer
+
+from stream.errors import SettingsError
+from stream.fingerprint.features.registry import HOMES, maker
+from stream.fingerprint.features.stop_words import stop_words
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.recipe import Recipe, recipe_of
+from stream.fingerprint.row import Status
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.simhash import TIES, simhash
+from stream.messages.page import Page
+from stream.text.cutters import analyse
+from stream.text.normalise import normalise
+from stream.text.segment import segment
+
+CHINESE = """两座城市的港口由同一家航运公司经营。航运公司规定了船长为维护航道安全而遵守的规则，
+港口则规定了在装卸货物时为鼓励船员仔细核对账本而发放的奖金。
+奖金的数目由航运公司决定，港口决定装卸货物的次序！
+北京的研究者认为，航道的安全仍然是未来几年的难题？"""
+ENGLISH = (
+    "The miners are mining. A mined block follows the block that miners mined before; blocks follow blocks."
+)
+
+
+def made(text: str, **options: object) -> dict[str, int]:
+    scheme = Scheme(**options)  # type: ignore[arg-type]
+    clean = normalise(text)
+    tokens = segment(clean, scheme.segmenter, scheme.dictionary).tokens
+    return {feature.decode(): count for feature, count in maker(scheme)(clean, tokens).items()}
+
+
+def test_words_are_the_tokens_counted() -> None:
+    assert made("b a b 北京 北京", features="words") == {"b": 2, "a": 1, "北京": 2}
+
+
+def test_ngrams_of_seed_000() -> None:
+    """Its fifteen pairs of characters of "the cat sat on the mat"."""
+    found = made("the cat sat on the mat", features="ngrams", feature_length=2)
+    assert set(found) == {
+        "th",
+        "he",
+        "e ",
+        " c",
+        "ca",
+        "at",
+        "t ",
+        " s",
+        "sa",
+        " o",
+        "on",
+        "n ",
+        " t",
+        " m",
+        "ma",
+    }
+    assert (len(found), found["at"], found["th"]) == (15, 3, 2)
+
+
+def test_ngrams_of_chinese_need_no_dictionary() -> None:
+    assert made("我们，在北京", features="ngrams", feature_length=2) == dict.fromkeys(
+        ["我们", "们 ", " 在", "在北", "北京"], 1
+    )
+    assert made("北", features="ngrams") == {"北": 1}
+    assert made("。", features="ngrams") == {}
+
+
+def test_shingles_are_runs_of_words() -> None:
+    assert made("a b c d", features="shingles", feature_length=3) == {"a b c": 1, "b c d": 1}
+    assert made("a b", features="shingles", feature_length=3) == {"a b": 1}
+    assert made("", features="shingles") == {}
+
+
+def test_the_longest_sentences_are_picked_whatever_their_punctuation() -> None:
+    text = "Short. This one is much longer, by far! 3.14 is no end of a sentence? Tiny.\nA last line of words"
+    found = made(text, features="sentences")
+    assert set(found) == {
+        "this one is much longer by far",
+        "3 14 is no end of a sentence",
+        "a last line of words",
+    }
+    assert (
+        made(text.replace(",", " -").replace("!", "。").replace("Tiny.", "Tin y"), features="sentences")
+        == found
+    )
+    assert len(made(text, features="sentences", sentences=2)) == 2
+
+
+def test_tfidf_keywords_are_those_of_jieba() -> None:
+    expected = analyse().extract_tags(normalise(CHINESE), topK=12, withWeight=True)
+    found = made(CHINESE, features="tfidf", keywords=12, weights="score", segmenter="jieba")
+    assert list(found) == [word for word, _ in expected]
+    assert found == {word: round(2**20 * score) for word, score in expected}
+
+
+def test_textrank_keywords_are_those_of_jieba() -> None:
+    expected = analyse().textrank(normalise(CHINESE), topK=8, withWeight=True)
+    found = made(CHINESE, features="textrank", keywords=8, weights="score", segmenter="jieba")
+    assert found == {word: round(2**20 * score) for word, score in expected}
+
+
+def test_keywords_without_scores_are_weighed_by_their_counts() -> None:
+    found = made(CHINESE, features="tfidf", keywords=5)
+    assert len(found) == 5
+    assert found["港口"] == 3
+
+
+@pytest.mark.parametrize("features", ["tfidf", "textrank"])
+def test_the_number_of_keywords_grows_with_the_text(features: str) -> None:
+    tokens = len(segment(normalise(CHINESE), "rjieba").tokens)
+    assert len(made(CHINESE, features=features, keywords=3)) == 3
+    assert len(made(CHINESE, features=features, keywords=3, keyword_every=20)) == 3 + tokens // 20
+
+
+def test_an_idf_file_of_ones_own_decides_what_is_a_keyword(tmp_path: Path) -> None:
+    idf = tmp_path / "idf.txt"
+    idf.write_text("北京 50\n港口 0.1\n航运 0.1\n账本 0.1\n", "utf-8")
+    assert list(made(CHINESE, features="tfidf", keywords=1, idf=str(idf))) == ["北京"]
+
+
+@pytest.mark.parametrize("segmenter", ["rjieba", "jieba"])
+def test_a_users_dictionary_keeps_its_words_whole(segmenter: str, tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("雾灯公会\n共识算法 20000 n\n", "utf-8")
+    text = "共识算法与雾灯公会"
+    assert not {"共识算法", "雾灯公会"} & set(made(text, segmenter=segmenter))
+    assert set(made(text, segmenter=segmenter, dictionary=str(words))) == {"共识算法", "与", "雾灯公会"}
+
+
+def test_a_malformed_dictionary_is_named(tmp_path: Path) -> None:
+    words = tmp_path / "words.txt"
+    words.write_text("词 5 n 又 一\n", "utf-8")
+    with pytest.raises(SettingsError, match=r"dictionary=.*words\.txt: line 1"):
+        Fingerprinter(Scheme(dictionary=str(words))).warm()
+
+
+def recipe_features(text: str, **options: object) -> set[int]:
+    scheme = Scheme(**options)  # type: ignore[arg-type]
+    clean = normalise(text)
+    return set(Recipe(scheme).features(clean, segment(clean, scheme.segmenter).tokens)[0].tolist())
+
+
+def test_stop_words_are_left_out_in_both_languages() -> None:
+    assert {"the", "and"} <= {word.decode() for word in stop_words("en")}
+    assert {"的", "因为"} <= {word.decode() for word in stop_words("zh")}
+    plain = recipe_features("harbour lighthouse 北京 城市", weights="tf")
+    full = "the harbour and the lighthouse 在北京的城市"
+    assert recipe_features(full, stop_words="en,zh") == plain
+    assert recipe_features(full) > plain
+
+
+def test_stemming_makes_forms_of_a_word_one_feature() -> None:
+    assert recipe_features("crawled crawling crawls", stem="english") == recipe_features(
+        "crawl", weights="tf"
+    )
+    stem = snowballstemmer.stemmer("german").stemWord
+    assert recipe_features("häuser", stem="german") == recipe_features(stem("häuser"), weights="tf")
+    assert recipe_features("北京 город", stem="english") == recipe_features("北京 город", weights="tf")
+
+
+def test_a_recipe_of_the_defaults_options_is_the_default_way() -> None:
+    """Its columns and the general path agree; only the general one is loaded for what is selected."""
+    fingerprinter = Fingerprinter()
+    assert recipe_of(Scheme()) is None
+    assert recipe_of(Scheme(ties="one", minimum_tokens=3, sketch_bits=2)) is None
+    for text in (CHINESE, ENGLISH):
+        clean = normalise(text)
+        general = simhash(*Recipe(Scheme()).features(clean, segment(clean, "rjieba").tokens))
+        found = fingerprinter.text(text)
+        assert general == (found.fingerprint, found.uncertain)
+
+
+GOLDEN = {
+    "features=words weights=tf": ("1e07ee958872aa34", "c35223fa78d514ff"),
+    "features=ngrams": ("72cf4fb6e9ad1877", "c03383e7c1b1e552"),
+    "features=shingles": ("5dda3dbe6a237876", "240012092fab56ea"),
+    "features=tfidf weights=score": ("cd04a694b278b9a5", "637321d871c434e3"),
+    "features=textrank weights=score": ("6c01aea582f2b9a5", "9e3779b97f4a7c15"),
+    "features=sentences": ("1a035df573936f83", "2106562d1ac20762"),
+    "weights=log": ("1505aa8580722e25", "c35223fa7ad514ff"),
+    "weights=tfidf": ("4504ae9494fabba5", "c35223fa78d514ff"),
+    "weight_cap=2": ("3505aa8480fe26ad", "c35623fa7ac65c5f"),
+    "stop_words=en,zh": ("2501a89480fa37a1", "e37361f871c474e1"),
+    "stem=english": ("1505aa8580f22e25", "e34e2b6f3c9654bf"),
+    "hash=md5": ("143ea6aecf9722f3", "8744056d51bc0249"),
+    "hash=fnv1a width=32": ("d7e7b2b1", "0c0c212c"),
+    "hash=xxh3 width=128": ("77ad9e8ef417399c138ecdf45c22088e", "d964f82cdf9f0c31a21fa1243ee73f27"),
+}
+
+
+@pytest.mark.parametrize("options", GOLDEN)
+def test_output_is_what_it_was(options: str) -> None:
+    """A failure here means that fingerprints changed: raise that part's number in `scheme.BEHAVIOUR`."""
+    scheme = Scheme.of(dict(option.split("=") for option in options.split()))
+    found = [Fingerprinter(scheme).text(text).fingerprint for text in (CHINESE, ENGLISH)]
+    assert tuple(f"{each:0{scheme.width // 4}x}" for each in found) == GOLDEN[options]
+
+
+def test_every_method_has_a_golden_output() -> None:
+    assert {f"features={name}" for name in HOMES} <= {
+        option for options in GOLDEN for option in options.split()
+    }
+
+
+@pytest.mark.parametrize("options", GOLDEN)
+def test_a_small_change_moves_fewer_bits_than_another_text(options: str) -> None:
+    scheme = Scheme.of(dict(option.split("=") for option in options.split()))
+    fingerprinter = Fingerprinter(scheme)
+    one, changed, other = (
+        fingerprinter.text(text).fingerprint
+        for text in (CHINESE, CHINESE.replace("未来", "将来"), ENGLISH * 3)
+    )
+    assert (one ^ changed).bit_count() < (one ^ other).bit_count()
+
+
+def test_a_page_without_features_is_insufficient() -> None:
+    """TextRank knows Chinese words only: else all English pages would have one fingerprint, that of ties."""
+    fingerprinter = Fingerprinter(Scheme(features="textrank"))
+    found = fingerprinter.text(ENGLISH)
+    assert (found.features, found.fingerprint) == (0, TIES)
+    assert fingerprinter.page(Page(url="http://e.com/", text=ENGLISH)).status == Status.INSUFFICIENT
+    assert Fingerprinter().text(ENGLISH).features == 12
+
+
+def test_pairs_of_ones_own_are_fingerprinted_as_they_are() -> None:
+    fingerprinter = Fingerprinter()
+    same = fingerprinter.features([("a", 1), ("b", 2**0.5)])
+    assert same.fingerprint == fingerprinter.text("b a b").fingerprint
+    assert fingerprinter.features([("A", 1)]).fingerprint != fingerprinter.features([("a", 1)]).fingerprint
+    flipped = fingerprinter.features([("a", -1.0)])
+    assert flipped.fingerprint == fingerprinter.features([("a", 1)]).fingerprint ^ 2**64 - 1
+    one, two = (fingerprinter.features((str(i), 1 + i % 3) for i in range(start, 400)) for start in (0, 40))
+    assert (one.fingerprint ^ two.fingerprint).bit_count() <= 16
+    agreeing = np.unpackbits(~np.frombuffer(one.sketch, np.uint8) ^ np.frombuffer(two.sketch, np.uint8)).sum()
+    assert fingerprinter.scheme.similarity(int(agreeing)) == pytest.approx(0.9, abs=0.08)
+    assert one.text_hash != two.text_hash
+
+
+@pytest.mark.parametrize("weight", [float("nan"), float("inf"), 2.0**33])
+def test_a_weight_that_cannot_be_summed_is_refused(weight: float) -> None:
+    with pytest.raises(ValueError, match="feature 'x'"):
+        Fingerprinter().features([("x", weight)])
