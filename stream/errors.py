@@ -33,6 +33,10 @@ class BrokerError(NeardupError):
     """No broker could be reached or started; the message says what was tried."""
 
 
+class PortTakenError(NeardupError):
+    """The address for metrics and health cannot be had; the message names the options."""
+
+
 class PageError(NeardupError):
     """A crawled page cannot be fingerprinted.
 

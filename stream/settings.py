@@ -65,6 +65,14 @@ class Settings(BaseSettings):
     tables_cache: int = Field(256 * MIB, ge=MIB)
     """RocksDB block cache."""
 
+    ops_host: str = Field("127.0.0.1", min_length=1)
+    """Address that serves a role's `/metrics`, `/livez` and `/readyz`; loopback unless told otherwise."""
+    ops_port: int = Field(0, ge=-1, le=65_535)
+    """Its port; 0 takes a free one, which the log names, -1 serves none.
+
+    `neardup run` gives the judge this one, and the workers those that follow.
+    """
+
     session_seconds: float = Field(10.0, ge=1)
     """How long a silent member of a group counts as alive."""
     shutdown_seconds: float = Field(10.0, gt=0)

@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,20 +37,43 @@ class Role:
     environment: Mapping[str, str] = field(default_factory=dict)
     output: Path | None = None
     """File that takes its stderr; None shares ours."""
+    ops_url: str | None = None
+    """Where its metrics and health are served."""
     process: asyncio.subprocess.Process | None = None
 
 
 def deployment(settings: Settings, workers: int, logs: Path | None = None) -> list[Role]:
-    """The roles of a deployment on one machine; their logs go to files in `logs`, or to our stderr."""
-    environment = {f"NEARDUP_{name.upper()}": str(value) for name, value in settings.model_dump().items()}
-    judge = Role("judge", environment=environment, output=logs and logs / "judge.log")
-    return [
-        judge,
-        *(
-            Role("worker", environment=environment, output=logs and logs / f"worker-{i}.log")
-            for i in range(1, workers + 1)
-        ),
-    ]
+    """The roles of a deployment on one machine; their logs go to files in `logs`, or to our stderr.
+
+    Each serves its metrics on a port of its own: `ops_port` and those that follow, or free ones.
+    """
+    names = ["judge", *(f"worker-{i}" for i in range(1, workers + 1))]
+    roles = []
+    for name, port in zip(names, _ports(settings, len(names)), strict=True):
+        own = settings.model_copy(update={"ops_port": port})
+        environment = {f"NEARDUP_{key.upper()}": str(value) for key, value in own.model_dump().items()}
+        roles.append(
+            Role(
+                name.split("-")[0],
+                environment=environment,
+                output=logs and logs / f"{name}.log",
+                ops_url=None if port < 0 else f"http://{settings.ops_host}:{port}",
+            )
+        )
+    return roles
+
+
+def _ports(settings: Settings, count: int) -> list[int]:
+    """A port for each role, the same after a restart."""
+    if settings.ops_port > 0:
+        return list(range(settings.ops_port, settings.ops_port + count))
+    if settings.ops_port < 0:
+        return [settings.ops_port] * count
+    with ExitStack() as held:  # all at once, or the kernel may give one port twice
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("", 0))
+        return [int(probe.getsockname()[1]) for probe in probes]
 
 
 class Supervisor:
@@ -73,6 +98,7 @@ class Supervisor:
 
     async def _keep(self, role: Role) -> None:
         pause = FIRST_PAUSE
+        log.info("role", name=role.name, ops_url=role.ops_url)
         while not self._stopping:
             started = time.monotonic()
             try:

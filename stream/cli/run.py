@@ -13,7 +13,15 @@ from stream.settings import Settings
 
 @click.command("run")
 @with_settings(
-    *CONNECTION, "dev", "state_dir", "worker_processes", "page_deadline", "page_bytes", "tables_memory"
+    *CONNECTION,
+    "dev",
+    "state_dir",
+    "worker_processes",
+    "page_deadline",
+    "page_bytes",
+    "tables_memory",
+    "ops_host",
+    "ops_port",
 )
 @click.option(
     "--workers",

@@ -12,7 +12,16 @@ from stream.settings import Settings
 
 
 @click.command("worker")
-@with_settings(*CONNECTION, "dev", "worker_processes", "worker_memory", "page_deadline", "page_bytes")
+@with_settings(
+    *CONNECTION,
+    "dev",
+    "worker_processes",
+    "worker_memory",
+    "page_deadline",
+    "page_bytes",
+    "ops_host",
+    "ops_port",
+)
 def command(settings: Settings) -> None:
     """Fingerprint pages into the journal.
 

@@ -54,6 +54,10 @@ class Judged:
     superseded: list[Supersession] = field(default_factory=list)
     skipped: dict[int, int] = field(default_factory=dict)
     """Row -> bit mask of the full buckets that its anchor did not enter."""
+    candidates: int = 0
+    """Anchors that the tables gave for all rows together; for metrics."""
+    verified: int = 0
+    """Of these, similar ones."""
 
     @classmethod
     def blank(cls, n: int) -> Judged:
@@ -220,6 +224,8 @@ class _Pass:
         place = np.searchsorted(anchors.number, found.anchor)
         matching = self.rule.matches_at(batch.sketch, rows, anchors.sketch, place)
         similar = np.flatnonzero(matching >= self.rule.least_matches)
+        self.judged.candidates += len(rows)
+        self.judged.verified += len(similar)
         order = similar[
             np.lexsort((found.anchor[similar], found.distance[similar], -matching[similar], rows[similar]))
         ]

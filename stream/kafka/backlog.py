@@ -143,6 +143,17 @@ class Backlog:
         self._partitions: OrderedDict[int, _Partition] = OrderedDict()
         self._declared: deque[SourceRange] = deque()
 
+    def held_from(self, partition: int) -> int | None:
+        """Where the partition's next range starts, while pages of it are held."""
+        state = self._partitions.get(partition)
+        return state.next_start if state and state.chunks else None
+
+    @property
+    def oldest(self) -> int | None:
+        """Kafka timestamp, in milliseconds, of the oldest page held, as far as pages came in order."""
+        firsts = (each.chunks[0] for each in self._partitions.values() if each.chunks)
+        return min((chunk.times[chunk.taken] for chunk in firsts), default=None)
+
     def open(self, partition: int, start: int, *, opening: bool = False) -> None:
         """Begin a partition at `start`.
 

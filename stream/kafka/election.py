@@ -23,6 +23,8 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
     def __init__(self, settings: Settings, group: str, topic: str, instance: str | None) -> None:
         """`instance` is a static member id: restarted within the session, a judge keeps its place."""
         self.won, self.lost = asyncio.Event(), asyncio.Event()
+        self.answers = 0
+        """How often the group said who leads."""
         self._topic = topic
         # aiokafka's assignor remembers on its class what its member holds: judges of one process, of one
         # namespace or of several, would each claim what another has. So each gets a class of its own.
@@ -63,6 +65,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """The group's word: this judge leads, or it does not."""
+        self.answers += 1
         if assigned:
             self._consumer.pause(*assigned)
             self.won.set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -28,6 +29,8 @@ class Follower:
         self._settings, self._genesis, self._directory = settings, genesis, directory
         self._names = Names(settings.namespace)
         self._stack = AsyncExitStack()
+        self.turned: Callable[[], None] = lambda: None
+        """Called whenever the follower looks for more."""
 
     async def __aenter__(self) -> Self:
         try:
@@ -69,8 +72,18 @@ class Follower:
         """What has been applied."""
         return self.judge.state
 
+    @property
+    def remaining(self) -> int:
+        """Decision records to apply, as far as the last fetch saw; transaction markers count."""
+        return max(0, (self._decisions.end or 0) - self._decisions.position)
+
+    async def reach(self) -> None:
+        """Ask the cluster for anything. Raises BrokerError when it does not answer for long."""
+        await cluster.cluster_id(self._decisions.client)
+
     async def follow(self) -> None:
         """Apply what was decided since the last look; waits a moment when there is nothing."""
+        self.turned()
         for record in await self._decisions.poll():
             decisions = decode_decisions(record.value, record.offset)
             if decisions.start < self.state.meta.applied:

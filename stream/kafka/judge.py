@@ -24,11 +24,13 @@ from stream.judge.state import State
 from stream.kafka import topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
+from stream.kafka.judge_watch import JudgeWatch
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
+from stream.ops.server import ops_server
 from stream.settings import Settings
 
 log = structlog.get_logger()
@@ -66,6 +68,9 @@ class JudgeRole:
         self.stats = JudgeStats()
         self._flushed, self._flushed_at = 0, 0.0
         self._flushing: asyncio.Task[None] | None = None
+        self.watch = JudgeWatch()
+        self.ops_url: str | None = None
+        """Where its metrics and health are served."""
 
     def stop(self) -> None:
         """Ask `run` to finish its batch and return."""
@@ -74,17 +79,23 @@ class JudgeRole:
     async def run(self) -> None:
         """Judge until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
         with stop_event_on_signals(self._stop):
-            await self._run()
+            async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
+                await self._run()
 
     async def _run(self) -> None:
-        settings, names = self.settings, self.names
-        genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
+        settings, names, watch = self.settings, self.names, self.watch
+        with watch.health.excused("waiting for the genesis"):
+            genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
         if genesis is None:
             return
         directory = settings.state_dir / settings.namespace / "judge"
-        async with Follower(settings, genesis, directory) as follower, self._flushes(follower.state):
+        async with (
+            watch.opened(Follower(settings, genesis, directory)) as follower,
+            self._flushes(follower.state),
+        ):
             await follower.follow_to_end(self._stop)
             async with Election(settings, names.judge, names.journal, _instance(directory)) as election:
+                watch.stands_by(election)
                 log.info("standby", applied=follower.state.meta.applied)
                 while not election.won.is_set() and not self._stop.is_set():
                     await election.attend()
@@ -102,6 +113,7 @@ class JudgeRole:
 
     async def _lead(self, follower: Follower, election: Election) -> None:
         """The loop: poll, decide, publish, apply."""
+        watch = self.watch
         async with Publisher(self.settings.bootstrap_servers, self.names) as publisher:
             # Only now is the end of the decisions final: our producer id ended every earlier transaction.
             await follower.follow_to_end()
@@ -113,18 +125,24 @@ class JudgeRole:
                     "was made again; judging from the start would repeat every verdict; restore it, or use "
                     "another namespace"
                 )
+            watch.leads(journal)
             log.info("leading", applied=judge.state.meta.applied)
             while not self._stop.is_set():
+                watch.health.turn()
                 if election.lost.is_set():
                     raise StateError("another judge leads now; this one ends and stands by when restarted")
                 await election.attend()
                 entries = await journal.next_rows(self.settings.judge_rows)
                 if entries:
                     # In a thread: spam can keep it busy for seconds, and the loop keeps the judge alive.
-                    decided = await asyncio.to_thread(judge.decide, entries)
-                    decisions = decided.record()
-                    end = await publisher.publish(decided, decisions)
-                    await asyncio.to_thread(judge.apply, entries, decisions, end)
+                    with watch.batch(entries):
+                        with watch.stage("decide"):
+                            decided = await asyncio.to_thread(judge.decide, entries)
+                            decisions = decided.record()
+                        with watch.stage("publish"):
+                            end = await publisher.publish(decided, decisions)
+                        with watch.stage("apply"):
+                            await asyncio.to_thread(judge.apply, entries, decisions, end)
                     self._note(decided, judge.state.ledger)
                 self._flush_if_due(judge.state)
 
@@ -140,11 +158,13 @@ class JudgeRole:
                 del stats.gaps[gap.source]  # an earlier one, which healed within this batch
             if gap.source not in stats.gaps:
                 stats.gaps[gap.source] = gap
+                self.watch.metrics.gaps_met.inc()
                 log.error("source_gap", message=str(gap), **asdict(gap))
         for gap in list(stats.gaps.values()):
             if not ledger.waits(gap):
                 del stats.gaps[gap.source]
                 log.info("source_gap_healed", **asdict(gap))
+        self.watch.judged(decided, len(stats.gaps))
 
     def _flush_if_due(self, state: State) -> None:
         """Make the state durable now and then, beside the loop; a failed flush ends the judge."""
@@ -157,7 +177,12 @@ class JudgeRole:
         if applied > self._flushed and time.monotonic() - self._flushed_at > self.settings.flush_seconds:
             self._flushed, self._flushed_at = applied, time.monotonic()
             log.info("progress", **self.stats.fields(state))
-            self._flushing = asyncio.create_task(asyncio.to_thread(state.flush))
+            self._flushing = asyncio.create_task(asyncio.to_thread(self._flush, state))
+
+    def _flush(self, state: State) -> None:
+        with self.watch.stage("flush"):
+            state.flush()
+        self.watch.flushed(state)
 
     @contextlib.asynccontextmanager
     async def _flushes(self, state: State) -> AsyncIterator[None]:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import OffsetOutOfRangeError
 
 from stream.errors import RecordError, SchemeMismatchError, StateError
@@ -57,6 +58,17 @@ class TopicReader:
         self.position = await self._consumer.position(self._partition)
         return records
 
+    @property
+    def end(self) -> int | None:
+        """The offset after the last committed record, as the last fetch saw it; None before any."""
+        end = self._consumer.last_stable_offset(self._partition)
+        return None if end is None else int(end)
+
+    @property
+    def client(self) -> AIOKafkaClient:
+        """For questions to the cluster."""
+        return self._consumer._client
+
     async def bounds(self) -> tuple[int, int]:
         """First offset, and the one after the last (control markers included)."""
         first = await self._consumer.beginning_offsets([self._partition])
@@ -86,6 +98,16 @@ class JournalReader:
     def position(self) -> int:
         """The next offset that will be read."""
         return self._topic.position
+
+    @property
+    def remaining(self) -> int:
+        """Records that were not handed out, as far as the last fetch saw."""
+        return len(self._waiting) + max(0, (self._topic.end or 0) - self._topic.position)
+
+    @property
+    def waiting_since(self) -> int | None:
+        """Append time, in milliseconds, of the next record where it was fetched already."""
+        return self._waiting[0].time if self._waiting else None
 
     async def next_rows(self, limit: int, seconds: float = POLL_SECONDS) -> list[Entry]:
         """The next records, up to `limit` rows unless the first alone has more; none when it is quiet."""

@@ -25,7 +25,9 @@ from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.positions import begin, topic_id_at_leaders
 from stream.kafka.worker_clients import started_consumer, started_producer
+from stream.kafka.worker_watch import WorkerWatch
 from stream.messages.journal import Genesis, Rows
+from stream.ops.server import ops_server
 from stream.settings import Settings
 
 PROGRESS_SECONDS: Final = 5
@@ -85,11 +87,19 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         self.settings = settings
         self.names = Names(settings.namespace)
         self.stats = WorkerStats()
+        self.watch = WorkerWatch(self)
+        self.ops_url: str | None = None
+        """Where its metrics and health are served."""
         self._fingerprinter = fingerprinter
         self._stop = asyncio.Event()
         self._shift: _Shift | None = None
         self._releasing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def opened(self) -> Backlog | None:
+        """What is held of the assigned partitions; None while there is no assignment, or it begins."""
+        return self._shift.backlog if self._shift else None
 
     def stop(self) -> None:
         """Ask `run` to finish what is finished, leave the group and return."""
@@ -98,10 +108,12 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
     async def run(self) -> None:
         """Work until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
         with stop_event_on_signals(self._stop):
-            genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
-            if genesis is not None:
-                async with self._clients(genesis):
-                    await self._work()
+            async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
+                with self.watch.health.excused("waiting for the genesis"):
+                    genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
+                if genesis is not None:
+                    async with self._clients(genesis):
+                        await self._work()
 
     async def _genesis_of_sound_topics(self) -> Genesis:
         """Wait for the genesis (rule 6); refuse another behaviour, and topics that lose records (rule 14)."""
@@ -116,7 +128,9 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         backlog = shift.backlog = await self._open(shift)
         shift.writing = self._spawn(self._write(shift, backlog))
         while True:
+            self.watch.health.turn()
             for partition, records in (await self._poll()).items():
+                self.watch.read(records)
                 for chunk in backlog.add(partition.partition, records):
                     task = self._spawn(self._fingerprint(shift, backlog, chunk))
                     shift.chunks.add(task)
@@ -130,24 +144,34 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             shift.news.set()
             self._throttle(shift, backlog)
 
-        await self._pool.fingerprint(chunk.values, answered)
+        with self.watch.stage("fingerprint"):
+            await self._pool.fingerprint(chunk.values, answered)
 
     async def _write(self, shift: _Shift, backlog: Backlog) -> None:
         """Finished prefixes into the journal; one append at a time, as full as it has become meanwhile."""
         while batch := await self._finished(shift, backlog):
-            await self._verify_topic(batch, backlog.source)
-            self._reject_limit.count(batch.rows)
-            await self._dead_letters.bury(backlog.source, batch.rejected)
-            rows = Rows.of(
-                self._genesis.scheme, batch.ranges, batch.rows, batch.offsets, batch.keys, batch.traces
-            )
-            reach("worker.before_append")
-            await self._producer.send_and_wait(self.names.journal, rows.encode(), partition=0)
-            reach("worker.append")
-            self._count(batch)
-            await self._commit(batch, backlog.source)
+            with self.watch.batch(batch):
+                await self._append(batch, backlog)
             backlog.release(batch)
             self._throttle(shift, backlog)
+
+    async def _append(self, batch: Batch, backlog: Backlog) -> None:
+        stage = self.watch.stage
+        with stage("verify"):
+            await self._verify_topic(batch, backlog.source)
+        self._reject_limit.count(batch.rows)
+        with stage("bury"):
+            await self._dead_letters.bury(backlog.source, batch.rejected)
+        rows = Rows.of(
+            self._genesis.scheme, batch.ranges, batch.rows, batch.offsets, batch.keys, batch.traces
+        )
+        reach("worker.before_append")
+        with stage("append"):
+            await self._producer.send_and_wait(self.names.journal, rows.encode(), partition=0)
+        reach("worker.append")
+        self._count(batch)
+        with stage("commit"):
+            await self._commit(batch, backlog.source)
 
     # Reading.
 
@@ -247,6 +271,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         self.stats.rejected += len(batch.rejected)
         self.stats.records += 1
         self.stats.lost += sum(each.end - each.start for each in batch.ranges if each.lost)
+        self.watch.appended(batch)
 
     # Membership. Partitions come and go by callbacks of the consumer's coordinator, in its own task; it waits
     # for them, and logs their exceptions away, so they only start and end shifts.
@@ -257,6 +282,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             return
         shift = self._shift = _Shift(frozenset(key.partition for key in assigned))
         self.stats.partitions = len(shift.partitions)
+        self.watch.metrics.rebalances.inc()
         shift.reading = self._spawn(self._read(shift))
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
@@ -317,6 +343,9 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         for second in count(1):
             await asyncio.sleep(1)
             self._consumer._coordinator.check_errors()
+            self.watch.look()
+            if self.opened is None:
+                self.watch.health.turn()  # no partitions to read: the group takes its time, not the loop
             if second % PROGRESS_SECONDS == 0 and self.stats.records != told:
                 told = self.stats.records
                 log.info("progress", **asdict(self.stats))
@@ -352,4 +381,5 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         ):
             self._dead_letters = await DeadLetters.to(self._producer, self.names.rejected)
             self._reject_limit = RejectLimit(settings.reject_limit)
+            self.watch.connected(self._producer.client, self._consumer)
             yield

@@ -1,0 +1,146 @@
+"""What can be seen of a judge from outside: its metrics and its health. Nothing here decides."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+
+import numpy as np
+
+from stream.judge.batch import Entry
+from stream.judge.judge import Decided
+from stream.judge.state import State
+from stream.kafka.election import Election
+from stream.kafka.follower import Follower
+from stream.kafka.reader import JournalReader
+from stream.messages.verdict import Verdict
+from stream.ops.health import Health
+from stream.ops.metrics import JudgeMetrics
+from stream.tables.tables import TablesStats
+
+
+class JudgeWatch:
+    """Told by the role what it does; asks the open state how it stands when somebody looks."""
+
+    def __init__(self) -> None:
+        self.metrics, self.health = JudgeMetrics(), Health()
+        self._at_hand: Sequence[Entry] = ()
+        self._probed = TablesStats()
+        self._election: Election | None = None
+        self._answers = 0
+
+    @asynccontextmanager
+    async def opened(self, follower: Follower) -> AsyncIterator[Follower]:
+        """Enter the follower and watch it for as long."""
+        with self.health.excused("opening the state"):
+            await follower.__aenter__()
+        try:
+            self._watch(follower)
+            yield follower
+        finally:
+            self.health.checks.clear()
+            self._unwatch()
+            await follower.__aexit__(None, None, None)
+
+    def _watch(self, follower: Follower) -> None:
+        metrics, state = self.metrics, follower.state
+        follower.turned = self.health.turn
+        self.health.checks["broker"] = follower.reach
+        self.health.checks["replayed"] = lambda: False
+        self.health.checks["assigned"] = lambda: False
+        metrics.journal_position.set_function(lambda: state.meta.applied)
+        metrics.replay_remaining.set_function(lambda: follower.remaining)
+        metrics.anchors.labels("ram").set_function(lambda: state.tables.stats.hot_anchors)
+        metrics.anchors.labels("rocksdb").set_function(lambda: state.tables.stats.cold_anchors)
+        metrics.dead_anchors.set_function(lambda: state.tables.stats.dead_anchors)
+        metrics.generations.set_function(lambda: state.tables.stats.generations)
+        self._probed = state.tables.stats
+        self.flushed(state)
+
+    def _unwatch(self) -> None:
+        """Let go of a state that is about to be closed."""
+        metrics = self.metrics
+        live = (metrics.journal_position, metrics.replay_remaining, metrics.dead_anchors, metrics.generations)
+        for gauge in (*live, *(metrics.anchors.labels(tier) for tier in ("ram", "rocksdb"))):
+            gauge.set_function(lambda: 0)
+        for gauge in (metrics.lag_records, metrics.lag_seconds):
+            gauge.set_function(lambda: 0)
+        metrics.leading.set(0)
+
+    def stands_by(self, election: Election) -> None:
+        """The state has everything that was decided when we looked; the group is asked who leads."""
+        self.health.checks["replayed"] = lambda: True
+        self._election = election
+        self.health.checks["assigned"] = self._heard
+
+    def _heard(self) -> bool:
+        """Count what the group answered since the last look; whether it ever did."""
+        answers = self._election.answers if self._election else 0
+        self.metrics.rebalances.inc(answers - self._answers)
+        self._answers = answers
+        return answers > 0
+
+    def leads(self, journal: JournalReader) -> None:
+        """From here on this judge decides."""
+        self._heard()
+        self.metrics.leading.set(1)
+        self.metrics.replay_remaining.set_function(lambda: 0)  # the decisions from here on are its own
+        self.metrics.lag_records.set_function(lambda: len(self._at_hand) + journal.remaining)
+        self.metrics.lag_seconds.set_function(lambda: self._lag(journal))
+
+    def _lag(self, journal: JournalReader) -> float:
+        since = self._at_hand[0].time if self._at_hand else journal.waiting_since
+        return 0.0 if since is None else max(0.0, time.time() - since / 1000)
+
+    @contextmanager
+    def batch(self, entries: Sequence[Entry]) -> Iterator[None]:
+        """These journal records are being judged."""
+        self._at_hand = entries
+        with self.metrics.batch_seconds.time():
+            yield
+        self._at_hand = ()
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time one stage of the work."""
+        with self.metrics.stage_seconds.labels(name).time():
+            yield
+
+    def judged(self, decided: Decided, gaps: int) -> None:
+        """Count a batch whose transaction is committed."""
+        metrics, batch, judged = self.metrics, decided.batch, decided.judged
+        metrics.consumed.inc(len(decided.entries))
+        metrics.batch_rows.observe(len(batch))
+        for code, count in Counter(judged.verdict.tolist()).items():
+            metrics.verdicts.labels(Verdict(code).name.lower()).inc(count)
+        for reason, count in Counter(reason for reason in batch.reason if reason).items():
+            metrics.rejects.labels(reason).inc(count)
+        metrics.candidates.labels("verified").inc(judged.verified)
+        metrics.candidates.labels("refused").inc(judged.candidates - judged.verified)
+        if fingerprinted := int((judged.verdict <= Verdict.RECRAWL).sum()):
+            metrics.candidates_per_page.observe(judged.candidates / fingerprinted)
+        metrics.superseded.inc(len(judged.superseded))
+        metrics.full_buckets.inc(len(judged.skipped))
+        metrics.redelivered.inc(decided.admission.redelivered)
+        metrics.source_gaps.set(gaps)
+        self._age(decided)
+        self._heard()
+
+    def _age(self, decided: Decided) -> None:
+        """How old the oldest page of each range was; of ranges that had a row to judge."""
+        now, ranges = time.time(), decided.batch.ranges
+        for place in np.unique(decided.batch.source).tolist():
+            if published := ranges[place].published:
+                self.metrics.event_age.observe(max(0.0, now - published / 1000))
+
+    def flushed(self, state: State) -> None:
+        """Look at the disk, and count probes since the last look. Called in a thread."""
+        stats, metrics = state.tables.stats, self.metrics
+        metrics.probes.labels("ram").inc(stats.hot_probes - self._probed.hot_probes)
+        metrics.probes.labels("rocksdb").inc(stats.rocks_probes - self._probed.rocks_probes)
+        self._probed = stats
+        metrics.state_bytes.set(state.store.disk_bytes())
+        metrics.state_free_bytes.set(shutil.disk_usage(state.store.path).free)

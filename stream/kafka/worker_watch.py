@@ -1,0 +1,90 @@
+"""What can be seen of a worker from outside: its metrics and its health."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
+
+from stream.fingerprint.row import Status
+from stream.kafka import cluster
+from stream.kafka.backlog import Batch
+from stream.ops.health import Health
+from stream.ops.metrics import WorkerMetrics
+
+if TYPE_CHECKING:
+    from stream.kafka.worker import WorkerRole
+
+STATUS: Final = {each.value: each.name.lower() for each in Status}
+
+
+class WorkerWatch:
+    """Told by the role what it does; asks it how it stands when somebody looks."""
+
+    def __init__(self, worker: WorkerRole) -> None:
+        self._worker = worker
+        self.metrics, self.health = WorkerMetrics(), Health()
+        self._crashes = 0
+
+    def connected(self, client: AIOKafkaClient, consumer: AIOKafkaConsumer) -> None:
+        """The clients are there; the group has yet to give partitions."""
+        metrics, stats = self.metrics, self._worker.stats
+        self.health.checks["broker"] = lambda: cluster.cluster_id(client)
+        self.health.checks["assigned"] = lambda: self._worker.opened is not None
+        metrics.held_bytes.set_function(lambda: stats.held_bytes)
+        metrics.paused.set_function(lambda: stats.paused)
+        metrics.partitions.set_function(lambda: stats.partitions)
+        metrics.lag_seconds.set_function(self._lag_seconds)
+        self._consumer = consumer
+
+    def _lag_seconds(self) -> float:
+        backlog = self._worker.opened
+        oldest = backlog.oldest if backlog else None
+        return 0.0 if oldest is None or oldest < 0 else max(0.0, time.time() - oldest / 1000)
+
+    def look(self) -> None:
+        """Bring up to date what cannot be asked for at any time; called now and then."""
+        metrics, backlog = self.metrics, self._worker.opened
+        metrics.crashes.inc(self._worker.stats.crashes - self._crashes)
+        self._crashes = self._worker.stats.crashes
+        metrics.lag_records.clear()
+        if backlog is None:
+            return
+        assignment = self._consumer._subscription.subscription.assignment
+        for key in assignment.tps if assignment else ():
+            read = assignment.state_value(key)
+            if read.lso is None or not read.has_valid_position:
+                continue
+            # Behind the last page there may be control markers: only the reader's position is past them.
+            start = backlog.held_from(key.partition)
+            lag = read.lso - (read.position if start is None else start)
+            metrics.lag_records.labels(str(key.partition)).set(max(0, lag))
+
+    def read(self, records: Sequence[Any]) -> None:
+        """Count messages that the consumer gave."""
+        self.metrics.consumed.inc(len(records))
+        self.metrics.consumed_bytes.inc(sum(len(record.value or b"") for record in records))
+
+    @contextmanager
+    def batch(self, batch: Batch) -> Iterator[None]:
+        """This batch is being appended."""
+        self.metrics.batch_rows.observe(len(batch.rows))
+        with self.metrics.batch_seconds.time():
+            yield
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[None]:
+        """Time one stage of the work."""
+        with self.metrics.stage_seconds.labels(name).time():
+            yield
+
+    def appended(self, batch: Batch) -> None:
+        """Count a batch that is in the journal."""
+        for status, count in Counter(row.status for row in batch.rows).items():
+            self.metrics.pages.labels(STATUS[status]).inc(count)
+        self.metrics.lost.inc(sum(each.end - each.start for each in batch.ranges if each.lost))

@@ -1,0 +1,37 @@
+"""`docs/metrics.md`, printed from the definitions: `python -m stream.ops.metrics_page > docs/metrics.md`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+from stream.ops.metrics import JudgeMetrics, Metrics, WorkerMetrics
+
+ROLES: Final[tuple[type[Metrics], ...]] = (WorkerMetrics, JudgeMetrics)
+HEAD: Final = """\
+# Metrics
+
+Every role serves Prometheus metrics at `/metrics`, whether it is alive at `/livez` and whether it is ready
+at `/readyz`, on `ops_host` and `ops_port`. This page is printed from `stream/ops/metrics.py`.
+
+Besides those listed, each role has the metrics of its process (`process_...`). A histogram `x` has the series
+`x_bucket`, `x_sum` and `x_count`; counters start at 0 with the process.
+"""
+
+
+def page() -> str:
+    """The page's Markdown."""
+    parts = [HEAD]
+    for kind in ROLES:
+        said = " ".join((kind.__doc__ or "").split())
+        parts.append(
+            f"\n## {kind.role}\n\n{said}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n"
+        )
+        for each in kind().defined:
+            labels = ", ".join(f"`{label}`" for label in each.labels)
+            parts.append(f"| `{each.name}` | {each.kind} | {labels} | {each.meaning} |\n")
+    return "".join(parts)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,67 @@
+"""`/metrics`, `/livez` and `/readyz` of a role over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import structlog
+from aiohttp import web
+from prometheus_client.exposition import choose_encoder
+
+from stream.errors import PortTakenError
+from stream.ops.health import Health
+from stream.ops.metrics import Metrics
+from stream.settings import Settings
+
+OFF: Final = -1
+CLOSE_SECONDS: Final = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+def add_ops_routes(app: web.Application, metrics: Metrics, health: Health) -> None:
+    """Give an application the three paths; for roles that serve more than these."""
+
+    async def show_metrics(request: web.Request) -> web.Response:
+        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        return web.Response(body=encode(metrics.registry), headers={"Content-Type": content_type})
+
+    async def livez(_: web.Request) -> web.Response:
+        live, details = health.live()
+        return web.json_response({"live": live, **details}, status=200 if live else 503)
+
+    async def readyz(_: web.Request) -> web.Response:
+        ready, checks = await health.ready()
+        return web.json_response({"ready": ready, "checks": checks}, status=200 if ready else 503)
+
+    app.router.add_get("/metrics", show_metrics)
+    app.router.add_get("/livez", livez)
+    app.router.add_get("/readyz", readyz)
+
+
+@asynccontextmanager
+async def ops_server(settings: Settings, metrics: Metrics, health: Health) -> AsyncIterator[str | None]:
+    """Serve them while entered; the base URL, or None where `ops_port` is OFF. Raises PortTakenError."""
+    if settings.ops_port == OFF:
+        yield None
+        return
+    app = web.Application()
+    add_ops_routes(app, metrics, health)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, settings.ops_host, settings.ops_port).start()
+        except OSError as error:
+            raise PortTakenError(
+                f"ops_host {settings.ops_host}, ops_port {settings.ops_port}: {error}"
+            ) from None
+        port = runner.addresses[0][1]
+        host = f"[{settings.ops_host}]" if ":" in settings.ops_host else settings.ops_host
+        url = f"http://{host}:{port}"
+        log.info("ops_listening", url=url, paths=["/metrics", "/livez", "/readyz"])
+        yield url
+    finally:
+        await runner.cleanup()

@@ -1,0 +1,128 @@
+"""What operators see of running roles over HTTP is what happened."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import pytest
+from aiohttp import ClientSession
+from prometheus_client.parser import text_string_to_metric_families
+
+from stream.kafka.judge import JudgeRole
+from stream.kafka.worker import WorkerRole
+from stream.ops.metrics import JudgeMetrics, Metrics, WorkerMetrics
+from stream.settings import Settings
+from tests.kafka.judge_helpers import audited, page, running
+from tests.kafka.worker_helpers import create, publish, until
+
+pytestmark = pytest.mark.broker
+
+
+async def get(role: WorkerRole | JudgeRole, path: str) -> tuple[int, Any]:
+    assert role.ops_url
+    async with ClientSession() as client, client.get(role.ops_url + path) as answer:
+        return answer.status, await (answer.text() if path == "/metrics" else answer.json())
+
+
+async def scrape(role: WorkerRole | JudgeRole) -> dict[str, float]:
+    """Series -> value, as Prometheus reads them; labels without the names of histograms' bounds."""
+    _, text = await get(role, "/metrics")
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for each in family.samples:
+            labels = ",".join(f"{name}={value}" for name, value in sorted(each.labels.items()))
+            found[f"{each.name}{{{labels}}}" if labels else each.name] = each.value
+    return found
+
+
+async def ready(role: WorkerRole | JudgeRole) -> bool:
+    return role.ops_url is not None and (await get(role, "/readyz"))[0] == 200
+
+
+async def test_metrics_of_running_roles_are_what_the_audit_counts(settings: Settings) -> None:
+    quick = settings.model_copy(update={"flush_seconds": 0.05})
+    await create(quick)
+    pages = [page(f"http://a/{n}", n % 7) for n in range(20)] + [page("http://a/0", 0), b"{", b""]
+    before = time.time()
+    for partition in range(3):
+        await publish(quick, pages if partition == 0 else [], partition)
+    async with running(WorkerRole(quick)) as worker, running(JudgeRole(quick)) as judge:
+        findings = await audited(quick, len(pages))
+        await until(lambda: ready(judge))
+        await until(lambda: ready(worker))
+
+        async def counted() -> bool:
+            return (await scrape(judge))["neardup_judge_verdicts_total{verdict=rejected}"] == 2
+
+        await until(counted)
+
+        async def idle() -> bool:
+            found = await scrape(worker)
+            lags = [value for name, value in found.items() if name.startswith("neardup_worker_lag_records")]
+            return lags == [0, 0, 0]
+
+        await until(idle)
+        seen, worked = await scrape(judge), await scrape(worker)
+        assert (await get(judge, "/livez"))[0] == (await get(worker, "/livez"))[0] == 200
+        assert (await get(judge, "/readyz"))[1]["checks"] == {
+            "broker": True,
+            "replayed": True,
+            "assigned": True,
+        }
+        assert (await get(worker, "/readyz"))[1]["checks"] == {"broker": True, "assigned": True}
+    for verdict, count in findings.verdicts.items():
+        assert seen[f"neardup_judge_verdicts_total{{verdict={verdict}}}"] == count
+    assert seen["neardup_judge_anchors{tier=ram}"] == findings.verdicts["unique"]
+    assert seen["neardup_judge_rejects_total{reason=malformed_json}"] == 1
+    assert seen["neardup_judge_rejects_total{reason=empty_message}"] == 1
+    assert seen["neardup_judge_lag_records"] == seen["neardup_judge_lag_seconds"] == 0
+    assert seen["neardup_judge_replay_remaining_records"] == 0
+    assert seen["neardup_judge_leading"] == 1
+    assert seen["neardup_judge_rebalances_total"] >= 1
+    assert (
+        0
+        < seen["neardup_judge_event_age_seconds_sum"]
+        < seen["neardup_judge_event_age_seconds_count"] * (time.time() - before)
+    )
+    for stage in ("decide", "publish", "apply", "flush"):
+        assert seen[f"neardup_judge_stage_seconds_count{{stage={stage}}}"] >= 1
+    assert seen["neardup_judge_state_free_bytes"] > 0
+    assert worked["neardup_worker_consumed_records_total"] == len(pages)
+    assert worked["neardup_worker_consumed_bytes_total"] == sum(map(len, pages))
+    assert worked["neardup_worker_pages_total{status=ready}"] == 21
+    assert worked["neardup_worker_pages_total{status=rejected}"] == 2
+    assert worked["neardup_worker_partitions"] == 3
+    for stage in ("fingerprint", "verify", "bury", "append", "commit"):
+        assert worked[f"neardup_worker_stage_seconds_count{{stage={stage}}}"] >= 1
+    for metrics, series in ((JudgeMetrics(), seen), (WorkerMetrics(), worked)):
+        assert_all_there(metrics, series)
+
+
+def assert_all_there(metrics: Metrics, series: dict[str, float]) -> None:
+    """Every metric that is defined has a series, or speaks of what did not happen here."""
+    silent = {each.name for each in metrics.defined if not any(each.name in name for name in series)}
+    assert not silent
+
+
+async def test_a_judge_that_stands_by_is_ready_and_does_not_lead(settings: Settings) -> None:
+    await create(settings)
+    other = settings.model_copy(update={"state_dir": settings.state_dir / "other"})
+    async with running(JudgeRole(settings)) as first:
+        await until(lambda: ready(first))
+        async with running(JudgeRole(other)) as second:
+            await until(lambda: ready(second))
+            leading = [(await scrape(each))["neardup_judge_leading"] for each in (first, second)]
+            assert leading == [1, 0]
+
+
+async def test_a_role_that_waits_for_its_topics_is_alive_and_not_ready(settings: Settings) -> None:
+    role = WorkerRole(settings)
+    task = asyncio.create_task(role.run())
+    await until(lambda: role.ops_url is not None)
+    assert await get(role, "/livez") == (200, {"live": True, "excused": "waiting for the genesis"})
+    assert await get(role, "/readyz") == (503, {"ready": False, "checks": {}})
+    role.stop()
+    async with asyncio.timeout(20):
+        await task

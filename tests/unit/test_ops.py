@@ -1,0 +1,93 @@
+"""Metrics are documented as they are defined; health says what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import pytest
+from aiohttp import ClientSession
+from prometheus_client.parser import text_string_to_metric_families
+
+from stream.errors import PortTakenError
+from stream.ops.health import LIVE_SECONDS, Health
+from stream.ops.metrics import JudgeMetrics, WorkerMetrics
+from stream.ops.metrics_page import ROLES, page
+from stream.ops.server import ops_server
+from stream.settings import load
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_documentation_is_what_the_definitions_print() -> None:
+    assert (ROOT / "docs" / "metrics.md").read_text("utf-8") == page(), (
+        "python -m stream.ops.metrics_page > docs/metrics.md"
+    )
+
+
+def test_metrics_are_named_by_convention() -> None:
+    for kind in ROLES:
+        for each in kind().defined:
+            assert re.fullmatch(r"neardup_[a-z]+(_[a-z]+)+", each.name)
+            assert each.name.endswith("_total") == (each.kind == "counter"), each.name
+            assert each.meaning.endswith("."), each.name
+            assert each.name.startswith((f"neardup_{kind.role}_", "neardup_build_info"))
+
+
+async def test_a_loop_that_hangs_is_not_alive() -> None:
+    now = 0.0
+    health = Health(lambda: now)
+    now = LIVE_SECONDS
+    assert health.live() == (True, {"turned_seconds_ago": LIVE_SECONDS})
+    now += 1
+    assert health.live()[0] is False
+    with health.excused("opening the state"):
+        now += 1000
+        assert health.live() == (True, {"excused": "opening the state"})
+    assert health.live() == (True, {"turned_seconds_ago": 0.0})
+
+
+async def test_readiness_is_every_check_by_its_name() -> None:
+    async def dies() -> None:
+        raise OSError("no broker")
+
+    health = Health()
+    assert await health.ready() == (False, {})
+    health.checks["assigned"] = lambda: True
+    health.checks["broker"] = lambda: asyncio.sleep(0)
+    assert await health.ready() == (True, {"assigned": True, "broker": True})
+    health.checks["broker"] = dies
+    assert await health.ready() == (False, {"assigned": True, "broker": False})
+
+
+async def test_a_role_serves_metrics_and_health() -> None:
+    health, metrics = Health(), WorkerMetrics()
+    metrics.pages.labels("ready").inc(3)
+    async with ops_server(load(ops_port=0), metrics, health) as url, ClientSession(url) as client:
+        async with client.get("/readyz") as answer:
+            assert (answer.status, await answer.json()) == (503, {"ready": False, "checks": {}})
+        health.checks["assigned"] = lambda: True
+        async with client.get("/readyz") as answer:
+            assert (answer.status, (await answer.json())["ready"]) == (200, True)
+        async with client.get("/livez") as answer:
+            assert (answer.status, (await answer.json())["live"]) == (200, True)
+        async with client.get("/metrics") as answer:
+            families = {each.name: each for each in text_string_to_metric_families(await answer.text())}
+    assert {sample.labels.get("status"): sample.value for sample in families["neardup_worker_pages"].samples}[
+        "ready"
+    ] == 3
+    assert families["neardup_build_info"].samples[0].labels["role"] == "worker"
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    async with ops_server(load(ops_port=0), WorkerMetrics(), Health()) as url:
+        port = int((url or "").rsplit(":", 1)[1])
+        with pytest.raises(PortTakenError, match=f"ops_host 127.0.0.1, ops_port {port}"):
+            async with ops_server(load(ops_port=port), JudgeMetrics(), Health()):
+                pass
+
+
+async def test_no_port_no_server() -> None:
+    async with ops_server(load(ops_port=-1), WorkerMetrics(), Health()) as url:
+        assert url is None
