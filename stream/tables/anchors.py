@@ -113,34 +113,36 @@ class Skipped:
     """Anchors that did not enter every table's bucket (rule 16), in order of number."""
 
     def __init__(self, store: Store) -> None:
-        self._numbers: list[int] = []
-        self._masks: list[int] = []
-        self._arrays: tuple[I64, U64] | None = None
-        for key, value in with_prefix(store, SKIPPED):
-            self._numbers.append(int.from_bytes(key, "big"))
-            self._masks.append(int.from_bytes(value, "little"))
+        stored = [
+            (int.from_bytes(key, "big"), int.from_bytes(value, "little"))
+            for key, value in with_prefix(store, SKIPPED)
+        ]
+        self._count = len(stored)
+        self._numbers = np.array([number for number, _ in stored], np.int64)
+        self._masks = np.array([mask for _, mask in stored], np.uint64)
 
     def add(self, batch: Batch, first: int, skipped: dict[int, int]) -> None:
         """Anchors `first + index` with a bit mask of the tables they stay out of."""
-        for index, mask in sorted(skipped.items()):
-            if mask:
-                self._numbers.append(first + index)
-                self._masks.append(mask)
-                batch.put(DEFAULT, SKIPPED + (first + index).to_bytes(8, "big"), mask.to_bytes(8, "little"))
-                self._arrays = None
+        new = [(first + index, mask) for index, mask in sorted(skipped.items()) if mask]
+        if not new:
+            return
+        for number, mask in new:
+            batch.put(DEFAULT, SKIPPED + number.to_bytes(8, "big"), mask.to_bytes(8, "little"))
+        start, self._count = self._count, self._count + len(new)
+        if self._count > len(self._numbers):
+            self._numbers = np.resize(self._numbers, 2 * self._count)
+            self._masks = np.resize(self._masks, 2 * self._count)
+        self._numbers[start : self._count] = [number for number, _ in new]
+        self._masks[start : self._count] = [mask for _, mask in new]
 
     def masks(self, start: int, end: int) -> U64 | None:
         """Bit masks of skipped tables of the anchors [start, end); None where all entered everything."""
-        if not self._numbers or self._numbers[-1] < start:
-            return None
-        if self._arrays is None:
-            self._arrays = np.array(self._numbers, np.int64), np.array(self._masks, np.uint64)
-        numbers, masks = self._arrays
+        numbers = self._numbers[: self._count]
         low, high = numbers.searchsorted([start, end])
         if low == high:
             return None
         dense = np.zeros(end - start, np.uint64)
-        dense[numbers[low:high] - start] = masks[low:high]
+        dense[numbers[low:high] - start] = self._masks[low:high]
         return dense
 
 

@@ -13,6 +13,7 @@ from stream.tables.design import U64
 Number = TypeVar("Number", np.int64, np.uint64)
 
 I64 = NDArray[np.int64]
+Index = NDArray[np.int64] | NDArray[np.uint32]
 U8 = NDArray[np.uint8]
 
 LAST_ANCHOR: Final = (1 << 32) - 2
@@ -51,7 +52,7 @@ class Found:
     def __init__(self) -> None:
         self._packed: list[U64] = []
 
-    def add(self, row: I64, anchor: I64, distance: U8) -> None:
+    def add(self, row: Index, anchor: Index, distance: U8) -> None:
         """Equal lengths; row < 2**24."""
         self._packed.append(
             row.astype(np.uint64) << np.uint64(40) | anchor.astype(np.uint64) << np.uint64(8) | distance

@@ -113,10 +113,10 @@ class ColdTier:
             return
         slots = self._slots.of_probes(probing.keys, probing.bits, probing.flips).ravel()
         lanes = self._present.take(slots)
-        probe = np.flatnonzero(lanes)
+        probe = np.flatnonzero(lanes).astype(np.uint32)
         if not len(probe):
             return
-        cell = probe % probing.cells
+        cell = probing.cells_of(probe)
         keys = probing.keys.ravel().take(cell) ^ probing.flipped(probe, cell, self._key_bit)
         unique, first, bucket = np.unique(keys, return_index=True, return_inverse=True)
         entries, lengths = self._read(unique, lanes[probe[first]])
@@ -124,7 +124,7 @@ class ColdTier:
         fingerprints = np.ascontiguousarray(entries[:, 0])
         anchors = entries[:, 1].astype(np.int64)
         position, source = expand(starts[bucket], lengths[bucket])
-        row = (cell // self._design.tables).take(source)
+        row = (cell // np.uint32(self._design.tables)).take(source)
         distance = np.bitwise_count(fingerprints.take(position) ^ probing.fingerprints.take(row))
         near = np.flatnonzero(distance <= self._distance)
         probing.found.add(row[near], anchors[position[near]], distance[near])

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from stream.tables.candidates import I64, Found
 from stream.tables.design import U64, Design
 from stream.tables.probes import uncertain_bits
+from stream.tables.slots import U32
 
 U8 = NDArray[np.uint8]
 
@@ -42,13 +43,20 @@ class Probing:
         ]
         self._chosen = np.array(chosen, np.int64).reshape(len(chosen), self.flips)
 
-    def flipped(self, probes: I64, cells: I64, masks: U64) -> U64:
+    def cells_of(self, probes: U32) -> U32:
+        """The cell of each probe."""
+        cells = probes // np.uint32(self.cells)
+        cells *= np.uint32(self.cells)
+        np.subtract(probes, cells, out=cells)
+        return cells
+
+    def flipped(self, probes: U32, cells: U32, masks: U64) -> U64:
         """XOR of what `masks` has for the bits each probe flips: shape (width + 1,) or (width + 1, T)."""
         total = np.zeros(len(probes), np.uint64)
         far = int(np.searchsorted(probes, self.cells))  # probes ascend: the exact ones come first
         if far == len(probes):
             return total
-        choice = self._chosen[probes[far:] // self.cells]
+        choice = self._chosen[probes[far:] // np.uint32(self.cells)]
         cells = cells[far:]
         bits = np.concatenate(
             [self.bits.reshape(len(self.bits), -1), np.full((1, self.cells), self.design.width, np.uint8)]
@@ -58,5 +66,5 @@ class Probing:
             if masks.ndim == 1:
                 total[far:] ^= masks[bit]
             else:
-                total[far:] ^= masks[bit, cells % self.design.tables]
+                total[far:] ^= masks[bit, cells % np.uint32(self.design.tables)]
         return total

@@ -18,7 +18,7 @@ from stream.tables.anchors import AnchorLog, Dead, Skipped, with_prefix
 from stream.tables.candidates import I64, LAST_ANCHOR, Candidates
 from stream.tables.cold import ColdTier
 from stream.tables.design import U64, Design
-from stream.tables.hot import HotTier
+from stream.tables.hot import PACE, HotTier, Pace
 from stream.tables.probing import Probing
 from stream.tables.rocks import DEFAULT, Batch, Store
 
@@ -72,6 +72,7 @@ class Tables:
         cap: int | None,
         memory: int,
         generation: int,
+        pace: Pace = PACE,
     ) -> None:
         self._store = store
         self._design = design
@@ -87,7 +88,13 @@ class Tables:
         self._frozen = sum(1 for _ in with_prefix(store, GENERATION))
         self._freezing: freeze.Freezing | None = None
         self._hot = HotTier(
-            design, self._skipped, self._dead, distance=distance, memory=memory, slack=generation
+            design,
+            self._skipped,
+            self._dead,
+            distance=distance,
+            memory=memory,
+            slack=generation,
+            pace=pace,
         )
         self._cold = ColdTier(
             store, design, self._log, self._skipped, self._dead, size=generation, distance=distance
@@ -207,7 +214,7 @@ class Tables:
         if self._frozen >= MOST_GENERATIONS:
             raise StateError(f"state directory {self._store.path}: {self._frozen} generations, no more fit")
         first = self._frozen * self._size
-        rows = self._hot.rows(first, first + self._size).copy()
+        rows = self._hot.rows(first, first + self._size)
         masks = self._skipped.masks(first, first + self._size)
         self._freezing = freeze.Freezing(self._store, self._design, self._frozen, first, rows, masks)
 

@@ -6,6 +6,7 @@ import shutil
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from numpy.typing import NDArray
 
 from stream.errors import StateError
 from stream.tables.design import Design
+from stream.tables.heads import Heads
+from stream.tables.hot import PACE, Pace
 from stream.tables.probes import probe_keys
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
@@ -20,6 +23,8 @@ from stream.tables.tables import Tables
 CACHE = 8 << 20
 U64 = NDArray[np.uint64]
 PLENTY = 1 << 30
+SLOW = Pace(first_slots=20, cleaned=150, linked=30, linked_an_anchor=1)
+"""Heads that grow from 2 slots a table, over several inserts each time."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +39,7 @@ class Case:
     cap: int | None = 64
     memory: int = PLENTY
     generation: int = 1 << 20
+    pace: Pace = PACE
 
     @property
     def design(self) -> Design:
@@ -49,6 +55,7 @@ class Case:
             cap=self.cap,
             memory=self.memory,
             generation=self.generation,
+            pace=self.pace,
         )
 
 
@@ -156,6 +163,10 @@ CASES = {
     "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
     "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=2 * 48 * 140, generation=40),
     "window of 70 anchors, 6 tables": Case(4, 2, 3, 2, memory=2 * 32 * 98, generation=28),
+    "growing heads": Case(5, 2, 4, 2, pace=SLOW),
+    "growing heads, exact": Case(5, 2, cap=None, pace=SLOW),
+    "growing heads, paper": Case(6, 3, distance=3, pace=SLOW),
+    "growing heads, window of 100": Case(5, 2, 4, 2, memory=2 * 48 * 140, generation=40, pace=SLOW),
     "window shorter than a generation": Case(5, 2, 4, 2, memory=2 * 48 * 100, generation=90),
 }
 
@@ -307,22 +318,55 @@ def test_exact_design_misses_no_pair_within_its_distance(
         tables.close()
 
 
-def test_heads_grow_without_losing_anchors(tmp_path: Path) -> None:
-    case = Case(5, 2, distance=0, generation=1 << 20)
+@pytest.mark.parametrize("skips", [0.0, 0.3])
+@pytest.mark.parametrize("memory", [PLENTY, 2 * 48 * 700])
+def test_anchors_are_found_at_every_moment_while_heads_grow(
+    memory: int, skips: float, tmp_path: Path
+) -> None:
+    pace = Pace(first_slots=20, cleaned=1000, linked=40, linked_an_anchor=2)
+    case = Case(5, 2, 4, 2, memory=memory, generation=150, pace=pace)
     rng = np.random.default_rng(10)
-    anchors = rng.integers(0, 1 << 64, 150_000, dtype=np.uint64)
+    oracle = Oracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables = case.open(store)
-        slots = tables.stats.hot_slots
-        for start in range(0, len(anchors), 30_000):
-            batch = store.batch()
-            tables.insert(batch, anchors[start : start + 30_000], {})
-            store.write(batch)
-        assert tables.stats.hot_slots > slots
-        asked = rng.integers(0, len(anchors), 10_000)
-        answer = tables.search(anchors[asked], make_uncertain(rng, 10_000))
-        assert answer.row.tolist() == list(range(10_000))
-        assert answer.anchor.tolist() == asked.tolist()
+        sizes = [tables.stats.hot_slots]
+        for _ in range(60):
+            earlier = np.array(oracle.fingerprints, np.uint64)
+            asked = make_rows(rng, 8, earlier, 0.1)
+            check(tables, oracle, asked, make_uncertain(rng, 8))
+            add(rng, store, tables, oracle, make_rows(rng, 20, earlier, 0.02), skips)
+            tables.maintain(wait=True)
+            sizes.append(tables.stats.hot_slots)
+        assert sizes == sorted(sizes)
+        assert len(set(sizes)) >= 3  # grew, again and again
+        assert sizes.count(sizes[0]) > 1  # and not at once
+        tables.close()
+
+
+def test_no_insert_links_more_than_its_share(tmp_path: Path) -> None:
+    pace = Pace(first_slots=40, cleaned=1 << 14, linked=100, linked_an_anchor=4)
+    case = Case(5, 2, distance=0, pace=pace)
+    rng = np.random.default_rng(12)
+    anchors = rng.integers(0, 1 << 64, 20_000, dtype=np.uint64)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        linked: list[int] = []
+        link = Heads.link
+
+        def counted(heads: Heads, fingerprints: U64, *others: Any) -> None:
+            linked.append(len(fingerprints))
+            link(heads, fingerprints, *others)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Heads, "link", counted)
+            for start in range(0, len(anchors), 50):
+                linked.clear()
+                batch = store.batch()
+                tables.insert(batch, anchors[start : start + 50], {})
+                assert sum(linked) <= 50 + 4 * 50
+        assert tables.stats.hot_slots > 4 * 10 * 10_000
+        answer = tables.search(anchors, make_uncertain(rng, len(anchors)))
+        assert answer.row.tolist() == answer.anchor.tolist() == list(range(len(anchors)))
         tables.close()
 
 
