@@ -29,6 +29,10 @@ class RecordError(NeardupError):
     """A record of one of our own topics does not decode; the message names topic and offset."""
 
 
+class IndexFileError(NeardupError):
+    """A file of fingerprints is damaged, cut off, or not what its name says; the message names it."""
+
+
 class BrokerError(NeardupError):
     """No broker could be reached or started; the message says what was tried."""
 

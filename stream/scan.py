@@ -52,7 +52,7 @@ async def scan(
     )
     try:
         judge, offset, journal_offset = Judge(state, genesis), 0, 1
-        async with aclosing(_fingerprinted(settings, scheme, messages)) as chunks:
+        async with aclosing(fingerprinted(settings, scheme, messages)) as chunks:
             async for rows in chunks:
                 entry = _entry(scheme, rows, offset, journal_offset)
                 decided = judge.decide([entry])
@@ -70,7 +70,7 @@ def _entry(scheme: Scheme, rows: list[Row], offset: int, journal_offset: int) ->
     return Entry(journal_offset, int(time.time() * 1000), b"", columns)
 
 
-async def _fingerprinted(
+async def fingerprinted(
     settings: Settings, scheme: Scheme, messages: Iterable[Message]
 ) -> AsyncGenerator[list[Row], None]:
     """Rows of the messages in order; twice as many chunks under way as there are processes."""

@@ -18,6 +18,8 @@ COMMANDS = {
     "audit": "check that every page has exactly one verdict",
     "scan": "offline: pages in, verdicts out, no broker",
     "query": "which anchors match, nothing inserted",
+    "match": "all near pairs of a batch and a corpus",
+    "index": "export and import compressed fingerprints",
     "fingerprint": "show fingerprints of pages",
     "topics": "create or describe the topics",
     "demo": "the whole system on a real crawl and a real broker",

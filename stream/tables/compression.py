@@ -5,8 +5,8 @@ first bit (from the top) in which it differs from its predecessor, followed by t
 is 1, since fingerprints ascend. An equal successor is h = width and nothing else. The last fingerprint of
 each block, its key, stays uncompressed: it tells which block to open.
 
-n fingerprints of f bits need about f - log2(n) bits each, and two or three for the code: the paper's "almost
-half" is 64 bits and 2**33 of them. Few fingerprints compress less.
+n random fingerprints of f bits take about f - log2(n) + 3 bits each: the paper's "almost half" is 64 bits and
+2**33 of them. Few fingerprints compress less.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 import xxhash
 from rocksdict import (
+    AccessType,
     BlockBasedOptions,
     Cache,
     ColumnFamily,
@@ -43,6 +44,13 @@ BLOCK_BYTES: Final = 4096
 def table_family(table: int) -> str:
     """The column family of one table."""
     return f"table-{table:02d}"
+
+
+def tables_of(path: Path) -> int:
+    """How many tables the store in a directory was made for. Raises StateError where there is no store."""
+    if not (path / "CURRENT").exists():
+        raise StateError(f"state directory {path}: no RocksDB is in it")
+    return sum(family.startswith("table-") for family in Rdict.list_cf(str(path)))
 
 
 def sst_writer(family: str) -> SstFileWriter:
@@ -95,10 +103,11 @@ class Store:
     Writes are in memory until `flush`. A crash keeps the state of some flush: the last one asked for, or
     a later one that RocksDB made because its buffers were full; never half a batch.
 
-    Raises StateError, naming the directory, when another process has it open.
+    `read_only` opens what the last flush left, whether or not another process has the directory open, and
+    refuses writes. Raises StateError, naming the directory, when another process has it open to write.
     """
 
-    def __init__(self, path: Path, tables: int, cache: int) -> None:
+    def __init__(self, path: Path, tables: int, cache: int, *, read_only: bool = False) -> None:
         self.path: Final = path
         self.tables: Final = tables
         self.families: Final = (
@@ -107,10 +116,14 @@ class Store:
         self._cache = Cache(cache)
         # Options of families that are not passed on reopen are silently lost: pass all of them.
         options = {family: _options(family, self._cache) for family in self.families}
-        path.mkdir(parents=True, exist_ok=True)
+        if not read_only:
+            path.mkdir(parents=True, exist_ok=True)
         self._refuse_other_tables()
+        access = AccessType.read_only(False) if read_only else AccessType.read_write()
         try:
-            self._db = Rdict(str(path), _options(DEFAULT, self._cache), column_families=options)
+            self._db = Rdict(
+                str(path), _options(DEFAULT, self._cache), column_families=options, access_type=access
+            )
         except Exception as error:
             if "lock" in str(error).lower():
                 raise StateError(f"state directory {path}: in use by another process ({error})") from None

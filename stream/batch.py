@@ -1,0 +1,202 @@
+"""Offline: batches of fingerprints against a corpus of them, whatever files they come from."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from stream.errors import SchemeMismatchError, SettingsError
+from stream.fingerprint.row import Status
+from stream.fingerprint.scheme import Scheme
+from stream.scan import fingerprinted
+from stream.settings import Settings
+from stream.sources import open_source
+from stream.sources.fingerprints import CHUNK, Chunk, FingerprintFile, open_fingerprints
+from stream.tables.design import U64
+from stream.tables.layouts import Layout
+from stream.tables.match import BatchTables, match
+from stream.tables.words import Pairs, as_words, to_hex, words_of
+
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Matches:
+    """Neighbours of a batch in a corpus."""
+
+    pairs: Pairs
+    """Batch rows and corpus rows, both counted from 0 over the fingerprints read."""
+    batch: Chunk
+    corpus: dict[int, tuple[str, str | None]]
+    """Hex digits and name of the corpus rows that matched."""
+    width: int
+    layout: str
+    compared: int
+    corpus_size: int
+    skipped: int
+    """Pages and records of either side without a fingerprint."""
+    build_seconds: float
+    scan_seconds: float
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """One a pair, sorted by batch row, then corpus row."""
+        own = to_hex(self.batch.words, self.width)
+        names = self.batch.names
+        for row, stored, distance in zip(
+            self.pairs.row.tolist(), self.pairs.stored.tolist(), self.pairs.distance.tolist(), strict=True
+        ):
+            digits, name = self.corpus[stored]
+            yield {
+                "row": row,
+                "name": names[row] or None if names else None,
+                "fingerprint": own[row],
+                "distance": distance,
+                "match": {"row": stored, "name": name or None, "fingerprint": digits},
+            }
+
+    def summary(self) -> dict[str, Any]:
+        """What was done, in figures."""
+        return {
+            "batch": len(self.batch.words),
+            "corpus": self.corpus_size,
+            "skipped": self.skipped,
+            "matches": len(self.pairs),
+            "batch_rows_matched": len(np.unique(self.pairs.row)),
+            "layout": self.layout,
+            "compared": self.compared,
+            "build_seconds": round(self.build_seconds, 3),
+            "scan_seconds": round(self.scan_seconds, 3),
+        }
+
+
+def open_either(
+    settings: Settings, path: str, *, width: int | None, source_format: str, base_url: str
+) -> FingerprintFile:
+    """Fingerprints at `path`, or those of the pages there, made by the default scheme on all cores."""
+    found = open_fingerprints(path, width) if source_format == "auto" else None
+    if found is not None:
+        return found
+    scheme = Scheme()
+    messages = open_source(path, format=source_format, base_url=base_url)
+
+    def chunks() -> Iterator[Chunk]:
+        # The loop is run for a chunk at a time, so that pages are read as fast as they are asked for.
+        with asyncio.Runner() as runner:
+            rows = fingerprinted(settings, scheme, messages)
+            try:
+                while (some := runner.run(_next(rows))) is not None:
+                    ready = [row for row in some if row.status == Status.READY]
+                    file.skipped += len(some) - len(ready)
+                    if ready:
+                        words = np.array([row.fingerprint for row in ready], np.uint64)
+                        yield Chunk(words[:, None], [row.url or "" for row in ready])
+            finally:
+                runner.run(rows.aclose())
+
+    file = FingerprintFile(path, scheme.width, scheme.id, chunks(), None)
+    return file
+
+
+async def _next(rows: Any) -> Any:
+    return await anext(rows, None)
+
+
+def gather(file: FingerprintFile) -> Chunk:
+    """All of a file's fingerprints."""
+    parts = list(file)
+    words = [np.zeros((0, words_of(file.width)), np.uint64), *(part.words for part in parts)]
+    names = None
+    if any(part.names is not None for part in parts):
+        names = list(itertools.chain.from_iterable(part.names or [""] * len(part.words) for part in parts))
+    return Chunk(np.concatenate(words), names)
+
+
+def find_matches(
+    batch: FingerprintFile,
+    corpus: FingerprintFile,
+    distance: int,
+    *,
+    layout: str | None = None,
+    threads: int,
+    advance: Advance | None = None,
+) -> Matches:
+    """All pairs within the distance; `advance` is told how many corpus fingerprints were scanned so far.
+
+    Raises SettingsError, and SchemeMismatchError where both sides name schemes that differ.
+    """
+    if batch.width != corpus.width:
+        raise SettingsError(
+            f"width: {batch.name} has fingerprints of {batch.width} bits, {corpus.name} of {corpus.width}"
+        )
+    held = gather(batch)
+    _refuse_other_scheme(batch, corpus)
+    start = time.perf_counter()
+    chosen = Layout.parse(layout, batch.width) if layout else None
+    tables = BatchTables(held.words, batch.width, distance, chosen)
+    built = time.perf_counter()
+    parts: list[Pairs] = []
+    named: dict[int, tuple[str, str | None]] = {}
+    scanned = compared = 0
+    for pairs, cost, chunk in match(tables, _joined(corpus), threads):
+        if len(pairs):
+            parts.append(Pairs(pairs.row, pairs.stored + scanned, pairs.distance))
+            rows = np.unique(pairs.stored)
+            digits = to_hex(as_words(chunk.words, corpus.width)[rows], corpus.width)
+            for row, text in zip(rows.tolist(), digits, strict=True):
+                named[row + scanned] = text, chunk.names[row] if chunk.names else None
+        scanned += len(chunk.words)
+        compared += cost
+        if advance is not None:
+            advance(scanned)
+    _refuse_other_scheme(batch, corpus)
+    return Matches(
+        pairs=Pairs.merge(parts),
+        batch=held,
+        corpus=named,
+        width=batch.width,
+        layout=tables.layout.name,
+        compared=compared,
+        corpus_size=scanned,
+        skipped=batch.skipped + corpus.skipped,
+        build_seconds=built - start,
+        scan_seconds=time.perf_counter() - built,
+    )
+
+
+def _joined(file: FingerprintFile) -> Iterator[tuple[U64, Chunk]]:
+    """Chunks with their words; small ones, as pages give them, put together."""
+    small: list[Chunk] = []
+    size = 0
+    for chunk in file:
+        small.append(chunk)
+        size += len(chunk.words)
+        if size >= CHUNK // 2:
+            whole = _put_together(small)
+            yield whole.words, whole
+            small, size = [], 0
+    if small:
+        whole = _put_together(small)
+        yield whole.words, whole
+
+
+def _put_together(chunks: list[Chunk]) -> Chunk:
+    if len(chunks) == 1:
+        return chunks[0]
+    names = itertools.chain.from_iterable(chunk.names or [""] * len(chunk.words) for chunk in chunks)
+    return Chunk(np.concatenate([chunk.words for chunk in chunks]), list(names))
+
+
+WHERE: Final = "fingerprints of different schemes say nothing about each other"
+
+
+def _refuse_other_scheme(batch: FingerprintFile, corpus: FingerprintFile) -> None:
+    if None not in (batch.scheme, corpus.scheme) and batch.scheme != corpus.scheme:
+        raise SchemeMismatchError(
+            f"scheme: {batch.name} has {batch.scheme}, {corpus.name} has {corpus.scheme}; {WHERE}"
+        )

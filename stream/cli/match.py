@@ -1,0 +1,96 @@
+"""`neardup match`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any, BinaryIO
+
+import click
+
+from stream.cli.options import with_settings
+from stream.ops import logging
+from stream.settings import Settings
+
+
+@click.command("match")
+@with_settings("worker_processes", "page_deadline", "page_bytes")
+@click.argument("batch")
+@click.option("--against", "corpus", required=True, help="The corpus: a file or directory like BATCH.")
+@click.option("-k", "--distance", type=click.IntRange(0, 127), default=3, show_default=True,
+              help="Largest Hamming distance.")  # fmt: skip
+@click.option("-o", "--output", type=click.File("wb", lazy=False), help="File for the matches, JSON Lines.")
+@click.option("--layout", help="Tables of the batch, as `5 choose 2` or `4 then 4`.  [default: by its size]")
+@click.option("--width", type=click.Choice(["32", "64", "128"]), help="Bits in a NumPy array's fingerprints.")
+@click.option("--format", "source_format", type=click.Choice(["auto", "jsonl", "warc", "directory"]),
+              default="auto", show_default=True, help="What both are, where they are pages.")  # fmt: skip
+@click.option("--base-url", default="http://localhost/", show_default=True,
+              help="Stands before the relative paths of saved pages.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Matches as JSON, one a line; end with one of figures.")
+def command(
+    settings: Settings,
+    batch: str,
+    corpus: str,
+    distance: int,
+    output: BinaryIO | None,
+    layout: str | None,
+    width: str | None,
+    source_format: str,
+    base_url: str,
+    as_json: bool,
+) -> None:
+    """Find all pairs of BATCH and a corpus within a Hamming distance.
+
+    Both are index files, NumPy arrays (.npy), lines of hex digits as `neardup fingerprint` prints them (also
+    `-`), JSON Lines with a fingerprint (verdicts), a judge's state directory, or pages as for `scan`. Tables
+    are made of the batch, so let it be the smaller one; the corpus is read once, on all cores.
+    """
+    from stream.batch import find_matches, open_either
+
+    logging.configure(settings.log_format, "match")
+    options: dict[str, Any] = {
+        "width": int(width) if width else None,
+        "source_format": source_format,
+        "base_url": base_url,
+    }
+    opened = open_either(settings, batch, **options)
+    against = open_either(settings, corpus, **options)
+    with _bar(against.count) as advance:
+        found = find_matches(
+            opened, against, distance, layout=layout, threads=settings.worker_processes, advance=advance
+        )
+    for record in found.records():
+        if output is not None:
+            output.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+        elif as_json:
+            sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+        else:
+            other = record["match"]
+            names = f"  {record['name'] or record['row']}  {other['name'] or other['row']}"
+            click.echo(f"{record['distance']}  {record['fingerprint']}  {other['fingerprint']}{names}")
+    summary = found.summary()
+    if as_json:
+        sys.stdout.write(json.dumps(summary) + "\n")
+    else:
+        click.echo(
+            f"{summary['matches']:,} pairs of {summary['batch']:,} x {summary['corpus']:,} fingerprints"
+            f" within {distance} bits, {summary['layout']}: tables {summary['build_seconds']} s, scan"
+            f" {summary['scan_seconds']} s, {summary['compared']:,} compared; {summary['skipped']:,} pages"
+            " without a fingerprint",
+            err=True,
+        )
+
+
+def _bar(total: int | None) -> Any:
+    from contextlib import contextmanager
+
+    from rich.console import Console
+    from rich.progress import Progress
+
+    @contextmanager
+    def bar() -> Any:
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            task = progress.add_task("scanning", total=total)
+            yield lambda done: progress.update(task, completed=done)
+
+    return bar()

@@ -1,0 +1,220 @@
+"""Files that hold fingerprints already -> arrays of them, chunk by chunk.
+
+An index file, a NumPy array, lines of hex digits as `neardup fingerprint` prints them, JSON Lines with a
+`fingerprint` as verdicts have, or the live anchors of a state directory.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from stream.errors import IndexFileError, SchemeMismatchError, SettingsError
+from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
+from stream.tables.design import U64
+from stream.tables.index_file import IndexFile, is_index
+from stream.tables.live import live_anchors, state_directory
+from stream.tables.words import WIDTHS, as_words
+
+CHUNK: Final = 1 << 16
+"""Fingerprints a chunk."""
+BLOCKS: Final = 384
+"""Blocks of an index file a chunk: about as many fingerprints."""
+_NPY: Final = b"\x93NUMPY"
+_HEX: Final = re.compile(rb"([0-9a-fA-F]{8}|[0-9a-fA-F]{16}|[0-9a-fA-F]{32})(\s|$)")
+_FINGERPRINT: Final = re.compile(rb'"fingerprint"\s*:')
+_PAGE: Final = re.compile(rb'"(html|text|body)"\s*:')
+_UNREADY: Final = re.compile(rb"\((insufficient|rejected)")
+
+
+class _Record(msgspec.Struct):
+    """What is read of a JSON line."""
+
+    fingerprint: str | msgspec.UnsetType | None = msgspec.UNSET
+    url: str | None = None
+    scheme: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Some fingerprints."""
+
+    words: U64
+    """Shape (n, words)."""
+    names: list[str] | None
+    """URL, or whatever stands behind each; None where there is nothing."""
+
+
+@dataclass(slots=True)
+class FingerprintFile:
+    """Iterating gives chunks in order; once for standard input. Raises IndexFileError, SettingsError."""
+
+    name: str
+    width: int
+    scheme: str | None
+    """Id of the scheme, where the file tells it; of JSON Lines, known once the first was read."""
+    chunks: Iterator[Chunk]
+    count: int | None
+    """How many there are, where that is known."""
+    skipped: int = field(default=0)
+    """Records without a fingerprint so far."""
+
+    def __iter__(self) -> Iterator[Chunk]:
+        return self.chunks
+
+
+def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | None:
+    """The fingerprints at `path`; None where it holds pages instead. `width` matters for NumPy arrays only,
+    whose words may hold 32 bits or 64. Raises IndexFileError, SettingsError."""
+    if path != STDIN and not Path(path).exists():
+        raise SettingsError(f"source {path}: no such file or directory")
+    if path != STDIN and Path(path).is_dir():
+        directory = state_directory(Path(path))
+        return None if directory is None else _state(directory)
+    start = b"" if path == STDIN else first_bytes(path, 4096)
+    if is_index(start):
+        return _index(path)
+    if start.startswith(_NPY):
+        return _array(path, width)
+    first = next((line for line in start.splitlines() if line.strip()), b"")
+    if found := _HEX.match(first.strip()):
+        return _lines(path, len(found[1]) * 4)
+    if path == STDIN or _UNREADY.match(first.strip()):
+        return _lines(path, 64)
+    if (
+        first.lstrip(b"\xef\xbb\xbf").startswith(b"{")
+        and _FINGERPRINT.search(start)
+        and not _PAGE.search(start)
+    ):
+        return _records(path)
+    return None
+
+
+def _state(directory: Path) -> FingerprintFile:
+    anchors = live_anchors(directory)
+    words = as_words(anchors.fingerprints, 64)
+    return FingerprintFile(str(directory), 64, anchors.scheme, _sliced(words), len(words))
+
+
+def _index(path: str) -> FingerprintFile:
+    index = IndexFile(Path(path))
+    chunks = (Chunk(index.read(first, first + BLOCKS), None) for first in range(0, index.blocks, BLOCKS))
+    return FingerprintFile(path, index.width, index.scheme, chunks, index.count)
+
+
+def _array(path: str, width: int | None) -> FingerprintFile:
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, OSError, EOFError) as error:
+        raise IndexFileError(f"source {path}: {error}") from None
+    if array.dtype == np.uint32 and array.ndim == 1:
+        array, width = array.astype(np.uint64), width or 32
+    width = width or (128 if array.ndim == 2 and array.shape[1] == 2 else 64)
+    try:
+        words = as_words(array, width)
+    except SettingsError as error:
+        raise IndexFileError(f"source {path}: {error}") from None
+    return FingerprintFile(path, width, None, _sliced(words), len(words))
+
+
+def _sliced(words: U64) -> Iterator[Chunk]:
+    for first in range(0, len(words), CHUNK):
+        yield Chunk(np.asarray(words[first : first + CHUNK]), None)
+
+
+def _lines(path: str, width: int) -> FingerprintFile:
+    def chunks() -> Iterator[Chunk]:
+        digits: list[bytes] = []
+        names: list[str] = []
+        for number, line in enumerate(_read_lines(path), 1):
+            parts = line.split(maxsplit=1)
+            if not parts:
+                continue
+            if _UNREADY.match(line.strip()):
+                file.skipped += 1
+                continue
+            if len(parts[0]) * 4 != width or not _HEX.match(parts[0]):
+                raise IndexFileError(f"source {path} line {number}: {width // 4} hex digits are expected")
+            digits.append(parts[0])
+            names.append(parts[1].strip().decode(errors="replace") if len(parts) > 1 else "")
+            if len(digits) == CHUNK:
+                yield _from_hex(b"".join(digits), names, width)
+                digits, names = [], []
+        if digits:
+            yield _from_hex(b"".join(digits), names, width)
+
+    file = FingerprintFile(path, width, None, chunks(), None)
+    return file
+
+
+def _records(path: str) -> FingerprintFile:
+    decode = msgspec.json.Decoder(_Record).decode
+
+    def chunks() -> Iterator[Chunk]:
+        digits: list[bytes] = []
+        names: list[str] = []
+        for number, line in enumerate(_read_lines(path), 1):
+            where = f"source {path} line {number}"
+            if not line.strip():
+                continue
+            try:
+                record = decode(line.removeprefix(b"\xef\xbb\xbf"))
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise IndexFileError(f"{where}: {error}") from None
+            if record.fingerprint is msgspec.UNSET:
+                raise IndexFileError(f"{where}: it has no field `fingerprint`, where earlier lines have")
+            if record.fingerprint is None:  # a page too short, or rejected
+                file.skipped += 1
+                continue
+            if record.scheme is not None and file.scheme not in (None, record.scheme):
+                raise SchemeMismatchError(f"{where}: scheme {record.scheme}, but {file.scheme} before")
+            file.scheme = record.scheme or file.scheme
+            encoded = record.fingerprint.encode()
+            if len(encoded) * 4 != width or not _HEX.fullmatch(encoded):
+                raise IndexFileError(f"{where}: {width // 4} hex digits are expected as `fingerprint`")
+            digits.append(encoded)
+            names.append(record.url or "")
+            if len(digits) == CHUNK:
+                yield _from_hex(b"".join(digits), names, width)
+                digits, names = [], []
+        if digits:
+            yield _from_hex(b"".join(digits), names, width)
+
+    width, scheme = _first_record(path)
+    file = FingerprintFile(path, width, scheme, chunks(), None)
+    return file
+
+
+def _first_record(path: str) -> tuple[int, str | None]:
+    """Width and scheme of the first line that has a fingerprint."""
+    for number, line in enumerate(_read_lines(path), 1):
+        try:
+            record = msgspec.json.decode(line.removeprefix(b"\xef\xbb\xbf"), type=_Record)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            break  # named when it is read
+        if isinstance(record.fingerprint, str):
+            width = len(record.fingerprint) * 4
+            if width not in WIDTHS:
+                raise IndexFileError(f"source {path} line {number}: {record.fingerprint!r} is no fingerprint")
+            return width, record.scheme
+    return 64, None
+
+
+def _read_lines(path: str) -> Iterator[bytes]:
+    with open_counting(path) as raw:
+        try:
+            yield from decompressed(raw)
+        except DAMAGED as error:
+            raise IndexFileError(f"source {path}: {error}") from error
+
+
+def _from_hex(digits: bytes, names: list[str], width: int) -> Chunk:
+    kind = ">u4" if width < 64 else ">u8"
+    words = np.frombuffer(bytes.fromhex(digits.decode()), kind).astype(np.uint64)
+    return Chunk(words.reshape(len(names), -1), names)

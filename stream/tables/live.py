@@ -1,0 +1,58 @@
+"""The live anchors of a state directory, read beside the judge that writes it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import numpy as np
+
+from stream.errors import StateError
+from stream.tables.anchors import AnchorLog, Dead
+from stream.tables.design import U64
+from stream.tables.rocks import DEFAULT, Store, tables_of
+
+CACHE: Final = 8 << 20
+META: Final = b"meta"
+ROLE: Final = "judge"
+
+
+class _Scheme(msgspec.Struct):
+    scheme: str
+
+
+@dataclass(frozen=True, slots=True)
+class LiveAnchors:
+    """Fingerprints of the anchors that match, as of the last flush."""
+
+    fingerprints: U64
+    """Shape (n,), in order of anchor."""
+    scheme: str
+    """Id of the scheme they were made by."""
+
+
+def state_directory(path: Path) -> Path | None:
+    """The judge's directory at or below `path`: the one itself, a namespace's, or that of the only namespace
+    of a `state_dir`. None where there is none. Raises StateError where there are several."""
+    if (path / "CURRENT").exists():
+        return path
+    if (path / ROLE / "CURRENT").exists():
+        return path / ROLE
+    found = sorted(entry.parent for entry in path.glob(f"*/{ROLE}/CURRENT"))
+    if len(found) > 1:
+        raise StateError(f"state directory {path}: several namespaces in it; name one of {found}")
+    return found[0] if found else None
+
+
+def live_anchors(path: Path) -> LiveAnchors:
+    """Read them from a judge's directory. Raises StateError."""
+    with Store(path, tables_of(path), CACHE, read_only=True) as store:
+        meta = store.get(DEFAULT, [META])[0]
+        if meta is None:
+            raise StateError(f"state directory {path}: nothing was flushed into it yet")
+        log, dead = AnchorLog(store), Dead(store)
+        fingerprints = log.read(0, log.count)
+        alive = ~dead.test(np.arange(log.count))
+        return LiveAnchors(fingerprints[alive], msgspec.msgpack.decode(meta, type=_Scheme).scheme)

@@ -1,0 +1,63 @@
+"""A batch matched against a corpus in chunks finds the pairs of brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from stream.errors import SettingsError
+from stream.tables.layouts import Layout
+from stream.tables.match import BatchTables, layout_for, match
+from stream.tables.words import Pairs
+from tests.fingerprint_sets import flipped, numbers, random_set
+from tests.property.test_methods import brute_force, listed
+
+
+def scanned(tables: BatchTables, corpus, chunk: int, threads: int) -> Pairs:
+    starts = range(0, len(corpus), chunk)
+    found = match(tables, ((corpus[start : start + chunk], start) for start in starts), threads)
+    return Pairs.merge([Pairs(pairs.row, pairs.stored + start, pairs.distance) for pairs, _, start in found])
+
+
+@pytest.mark.parametrize("width", [32, 64, 128])
+@pytest.mark.parametrize("distance", [0, 3, 6])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_pairs_are_those_of_brute_force(width: int, distance: int, threads: int) -> None:
+    rng = np.random.default_rng(width + distance)
+    batch, corpus = random_set(rng, 300, width), random_set(rng, 2000, width)
+    corpus[500:800] = flipped(rng, batch, width, np.arange(300) % (distance + 2))
+    corpus[900:910] = batch[0]
+    batch[200:205] = batch[0]
+    wanted = brute_force(numbers(corpus), numbers(batch), distance)
+    assert len(wanted) >= 200
+    assert listed(scanned(BatchTables(batch, width, distance), corpus, 333, threads)) == wanted
+
+
+@pytest.mark.parametrize("layout", ["4 choose 1", "6 choose 3", "4 then 4"])
+def test_every_layout_finds_the_same(layout: str) -> None:
+    rng = np.random.default_rng(1)
+    batch = random_set(rng, 2000, 64)
+    corpus = flipped(rng, batch, 64, np.arange(2000) % 5)
+    found = scanned(BatchTables(batch, 64, 3, Layout.parse(layout)), corpus, 700, 2)
+    distance = np.arange(2000) % 5
+    assert found.row.tolist() == found.stored.tolist() == np.flatnonzero(distance <= 3).tolist()
+    assert found.distance.tolist() == distance[distance <= 3].tolist()
+
+
+def test_a_larger_batch_gets_longer_prefixes() -> None:
+    assert [layout_for(n, 64, 3).name for n in (100, 1_000_000, 100_000_000)] == [
+        "4 choose 1",
+        "5 choose 2",
+        "6 choose 3",
+    ]
+
+
+def test_empty_sides_have_no_pairs() -> None:
+    none, some = np.zeros(0, np.uint64), np.zeros(5, np.uint64)
+    assert len(scanned(BatchTables(none, 64, 3), some, 2, 1)) == 0
+    assert len(scanned(BatchTables(some, 64, 3), none, 2, 1)) == 0
+
+
+def test_a_layout_that_could_miss_pairs_is_refused() -> None:
+    with pytest.raises(SettingsError, match="distance: 4, but 5 choose 2 finds every pair up to 3"):
+        BatchTables(np.zeros(1, np.uint64), 64, 4, Layout.choose(5, 2))
