@@ -7,6 +7,7 @@ found by looking at all of them. In strict mode a plain brute force, distance <=
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import combinations
 
@@ -44,12 +45,11 @@ class Anchor:
 class Oracle:
     def __init__(
         self, *, strict=False, distance=12, similarity="0.8", blocks=5, choose=2,
-        flip_bits=4, flips=2, bucket_cap=128, bins=1024, bits=1, width=64,
+        flip_bits=4, flips=2, bucket_cap=128, bins=1984, width=64,
     ):  # fmt: skip
         self.strict, self.distance, self.cap = strict, distance, bucket_cap
-        self.flip_bits, self.flips, self.bins, self.bits = flip_bits, flips, bins, bits
-        wanted = Fraction(similarity) * (1 - Fraction(1, 2**bits)) + Fraction(1, 2**bits)
-        self.least = next(m for m in range(bins + 1) if Fraction(m, bins) >= wanted)
+        self.flip_bits, self.flips, self.bins = flip_bits, flips, bins
+        self.least = Fraction(similarity) * 10_000
         small, wide = width // blocks, width % blocks
         sizes = [small + (i < wide) for i in range(blocks)]
         edges = [width - sum(sizes[: i + 1]) for i in range(blocks)]
@@ -72,19 +72,30 @@ class Oracle:
         return found
 
     def similar(self, a, b):
-        """Distance and matches, or None."""
+        """Distance and similarity in ten-thousandths, or None."""
         distance = (a.fingerprint ^ b.fingerprint).bit_count()
         if distance > self.distance:
             return None
         if self.strict:
             return distance, None
-        size = self.bins // 8
-        unequal = 0
-        for p in range(self.bits):
-            plane = slice(p * size, (p + 1) * size)
-            unequal |= int.from_bytes(a.sketch[plane], "little") ^ int.from_bytes(b.sketch[plane], "little")
-        matches = self.bins - unequal.bit_count()
+        matches = self.estimate(a.sketch, b.sketch)
         return (distance, matches) if matches >= self.least else None
+
+    def estimate(self, a, b):
+        """Of two sets, from which bins hold an odd number of the 2 * bins least hashes, and their sizes."""
+        size = self.bins // 8
+        odd = (int.from_bytes(a[:size], "little") ^ int.from_bytes(b[:size], "little")).bit_count()
+        sizes = [int.from_bytes(each[size:], "little") for each in (a, b)]
+        sampled = [min(n, 2 * self.bins) for n in sizes]
+        differing = 8 * self.bins * 1024
+        if 2 * odd < self.bins:
+            with localcontext() as context:
+                context.prec = 30
+                one = (1 - Decimal(2) / self.bins).ln()
+                differing = int((1 - Decimal(2 * odd) / self.bins).ln() / one * 1024)
+        common = Fraction((sum(sampled) * 1024 - differing) * max(sizes) // max(sampled), 2048)
+        common = max(Fraction(0), min(common, Fraction(min(sizes))))
+        return int(10_000 * common / (sum(sizes) - common))
 
     def judge(self, page):
         if page.status == 2:

@@ -37,7 +37,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     uncertain: bytes
     """Its 32 least certain bit indexes, least certain first."""
     sketch: bytes
-    """`scheme.sketch_bytes` of b-bit MinHash, planar (see `stream.fingerprint.sketch`)."""
+    """`scheme.sketch_bytes` that estimate similarity (see `stream.fingerprint.sketch`)."""
     text_hash: bytes
     """xxh3-128 of the normalised text, 16 bytes big-endian."""
     tokens: int

@@ -6,7 +6,6 @@ journal record, state directory and verdict.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import Annotated, Any, Final, Literal, Self
 
 import msgspec
@@ -28,7 +27,7 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "segment": 1,
     "url_key": 1,
     "simhash": 1,
-    "sketch": 1,
+    "sketch": 2,
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -88,10 +87,12 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Shingle length of the sketch, in Han characters or words."""
     han_floor: Count = 100
     """Texts with more Han characters than this are shingled by character, others by word."""
-    sketch_bins: Annotated[int, msgspec.Meta(ge=64, le=8192, multiple_of=64)] = 1024
-    """Bins of the one-permutation MinHash."""
+    sketch: Literal["parity", "minhash"] = "parity"
+    """How shingles are kept: an odd sketch, half as noisy near the threshold, or b-bit MinHash."""
+    sketch_bins: Annotated[int, msgspec.Meta(ge=64, le=8192, multiple_of=64)] = 1984
+    """Bins of the sketch."""
     sketch_bits: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
-    """Bits kept of each bin's minimum."""
+    """Bits kept of each bin; 1 for `parity`."""
 
     def __post_init__(self) -> None:
         """Raises ValueError, naming the option, for what contradicts another or names what is not there."""
@@ -100,6 +101,8 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"weights=score: features={self.features} have none; tfidf and textrank do")
         if self.idf and self.features != "tfidf" and self.weights != "tfidf":
             raise ValueError(f"idf={self.idf}: neither features nor weights are tfidf")
+        if self.sketch == "parity" and self.sketch_bits != 1:
+            raise ValueError(f"sketch_bits={self.sketch_bits}: sketch=parity keeps one bit of a bin")
         if self.stop_words:
             stop_words.refuse_unknown(self.stop_words)
         if self.stem != "none":
@@ -126,8 +129,8 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def sketch_bytes(self) -> int:
-        """Size of one sketch: `sketch_bits` planes of `sketch_bins` bits."""
-        return self.sketch_bins * self.sketch_bits // 8
+        """Size of one sketch: `sketch_bits` planes of `sketch_bins` bits, and a set's size for `parity`."""
+        return self.sketch_bins * self.sketch_bits // 8 + (8 if self.sketch == "parity" else 0)
 
     @property
     def id(self) -> str:
@@ -135,19 +138,3 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         options = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in _FILES}
         content = msgspec.json.encode({"scheme": options, "behaviour": BEHAVIOUR}, order="sorted")
         return xxhash.xxh3_64_hexdigest(content)
-
-    def matching_bins(self, similarity: Fraction) -> int:
-        """The least number of matching bins that estimates at least `similarity`.
-
-        A bin matches by chance with probability 2**-b, so E[matches / bins] = J + (1 - J) / 2**b
-        (Li and Koenig, b-Bit Minwise Hashing, WWW 2010).
-        """
-        chance = Fraction(1, 2**self.sketch_bits)
-        share = similarity + (1 - similarity) * chance
-        return -(-(share.numerator * self.sketch_bins) // share.denominator)
-
-    def similarity(self, matches: int) -> float:
-        """Estimated Jaccard similarity, in [0, 1] with four decimals, of that many matching bins."""
-        chance = Fraction(1, 2**self.sketch_bits)
-        estimate = (Fraction(matches, self.sketch_bins) - chance) / (1 - chance)
-        return round(float(max(Fraction(0), estimate)), 4)

@@ -1,7 +1,7 @@
 """The decision: a batch of pages against the anchors, exactly as if the pages came one by one.
 
-Candidates, distances and matching bins are found for the whole batch at once; the loop over rows then
-only settles what depends on order: a URL's baseline, superseded anchors, and anchors of this very batch.
+Candidates, distances and similarities are found for the whole batch at once; the loop over rows then only
+settles what depends on order: a URL's baseline, superseded anchors, and anchors of this very batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_DISTANCE = -1
 ROWS_AT_ONCE = 1024
 """Rows whose candidates are held at once: spam gives a row up to `bucket_cap` in every probed bucket."""
 _Stored = tuple[int, int, int, int, Anchors]
-"""Matching bins, distance, number, and place in these anchors' records."""
+"""Similarity in ten-thousandths, distance, number, and place in these anchors' records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ class _Pass:
     def _compare(
         self, row: int, earlier: NDArray[np.int64]
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-        """Distances and matching bins of a row and m earlier ones, and which of these are similar."""
+        """Distances and similarities of a row and m earlier ones, and which of these are similar."""
         batch = self.batch
         distances = np.bitwise_count(batch.fingerprint[earlier] ^ batch.fingerprint[row])
         bins = self.rule.matches(batch.sketch[earlier], batch.sketch[row : row + 1])
@@ -235,7 +235,7 @@ class _Pass:
         return np.zeros((len(ready), 0), np.uint32) if found.bucket_sizes is None else found.bucket_sizes
 
     def _compare_baselines(self) -> None:
-        """Distance and matching bins of every row whose URL has a similar stored baseline."""
+        """Distance and similarity of every row whose URL has a similar stored baseline."""
         self.baseline_similar: dict[int, tuple[int, int]] = {}
         pairs: list[tuple[int, Baseline]] = []
         for row in self.rows:

@@ -48,6 +48,7 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
     for number, first in enumerate(range(0, rows, ROWS)):
         n = min(ROWS, rows - first)
         sketches[first : first + n] = rng.integers(0, 1 << 64, (n, words), dtype=np.uint64)
+        sketches[first : first + n, -1] = 1000  # shingles
         uncertain = np.argsort(rng.random((n, 64)), axis=1)[:, :32].astype(np.uint8)
         near = np.flatnonzero(rng.random(n) < NEAR) if first else np.zeros(0, np.int64)
         base = rng.integers(0, max(first, 1), len(near))

@@ -33,7 +33,7 @@ FORMATS.checks("date-time", raises=ValueError)(
     lambda value: not isinstance(value, str) or bool(datetime.fromisoformat(value))
 )
 
-SCHEME = Scheme(sketch_bins=256, sketch_bits=2)
+SCHEME = Scheme(sketch="minhash", sketch_bins=256, sketch_bits=2)
 CLUSTER, TOPIC_ID, JOURNAL = "cluster-1", "0123456789abcdef" * 2, "ab" * 16
 HARBOUR = (
     "The harbour authority will repair the old lighthouse at the north pier before the winter storms. " * 3
@@ -273,7 +273,8 @@ def test_the_genesis_is_laid_out_as_documented() -> None:
     for name in ("scheme", "options"):
         paragraph = text[text.index(f"\n`{name}`: ") + 1 :]
         listed = re.findall(r"`(\w+)`", paragraph.split("\n\n")[0].split("\n`options`: ")[0])
-        values = {each for each in plain[name].values() if isinstance(each, str)} | {"jieba", "strict"}
+        values = {each for each in plain[name].values() if isinstance(each, str)}
+        values |= {"jieba", "parity", "strict"}
         assert [each for each in listed[1:] if each not in values] == list(plain[name]), name
 
 

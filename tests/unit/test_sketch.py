@@ -1,4 +1,4 @@
-"""The sketch estimates Jaccard similarity for texts of any length."""
+"""The sketches estimate Jaccard similarity for texts of any length."""
 
 from __future__ import annotations
 
@@ -7,68 +7,119 @@ import pytest
 
 from stream.fingerprint.hashes import hash_tokens
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.sketch import matches, shingles, sketch
+from stream.fingerprint.sketch import shingles, similarities, sketch
 
+PARITY = Scheme()
 SCHEMES = [
-    Scheme(),
-    Scheme(sketch_bits=2),
-    Scheme(sketch_bins=256, sketch_bits=2),
-    Scheme(sketch_bins=192, sketch_bits=8),
+    PARITY,
+    Scheme(sketch_bins=960),
+    Scheme(sketch="minhash", sketch_bins=1024),
+    Scheme(sketch="minhash", sketch_bins=1024, sketch_bits=2),
+    Scheme(sketch="minhash", sketch_bins=192, sketch_bits=8),
 ]
 
 
 def estimate(a: np.ndarray, b: np.ndarray, scheme: Scheme) -> float:
     one, two = (np.frombuffer(sketch(x, scheme), "<u8")[None] for x in (a, b))
-    return scheme.similarity(int(matches(one, two, scheme.sketch_bits)[0]))
+    return int(similarities(one, two, scheme)[0]) / 10_000
+
+
+def two_sets(rng: np.random.Generator, common: int, a: int, b: int) -> tuple[np.ndarray, np.ndarray]:
+    both, one, two = (rng.integers(0, 2**32, size, np.uint32) for size in (common, a, b))
+    return np.append(both, one), np.append(both, two)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("n", [1, 2, 5, 40, 1000, 20_000])
 def test_estimate_is_near_the_truth(scheme: Scheme, n: int) -> None:
     rng = np.random.default_rng(n)
-    errors = []
-    for _ in range(12):
-        common, a, b = (rng.integers(0, 2**32, size, np.uint32) for size in (n, n // 4, n // 4))
-        truth = n / (n + 2 * (n // 4))
-        errors.append(estimate(np.append(common, a), np.append(common, b), scheme) - truth)
+    each = n // 10
+    truth = n / (n + 2 * each)
+    errors = [estimate(*two_sets(rng, n, each, each), scheme) - truth for _ in range(12)]
     chance = 2.0**-scheme.sketch_bits
     deviation = (0.25 / scheme.sketch_bins) ** 0.5 / (1 - chance)
     assert abs(np.mean(errors)) < 4 * deviation / 12**0.5
     assert np.max(np.abs(errors)) < 4.5 * deviation
 
 
+@pytest.mark.parametrize("sizes", [(3000, 500, 0), (3500, 0, 600), (20_000, 0, 4000), (20_000, 4000, 100)])
+def test_sets_of_unequal_size_are_estimated_too(sizes: tuple[int, int, int]) -> None:
+    rng = np.random.default_rng(sum(sizes))
+    errors = [estimate(*two_sets(rng, *sizes), PARITY) - sizes[0] / sum(sizes) for _ in range(20)]
+    assert abs(np.mean(errors)) < 0.012
+    assert np.std(errors) < 0.02
+
+
+@pytest.mark.parametrize("n", [300, 1000, 4000, 20_000])
+def test_parity_is_less_noisy_near_the_threshold_than_as_many_bytes_of_minhash(n: int) -> None:
+    rng = np.random.default_rng(n)
+    pairs = [two_sets(rng, 8 * n // 10, n // 10, n // 10) for _ in range(60)]
+    noise = {
+        kind: np.std([estimate(*pair, Scheme(sketch=kind, sketch_bins=bins)) for pair in pairs])
+        for kind, bins in (("parity", 1984), ("minhash", 2048))
+    }
+    assert noise["parity"] < 0.9 * noise["minhash"]
+
+
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_sets_that_share_nothing_match_by_chance_only(scheme: Scheme) -> None:
+def test_sets_that_share_nothing_are_far_from_any_threshold(scheme: Scheme) -> None:
     rng = np.random.default_rng(1)
-    for n in (1, 3, 300):
-        a, b = rng.integers(0, 2**32, (2, n), np.uint32)
-        assert estimate(a, b, scheme) < 0.2 if n > 3 else estimate(a, b, scheme) < 0.35
+    for n in (1, 3, 300, 5000):
+        assert estimate(*rng.integers(0, 2**32, (2, n), np.uint32), scheme) < 0.55
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_sketch_is_planar(scheme: Scheme) -> None:
+def test_equal_sets_have_similarity_one_however_often_a_shingle_repeats(scheme: Scheme) -> None:
+    hashes = np.random.default_rng(4).integers(0, 2**32, 700, np.uint32)
+    assert estimate(hashes, np.append(hashes[::-1], hashes[:300]), scheme) == 1
+    assert estimate(hashes[:0], hashes[:0], scheme) == 1
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_one_sketch_is_compared_with_many(scheme: Scheme) -> None:
+    rng = np.random.default_rng(2)
+    sets = [rng.integers(0, 2**32, 500, np.uint32), *two_sets(rng, 500, 30, 60)]
+    rows = np.stack([np.frombuffer(sketch(each, scheme), "<u8") for each in sets])
+    assert rows.shape == (3, scheme.sketch_bytes // 8)
+    alone = [int(similarities(rows[1:2], row[None], scheme)[0]) for row in rows]
+    assert similarities(rows[1], rows, scheme).tolist() == alone
+    assert similarities(rows, rows[1:2], scheme).tolist() == alone
+    assert alone[1] == 10_000
+
+
+def test_minhash_is_planar() -> None:
+    scheme = Scheme(sketch="minhash", sketch_bins=192, sketch_bits=8)
     rng = np.random.default_rng(2)
     one, two = (sketch(rng.integers(0, 2**32, 500, np.uint32), scheme) for _ in range(2))
-    assert len(one) == scheme.sketch_bytes
-    plane = scheme.sketch_bins // 8
 
     def bin_(data: bytes, j: int) -> list[int]:
-        return [data[p * plane + j // 8] >> j % 8 & 1 for p in range(scheme.sketch_bits)]
+        return [data[p * 24 + j // 8] >> j % 8 & 1 for p in range(8)]
 
-    expected = sum(bin_(one, j) == bin_(two, j) for j in range(scheme.sketch_bins))
-    a, b = (np.frombuffer(data, "<u8") for data in (one, two))
-    assert matches(a[None], b[None], scheme.sketch_bits).tolist() == [expected]
-    assert matches(a, np.stack([a, b]), scheme.sketch_bits).tolist() == [scheme.sketch_bins, expected]
+    matches = sum(bin_(one, j) == bin_(two, j) for j in range(192))
+    a, b = (np.frombuffer(data, "<u8")[None] for data in (one, two))
+    assert similarities(a, b, scheme)[0] == max(0, (matches * 256 - 192) * 10_000 // (192 * 255))
 
 
-def test_both_halves_of_the_bits_are_used() -> None:
-    for n in (1, 30, 3000):
-        bits = np.unpackbits(np.frombuffer(sketch(np.arange(n, dtype=np.uint32), Scheme()), np.uint8))
-        assert 400 < bits.sum() < 624
+def test_a_parity_sketch_ends_with_the_size_of_the_set() -> None:
+    made = sketch(np.array([7, 7, 8, 9], np.uint32), PARITY)
+    assert len(made) == 256
+    assert int.from_bytes(made[-8:], "little") == 3
+    assert int.from_bytes(made[:-8], "little").bit_count() == 3
+
+
+@pytest.mark.parametrize("scheme", [PARITY, Scheme(sketch="minhash", sketch_bins=2048)])
+def test_both_halves_of_the_bits_are_used(scheme: Scheme) -> None:
+    bits = np.unpackbits(np.frombuffer(sketch(np.arange(6000, dtype=np.uint32), scheme), np.uint8)[:248])
+    assert 880 < bits.sum() < 1104
+
+
+def test_parity_keeps_one_bit_of_a_bin() -> None:
+    with pytest.raises(ValueError, match="sketch_bits"):
+        Scheme(sketch_bits=2)
 
 
 def test_no_shingles_give_zeros() -> None:
-    assert sketch(np.empty(0, np.uint32), Scheme()) == bytes(128)
+    assert sketch(np.empty(0, np.uint32), Scheme()) == bytes(256)
 
 
 def test_shingles_are_all_runs_and_their_order_matters() -> None:
