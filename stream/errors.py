@@ -1,16 +1,37 @@
 """Every error a user can meet. Each message says which option, topic or record is at fault."""
 
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+EXIT_ERROR: Final = 2
+EXIT_REFUSED: Final = 78
+"""EX_CONFIG of sysexits.h: starting again as things are would end in the same way; a person must act."""
+
 
 class NeardupError(Exception):
     """Base of all errors raised on purpose by this package."""
+
+    exit_code: ClassVar[int] = EXIT_ERROR
+    """What a role that dies of it ends with. Any other than EXIT_REFUSED asks to be started again."""
 
 
 class SettingsError(NeardupError):
     """An option is missing, malformed or contradicts another one; the message names it."""
 
+    exit_code = EXIT_REFUSED
+
 
 class RefusedError(NeardupError):
     """Start is refused because going on could make verdicts wrong; nothing was written."""
+
+    exit_code = EXIT_REFUSED
+
+
+class StaleError(RefusedError):
+    """What a process began with no longer holds; starting again is the cure."""
+
+    exit_code = EXIT_ERROR
 
 
 class SchemeMismatchError(RefusedError):
@@ -21,12 +42,28 @@ class StateError(RefusedError):
     """A state directory belongs to another cluster or journal, or is ahead of the decisions."""
 
 
+class StateBusyError(StateError):
+    """A state directory is in use, or work on it was killed: it may go well the next time."""
+
+    exit_code = EXIT_ERROR
+
+
 class TopicError(RefusedError):
-    """A topic is missing, or its configuration would break exactly-once."""
+    """A topic is missing, or about to be made again."""
+
+    exit_code = EXIT_ERROR
+
+
+class UnsoundTopicError(TopicError):
+    """A topic's configuration would break exactly-once."""
+
+    exit_code = EXIT_REFUSED
 
 
 class RecordError(NeardupError):
     """A record of one of our own topics does not decode; the message names topic and offset."""
+
+    exit_code = EXIT_REFUSED
 
 
 class IndexFileError(NeardupError):

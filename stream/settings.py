@@ -7,10 +7,12 @@ Options that decide verdicts are not here: they are written into the journal onc
 from __future__ import annotations
 
 import os
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final
 
-from pydantic import Field, ValidationError
+from pydantic import BeforeValidator, ByteSize, Field, SecretStr, TypeAdapter, ValidationError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -20,14 +22,32 @@ from pydantic_settings import (
 
 from stream.errors import SettingsError
 
-MIB = 1 << 20
+MIB: Final = 1 << 20
+PREFIX: Final = "NEARDUP_"
+"""Of environment variables."""
+CONFIG: Final = "NEARDUP_CONFIG"
+"""Environment variable with the path of a TOML file."""
+
+
+def _bytes(value: object) -> object:
+    """A size in bytes, also of text with a unit. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return int(_BYTE_SIZE.validate_python(value))
+    except ValidationError:
+        raise ValueError(f"{value!r} is no size; write 134217728 or 128MiB") from None
+
+
+_BYTE_SIZE: Final = TypeAdapter(ByteSize)
+Bytes = Annotated[int, BeforeValidator(_bytes)]
 
 
 class Settings(BaseSettings):
-    """Options of a deployment. Sizes in bytes, times in seconds."""
+    """Options of a deployment. Sizes in bytes, or with a unit (`128MiB`, `2GB`); times in seconds."""
 
     model_config = SettingsConfigDict(
-        env_prefix="NEARDUP_", extra="forbid", frozen=True, use_attribute_docstrings=True
+        env_prefix=PREFIX, extra="forbid", frozen=True, use_attribute_docstrings=True
     )
 
     bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1)
@@ -43,13 +63,13 @@ class Settings(BaseSettings):
 
     worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Child processes of a worker, which fingerprint; one a core unless told."""
-    worker_memory: int = Field(128 * MIB, ge=MIB)
+    worker_memory: Bytes = Field(128 * MIB, ge=MIB)
     """Bytes of pages a worker holds at once; beyond it, its partitions are paused."""
     page_deadline: float = Field(10.0, gt=0)
     """Seconds one page may take before its process is killed."""
-    page_bytes: int = Field(16 * MIB, ge=1024)
+    page_bytes: Bytes = Field(16 * MIB, ge=1024)
     """Largest page, after decompression."""
-    child_memory: int = Field(2048 * MIB, ge=256 * MIB)
+    child_memory: Bytes = Field(2048 * MIB, ge=256 * MIB)
     """Address space of one fingerprinting process."""
     reject_limit: float = Field(0.9, gt=0, le=1)
     """A worker stops when more than this share of its last 1000 pages was rejected; 1 switches it off."""
@@ -58,11 +78,11 @@ class Settings(BaseSettings):
     """Most pages judged in one transaction."""
     flush_seconds: float = Field(5.0, gt=0)
     """How often the state is made durable; a crash replays at most this much."""
-    tables_memory: int = Field(1024 * MIB, ge=0)
+    tables_memory: Bytes = Field(1024 * MIB, ge=0)
     """RAM for the newest anchors; beyond it, and always at 0, frozen anchors are probed in RocksDB."""
     tables_generation: int = Field(1_000_000, ge=16)
     """Anchors frozen into RocksDB at once. Fixed when a state directory is made."""
-    tables_cache: int = Field(256 * MIB, ge=MIB)
+    tables_cache: Bytes = Field(256 * MIB, ge=MIB)
     """RocksDB block cache."""
 
     ops_host: str = Field("127.0.0.1", min_length=1)
@@ -80,6 +100,16 @@ class Settings(BaseSettings):
     log_format: str = Field("auto", pattern="^(auto|text|json)$")
     """`text` on a terminal and `json` elsewhere, unless told."""
 
+    def environment(self) -> dict[str, str]:
+        """Variables that make another process load the same settings; secrets are in them."""
+        found = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if value is not None:
+                shown = value.get_secret_value() if isinstance(value, SecretStr) else value
+                found[PREFIX + name.upper()] = str(shown)
+        return found
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -90,7 +120,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, then environment, then the TOML file that NEARDUP_CONFIG names."""
-        path = os.environ.get("NEARDUP_CONFIG")
+        path = os.environ.get(CONFIG)
         if path is None:
             return init_settings, env_settings
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, Path(path))
@@ -98,17 +128,27 @@ class Settings(BaseSettings):
 
 def load(**flags: Any) -> Settings:
     """Settings from flags that are not None, environment and file. Raises SettingsError."""
-    path = os.environ.get("NEARDUP_CONFIG")
+    path = os.environ.get(CONFIG)
     if path is not None and not Path(path).is_file():
-        raise SettingsError(f"NEARDUP_CONFIG: no file {path}")
+        raise SettingsError(f"{CONFIG}: no file {path}")
+    given = {name: value for name, value in flags.items() if value is not None}
     try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
+        return Settings(**given)
     except ValidationError as error:
-        raise SettingsError(
-            "; ".join(
-                f"{'.'.join(map(str, e['loc']))} (NEARDUP_{'_'.join(map(str, e['loc'])).upper()}): {e['msg']}"
-                for e in error.errors()
-            )
-        ) from None
+        wrong = [(".".join(map(str, each["loc"])), each["msg"]) for each in error.errors()]
+        said = (f"{_origin(name, given)}: {message}" if name else message for name, message in wrong)
+        raise SettingsError("; ".join(said)) from None
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{CONFIG}, file {path}: {error}") from None
     except ValueError as error:
         raise SettingsError(f"settings: {error}") from None
+
+
+def _origin(name: str, flags: Mapping[str, object]) -> str:
+    """Where the value of an option came from, as a person would look for it."""
+    if name in flags:
+        return f"--{name.replace('_', '-')}"
+    variable = PREFIX + name.upper()
+    if variable in map(str.upper, os.environ):
+        return variable
+    return f"{name} in {os.environ.get(CONFIG, 'the defaults')}"

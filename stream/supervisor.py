@@ -1,6 +1,7 @@
 """Roles as child processes: started together, restarted when they die, stopped together.
 
-The roles are crash-only: whatever goes wrong, they end, and starting them again is the cure.
+The roles are crash-only: whatever goes wrong, they end, and starting them again is the cure. A role that was
+refused (exit code 78) would be refused again: that ends the supervisor, with all roles.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 
+from stream.errors import EXIT_REFUSED, RefusedError
 from stream.kafka.lifecycle import SUPERVISOR
 from stream.settings import Settings
 
@@ -51,7 +54,7 @@ def deployment(settings: Settings, workers: int, logs: Path | None = None) -> li
     roles = []
     for name, port in zip(names, _ports(settings, len(names)), strict=True):
         own = settings.model_copy(update={"ops_port": port})
-        environment = {f"NEARDUP_{key.upper()}": str(value) for key, value in own.model_dump().items()}
+        environment = own.environment()
         roles.append(
             Role(
                 name.split("-")[0],
@@ -76,6 +79,10 @@ def _ports(settings: Settings, count: int) -> list[int]:
         return [int(probe.getsockname()[1]) for probe in probes]
 
 
+class RoleRefusedError(RefusedError):
+    """A supervised role cannot run as things are; its own last words say why."""
+
+
 class Supervisor:
     """Keeps roles running while entered, then ends them by SIGTERM, and by SIGKILL if need be."""
 
@@ -84,6 +91,23 @@ class Supervisor:
         self._stop_seconds = stop_seconds
         self._keepers: list[asyncio.Task[None]] = []
         self._stopping = False
+        self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def attend(self, stop: asyncio.Event) -> None:
+        """Wait until told to stop. Raises RoleRefusedError as soon as a role was refused."""
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            both: set[asyncio.Future[Any]] = {stopping, self._refused}
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            self.check()
+        finally:
+            stopping.cancel()
+            await asyncio.gather(stopping, return_exceptions=True)
+
+    def check(self) -> None:
+        """Raises RoleRefusedError when a role was refused."""
+        if self._refused.done():
+            self._refused.result()
 
     async def __aenter__(self) -> Supervisor:
         self._keepers = [asyncio.create_task(self._keep(role)) for role in self.roles]
@@ -95,6 +119,8 @@ class Supervisor:
             keeper.cancel()
         await asyncio.gather(*self._keepers, return_exceptions=True)
         await asyncio.gather(*(self._end(role) for role in self.roles))
+        if self._refused.done():
+            self._refused.exception()  # known to whoever attended
 
     async def _keep(self, role: Role) -> None:
         pause = FIRST_PAUSE
@@ -107,6 +133,11 @@ class Supervisor:
             except OSError as error:  # no process or file to be had now: later, perhaps
                 log.error("role_not_started", name=role.name, error=str(error))
                 code = None
+            if code == EXIT_REFUSED:
+                log.critical("role_refused", name=role.name, code=code, log=str(role.output or "above"))
+                if not self._refused.done():
+                    self._refused.set_exception(RoleRefusedError(_refusal(role)))
+                return
             if time.monotonic() - started > STEADY_SECONDS:
                 pause = FIRST_PAUSE
             log.warning("role_ended", name=role.name, code=code, restart_seconds=pause)
@@ -124,6 +155,11 @@ class Supervisor:
             log.warning("role_killed", name=role.name, seconds=self._stop_seconds)
             process.kill()
             await process.wait()
+
+
+def _refusal(role: Role) -> str:
+    where = f"its log {role.output}" if role.output else "its log above"
+    return f"neardup {role.name} was refused, and would be again (exit code {EXIT_REFUSED}): {where} says why"
 
 
 async def _start(role: Role) -> asyncio.subprocess.Process:

@@ -7,7 +7,7 @@ from importlib import import_module
 
 import click
 
-from stream.errors import NeardupError
+from stream.errors import EXIT_ERROR, NeardupError
 
 COMMANDS = {
     "run": "all roles in one process tree: workers and a judge",
@@ -25,6 +25,8 @@ COMMANDS = {
     "demo": "the whole system on a real crawl and a real broker",
     "bench": "measure, side by side with peers",
 }
+ROLES = ("run", "worker", "judge")
+"""Commands that a supervisor keeps running: their exit code tells it whether to try again."""
 
 
 class LazyGroup(click.Group):
@@ -58,7 +60,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Entry point: errors of ours are one line on stderr and exit code 2."""
+    """Entry point: errors of ours are one line on stderr and an exit code."""
     try:
         cli(standalone_mode=False)
     except click.ClickException as error:
@@ -68,6 +70,6 @@ def main() -> None:
         sys.exit(130)
     except NeardupError as error:
         click.echo(f"neardup: {error}", err=True)
-        sys.exit(2)
+        sys.exit(error.exit_code if sys.argv[1] in ROLES else EXIT_ERROR)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)

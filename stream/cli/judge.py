@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from stream.cli.options import CONNECTION, with_settings
-from stream.ops import logging
+from stream.cli.role import run_role
 from stream.settings import Settings
 
 
@@ -26,5 +24,4 @@ def command(settings: Settings) -> None:
     """Decide the journal and publish verdicts. A second judge stands by and takes over."""
     from stream.kafka.judge import JudgeRole
 
-    logging.configure(settings.log_format, "judge")
-    asyncio.run(JudgeRole(settings).run())
+    run_role("judge", settings, JudgeRole(settings).run())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from stream.cli.options import CONNECTION, with_settings
-from stream.ops import logging
+from stream.cli.role import run_role
 from stream.settings import Settings
 
 
@@ -37,8 +35,7 @@ def command(settings: Settings, workers: int) -> None:
 
     async def run() -> None:
         with stop_event_on_signals() as stop:
-            async with Supervisor(deployment(settings, workers), 2 * settings.shutdown_seconds):
-                await stop.wait()
+            async with Supervisor(deployment(settings, workers), 2 * settings.shutdown_seconds) as roles:
+                await roles.attend(stop)
 
-    logging.configure(settings.log_format, "run")
-    asyncio.run(run())
+    run_role("run", settings, run())

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from stream.cli.options import CONNECTION, with_settings
-from stream.ops import logging
+from stream.cli.role import run_role
 from stream.settings import Settings
 
 
@@ -29,5 +27,4 @@ def command(settings: Settings) -> None:
     """
     from stream.kafka.worker import WorkerRole
 
-    logging.configure(settings.log_format, "worker")
-    asyncio.run(WorkerRole(settings).run())
+    run_role("worker", settings, WorkerRole(settings).run())

@@ -100,8 +100,8 @@ async def show(
     outcome = Outcome()
     logs = directory / "logs"
     logs.mkdir()
-    async with Supervisor(deployment(settings, WORKERS, logs), settings.shutdown_seconds):
-        await _ready(logs)
+    async with Supervisor(deployment(settings, WORKERS, logs), settings.shutdown_seconds) as roles:
+        await _ready(logs, roles)
         following = asyncio.create_task(_follow(settings, outcome, progress))
         started = time.monotonic()
         try:
@@ -129,13 +129,14 @@ async def show(
     return outcome
 
 
-async def _ready(logs: Path) -> None:
+async def _ready(logs: Path, roles: Supervisor) -> None:
     """Wait until the judge leads and every worker has its partitions: start-up is not throughput."""
     signs = {"judge.log": "leading", **{f"worker-{i}.log": "reading" for i in range(1, WORKERS + 1)}}
     try:
         async with asyncio.timeout(QUIET_SECONDS):
             for name, sign in signs.items():
-                while not any(event.get("event") == sign for event in _events(logs / name)):  # noqa: ASYNC110
+                while not any(event.get("event") == sign for event in _events(logs / name)):
+                    roles.check()
                     await asyncio.sleep(0.1)
     except TimeoutError:
         raise NeardupError(_last_words(logs, "the roles are not ready")) from None

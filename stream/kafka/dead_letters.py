@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from aiokafka import AIOKafkaProducer
 
-from stream.errors import NeardupError
+from stream.errors import EXIT_REFUSED, NeardupError
 from stream.fingerprint.row import Row, Status
 from stream.kafka import cluster
 from stream.kafka.backlog import Rejected, Source
@@ -26,6 +26,8 @@ REJECT_WINDOW: Final = 1000
 
 class RejectLimitError(NeardupError):
     """So many pages were rejected that the fault is rather ours, or the crawler's, than theirs."""
+
+    exit_code = EXIT_REFUSED
 
 
 class RejectLimit:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from stream.errors import StateError
+from stream.errors import StaleError, StateError
 from stream.judge.judge import Decided
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
 from stream.judge.state import State
@@ -130,7 +130,7 @@ class JudgeRole:
             while not self._stop.is_set():
                 watch.health.turn()
                 if election.lost.is_set():
-                    raise StateError("another judge leads now; this one ends and stands by when restarted")
+                    raise StaleError("another judge leads now; this one ends and stands by when restarted")
                 await election.attend()
                 entries = await journal.next_rows(self.settings.judge_rows)
                 if entries:

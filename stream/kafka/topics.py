@@ -17,7 +17,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from stream.errors import BrokerError, TopicError
+from stream.errors import BrokerError, TopicError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import cluster
@@ -204,4 +204,4 @@ async def _check(client: AIOKafkaClient, settings: Settings, role: Role | None) 
         for problem in topic.problems(known[topic.name], configs[topic.name], dev=settings.dev)
     ]
     if problems:
-        raise TopicError("topics that would break exactly-once: " + "; ".join(problems))
+        raise UnsoundTopicError("topics that would break exactly-once: " + "; ".join(problems))

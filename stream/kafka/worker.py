@@ -15,7 +15,7 @@ from aiokafka.errors import CommitFailedError, IllegalStateError, OffsetOutOfRan
 
 from stream.children.child import FINGERPRINTER, Configuration
 from stream.children.pool import ChildPool
-from stream.errors import RefusedError, TopicError
+from stream.errors import StaleError, TopicError
 from stream.failpoints import reach
 from stream.fingerprint.row import Row
 from stream.kafka import cluster, topics
@@ -59,6 +59,8 @@ class WorkerStats:
     """Whether more than `worker_memory` is held, so that nothing is fetched."""
     partitions: int = 0
     """Partitions assigned."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    """By assigned partition, where the next range in the journal will start."""
 
 
 @dataclass(slots=True, eq=False)
@@ -213,7 +215,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                 timeout_ms=POLL_MS, max_records=POLL_RECORDS
             )
         except OffsetOutOfRangeError as error:
-            raise RefusedError(
+            raise StaleError(
                 f"topic {self.names.pages}: the log does not hold the next offset ({error}): retention took "
                 "pages before they were read, or the topic was recreated; a restart declares what is lost"
             ) from error
@@ -271,6 +273,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         self.stats.rejected += len(batch.rejected)
         self.stats.records += 1
         self.stats.lost += sum(each.end - each.start for each in batch.ranges if each.lost)
+        self.stats.offsets |= batch.ends
         self.watch.appended(batch)
 
     # Membership. Partitions come and go by callbacks of the consumer's coordinator, in its own task; it waits
@@ -311,6 +314,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                     task.cancel()
                     await asyncio.wait({task})
             self.stats.held_bytes, self.stats.paused, self.stats.partitions = 0, False, 0
+            self.stats.offsets = {}
 
     # Life and death.
 

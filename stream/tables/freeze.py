@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final, Protocol
 
-from stream.errors import StateError
+from stream.errors import StateBusyError
 from stream.failpoints import VARIABLE, reach
 from stream.tables import freeze_child
 from stream.tables.build import build_tables, table_file
@@ -120,7 +120,7 @@ class _Child:
         self._close()
         if status:
             said = self._errors.read_text(errors="replace").strip()
-            raise StateError(f"{self._what}: its process ended with {status}: {said[-2000:]}")
+            raise StateBusyError(f"{self._what}: its process ended with {status}: {said[-2000:]}")
 
     def stop(self) -> None:
         self._process.kill()

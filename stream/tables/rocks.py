@@ -25,7 +25,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from stream.errors import StateError
+from stream.errors import StateBusyError, StateError
 from stream.failpoints import reach
 
 DEFAULT: Final = "default"
@@ -126,7 +126,7 @@ class Store:
             )
         except Exception as error:
             if "lock" in str(error).lower():
-                raise StateError(f"state directory {path}: in use by another process ({error})") from None
+                raise StateBusyError(f"state directory {path}: in use by another process ({error})") from None
             raise StateError(f"state directory {path}: {error}") from error
         self._read = {family: self._db.get_column_family(family) for family in self.families}
         self._handles = {family: self._db.get_column_family_handle(family) for family in self.families}

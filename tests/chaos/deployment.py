@@ -80,8 +80,7 @@ class Deployment:
 
     async def start(self, name: str, failpoint: str | None = None, **changes: object) -> None:
         """Start `worker...` or `judge...`; `failpoint` is where it will kill itself."""
-        values = {**self.settings.model_dump(), **changes}
-        environment = {f"NEARDUP_{key.upper()}": str(value) for key, value in values.items()}
+        environment = self.settings.model_copy(update=changes).environment()
         environment |= {"NEARDUP_FAILPOINT": failpoint} if failpoint else {}
         with (self.logs / f"{name}.log").open("ab") as log:
             self.running[name] = await asyncio.create_subprocess_exec(

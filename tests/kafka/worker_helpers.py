@@ -97,7 +97,7 @@ async def worker_process(settings: Settings, failpoint: str = "") -> AsyncIterat
     environment = os.environ | {
         "PYTHONPATH": str(ROOT),
         "NEARDUP_FAILPOINT": failpoint,
-        **{f"NEARDUP_{name.upper()}": str(value) for name, value in settings.model_dump().items()},
+        **settings.environment(),
     }
     process = subprocess.Popen([sys.executable, "-c", MAIN], env=environment)  # noqa: ASYNC220
     try:

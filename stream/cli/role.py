@@ -1,0 +1,28 @@
+"""How a command that is a role runs: logs in its format, errors of its own included, and an exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+import structlog
+
+from stream.errors import NeardupError
+from stream.ops import logging
+from stream.settings import Settings
+
+
+def run_role(name: str, settings: Settings, work: Coroutine[Any, Any, None]) -> None:
+    """Run it to its end. An error is the last line of the log; exit codes stand in `NeardupError`."""
+    logging.configure(settings.log_format, name)
+    log = structlog.get_logger(__name__)
+    try:
+        asyncio.run(work)
+    except NeardupError as error:
+        log.critical("ended", error=type(error).__name__, message=str(error), exit_code=error.exit_code)
+        sys.exit(error.exit_code)
+    except Exception:
+        log.critical("crashed", exc_info=True)
+        sys.exit(1)

@@ -1,0 +1,65 @@
+"""The supervisor starts again what may be cured by it, and ends when a role was refused for good."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from stream import supervisor
+from stream.errors import EXIT_REFUSED
+from stream.settings import load
+from stream.supervisor import Role, RoleRefusedError, Supervisor, deployment
+
+
+def test_supervised_roles_have_a_port_each() -> None:
+    urls = [role.ops_url for role in deployment(load(), 3)]
+    assert len(set(urls)) == 4
+    fixed = deployment(load(ops_port=9500, ops_host="0.0.0.0"), 2)  # noqa: S104
+    assert [role.ops_url for role in fixed] == [f"http://0.0.0.0:{port}" for port in (9500, 9501, 9502)]
+    assert [role.environment["NEARDUP_OPS_PORT"] for role in fixed] == ["9500", "9501", "9502"]
+    assert {role.ops_url for role in deployment(load(ops_port=-1), 2)} == {None}
+
+
+class Starts:
+    """A process that ends with the code it is told, or stays; and how often it was started."""
+
+    def __init__(self, directory: Path) -> None:
+        self._noted, self.script = directory / "starts", directory / "role.sh"
+        self.script.write_text(
+            f'#!/bin/sh\nshift 2; echo "$1" >> {self._noted}; [ "$1" = steady ] && exec sleep 60; exit "$1"\n'
+        )
+        self.script.chmod(0o755)
+
+    def count(self, role: str) -> int:
+        return self._noted.read_text().split().count(role) if self._noted.exists() else 0
+
+
+@pytest.fixture
+def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Starts:
+    made = Starts(tmp_path)
+    monkeypatch.setattr(sys, "executable", os.fspath(made.script))
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.01)
+    return made
+
+
+async def test_a_refused_role_ends_the_supervisor(starts: Starts) -> None:
+    with pytest.raises(RoleRefusedError, match=f"exit code {EXIT_REFUSED}"):
+        async with asyncio.timeout(20), Supervisor([Role("steady"), Role(str(EXIT_REFUSED))], 5) as roles:
+            await roles.attend(asyncio.Event())
+    assert starts.count(str(EXIT_REFUSED)) == 1
+
+
+async def test_a_role_that_died_is_started_again(starts: Starts) -> None:
+    stop = asyncio.Event()
+
+    async def started_thrice() -> None:
+        while starts.count("2") < 3:  # noqa: ASYNC110 (what is awaited happens in other processes)
+            await asyncio.sleep(0.01)
+        stop.set()
+
+    async with asyncio.timeout(20), Supervisor([Role("2")], 5) as roles:
+        await asyncio.gather(started_thrice(), roles.attend(stop))
