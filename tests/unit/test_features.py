@@ -16,6 +16,7 @@ from stream.fingerprint.recipe import Recipe, recipe_of
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import TIES, simhash
+from stream.fingerprint.sketch import similarities
 from stream.messages.page import Page
 from stream.text.cutters import analyse
 from stream.text.normalise import normalise
@@ -169,7 +170,7 @@ def test_a_recipe_of_the_defaults_options_is_the_default_way() -> None:
     """Its columns and the general path agree; only the general one is loaded for what is selected."""
     fingerprinter = Fingerprinter()
     assert recipe_of(Scheme()) is None
-    assert recipe_of(Scheme(ties="one", minimum_tokens=3, sketch_bits=2)) is None
+    assert recipe_of(Scheme(ties="one", minimum_tokens=3, sketch_bins=512)) is None
     for text in (CHINESE, ENGLISH):
         clean = normalise(text)
         general = simhash(*Recipe(Scheme()).features(clean, segment(clean, "rjieba").tokens))
@@ -238,8 +239,8 @@ def test_pairs_of_ones_own_are_fingerprinted_as_they_are() -> None:
     assert flipped.fingerprint == fingerprinter.features([("a", 1)]).fingerprint ^ 2**64 - 1
     one, two = (fingerprinter.features((str(i), 1 + i % 3) for i in range(start, 400)) for start in (0, 40))
     assert (one.fingerprint ^ two.fingerprint).bit_count() <= 16
-    agreeing = np.unpackbits(~np.frombuffer(one.sketch, np.uint8) ^ np.frombuffer(two.sketch, np.uint8)).sum()
-    assert fingerprinter.scheme.similarity(int(agreeing)) == pytest.approx(0.9, abs=0.08)
+    sketches = (np.frombuffer(each.sketch, "<u8")[None] for each in (one, two))
+    assert similarities(*sketches, fingerprinter.scheme)[0] == pytest.approx(9000, abs=200)
     assert one.text_hash != two.text_hash
 
 

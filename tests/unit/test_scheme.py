@@ -29,6 +29,7 @@ OTHER: dict[str, Any] = {
     "minimum_tokens": 9,
     "shingle": 4,
     "han_floor": 99,
+    "sketch": "minhash",
     "sketch_bins": 512,
     "sketch_bits": 2,
 }
@@ -43,8 +44,8 @@ def test_every_option_changes_the_id(option: Any, tmp_path: Path) -> None:
         changed = Scheme(**{name: str(file)}, weights="tfidf")
         assert changed.id != Scheme(weights="tfidf").id
     else:
-        changed = Scheme(**{name: OTHER[name]})
-        assert changed.id != Scheme().id
+        base: dict[str, Any] = {"sketch": "minhash"} if name == "sketch_bits" else {}
+        assert Scheme(**base | {name: OTHER[name]}).id != Scheme(**base).id
 
 
 @pytest.mark.parametrize("option", ["dictionary", "idf"])
@@ -73,6 +74,7 @@ def test_a_files_content_counts_and_its_place_does_not(option: str, tmp_path: Pa
         {"dictionary_digest": "ab"},
         {"features": "x"},
         {"feature_length": 0},
+        {"sketch_bits": 2},
         {"keywords": 0},
         {"keyword_every": -1},
         {"sentences": 0},
@@ -102,7 +104,7 @@ def test_a_fingerprinter_checks_a_scheme_that_was_constructed() -> None:
 
 
 def test_numbers_may_come_as_text() -> None:
-    assert Scheme.of({"width": "32", "sketch_bits": "2"}) == Scheme(width=32, sketch_bits=2)
+    assert Scheme.of({"width": "32", "shingle": "4"}) == Scheme(width=32, shingle=4)
 
 
 def test_a_scheme_survives_the_journal(tmp_path: Path) -> None:
