@@ -29,7 +29,7 @@ Pages in order become verdicts. A judge remembers earlier pages in a directory o
 >>> with tempfile.TemporaryDirectory() as path:
 ...     state = State(Path(path), genesis, "here", memory=1 << 20, generation=1000, cache=1 << 20)
 ...     decided = Judge(state, genesis).decide([record])
-...     for _, _, verdict in decided.verdicts():
+...     for verdict in decided.verdicts():
 ...         print(verdict.verdict, verdict.url)
 ...     state.close()
 unique http://example.com/news
@@ -52,7 +52,8 @@ if TYPE_CHECKING:
     from stream.fingerprint.row import Row, Status
     from stream.fingerprint.scheme import Scheme
     from stream.judge.batch import Entry
-    from stream.judge.judge import Decided, Judge
+    from stream.judge.decided import Decided
+    from stream.judge.judge import Judge
     from stream.judge.options import VerdictOptions
     from stream.judge.query import matching_anchors
     from stream.judge.state import State
@@ -95,7 +96,8 @@ _HOMES: Final = {
     "stream.fingerprint.row": ("Row", "Status"),
     "stream.fingerprint.scheme": ("Scheme",),
     "stream.judge.batch": ("Entry",),
-    "stream.judge.judge": ("Decided", "Judge"),
+    "stream.judge.decided": ("Decided",),
+    "stream.judge.judge": ("Judge",),
     "stream.judge.options": ("VerdictOptions",),
     "stream.judge.query": ("matching_anchors",),
     "stream.judge.state": ("State",),

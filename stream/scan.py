@@ -16,7 +16,8 @@ from stream.children.pool import ChildPool
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
-from stream.judge.judge import Decided, Judge
+from stream.judge.decided import Decided
+from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange

@@ -97,20 +97,17 @@ class Seen:
 async def _scan(
     settings: Settings, opened: list[Any], directory: Path, scheme: Any, options: Any, sink: BinaryIO | None
 ) -> Seen:
-    import msgspec
-
     from stream.cli.progress import reading
     from stream.scan import scan
 
-    encode = msgspec.json.Encoder().encode
     seen = Seen()
     with reading(opened) as advance:
         messages = seen.going_in(chain.from_iterable(opened))
         async with aclosing(scan(settings, messages, directory, scheme=scheme, options=options)) as chunks:
             async for decided in chunks:
-                for _, _, verdict in decided.verdicts():
+                for verdict in decided.verdicts():
                     seen.came_out(verdict.verdict, verdict.source.offset)
-                    if sink:
-                        sink.write(encode(verdict) + b"\n")
+                if sink:
+                    sink.writelines(value + b"\n" for each in decided.messages() for value in each.value)
                 advance(seen.verdicts.total())
     return seen

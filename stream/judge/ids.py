@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 INDEX_BITS: Final = 16
+INDEX_MASK: Final = (1 << INDEX_BITS) - 1
 NO_PAGE: Final = -1
 
 
@@ -18,4 +19,4 @@ def pack(offset: int, index: int) -> int:
 
 def show(journal: str, page: int) -> str:
     """The id as published. `journal` is the journal's UUID, `page` a packed id."""
-    return f"{journal[:8]}.{page >> INDEX_BITS}.{page & (1 << INDEX_BITS) - 1}"
+    return f"{journal[:8]}.{page >> INDEX_BITS}.{page & INDEX_MASK}"

@@ -18,7 +18,7 @@ from pathlib import Path
 import structlog
 
 from stream.errors import StaleError, StateError
-from stream.judge.judge import Decided
+from stream.judge.decided import Decided
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
 from stream.judge.state import State
 from stream.kafka import topics
@@ -102,7 +102,7 @@ class JudgeRole:
                     await follower.follow()
                     self._flush_if_due(follower.state)
                 if not self._stop.is_set():
-                    await self._lead(follower, election)
+                    await self._lead(genesis, follower, election)
             log.info("stopped", **self.stats.fields(follower.state))
 
     async def _genesis_of_sound_topics(self) -> Genesis:
@@ -111,10 +111,10 @@ class JudgeRole:
         await topics.check(self.settings, "judge")
         return genesis
 
-    async def _lead(self, follower: Follower, election: Election) -> None:
+    async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
         """The loop: poll, decide, publish, apply."""
         watch = self.watch
-        async with Publisher(self.settings.bootstrap_servers, self.names) as publisher:
+        async with Publisher(self.settings.bootstrap_servers, self.names, genesis.scheme_id) as publisher:
             # Only now is the end of the decisions final: our producer id ended every earlier transaction.
             await follower.follow_to_end()
             judge, journal = follower.judge, follower.journal

@@ -11,11 +11,12 @@ import msgspec
 from aiokafka import AIOKafkaProducer, TopicPartition
 
 from stream.failpoints import reach
-from stream.judge.judge import Decided
+from stream.judge.decided import Decided
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.trace import TRACEPARENT
+from stream.messages.verdict import Verdict
 
 BATCH_BYTES = 900_000
 """Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
@@ -25,7 +26,7 @@ ABORT_SECONDS = 5.0
 class Publisher:
     """Entering it fences every earlier publisher of the namespace and ends its open transaction."""
 
-    def __init__(self, bootstrap_servers: str, names: Names) -> None:
+    def __init__(self, bootstrap_servers: str, names: Names, scheme: str) -> None:
         self._names = names
         self._producer = AIOKafkaProducer(
             bootstrap_servers=bootstrap_servers,
@@ -38,7 +39,11 @@ class Publisher:
             transaction_timeout_ms=60_000,
         )
         self._encode = msgspec.json.Encoder().encode
-        self._headers: dict[tuple[str, str], list[tuple[str, bytes]]] = {}
+        # A router need not parse the value.
+        self._headers = {
+            each.value: [("verdict", each.name.lower().encode()), ("scheme", scheme.encode())]
+            for each in Verdict
+        }
 
     async def __aenter__(self) -> Self:
         await self._producer.start()
@@ -78,34 +83,21 @@ class Publisher:
         sent = [await producer.send(names.decisions, encode_decisions(decisions), partition=0)]
         batches: dict[int, Any] = {}
         traces = decided.batch.traceparent
-        for row, (source, key, verdict) in enumerate(decided.verdicts()):
-            partition = source % self._partitions
-            headers = self._headers_of(verdict.verdict, verdict.scheme)
-            if row in traces:
-                headers = [*headers, (TRACEPARENT, traces[row].encode())]
-            message = {
-                "timestamp": None,
-                "key": key,
-                "value": encode(verdict),
-                "headers": headers,
-            }
-            batch = batches.get(partition)
-            if batch is None or batch.append(**message) is None:
-                if batch is not None:
+        for verdicts in decided.messages():
+            partition = verdicts.source.partition % self._partitions
+            batch = batches.get(partition) or batches.setdefault(partition, producer.create_batch())
+            columns = zip(verdicts.verdict, verdicts.key, verdicts.value, strict=True)
+            for row, (code, key, value) in enumerate(columns, verdicts.first):
+                headers = self._headers[code]
+                if row in traces:
+                    headers = [*headers, (TRACEPARENT, traces[row].encode())]
+                if batch.append(timestamp=None, key=key, value=value, headers=headers) is None:
                     sent.append(await producer.send_batch(batch, names.verdicts, partition=partition))
-                batch = batches[partition] = producer.create_batch()
-                batch.append(**message)
+                    batch = batches[partition] = producer.create_batch()
+                    batch.append(timestamp=None, key=key, value=value, headers=headers)
         for partition, batch in batches.items():
             sent.append(await producer.send_batch(batch, names.verdicts, partition=partition))
         for cluster in decided.clusters():
             key = cluster.cluster.encode()
             sent.append(await producer.send(names.clusters, encode(cluster), key=key, partition=0))
         return sent
-
-    def _headers_of(self, verdict: str, scheme: str) -> list[tuple[str, bytes]]:
-        """A router need not parse the value."""
-        headers = self._headers.get((verdict, scheme))
-        if headers is None:
-            headers = [("verdict", verdict.encode()), ("scheme", scheme.encode())]
-            self._headers[verdict, scheme] = headers
-        return headers

@@ -20,8 +20,9 @@ from stream.errors import RecordError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch, Entry, digest_of
+from stream.judge.decided import Decided
 from stream.judge.ids import pack
-from stream.judge.judge import Decided, Judge
+from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
 from stream.judge.state import State
 from stream.messages.decision import Decisions, encode_decisions
@@ -113,7 +114,7 @@ def validator(name: str) -> Draft202012Validator:
 
 
 def verdicts(found: list[Decided]) -> list[dict[str, Any]]:
-    return [json.loads(msgspec.json.encode(verdict)) for each in found for _, _, verdict in each.verdicts()]
+    return [json.loads(value) for each in found for run in each.messages() for value in run.value]
 
 
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name)
@@ -290,7 +291,7 @@ def test_a_decision_record_is_laid_out_as_documented(decided: list[Decided]) -> 
         clustered = int(np.isin(codes, (2, 3)).sum())
         clusters = column(plain["clusters"], kinds["clusters"], {"m": clustered})
         names = ["unique", "duplicate", "recrawl", "insufficient", "rejected"]
-        published = [json.loads(msgspec.json.encode(verdict)) for _, _, verdict in each.verdicts()]
+        published = verdicts([each])
         assert [names[code - 1] for code in codes.tolist() if code] == [one["verdict"] for one in published]
         words = [None, "new", "unchanged", "changed"]
         judged = np.flatnonzero(codes)
