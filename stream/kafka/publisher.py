@@ -34,6 +34,7 @@ class Publisher:
             enable_idempotence=True,
             acks="all",
             linger_ms=0,
+            compression_type="zstd",
             max_batch_size=BATCH_BYTES,
             max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
             transaction_timeout_ms=60_000,
