@@ -6,7 +6,8 @@ settles what depends on order: a URL's baseline, superseded anchors, and anchors
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections import Counter
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +24,10 @@ from stream.tables.probes import probe_keys
 NO_DISTANCE = -1
 ROWS_AT_ONCE = 1024
 """Rows whose candidates are held at once: spam gives a row up to `bucket_cap` in every probed bucket."""
-_Stored = tuple[int, int, int, int, Anchors]
-"""Similarity in ten-thousandths, distance, number, and place in these anchors' records."""
+_Stored = tuple[int, int, int, int, int, Anchors]
+"""Similarity in ten-thousandths, distance, number, page, and place in these anchors' records."""
+_Named = tuple[int, int, str, int, int]
+"""Page, cluster, URL, distance and similarity of the page that a row's page is like."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,36 +115,59 @@ class _Pass:
         # What the loop changes: a URL's baseline and dead anchors, as of the row at hand.
         self.latest: dict[str, int] = {}
         self.dead: set[int] = set()
-        self.ordinal: dict[int, int] = {}
+        self.named: dict[int, _Named] = {}
+        self.verdicts = np.full(len(ready), Verdict.UNIQUE, np.uint8)
+        self.changes = np.full(len(ready), Change.NEW, np.uint8)
+        self.superseded_rows: list[tuple[int, int]] = []
 
     def run(self) -> None:
-        """Judge row by row. Most rows have a new URL and nothing near them: those take the short way."""
+        """Judge row by row those for which order matters; all others are unique pages of new URLs."""
         url_keys, baselines, latest, stored = self.batch.url_key, self.baselines, self.latest, self.stored
-        verdicts: list[int] = []
-        changes: list[int] = []
-        for rank, row in enumerate(self.rows):
+        for rank in self._dependent():
+            row = self.rows[rank]
             url_key = url_keys[row] or ""
             if url_key in latest or url_key in baselines:
                 change = self._against_baseline(row, url_key)
+                self.changes[rank] = change
                 if change == Change.UNCHANGED:
-                    verdicts.append(Verdict.RECRAWL)
-                    changes.append(change)
+                    self.verdicts[rank] = Verdict.RECRAWL
                     continue
-            else:
-                change = Change.NEW
             near = row in stored or self.neighbours.has_probed(rank)
             if near and self._against_anchors(row):
-                verdicts.append(Verdict.DUPLICATE)
-            else:
-                verdicts.append(Verdict.UNIQUE)
-                self.ordinal[row] = self.state.tables.count + len(self.ordinal)
-                if skipped := self.neighbours.enter(rank):
-                    self.judged.skipped[row] = skipped
-            changes.append(change)
+                self.verdicts[rank] = Verdict.DUPLICATE
+            elif skipped := self.neighbours.enter(rank):
+                self.judged.skipped[row] = skipped
             latest[url_key] = row
-        self.judged.verdict[self.rows], self.judged.change[self.rows] = verdicts, changes
-        unique = np.fromiter(self.ordinal, np.int64, len(self.ordinal))
-        self.judged.cluster[unique] = self.batch.page[unique]
+        self._write_down()
+
+    def _dependent(self) -> list[int]:
+        """Ranks of the rows whose verdict may depend on another page, or another page's on theirs."""
+        url_keys, count = [self.batch.url_key[row] or "" for row in self.rows], len(self.rows)
+        once = len(set(url_keys)) == count
+        seen = Counter[str]() if once else Counter(url_keys)
+        return [
+            rank
+            for rank, (row, url_key) in enumerate(zip(self.rows, url_keys, strict=True))
+            if row in self.stored
+            or url_key in self.baselines
+            or seen[url_key] > 1
+            or self.neighbours.concerns(rank)
+        ]
+
+    def _write_down(self) -> None:
+        judged, batch, ready = self.judged, self.batch, self.ready
+        judged.verdict[ready], judged.change[ready] = self.verdicts, self.changes
+        unique = ready[self.verdicts == Verdict.UNIQUE]
+        judged.cluster[unique] = batch.page[unique]
+        if self.named:
+            rows = np.fromiter(self.named, np.int64, len(self.named))
+            page, cluster, urls, distance, matching = zip(*self.named.values(), strict=True)
+            judged.other[rows], judged.cluster[rows] = page, cluster
+            judged.distance[rows], judged.matches[rows] = distance, matching
+            judged.other_url.update(zip(rows.tolist(), urls, strict=True))
+        for place, row in self.superseded_rows:
+            number = self.state.tables.count + int(np.searchsorted(unique, row))
+            judged.superseded[place] = replace(judged.superseded[place], anchor=number)
 
     def _against_baseline(self, row: int, url_key: str) -> Change:
         """What happened to the row's known URL; supersedes the URL's anchor when its page changed."""
@@ -149,14 +175,17 @@ class _Pass:
         if earlier is not None:
             if self._name_row(row, earlier):
                 return Change.UNCHANGED
-            if earlier in self.ordinal:
-                self.neighbours.leave(self.rank[earlier])
-                self._supersede(row, self.ordinal[earlier], int(self.batch.page[earlier]), self._url(earlier))
+            rank = self.rank[earlier]
+            if self.verdicts[rank] == Verdict.UNIQUE:
+                self.neighbours.leave(rank)
+                # Its number is known when all rows are judged.
+                self.superseded_rows.append((len(self.judged.superseded), earlier))
+                self._supersede(row, -1, int(self.batch.page[earlier]), self._url(earlier))
             return Change.CHANGED
         baseline = self.baselines[url_key]
         similar = self.baseline_similar.get(row)
         if similar is not None:
-            self._name(row, baseline.page, baseline.cluster, baseline.url, *similar)
+            self.named[row] = (baseline.page, baseline.cluster, baseline.url, *similar)
             return Change.UNCHANGED
         if baseline.anchor is not None and bool(self.state.tables.alive(np.array([baseline.anchor]))[0]):
             keys = self.state.design.keys(np.array([baseline.fingerprint], np.uint64))[0]
@@ -166,23 +195,24 @@ class _Pass:
 
     def _against_anchors(self, row: int) -> bool:
         """Name the best similar anchor, if there is one: stored ones first, for they are older."""
-        best: tuple[int, int] | None = None
-        for matching, distance, number, place, anchors in self.stored.get(row, ()):
+        best: _Named | None = None
+        for matching, distance, number, page, place, anchors in self.stored.get(row, ()):
             if number not in self.dead:
-                best = (-matching, distance)
-                page = int(anchors.page[place])
-                self._name(row, page, page, anchors.url(place), distance, matching)
+                best = (page, page, anchors.url(place), distance, matching)
                 break
         if probed := self.neighbours.anchors_probed_by(self.rank[row]):
             earlier = self.ready[np.sort(np.fromiter(probed, np.int64, len(probed)))]
             distances, bins, similar = self._compare(row, earlier)
             if similar.size:
                 first = similar[np.lexsort((similar, distances[similar], -bins[similar]))[0]]
-                if best is None or (-int(bins[first]), int(distances[first])) < best:
-                    best = (-int(bins[first]), int(distances[first]))
+                distance, matching = int(distances[first]), int(bins[first])
+                if best is None or (-matching, distance) < (-best[4], best[3]):
                     page = int(self.batch.page[earlier[first]])
-                    self._name(row, page, page, self._url(int(earlier[first])), best[1], -best[0])
-        return best is not None
+                    best = (page, page, self._url(int(earlier[first])), distance, matching)
+        if best is None:
+            return False
+        self.named[row] = best
+        return True
 
     def _supersede(self, row: int, anchor: int, page: int, url: str) -> None:
         self.dead.add(anchor)
@@ -194,14 +224,9 @@ class _Pass:
         if not similar.size:
             return False
         page = int(self.batch.page[earlier])
-        cluster = page if earlier in self.ordinal else int(self.judged.cluster[earlier])
-        self._name(row, page, cluster, self._url(earlier), int(distances[0]), int(bins[0]))
+        cluster = self.named[earlier][1] if earlier in self.named else page
+        self.named[row] = (page, cluster, self._url(earlier), int(distances[0]), int(bins[0]))
         return True
-
-    def _name(self, row: int, page: int, cluster: int, url: str, distance: int, matching: int) -> None:
-        judged = self.judged
-        judged.other[row], judged.cluster[row], judged.other_url[row] = page, cluster, url
-        judged.distance[row], judged.matches[row] = distance, matching
 
     def _compare(
         self, row: int, earlier: NDArray[np.int64]
@@ -229,7 +254,10 @@ class _Pass:
         order = similar[
             np.lexsort((found.anchor[similar], found.distance[similar], -matching[similar], rows[similar]))
         ]
-        columns = (rows[order], matching[order], found.distance[order], found.anchor[order], place[order])
+        columns = (
+            rows[order], matching[order], found.distance[order], found.anchor[order],
+            anchors.page[place[order]], place[order],
+        )  # fmt: skip
         for row, *entry in zip(*(column.tolist() for column in columns), strict=True):
             self.stored.setdefault(row, []).append((*entry, anchors))
         return np.zeros((len(ready), 0), np.uint32) if found.bucket_sizes is None else found.bucket_sizes

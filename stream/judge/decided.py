@@ -95,7 +95,8 @@ class Decided:
         edges = np.flatnonzero(np.diff(batch.source, prepend=-1, append=-1)).tolist()
         for first, last in pairwise(edges):
             source = batch.ranges[int(batch.source[first])]
-            yield SourceVerdicts(source, first, verdict[first:last], batch.key[first:last], values[first:last])
+            rows = slice(first, last)
+            yield SourceVerdicts(source, first, verdict[rows], batch.key[rows], values[rows])
 
     def verdicts(self) -> Iterator[VerdictRecord]:
         """The same verdicts as values."""

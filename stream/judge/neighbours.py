@@ -86,6 +86,10 @@ class Neighbours:
         """Whether `row` probes any bucket that a row of this batch enters."""
         return row in self._probes
 
+    def concerns(self, row: int) -> bool:
+        """Whether `row` probes or enters a bucket that is kept here."""
+        return row in self._probes or row in self._entries
+
     def anchors_probed_by(self, row: int) -> set[int]:
         """Rows of this batch that became anchors, are alive, and lie in a bucket that `row` probes."""
         keys = self._probes.get(row)

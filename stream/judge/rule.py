@@ -32,7 +32,7 @@ class Rule:
     @property
     def least_matches(self) -> int:
         """Least similarity of a near-duplicate, in ten-thousandths; below every one in strict mode."""
-        return NO_MATCHES if self.options.strict else int(self.options.least_similarity * ONE)
+        return NO_MATCHES if self.options.strict else round(self.options.least_similarity * ONE)
 
     def matches(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:
         """How well m pairs of sketches match, each (m, words): estimated Jaccard similarity in whole
