@@ -74,7 +74,7 @@ class Settings(BaseSettings):
     reject_limit: float = Field(0.9, gt=0, le=1)
     """A worker stops when more than this share of its last 1000 pages was rejected; 1 switches it off."""
 
-    judge_rows: int = Field(4096, ge=1, le=65_536)
+    judge_rows: int = Field(16_384, ge=1, le=65_536)
     """Most pages judged in one transaction."""
     flush_seconds: float = Field(5.0, gt=0)
     """How often the state is made durable; a crash replays at most this much."""

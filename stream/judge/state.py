@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import repeat, starmap
+from operator import add
 from pathlib import Path
 from typing import Final
 
@@ -238,13 +240,10 @@ class State:
         """
         writes = self.store.batch()
         unique = np.flatnonzero(step.verdict == Verdict.UNIQUE)
-        rank = {row: i for i, row in enumerate(unique.tolist())}
-        self._put_pages(writes, batch, step, rank)
-        self.tables.insert(
-            writes,
-            batch.fingerprint[unique],
-            {rank[row]: mask for row, mask in step.skipped.items()},
-        )
+        self._put_anchors(writes, batch, unique, step)
+        self._put_baselines(writes, batch, unique, step)
+        skipped = {int(np.searchsorted(unique, row)): mask for row, mask in step.skipped.items()}
+        self.tables.insert(writes, batch.fingerprint[unique], skipped)
         self.tables.kill(writes, step.superseded)
         for source in step.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
@@ -258,23 +257,38 @@ class State:
         self.ledger.apply(step.sources)
         self.tables.maintain()
 
-    def _put_pages(self, writes: Writes, batch: Batch, step: Step, rank: dict[int, int]) -> None:
-        """Records of new anchors and of every URL's new baseline; later rows of a URL win."""
-        first, size = self.tables.count, self.words * 8
-        sketches = batch.sketch.astype("<u8", copy=False).tobytes()
-        pages, fingerprints, clusters = batch.page.tolist(), batch.fingerprint.tolist(), step.cluster.tolist()
-        baselines = (step.verdict == Verdict.UNIQUE) | (step.verdict == Verdict.DUPLICATE)
-        for row in np.flatnonzero(baselines).tolist():
-            url_key = _text(batch.url_key[row] or "")
-            body = sketches[row * size : row * size + size] + _text(batch.url[row] or "")
-            place = rank.get(row)
-            if place is None:
-                head = _DUPLICATE.pack(b"d", pages[row], clusters[row], fingerprints[row])
-                writes.put("urls", url_key, head + body)
-            else:
-                head = _ANCHOR.pack(pages[row], fingerprints[row], step.skipped.get(row, 0))
-                writes.put("anchors", _number(first + place), head + body)
-                writes.put("urls", url_key, _REFERENCE.pack(b"a", first + place))
+    def _put_anchors(self, writes: Writes, batch: Batch, unique: NDArray[np.int64], step: Step) -> None:
+        """Records of new anchors."""
+        first, rows = self.tables.count, unique.tolist()
+        skipped = np.zeros(len(batch), np.uint64)
+        for row, mask in step.skipped.items():
+            skipped[row] = mask
+        words = (batch.page.astype(np.uint64), batch.fingerprint, skipped)
+        fixed = _rows(np.column_stack([*(each[unique] for each in words), batch.sketch[unique]]))
+        numbers = _rows(np.arange(first, first + len(rows)).reshape(-1, 1), ">u8")
+        urls = (_text(batch.url[row] or "") for row in rows)
+        writes.put_many("anchors", zip(numbers, map(add, fixed, urls), strict=True))
+
+    def _put_baselines(self, writes: Writes, batch: Batch, unique: NDArray[np.int64], step: Step) -> None:
+        """Every URL's new baseline; the last row of a URL is the one that counts."""
+        duplicate = np.flatnonzero(step.verdict == Verdict.DUPLICATE)
+        first, n = self.tables.count, len(unique)
+        references = zip(repeat(b"a", n), range(first, first + n), strict=True)
+        values = dict(zip(unique.tolist(), starmap(_REFERENCE.pack, references), strict=True))
+        heads = zip(
+            repeat(b"d", len(duplicate)),
+            batch.page[duplicate].tolist(),
+            step.cluster[duplicate].tolist(),
+            batch.fingerprint[duplicate].tolist(),
+            strict=True,
+        )
+        sketches = _rows(batch.sketch[duplicate])
+        for row, head, sketch in zip(
+            duplicate.tolist(), starmap(_DUPLICATE.pack, heads), sketches, strict=True
+        ):
+            values[row] = head + sketch + _text(batch.url[row] or "")
+        latest = {batch.url_key[row]: values[row] for row in sorted(values)}
+        writes.put_many("urls", ((_text(url_key or ""), value) for url_key, value in latest.items()))
 
     def flush(self) -> None:
         """Make everything applied durable."""
@@ -290,6 +304,12 @@ class State:
         self.tables.close()
         self.store.flush()
         self.store.close()
+
+
+def _rows(words: NDArray[np.generic], kind: str = "<u8") -> list[bytes]:
+    """Bytes of each row of 8-byte words."""
+    data, size = words.astype(kind).tobytes(), 8 * words.shape[1]
+    return [data[row * size : (row + 1) * size] for row in range(len(words))]
 
 
 def _number(anchor: int) -> bytes:

@@ -6,7 +6,7 @@ flush, and that must be one state: a flush covers all column families atomically
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, cast
 
@@ -91,6 +91,12 @@ class Batch:
     def put(self, family: str, key: bytes, value: bytes) -> None:
         """Set a key."""
         self.writes.put(key, value, self._handles[family])
+
+    def put_many(self, family: str, pairs: Iterable[tuple[bytes, bytes]]) -> None:
+        """Set many keys of a family."""
+        put, handle = self.writes.put, self._handles[family]
+        for key, value in pairs:
+            put(key, value, handle)
 
     def delete(self, family: str, key: bytes) -> None:
         """Remove a key, if it is there."""

@@ -35,7 +35,7 @@ from stream.settings import Settings, load
 ROWS = 512
 NEAR = 0.3
 PARTITIONS = 8
-TRANSACTION = 4096
+TRANSACTION = 16_384
 
 
 def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
