@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager, contextmanager
 import numpy as np
 
 from stream.judge.batch import Entry
-from stream.judge.judge import Decided
+from stream.judge.decided import Decided
 from stream.judge.state import State
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
