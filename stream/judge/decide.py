@@ -19,7 +19,7 @@ from stream.judge.neighbours import Neighbours
 from stream.judge.rule import NO_MATCHES, Rule
 from stream.judge.state import Anchors, Baseline, State
 from stream.messages.verdict import Change, Verdict
-from stream.tables.probes import probe_keys
+from stream.tables.candidates import Candidates
 
 NO_DISTANCE = -1
 ROWS_AT_ONCE = 1024
@@ -95,17 +95,15 @@ class _Pass:
     ) -> None:
         self.batch, self.state, self.rule, self.judged = batch, state, rule, judged
         self.rows: list[int] = ready.tolist()
-        options, uncertain = rule.options, batch.uncertain[ready]
-        keys = state.design.keys(batch.fingerprint[ready])
         self.stored: dict[int, list[_Stored]] = {}
-        sizes = [
+        found = [
             self._search(ready[first : first + ROWS_AT_ONCE]) for first in range(0, len(ready), ROWS_AT_ONCE)
         ]
+        sizes = [each.bucket_sizes for each in found if each.bucket_sizes is not None]
         self.neighbours = Neighbours(
-            keys,
-            probe_keys(state.design, keys, uncertain, options.flip_bits, options.flips),
-            None if options.strict else np.concatenate(sizes),
-            None if options.strict else options.bucket_cap,
+            [probing for each in found for probing in each.probed],
+            np.concatenate(sizes) if sizes else None,
+            None if rule.options.strict else rule.options.bucket_cap,
         )
         self.ready = ready
         self.rank = {row: rank for rank, row in enumerate(self.rows)}
@@ -241,8 +239,8 @@ class _Pass:
     def _url(self, row: int) -> str:
         return self.batch.url[row] or ""
 
-    def _search(self, ready: NDArray[np.int64]) -> NDArray[np.uint32]:
-        """Keep the similar ones of the stored candidates, best first; the sizes of the rows' own buckets."""
+    def _search(self, ready: NDArray[np.int64]) -> Candidates:
+        """Find stored candidates and keep the similar ones, best first."""
         batch, state = self.batch, self.state
         found = state.tables.search(batch.fingerprint[ready], batch.uncertain[ready])
         rows, anchors = ready[found.row], state.anchors(found.anchor)
@@ -260,7 +258,7 @@ class _Pass:
         )  # fmt: skip
         for row, *entry in zip(*(column.tolist() for column in columns), strict=True):
             self.stored.setdefault(row, []).append((*entry, anchors))
-        return np.zeros((len(ready), 0), np.uint32) if found.bucket_sizes is None else found.bucket_sizes
+        return found
 
     def _compare_baselines(self) -> None:
         """Distance and similarity of every row whose URL has a similar stored baseline."""

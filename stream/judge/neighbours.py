@@ -7,76 +7,93 @@ another row probes are kept as lists here, and the row-by-row loop of `decide` f
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.tables.candidates import distinct
+from stream.tables.probing import Probing
+from stream.tables.slots import Slots
 
-_FILTER_BITS: Final = 22
-_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_SLOTS: Final = 1 << 23
+"""Slots, over all tables, by which the batch's own buckets are told from all others that are probed."""
+_ENTERED: Final = 1
+_WATCHED: Final = 2
+"""Marks of slots: a row would enter a bucket there; several rows may meet in one, or it may be full."""
 
 
 class Neighbours:
     """The shared buckets of one batch of n rows.
 
-    `keys` (n, T) are the exact bucket keys, `probes` (n, T, P) all probed keys, probes[:, :, 0] == keys.
-    `sizes` (n, T) are the live anchors of each exact bucket before the batch; None without a cap.
+    `probed` are the rows' probes, in order, of `Tables.search`. `sizes` (n, T) are the live anchors of each
+    exact bucket before the batch; None without a cap.
     """
 
-    def __init__(
-        self,
-        keys: NDArray[np.uint64],
-        probes: NDArray[np.uint64],
-        sizes: NDArray[np.uint32] | None,
-        cap: int | None,
-    ) -> None:
+    def __init__(self, probed: Sequence[Probing], sizes: NDArray[np.uint32] | None, cap: int | None) -> None:
         self._cap = cap
-        tables = keys.shape[1]
-        flat = keys.ravel()
-        order = np.argsort(flat, kind="stable")
-        ranked = flat[order]
-        first = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]]))
-        counts = np.diff(np.append(first, len(ranked)))
-        buckets = ranked[first]
+        design = probed[0].design
+        tables = design.tables
+        keys = np.concatenate([probing.keys for probing in probed]).ravel()
+        slots = Slots(design, (_SLOTS // tables).bit_length() - 1)
+        exact = slots.of_keys(keys.reshape(-1, tables)).ravel()
+        marks = np.zeros(slots.size, np.uint8)
+        marks[exact] = _ENTERED
 
-        # Who probes a bucket that a row of the batch would enter? Exact keys shared by several rows, and
-        # flipped keys that equal somebody's exact key; a one-byte filter discards nearly all others.
+        # Which buckets are worth a closer look? Those in a slot that two rows enter, that somebody probes by
+        # flipping bits, or that are full already. Nearly all others are sorted out by their slots.
+        entered = np.sort(exact)
+        marks[entered[1:][entered[1:] == entered[:-1]]] = _WATCHED
+        if cap is not None and sizes is not None:
+            marks[exact[sizes.ravel() >= cap]] = _WATCHED
+        probing_row: list[NDArray[np.uint32]] = []
+        probed_key: list[NDArray[np.uint64]] = []
+        first = 0
+        for probing in probed:
+            places = slots.of_probes(probing.keys, probing.bits, probing.flips).ravel()[probing.cells :]
+            hit = np.flatnonzero(marks.take(places) != 0)
+            marks[places[hit]] = _WATCHED
+            probe = (hit + probing.cells).astype(np.uint32)
+            cell = probing.cells_of(probe)
+            probing_row.append(cell // np.uint32(tables) + np.uint32(first))
+            probed_key.append(probing.keys.ravel()[cell] ^ probing.flipped(probe, cell, design.key_flip))
+            first += len(probing.fingerprints)
+
+        watched = np.flatnonzero(marks.take(exact) == _WATCHED)
+        order = watched[np.argsort(keys[watched], kind="stable")]
+        ranked = keys[order]
+        starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])[: len(ranked)])
+        counts = np.diff(np.append(starts, len(ranked)))
+
+        # Who probes a bucket that a row of the batch would enter?
         shared = np.repeat(counts > 1, counts)
-        probing_row = [order[shared] // tables]
-        probed_key = [ranked[shared]]
-        if probes.shape[2] > 1:
-            marks = np.zeros(1 << _FILTER_BITS, np.uint8)
-            marks[_mix(buckets)] = 1
-            flipped = probes[:, :, 1:].reshape(len(keys), -1)
-            survivors = np.flatnonzero(marks[_mix(flipped.ravel())])
-            candidate = flipped.ravel()[survivors]
-            position = np.minimum(np.searchsorted(buckets, candidate), len(buckets) - 1)
-            hit = buckets[position] == candidate
-            probing_row.append(survivors[hit] // flipped.shape[1])
-            probed_key.append(candidate[hit])
+        flipped_row, flipped_key = np.concatenate(probing_row), np.concatenate(probed_key)
+        meets = _among(flipped_key, ranked[starts])
+        asked = np.concatenate([ranked[shared], flipped_key[meets]])
         self._probes: dict[int, list[int]] = defaultdict(list)
         for row, key in zip(
-            np.concatenate(probing_row).tolist(), np.concatenate(probed_key).tolist(), strict=True
+            np.concatenate([order[shared] // tables, flipped_row[meets]]).tolist(),
+            asked.tolist(),
+            strict=True,
         ):
             self._probes[row].append(key)
 
         # Which rows would enter a bucket that somebody probes, or that may be full when they come?
-        watched = np.isin(ranked, distinct(np.concatenate(probed_key)))
+        kept = _among(ranked, distinct(asked))
         if cap is not None and sizes is not None:
             brink = sizes.ravel()[order].astype(np.int64) + np.repeat(counts, counts) > cap
             self.crowd: dict[int, int] = dict(
                 zip(ranked[brink].tolist(), sizes.ravel()[order][brink].tolist(), strict=True)
             )
             """Live anchors, kept up to date row by row, of buckets that may become full in this batch."""
-            watched |= brink
+            kept |= brink
         else:
             self.crowd = {}
         self._entries: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        where = order[watched]
+        where = order[kept]
         for row, table, key in zip(
-            (where // tables).tolist(), (where % tables).tolist(), ranked[watched].tolist(), strict=True
+            (where // tables).tolist(), (where % tables).tolist(), ranked[kept].tolist(), strict=True
         ):
             self._entries[row].append((table, key))
         self._members: dict[int, list[int]] = defaultdict(list)
@@ -132,5 +149,9 @@ class Neighbours:
                 self.crowd[key] -= 1
 
 
-def _mix(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    return (keys * _MIX) >> np.uint64(64 - _FILTER_BITS)
+def _among(keys: NDArray[np.uint64], ranked: NDArray[np.uint64]) -> NDArray[np.bool_]:
+    """Which keys are among these ascending ones."""
+    if not len(ranked):
+        return np.zeros(len(keys), np.bool_)
+    found: NDArray[np.bool_] = ranked.take(np.searchsorted(ranked, keys), mode="clip") == keys
+    return found

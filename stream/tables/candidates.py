@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.tables.design import U64
+
+if TYPE_CHECKING:
+    from stream.tables.probing import Probing
 
 Number = TypeVar("Number", np.int64, np.uint64)
 
@@ -44,6 +47,8 @@ class Candidates:
     bucket_sizes: NDArray[np.uint32] | None
     """Live anchors that entered each row's exact bucket, shape (n, T), before this search's own rows; exact.
     None without a bucket cap."""
+    probed: list[Probing]
+    """The buckets looked into: of the first rows, of the next, and so on."""
 
 
 class Found:
@@ -59,8 +64,9 @@ class Found:
         )
 
     def pairs(self) -> tuple[I64, I64, U8]:
-        """Distinct pairs, sorted by row, then anchor."""
+        """Distinct pairs, sorted by row, then anchor; they are taken out."""
         packed = distinct(np.concatenate(self._packed)) if self._packed else np.zeros(0, np.uint64)
+        self._packed = []
         return (
             (packed >> np.uint64(40)).astype(np.int64),
             (packed >> np.uint64(8) & np.uint64(0xFFFFFFFF)).astype(np.int64),

@@ -66,7 +66,6 @@ class ColdTier:
         self.hits = 0
         self._first_bits = max(1, (FIRST_SLOTS // design.tables).bit_length() - 1)
         self._most_bits = min((MOST_SLOTS // design.tables).bit_length() - 1, int(design.prefix_bits.max()))
-        self._key_bit = np.concatenate([design.key_bit, np.zeros((1, design.tables), np.uint64)])
         self._slots: Slots | None = None
         self._present = np.zeros(0, np.uint8)
 
@@ -117,7 +116,7 @@ class ColdTier:
         if not len(probe):
             return
         cell = probing.cells_of(probe)
-        keys = probing.keys.ravel().take(cell) ^ probing.flipped(probe, cell, self._key_bit)
+        keys = probing.keys.ravel().take(cell) ^ probing.flipped(probe, cell, self._design.key_flip)
         unique, first, bucket = np.unique(keys, return_index=True, return_inverse=True)
         entries, lengths = self._read(unique, lanes[probe[first]])
         starts = np.cumsum(lengths) - lengths

@@ -83,6 +83,8 @@ class Design:
             self.prefix_mask & single[:, None], self.keys(single) ^ self.keys(np.zeros(1, np.uint64)), 0
         ).astype(np.uint64)
         """Shape (width, T): what flipping a bit of a fingerprint flips in its keys; 0 outside the prefix."""
+        self.key_flip: Final[U64] = np.concatenate([self.key_bit, np.zeros((1, tables), np.uint64)])
+        """Shape (width + 1, T): the same, and zeros for "no bit", which is bit index `width`."""
 
     def keys(self, fingerprints: U64) -> U64:
         """Bucket keys, shape (n, T), of fingerprints, shape (n,): permuted prefix << 6 | table."""

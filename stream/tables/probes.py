@@ -74,6 +74,5 @@ def probe_keys(design: Design, keys: U64, uncertain: NDArray[np.uint8], flip_bit
     bits inside that table's prefix. Where fewer lie inside, the missing ones flip nothing.
     """
     bits = uncertain_bits(design, uncertain, flip_bits)
-    key_bit = np.concatenate([design.key_bit, np.zeros((1, design.tables), np.uint64)])
-    single = key_bit[bits, np.arange(design.tables)]
+    single = design.key_flip[bits, np.arange(design.tables)]
     return np.moveaxis(keys ^ combine(single, flips), 0, 2)

@@ -29,8 +29,7 @@ class Slots:
         self._parts = -(-int(design.prefix_bits.max()) // self.bits)
         self._region = np.arange(design.tables, dtype=np.uint32) << np.uint32(self.bits)
         self._tables = np.arange(design.tables)
-        # Row `width` is "no bit".
-        self._flip = self._fold(np.concatenate([design.key_bit, np.zeros((1, design.tables), np.uint64)]))
+        self._flip = self._fold(design.key_flip)
 
     def _fold(self, keys: U64) -> U32:
         mask = np.uint64((1 << self.bits) - 1)

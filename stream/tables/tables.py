@@ -154,6 +154,7 @@ class Tables:
             np.concatenate([part.anchor for part in parts]),
             np.concatenate([part.distance for part in parts]),
             np.concatenate(sizes) if sizes else None,
+            [probing for part in parts for probing in part.probed],
         )
 
     def _search(self, fingerprints: U64, uncertain: U8) -> Candidates:
@@ -169,7 +170,7 @@ class Tables:
         sizes = None
         if probing.sizes is not None:
             sizes = probing.sizes.astype(np.uint32).reshape(-1, self._design.tables)
-        return Candidates(row, anchor, distance, sizes)
+        return Candidates(row, anchor, distance, sizes, [probing])
 
     def insert(self, batch: Batch, fingerprints: U64, skipped: dict[int, int]) -> None:
         """Add anchors, all rows of `fingerprints`, numbered from `count`.
