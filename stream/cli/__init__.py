@@ -21,6 +21,7 @@ COMMANDS = {
     "match": "all near pairs of a batch and a corpus",
     "index": "export and import compressed fingerprints",
     "fingerprint": "show fingerprints of pages",
+    "explain": "why two pages are near-duplicates, or are not",
     "topics": "create or describe the topics",
     "demo": "the whole system on a real crawl and a real broker",
     "bench": "measure, side by side with peers",

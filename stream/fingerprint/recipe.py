@@ -33,12 +33,17 @@ class Recipe:
 
     def features(self, text: str, tokens: list[bytes]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Hashes, (n,) or (n, 2) for 128 bits, and weights (n,) of the distinct features of a text."""
+        names, weights = self.named(text, tokens)
+        return self.hash(names, self._width), weights
+
+    def named(self, text: str, tokens: list[bytes]) -> tuple[list[bytes], NDArray[np.int64]]:
+        """The distinct features of a text and their weights (n,)."""
         if self._stop_words:
             tokens = [token for token in tokens if token not in self._stop_words]
         if self._stem is not None:
             tokens = list(map(self._stem, tokens))
         counts = self._make(text, tokens)
-        return self.hash(list(counts), self._width), self._weigh(counts)
+        return list(counts), self._weigh(counts)
 
 
 def recipe_of(scheme: Scheme) -> Recipe | None:

@@ -1,0 +1,205 @@
+"""`neardup explain`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from stream.cli.options import with_settings
+from stream.settings import Settings
+
+if TYPE_CHECKING:
+    from stream.fingerprint.fingerprinter import Fingerprinter
+    from stream.judge.explain import Explanation, Feature, Side
+
+_PLACE: Final = re.compile(r"(.+)#(\d+)")
+
+
+@click.command("explain")
+@with_settings("page_bytes")
+@click.argument("anchor", metavar="A")
+@click.argument("page", metavar="B")
+@click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
+@click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance.")
+@click.option("--scheme", "scheme_options", multiple=True, metavar="NAME=VALUE",
+              help="An option of the scheme, as for `topics create`.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(
+    settings: Settings,
+    anchor: str,
+    page: str,
+    mode: str,
+    distance: int | None,
+    scheme_options: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Why are A and B near-duplicates, or why not? B is taken to come after A.
+
+    Each is a saved page (HTML or text), a page message (JSON), `FILE#3` for the third page of JSON Lines, a
+    web archive or a directory, or a fingerprint of hex digits, of which less can be told.
+    """
+    import msgspec
+
+    from stream.errors import SettingsError
+    from stream.fingerprint.fingerprinter import Fingerprinter
+    from stream.fingerprint.scheme import Scheme
+    from stream.judge.explain import explain
+    from stream.judge.options import VerdictOptions
+
+    pairs = [option.partition("=") for option in scheme_options]
+    if wrong := [name for name, equals, _ in pairs if not equals]:
+        raise SettingsError(f"scheme: {wrong[0]!r} is not NAME=VALUE")
+    scheme = Scheme.of({name: value for name, _, value in pairs})
+    if mode == "strict":
+        k = 3 if distance is None else distance
+        options = VerdictOptions.paper(k=k, blocks=k + 2)
+    else:
+        options = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
+    fingerprinter = Fingerprinter(scheme)
+    sides = [_side(text, fingerprinter, settings.page_bytes) for text in (anchor, page)]
+    found = explain(sides[0], sides[1], scheme, options)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+    else:
+        _show(found)
+
+
+def _side(text: str, fingerprinter: Fingerprinter, page_bytes: int) -> Side:
+    from stream.errors import PageError, SettingsError
+    from stream.judge.explain import Side, side_of_page
+    from stream.messages.page import decode_page
+    from stream.sources import open_source
+
+    digits = fingerprinter.scheme.width // 4
+    if not Path(text).exists() and re.fullmatch(rf"(0x)?[0-9a-fA-F]{{{digits}}}", text):
+        return Side(name=text, fingerprint=int(text, 16))
+    path, number = text, 1
+    if not Path(text).exists() and (found := _PLACE.fullmatch(text)):
+        path, number = found[1], int(found[2])
+    messages = list(islice(open_source(path), max(number - 1, 0), number))
+    if not messages:
+        raise SettingsError(f"source {text}: it has fewer than {number} pages")
+    try:
+        page = decode_page(messages[0].value, page_bytes)
+        return side_of_page(text, page, fingerprinter)
+    except PageError as error:
+        raise SettingsError(f"source {text}: {error}") from None
+
+
+def _show(found: Explanation) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    style = {"duplicate": "green", "recrawl": "green", "unique": "yellow"}.get(found.verdict, "red")
+    console.print(f"[bold {style}]{found.verdict}[/]  (mode {found.mode}, scheme {found.scheme})")
+    for check in found.checks:
+        console.print(f"  {'[green]yes[/]' if check.passed else '[red]no [/]'} {escape(check.reason)}")
+    if found.same_text:
+        console.print("  [green]yes[/] the normalised texts are equal")
+
+    pages = Table("", "A, the anchor", "B, the page", title="Pages", title_justify="left")
+    a, b = found.anchor, found.page
+    for name in ("name", "url", "tokens", "features", "shingles", "text_hash"):
+        values = [getattr(a, name), getattr(b, name)]
+        if values != [None, None] and not (name == "url" and values == [a.name, b.name]):
+            pages.add_row(name.replace("_", " "), *("" if v is None else escape(str(v)) for v in values))
+    pages.add_row("fingerprint", *_marked(found))
+    console.print(pages)
+    if found.exact_similarity is not None or found.estimated_similarity is not None:
+        console.print(
+            f"similarity: estimated {_said(found.estimated_similarity)},"
+            f" exact {_said(found.exact_similarity)}, asked for {_said(found.least_similarity)}"
+        )
+    if found.features is not None:
+        console.print(
+            f"weights: cosine {found.features.cosine}, so about {found.features.expected_distance} of"
+            f" {found.width} bits should differ; {found.distance} do"
+        )
+    _show_bits(console, found)
+    _show_tables(console, found)
+    if found.features is not None:
+        _show_features(console, found)
+
+
+def _said(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
+
+
+def _marked(found: Explanation) -> list[str]:
+    """Both fingerprints' hex digits, those that differ in colour."""
+    digits = found.anchor.fingerprint, found.page.fingerprint
+    return [
+        "".join(
+            f"[red]{own}[/]" if own != other else own
+            for own, other in zip(digits[side], digits[1 - side], strict=True)
+        )
+        for side in (0, 1)
+    ]
+
+
+def _show_bits(console: Any, found: Explanation) -> None:
+    from rich.table import Table
+
+    if not found.bits:
+        return
+    table = Table("bit", "block", "margin in A", "margin in B", "uncertain in A", "in B",
+                  title="Bits that differ", title_justify="left")  # fmt: skip
+    for bit in found.bits:
+        margins = ["?" if margin is None else f"{margin:+.2%}" for margin in bit.margins]
+        ranks = ["" if rank is None else f"{rank}." for rank in bit.ranks]
+        table.add_row(str(bit.bit), "" if bit.block is None else str(bit.block), *margins, *ranks)
+    console.print(table)
+
+
+def _show_tables(console: Any, found: Explanation) -> None:
+    from rich.table import Table
+
+    if not found.tables:
+        return
+    table = Table("table", "blocks", "prefix", "bits that differ in it", "", title_justify="left",
+                  title=f"Tables, {found.probes} probes")  # fmt: skip
+    colours = {"exact": "green", "flipped": "cyan", "missed": "red"}
+    for probe in found.tables:
+        differing = ", ".join(
+            f"[cyan]{bit}[/]" if probe.flippable and bit in probe.flippable else str(bit)
+            for bit in reversed(probe.differing)
+        )
+        blocks = " ".join(map(str, probe.blocks))
+        table.add_row(
+            str(probe.table), blocks, f"{probe.prefix_bits} bits", differing,
+            f"[{colours[probe.met]}]{probe.met}[/]",
+        )  # fmt: skip
+    console.print(table)
+
+
+def _show_features(console: Any, found: Explanation) -> None:
+    from rich.markup import escape
+    from rich.table import Table
+
+    assert found.features is not None  # noqa: S101  # asked by the caller
+    columns = (found.features.shared, found.features.only_anchor, found.features.only_page)
+    heads = [
+        f"{head} ({count:,})"
+        for head, count in zip(("shared", "only in A", "only in B"), found.features.counts, strict=True)
+    ]
+    table = Table(*heads, title="Features by weight", title_justify="left")
+
+    def cell(features: list[Feature], place: int, sides: tuple[int, ...]) -> str:
+        if place >= len(features):
+            return ""
+        feature = features[place]
+        shares = " ".join(f"{feature.weights[side]:.2%}" for side in sides)
+        return f"{escape(feature.feature[:40])} [dim]{shares}[/]"
+
+    for place in range(max(map(len, columns))):
+        table.add_row(
+            cell(columns[0], place, (0, 1)), cell(columns[1], place, (0,)), cell(columns[2], place, (1,))
+        )
+    console.print(table)

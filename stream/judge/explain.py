@@ -1,0 +1,394 @@
+"""Why two pages are, or are not, near-duplicates: everything that the judge looks at, and what it cannot see.
+
+The first page is taken as the anchor, the second as the page that comes later and probes. Other anchors and
+full buckets are left out of account.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.errors import PageError
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.recipe import Recipe
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.simhash import bit_sums
+from stream.judge.options import VerdictOptions
+from stream.judge.rule import Rule
+from stream.messages.page import Page
+from stream.tables.design import Design
+from stream.text.content import page_text
+from stream.text.normalise import normalise
+from stream.text.segment import segment, words
+from stream.text.url import url_key
+
+FEATURES: Final = 12
+"""Features named in each list."""
+WIDEST_DESIGN: Final = 64
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """One of the two pages, as far as it is known: a fingerprint alone will do."""
+
+    name: str
+    fingerprint: int
+    url: str | None = None
+    uncertain: bytes | None = None
+    """Bit indexes, least certain first."""
+    sketch: bytes | None = None
+    text_hash: bytes | None = None
+    tokens: int | None = None
+    weights: dict[bytes, int] | None = None
+    """Weight of each feature, by its name."""
+    sums: NDArray[np.int64] | None = None
+    """For each bit, weights of features with a 1 minus those with a 0: (width,)."""
+    shingles: frozenset[bytes] | None = None
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """A side, in short."""
+
+    name: str
+    url: str | None
+    fingerprint: str
+    text_hash: str | None
+    tokens: int | None
+    features: int | None
+    shingles: int | None
+
+
+class Bit(msgspec.Struct, frozen=True, kw_only=True):
+    """A bit in which the fingerprints differ."""
+
+    bit: int
+    block: int | None
+    margins: tuple[float | None, float | None]
+    """Sum of the bit in the anchor and the page, as a share of all weight: -1 to 1, its sign is the bit."""
+    ranks: tuple[int | None, int | None]
+    """Place among the least certain bits of each, from 1; None beyond those that are kept."""
+
+
+class Probe(msgspec.Struct, frozen=True, kw_only=True):
+    """What a table does with the two."""
+
+    table: int
+    blocks: list[int]
+    prefix_bits: int
+    differing: list[int]
+    """Bits of the prefix that differ."""
+    flippable: list[int] | None
+    """The page's least certain bits inside the prefix, which its probes flip; None where they are unknown."""
+    met: Literal["exact", "flipped", "missed"]
+
+
+class Feature(msgspec.Struct, frozen=True, kw_only=True):
+    """A feature and its weights in the anchor and the page, as shares of all weight of each."""
+
+    feature: str
+    weights: tuple[float, float]
+
+
+class Features(msgspec.Struct, frozen=True, kw_only=True):
+    """What the fingerprints are made of, heaviest first; lists are cut, counts are of all."""
+
+    shared: list[Feature]
+    only_anchor: list[Feature]
+    only_page: list[Feature]
+    counts: tuple[int, int, int]
+    """Shared, only in the anchor, only in the page."""
+    cosine: float
+    """Of the weight vectors; SimHash estimates its angle."""
+    expected_distance: float
+    """Bits that fingerprints at this angle differ in on average: width * angle / pi."""
+
+
+class Check(msgspec.Struct, frozen=True, kw_only=True):
+    """A condition of the verdict."""
+
+    passed: bool
+    reason: str
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything about the two, ready for JSON."""
+
+    anchor: Described
+    page: Described
+    scheme: str
+    mode: str
+    width: int
+    verdict: Literal["duplicate", "recrawl", "unique", "insufficient"]
+    """Of the page, if the anchor were the only page before it."""
+    checks: list[Check]
+    distance: int
+    largest_distance: int
+    bits: list[Bit]
+    tables: list[Probe]
+    probes: int
+    """Buckets that the page looks into, in all tables."""
+    estimated_similarity: float | None
+    exact_similarity: float | None
+    """Jaccard similarity of the sets of shingles."""
+    least_similarity: float | None
+    same_text: bool | None
+    features: Features | None
+
+
+def side_of_page(name: str, page: Page, fingerprinter: Fingerprinter) -> Side:
+    """A page with everything that can be known of it. Raises PageError where it has no text."""
+    return side_of_text(name, page.url, page_text(page), fingerprinter)
+
+
+def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerprinter) -> Side:
+    """A text with everything that can be known of it."""
+    scheme = fingerprinter.scheme
+    found = fingerprinter.text(text)
+    normalised = normalise(text)
+    tokens, han = segment(normalised, scheme.segmenter, scheme.dictionary)
+    recipe = Recipe(scheme)
+    names, weights = recipe.named(normalised, tokens)
+    hashes = recipe.hash(names, scheme.width) if names else np.zeros(0, np.uint64)
+    if han.size > scheme.han_floor:
+        units = [chr(point).encode() for point in han.tolist()]
+    else:
+        units = words(normalised)
+    length = min(scheme.shingle, len(units))
+    shingles = frozenset(
+        b" ".join(units[i : i + length]) for i in range(len(units) - length + 1 if units else 0)
+    )
+    return Side(
+        name=name,
+        fingerprint=found.fingerprint,
+        url=url,
+        uncertain=found.uncertain,
+        sketch=found.sketch,
+        text_hash=found.text_hash,
+        tokens=found.tokens,
+        weights=dict(zip(names, weights.tolist(), strict=True)),
+        sums=bit_sums(hashes, weights, scheme.width),
+        shingles=shingles,
+    )
+
+
+def explain(anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -> Explanation:
+    """Compare the two as the judge would."""
+    apart = anchor.fingerprint ^ page.fingerprint
+    distance = apart.bit_count()
+    tables = _tables(apart, page, scheme, options)
+    estimated, exact = _similarities(anchor, page, scheme)
+    same_text = (
+        anchor.text_hash == page.text_hash
+        if anchor.text_hash is not None and page.text_hash is not None
+        else None
+    )
+    checks, verdict = _checks(anchor, page, scheme, options, distance, tables, estimated)
+    return Explanation(
+        anchor=_described(anchor, scheme),
+        page=_described(page, scheme),
+        scheme=scheme.id,
+        mode=options.mode,
+        width=scheme.width,
+        verdict=verdict,
+        checks=checks,
+        distance=distance,
+        largest_distance=options.distance,
+        bits=_bits(apart, anchor, page, scheme, options),
+        tables=tables,
+        probes=sum(_probes(table, options) for table in tables),
+        estimated_similarity=estimated,
+        exact_similarity=exact,
+        least_similarity=None if options.strict else float(options.least_similarity),
+        same_text=same_text,
+        features=_features(anchor, page, scheme),
+    )
+
+
+def _described(side: Side, scheme: Scheme) -> Described:
+    return Described(
+        name=side.name,
+        url=side.url,
+        fingerprint=f"{side.fingerprint:0{scheme.width // 4}x}",
+        text_hash=side.text_hash.hex() if side.text_hash is not None else None,
+        tokens=side.tokens,
+        features=len(side.weights) if side.weights is not None else None,
+        shingles=len(side.shingles) if side.shingles is not None else None,
+    )
+
+
+def _design(scheme: Scheme, options: VerdictOptions) -> Design | None:
+    return Design(options.blocks, options.choose, scheme.width) if scheme.width <= WIDEST_DESIGN else None
+
+
+def _ones(value: int) -> list[int]:
+    return [bit for bit in range(value.bit_length()) if value >> bit & 1]
+
+
+def _tables(apart: int, page: Side, scheme: Scheme, options: VerdictOptions) -> list[Probe]:
+    design = _design(scheme, options)
+    if design is None:
+        return []
+    found = []
+    for table, mask in enumerate(design.prefix_mask.tolist()):
+        differing = _ones(apart & mask)
+        flippable: list[int] | None = None
+        if page.uncertain is not None and options.flips:
+            flippable = [bit for bit in page.uncertain if mask >> bit & 1][: options.flip_bits]
+        reached = flippable is not None and set(differing) <= set(flippable)
+        met: Literal["exact", "flipped", "missed"] = "missed"
+        if not differing:
+            met = "exact"
+        elif reached and len(differing) <= options.flips:
+            met = "flipped"
+        found.append(
+            Probe(
+                table=table,
+                blocks=design.subsets[table].tolist(),
+                prefix_bits=int(design.prefix_bits[table]),
+                differing=differing,
+                flippable=flippable,
+                met=met,
+            )
+        )
+    return found
+
+
+def _probes(table: Probe, options: VerdictOptions) -> int:
+    flippable = len(table.flippable or [])
+    pairs = flippable * (flippable - 1) // 2 if options.flips > 1 else 0
+    return 1 + (flippable if options.flips else 0) + pairs
+
+
+def _bits(apart: int, anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -> list[Bit]:
+    design = _design(scheme, options)
+
+    def margin(side: Side, bit: int) -> float | None:
+        if side.sums is None or side.weights is None:
+            return None
+        return round(int(side.sums[bit]) / max(sum(side.weights.values()), 1), 5)
+
+    def rank(side: Side, bit: int) -> int | None:
+        if side.uncertain is None or bit not in side.uncertain:
+            return None
+        return side.uncertain.index(bit) + 1
+
+    return [
+        Bit(
+            bit=bit,
+            block=int(design.block_of_bit[bit]) if design is not None else None,
+            margins=(margin(anchor, bit), margin(page, bit)),
+            ranks=(rank(anchor, bit), rank(page, bit)),
+        )
+        for bit in reversed(_ones(apart))
+    ]
+
+
+def _similarities(anchor: Side, page: Side, scheme: Scheme) -> tuple[float | None, float | None]:
+    estimated = exact = None
+    if anchor.sketch is not None and page.sketch is not None:
+        rule = Rule(VerdictOptions(), scheme)  # also where the mode does not look at sketches
+        a, b = (np.frombuffer(s, "<u8").astype(np.uint64)[None] for s in (anchor.sketch, page.sketch))
+        estimated = rule.similarity(int(rule.matches(a, b)[0]))
+    if anchor.shingles is not None and page.shingles is not None:
+        union = len(anchor.shingles | page.shingles)
+        exact = round(len(anchor.shingles & page.shingles) / union, 4) if union else None
+    return estimated, exact
+
+
+def _features(anchor: Side, page: Side, scheme: Scheme) -> Features | None:
+    a, b = anchor.weights, page.weights
+    if not a or not b:
+        return None
+    totals = sum(a.values()), sum(b.values())
+
+    def listed(names: set[bytes]) -> list[Feature]:
+        shares = {name: (a.get(name, 0) / totals[0], b.get(name, 0) / totals[1]) for name in names}
+        heaviest = sorted(names, key=lambda name: (-max(shares[name]), name))[:FEATURES]
+        return [
+            Feature(
+                feature=name.decode(errors="replace"),
+                weights=(round(shares[name][0], 5), round(shares[name][1], 5)),
+            )
+            for name in heaviest
+        ]
+
+    shared, only_a, only_b = a.keys() & b.keys(), a.keys() - b.keys(), b.keys() - a.keys()
+    dot = sum(a[name] * b[name] for name in shared)
+    lengths = sum(w * w for w in a.values()) * sum(w * w for w in b.values())
+    cosine = min(dot / lengths**0.5, 1.0) if lengths else 0.0
+    return Features(
+        shared=listed(shared),
+        only_anchor=listed(only_a),
+        only_page=listed(only_b),
+        counts=(len(shared), len(only_a), len(only_b)),
+        cosine=round(cosine, 5),
+        expected_distance=round(scheme.width * float(np.arccos(cosine)) / np.pi, 2),
+    )
+
+
+def _checks(
+    anchor: Side,
+    page: Side,
+    scheme: Scheme,
+    options: VerdictOptions,
+    distance: int,
+    tables: list[Probe],
+    estimated: float | None,
+) -> tuple[list[Check], Literal["duplicate", "recrawl", "unique", "insufficient"]]:
+    least = scheme.minimum_tokens
+    checks = [
+        Check(passed=False, reason=f"{side.name} has {side.tokens} tokens; {least} are the least to tell")
+        for side in (anchor, page)
+        if side.tokens is not None and (side.tokens < least or side.weights == {})
+    ]
+    if checks:
+        return checks, "insufficient"
+    same_url = _same_url(anchor.url, page.url)
+    met = [table for table in tables if table.met != "missed"]
+    if same_url:
+        checks.append(Check(passed=True, reason="both have one URL, so they are compared without tables"))
+    elif tables:
+        exact = sum(table.met == "exact" for table in met)
+        how = f"{exact} by the exact prefix, {len(met) - exact} with uncertain bits flipped"
+        fewest = min(len(table.differing) for table in tables)
+        checks.append(
+            Check(
+                passed=bool(met),
+                reason=f"{len(met)} of {len(tables)} tables bring them together: {how}"
+                if met
+                else f"no table brings them together: every prefix differs in {fewest} bits or more"
+                + (", not all of them among those that are flipped" if options.flips else ""),
+            )
+        )
+    near = distance <= options.distance
+    checks.append(
+        Check(
+            passed=near,
+            reason=f"the fingerprints differ in {distance} bits; {options.distance} are allowed",
+        )
+    )
+    alike = True
+    if not options.strict:
+        wanted = float(options.least_similarity)
+        alike = estimated is not None and estimated >= wanted
+        said = f"estimated similarity {estimated}" if estimated is not None else "similarity is not known"
+        checks.append(Check(passed=alike, reason=f"{said}; at least {wanted} is asked for"))
+    if not (near and alike):
+        return checks, "unique"
+    if same_url:
+        return checks, "recrawl"
+    return checks, "duplicate" if met or options.strict else "unique"
+
+
+def _same_url(a: str | None, b: str | None) -> bool:
+    if a is None or b is None:
+        return False
+    try:
+        return url_key(a) == url_key(b)
+    except PageError:
+        return False

@@ -1,0 +1,167 @@
+"""What `neardup explain` says is what the judge does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from stream.cli import cli
+from stream.errors import SettingsError
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.scheme import Scheme
+from stream.judge.batch import Entry
+from stream.judge.explain import Side, explain, side_of_page, side_of_text
+from stream.judge.judge import Judge
+from stream.judge.options import VerdictOptions
+from stream.judge.state import State
+from stream.messages.journal import Genesis, Rows, SourceRange
+from stream.messages.page import Page
+from stream.tables.design import Design
+from stream.tables.probes import probe_keys
+
+FINGERPRINTER = Fingerprinter()
+
+
+def judged(directory: Path, pages: list[Page], options: VerdictOptions):
+    """The last page's verdict record."""
+    scheme = FINGERPRINTER.scheme
+    rows = [FINGERPRINTER.page(page) for page in pages]
+    source = SourceRange("c", "pages", "0" * 32, 0, 0, len(rows), len(rows), opening=True)
+    columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows))
+    genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
+    state = State(directory, genesis, "c", memory=1 << 20, generation=1000, cache=1 << 20)
+    try:
+        return list(Judge(state, genesis).decide([Entry(1, 0, b"", columns)]).verdicts())[-1][-1]
+    finally:
+        state.close()
+
+
+def edited(seed: int, length: int, edits: int, han: bool) -> tuple[str, str]:
+    rng = np.random.default_rng(seed)
+    alphabet = [chr(0x4E00 + i) for i in range(3000)] if han else [f"w{i}" for i in range(400)]
+    words = [alphabet[i] for i in rng.integers(0, len(alphabet), length)]
+    changed = list(words)
+    for place in rng.integers(0, length, edits).tolist():
+        changed[place] = alphabet[int(rng.integers(len(alphabet)))]
+    glue = "" if han else " "
+    return glue.join(words), glue.join(changed)
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    length=st.integers(3, 400),
+    edits=st.integers(0, 30),
+    han=st.booleans(),
+    same_url=st.booleans(),
+    strict=st.booleans(),
+)
+@settings(max_examples=30)
+def test_the_verdict_is_the_judges(
+    seed: int, length: int, edits: int, han: bool, same_url: bool, strict: bool, tmp_path_factory
+) -> None:
+    first, second = edited(seed, length, edits, han)
+    urls = ("http://a.example/", "http://a.example/#top" if same_url else "http://b.example/")
+    pages = [Page(url=url, text=text) for url, text in zip(urls, (first, second), strict=True)]
+    options = VerdictOptions.paper(k=3) if strict else VerdictOptions()
+    sides = [side_of_page(page.url, page, FINGERPRINTER) for page in pages]
+    found = explain(*sides, FINGERPRINTER.scheme, options)
+    verdict = judged(tmp_path_factory.mktemp("state") / "s", pages, options)
+    assert found.verdict == verdict.verdict
+    if verdict.verdict in ("duplicate", "recrawl"):
+        assert (found.distance, all(check.passed for check in found.checks)) == (verdict.distance, True)
+        assert verdict.similarity in (found.estimated_similarity, None)
+    elif found.verdict == "unique":
+        assert not all(check.passed for check in found.checks)
+
+
+@pytest.mark.parametrize("features", ["words", "ngrams", "shingles"])
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_margins_have_the_sign_of_the_bit(features: str, width: int) -> None:
+    scheme = Scheme(features=features, width=width)  # type: ignore[arg-type]
+    fingerprinter = Fingerprinter(scheme)
+    first, second = edited(1, 300, 20, han=False)
+    sides = [side_of_text(name, None, text, fingerprinter) for name, text in (("a", first), ("b", second))]
+    found = explain(*sides, scheme, VerdictOptions())
+    assert found.distance == len(found.bits) > 0
+    for bit in found.bits:
+        for side, margin in zip(sides, bit.margins, strict=True):
+            assert margin is not None
+            assert (margin > 0) == bool(side.fingerprint >> bit.bit & 1) or margin == 0
+    assert bool(found.tables) == (width <= 64)
+    assert found.features is not None
+    assert found.features.expected_distance == pytest.approx(found.distance, abs=8 + width / 8)
+
+
+def test_tables_meet_as_the_probes_do() -> None:
+    rng = np.random.default_rng(2)
+    options = VerdictOptions()
+    design = Design(options.blocks, options.choose)
+    for _ in range(100):
+        a = int(rng.integers(0, 1 << 64, dtype=np.uint64))
+        b = a ^ sum(1 << bit for bit in set(rng.integers(0, 64, 5).tolist()))
+        uncertain = rng.permutation(64)[:32].astype(np.uint8)
+        sides = Side("a", a), Side("b", b, uncertain=uncertain.tobytes())
+        found = explain(*sides, FINGERPRINTER.scheme, options)
+        keys = design.keys(np.array([b], np.uint64))
+        probed = probe_keys(design, keys, uncertain[None], options.flip_bits, options.flips)[0]
+        anchor = design.keys(np.array([a], np.uint64))[0]
+        met = [int(anchor[table]) in probed[table].tolist() for table in range(design.tables)]
+        assert [table.met != "missed" for table in found.tables] == met
+        assert found.probes == len(set(probed.ravel().tolist()))
+
+
+def test_exact_similarity_is_jaccards() -> None:
+    text = " ".join(f"w{i}" for i in range(30))
+    sides = [
+        side_of_text("a", None, text, FINGERPRINTER),
+        side_of_text("b", None, text + " x", FINGERPRINTER),
+    ]
+    found = explain(*sides, FINGERPRINTER.scheme, VerdictOptions())
+    assert found.exact_similarity == round(26 / 27, 4)
+    assert found.features is not None
+    assert found.features.counts == (30, 0, 1)
+    assert [feature.feature for feature in found.features.only_page] == ["x"]
+
+
+def neardup(*arguments: str | Path):
+    return CliRunner(catch_exceptions=False).invoke(cli, ["explain", *map(str, arguments)])
+
+
+def test_files_messages_and_places_are_explained(tmp_path: Path) -> None:
+    first, second = edited(3, 200, 3, han=False)
+    (tmp_path / "a.html").write_text(f"<html><body><main><p>{first}</p></main></body></html>")
+    lines = [
+        json.dumps({"url": f"http://x.example/{i}", "text": text}) for i, text in enumerate((first, second))
+    ]
+    (tmp_path / "pages.jsonl").write_text("\n".join(lines))
+    outcome = neardup(tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2", "--json")
+    found = json.loads(outcome.stdout)
+    assert (found["verdict"], found["page"]["url"]) == ("duplicate", "http://x.example/1")
+    shown = neardup(tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2").stdout
+    assert shown.startswith("duplicate")
+    for heading in ("Pages", "Bits that differ", "Tables, 110 probes", "Features by weight", "similarity:"):
+        assert heading in shown
+
+
+def test_fingerprints_alone_tell_distance_and_tables() -> None:
+    found = json.loads(neardup("0123456789abcdef", "0123456789abcdee", "--mode", "strict", "--json").stdout)
+    assert (found["verdict"], found["distance"], found["probes"]) == ("duplicate", 1, 10)
+    assert [table["met"] for table in found["tables"]].count("exact") == 6
+    assert found["features"] is None
+    assert neardup("0123456789abcdef", "fedcba9876543210").stdout.startswith("unique")
+
+
+def test_what_cannot_be_explained_is_named(tmp_path: Path) -> None:
+    (tmp_path / "bad.jsonl").write_text('{"url": "http://a.example/"}')
+    with pytest.raises(SettingsError, match=r"source nowhere\.html"):
+        neardup("nowhere.html", "0123456789abcdee")
+    with pytest.raises(SettingsError, match=r"bad\.jsonl: missing_field"):
+        neardup(tmp_path / "bad.jsonl", "0123456789abcdee")
+    with pytest.raises(SettingsError, match="fewer than 7 pages"):
+        neardup(f"{tmp_path}/bad.jsonl#7", "0123456789abcdee")
