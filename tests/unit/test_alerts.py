@@ -1,0 +1,90 @@
+"""Alert rules and dashboard speak of metrics that exist, with labels that they have."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream.ops.metrics import JudgeMetrics, WorkerMetrics
+from stream.ops.metrics_page import ROLES
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+PROMETHEUS, DASHBOARD = DEPLOY / "prometheus", DEPLOY / "grafana" / "dashboards" / "neardup.json"
+DEFINED = {each.name: each for kind in ROLES for each in kind().defined}
+NAME = re.compile(r"\bneardup_[a-z_]+\b")
+SELECTOR = re.compile(r"\b(neardup_[a-z_]+)\{([^}]*)\}")
+FROM_SCRAPING = {"instance", "job"}
+
+
+def metric(series: str) -> str:
+    """The metric that a series belongs to."""
+    for suffix in ("_bucket", "_sum", "_count"):
+        name = series.removesuffix(suffix)
+        if name != series and name in DEFINED and DEFINED[name].kind == "histogram":
+            return name
+    return series
+
+
+def panels() -> Iterator[dict[str, Any]]:
+    for panel in json.loads(DASHBOARD.read_text("utf-8"))["panels"]:
+        if panel["type"] != "row":
+            yield panel
+
+
+def expressions() -> list[str]:
+    rules = [(PROMETHEUS / name).read_text("utf-8") for name in ("alerts.yml", "alerts.test.yml")]
+    return rules + [target["expr"] for panel in panels() for target in panel["targets"]]
+
+
+def test_rules_and_panels_use_metrics_that_are_defined() -> None:
+    used = {metric(name) for each in expressions() for name in NAME.findall(each)}
+    assert len(used) > 20
+    assert used <= DEFINED.keys(), used - DEFINED.keys()
+
+
+def test_rules_and_panels_use_labels_that_the_metrics_have() -> None:
+    for each in expressions():
+        for name, selector in SELECTOR.findall(each):
+            labels = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", selector))
+            assert labels <= {*DEFINED[metric(name)].labels, *FROM_SCRAPING, "le"}, (name, selector)
+
+
+def test_every_metric_of_workers_and_judges_is_on_the_dashboard() -> None:
+    shown = {metric(name) for panel in panels() for t in panel["targets"] for name in NAME.findall(t["expr"])}
+    defined = {each.name for kind in (WorkerMetrics, JudgeMetrics) for each in kind().defined}
+    assert defined - shown == set()
+
+
+def test_panels_say_what_they_show_and_in_which_unit() -> None:
+    for panel in panels():
+        assert panel["description"].endswith("."), panel["title"]
+        assert panel["fieldConfig"]["defaults"]["unit"], panel["title"]
+    identities = [panel["id"] for panel in panels()]
+    assert len(set(identities)) == len(identities)
+
+
+def test_every_rule_is_tried() -> None:
+    rules = re.findall(r"alert: (\w+)", (PROMETHEUS / "alerts.yml").read_text("utf-8"))
+    tried = re.findall(
+        r"alertname: (\w+)\n\s+exp_alerts", (PROMETHEUS / "alerts.test.yml").read_text("utf-8")
+    )
+    assert set(rules) == set(tried)
+
+
+def test_rules_fire_when_they_should(report: Callable[[str], None]) -> None:
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        report("promtool is not installed (Debian package prometheus): the rules' own tests did not run")
+        pytest.skip("no promtool")
+    for command in (["check", "config", "prometheus.yml"], ["test", "rules", "alerts.test.yml"]):
+        done = subprocess.run(
+            [promtool, *command], cwd=PROMETHEUS, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
