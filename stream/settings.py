@@ -93,6 +93,11 @@ class Settings(BaseSettings):
     `neardup run` gives the judge this one, and the workers those that follow.
     """
 
+    dashboard_host: str = Field("127.0.0.1", min_length=1)
+    """Address that the dashboard listens at; it asks nobody for a password."""
+    dashboard_port: int = Field(8787, ge=0, le=65_535)
+    """Port of the dashboard; 0 takes a free one."""
+
     session_seconds: float = Field(10.0, ge=1)
     """How long a silent member of a group counts as alive."""
     shutdown_seconds: float = Field(10.0, gt=0)

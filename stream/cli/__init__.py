@@ -13,6 +13,7 @@ COMMANDS = {
     "run": "all roles in one process tree: workers and a judge",
     "worker": "fingerprint pages into the journal",
     "judge": "decide the journal, publish verdicts",
+    "dashboard": "show the verdicts on a web page",
     "publish": "publish pages from files to the pages topic",
     "tail": "follow the verdicts",
     "audit": "check that every page has exactly one verdict",

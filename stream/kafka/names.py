@@ -50,3 +50,8 @@ class Names:
     def judge(self) -> str:
         """Consumer group, and transactional id, of the judge."""
         return f"{self.namespace}.judge"
+
+    @property
+    def dashboard(self) -> str:
+        """Consumer group of the dashboard; begins the names of the topics that Faust makes."""
+        return f"{self.namespace}.dashboard"

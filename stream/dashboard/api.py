@@ -1,0 +1,286 @@
+"""The JSON API: questions about the view, the latest verdicts, the stream and single pages."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from stream.dashboard import recent
+from stream.dashboard.answers import (
+    ClusterFigures,
+    Clusters,
+    Figures,
+    HostFigures,
+    Hosts,
+    LookupRequest,
+    Problem,
+    RangeAnswer,
+    Series,
+    Verdicts,
+)
+from stream.dashboard.app import Statistics
+from stream.dashboard.lookup import BusyError, Finder, cluster_pages
+from stream.dashboard.recent import Recent, TooManyListenersError, Wanted
+from stream.dashboard.rows import Counts, Histogram
+from stream.dashboard.system import Watch
+from stream.dashboard.windows import DAY, HOUR, MINUTE
+
+VERDICTS: Final = ("unique", "duplicate", "recrawl", "insufficient", "rejected")
+MOST: Final = 200
+"""Largest `limit`."""
+LOOKUP_BYTES: Final = 4 << 20
+"""Largest body of a look-up."""
+SECONDS: Final = 15.0
+"""A request that takes longer is given up."""
+HEARTBEAT_SECONDS: Final = 10.0
+_RANGE: Final = re.compile(r"^(\d{1,5})([mhd])$")
+_UNITS: Final = {"m": MINUTE, "h": HOUR, "d": DAY}
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class ProblemError(Exception):
+    """A request that cannot be answered, told as a problem document."""
+
+    def __init__(self, status: int, title: str, detail: str) -> None:
+        super().__init__(detail)
+        self.problem = Problem(title, status, detail)
+
+    def response(self) -> web.Response:
+        """The document."""
+        headers = {"Retry-After": "2"} if self.problem.status == 503 else None
+        return answer(self.problem, self.problem.status, headers, "application/problem+json")
+
+
+def answer(
+    body: Any, status: int = 200, headers: dict[str, str] | None = None, kind: str = "application/json"
+) -> web.Response:
+    """`body` as JSON."""
+    return web.Response(body=msgspec.json.encode(body), status=status, headers=headers, content_type=kind)
+
+
+@dataclass(slots=True)
+class Api:
+    """All handlers under /api/v1."""
+
+    statistics: Statistics
+    recent: Recent
+    watch: Watch
+    finder: Finder
+
+    def routes(self) -> list[web.RouteDef]:
+        """Paths, methods and handlers; `stream.dashboard.openapi` documents each."""
+        return [
+            web.get("/api/v1/figures", self.figures),
+            web.get("/api/v1/hosts", self.hosts),
+            web.get("/api/v1/clusters", self.clusters),
+            web.get("/api/v1/clusters/{cluster}", self.cluster),
+            web.get("/api/v1/verdicts", self.verdicts),
+            web.get("/api/v1/events", self.events),
+            web.get("/api/v1/system", self.system),
+            web.post("/api/v1/lookup", self.lookup),
+        ]
+
+    async def figures(self, request: web.Request) -> web.Response:
+        """Counts of a range."""
+        view, host = self.statistics.view, _host(request)
+        plan = view.plan(*_range(request), host)
+        series, total = view.series(plan, host), Counts()
+        for each in series:
+            total.add(each)
+        times = [float(plan.start + i * plan.step) for i in range(plan.points)]
+        return answer(
+            Figures(
+                range=RangeAnswer(plan.start, plan.end, plan.step, host),
+                pages=total.pages,
+                verdicts={kind: total.verdicts.get(kind, 0) for kind in VERDICTS},
+                duplicate_ratio=total.verdicts.get("duplicate", 0) / total.pages if total.pages else None,
+                pages_per_second=view.rate(time.time()),
+                series=Series(
+                    times, {kind: [each.verdicts.get(kind, 0) for each in series] for kind in VERDICTS}
+                ),
+                distances={kind: _places(found, 64) for kind, found in total.distances.items()},
+                similarities={kind: _places(found, 101) for kind, found in total.similarities.items()},
+                reasons=dict(sorted(total.reasons.items(), key=lambda each: (-each[1], each[0]))),
+                revision=view.revision,
+            )
+        )
+
+    async def hosts(self, request: web.Request) -> web.Response:
+        """Hosts by duplicates."""
+        start, end = _range(request)
+        limit, offset = _number(request, "limit", 20, 1, MOST), _number(request, "offset", 0, 0, 10**9)
+        view = self.statistics.view
+        now = time.time()
+        plan, found = view.ranking(view.first(now) if start is None else start, now if end is None else end)
+        ranked = sorted(
+            found.items(), key=lambda each: (-each[1].verdicts.get("duplicate", 0), -each[1].pages, each[0])
+        )
+        return answer(
+            Hosts(
+                range=RangeAnswer(plan.start, plan.end, plan.step),
+                hosts=[
+                    HostFigures(host, counts.pages, counts.verdicts)
+                    for host, counts in ranked[offset : offset + limit]
+                ],
+                total=len(ranked),
+                next=offset + limit if offset + limit < len(ranked) else None,
+                complete=not view.pruned,
+            )
+        )
+
+    async def clusters(self, request: web.Request) -> web.Response:
+        """Clusters by size."""
+        limit, offset = _number(request, "limit", 20, 1, MOST), _number(request, "offset", 0, 0, 10**9)
+        known = self.statistics.view.clusters
+        ranked = sorted(known.values(), key=lambda each: (-each.duplicates, each.id))
+        return answer(
+            Clusters(
+                clusters=[
+                    ClusterFigures(each.id, each.anchor, each.duplicates + 1)
+                    for each in ranked[offset : offset + limit]
+                ],
+                total=len(ranked),
+                next=offset + limit if offset + limit < len(ranked) else None,
+            )
+        )
+
+    async def cluster(self, request: web.Request) -> web.Response:
+        """One cluster's pages."""
+        cluster = request.match_info["cluster"]
+        found = cluster_pages(cluster, self.statistics.cluster_rows(cluster))
+        if found is None:
+            raise ProblemError(404, "No such cluster", f"no duplicate is known of cluster {cluster[:80]}")
+        return answer(found)
+
+    async def verdicts(self, request: web.Request) -> web.Response:
+        """The latest verdicts."""
+        limit = _number(request, "limit", 50, 1, MOST)
+        before = _number(request, "before", 0, 0, 1 << 62) or None
+        found = self.recent.latest(_wanted(request), limit, before)
+        more = found[-1].sequence if len(found) == limit else None
+        return answer(Verdicts(recent.answers(found), more))
+
+    async def system(self, request: web.Request) -> web.Response:
+        """Roles, lags and positions."""
+        return answer(self.watch.now)
+
+    async def lookup(self, request: web.Request) -> web.Response:
+        """What is known of one page."""
+        if request.content_type != "application/json":
+            raise ProblemError(415, "Unsupported media type", "the body must be application/json")
+        try:
+            asked = msgspec.json.decode(await request.read(), type=LookupRequest)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ProblemError(400, "Bad request", str(error)) from None
+        if asked.text is not None and asked.html is not None:
+            raise ProblemError(400, "Bad request", "only one of text and html can be looked up")
+        if not (asked.url or asked.text is not None or asked.html is not None):
+            raise ProblemError(400, "Bad request", "one of url, text and html is needed")
+        try:
+            return answer(await self.finder.look_up(asked))
+        except BusyError as error:
+            raise ProblemError(503, "Busy", str(error)) from None
+
+    async def events(self, request: web.Request) -> web.StreamResponse:
+        """Server-sent events: new verdicts as they come."""
+        wanted = _wanted(request)
+        try:
+            async with self.recent.listening(wanted) as news:
+                response = web.StreamResponse(
+                    headers={
+                        "Content-Type": "text/event-stream",
+                        "Cache-Control": "no-store",
+                        "X-Accel-Buffering": "no",
+                    }
+                )
+                await response.prepare(request)
+                await response.write(b"retry: 2000\n\n")
+                upcoming: asyncio.Future[Any] = asyncio.ensure_future(anext(news))
+                try:
+                    while True:
+                        await asyncio.wait({upcoming}, timeout=HEARTBEAT_SECONDS)
+                        if not upcoming.done():
+                            await response.write(b": still here\n\n")
+                            continue
+                        body = msgspec.json.encode(Verdicts(recent.answers(upcoming.result()), None))
+                        await response.write(b"event: verdicts\ndata: " + body + b"\n\n")
+                        upcoming = asyncio.ensure_future(anext(news))
+                except ConnectionResetError:
+                    return response
+                finally:
+                    upcoming.cancel()
+                    await asyncio.gather(upcoming, return_exceptions=True)
+        except TooManyListenersError:
+            raise ProblemError(503, "Busy", "too many pages listen already") from None
+
+
+def _range(request: web.Request) -> tuple[float | None, float | None]:
+    """Begin and end that the request names; None for the first verdict, and for now."""
+    query = request.query
+    named = query.get("range")
+    if named and ("from" in query or "to" in query):
+        raise ProblemError(400, "Bad request", "either range, or from and to")
+    if named == "all":
+        return None, None
+    if named:
+        found = _RANGE.match(named)
+        if not found or not int(found[1]):
+            raise ProblemError(400, "Bad request", "range must be all, or a number with m, h or d, like 15m")
+        return time.time() - int(found[1]) * _UNITS[found[2]], None
+    start, end = (_moment(query.get(name), name) for name in ("from", "to"))
+    if start is None and end is None:
+        return time.time() - 15 * MINUTE, None
+    if start is not None and end is not None and start >= end:
+        raise ProblemError(400, "Bad request", "from must be before to")
+    if start is not None and (end or time.time()) - start > 1100 * DAY:
+        raise ProblemError(400, "Bad request", "at most 1100 days can be asked for")
+    return start, end
+
+
+def _moment(value: str | None, name: str) -> float | None:
+    if value is None:
+        return None
+    try:
+        moment = float(value)
+    except ValueError:
+        moment = math.nan
+    if not 0 <= moment <= 253_402_300_799:
+        raise ProblemError(400, "Bad request", f"{name} must be seconds since 1970-01-01T00:00:00Z")
+    return moment
+
+
+def _number(request: web.Request, name: str, default: int, least: int, most: int) -> int:
+    value = request.query.get(name)
+    if value is None:
+        return default
+    if not value.isascii() or not value.isdigit() or len(value) > 20 or not least <= int(value) <= most:
+        raise ProblemError(400, "Bad request", f"{name} must be a number from {least} to {most}")
+    return int(value)
+
+
+def _host(request: web.Request) -> str | None:
+    host = request.query.get("host", "").strip().lower()
+    if len(host) > 253:
+        raise ProblemError(400, "Bad request", "host has at most 253 characters")
+    return host or None
+
+
+def _wanted(request: web.Request) -> Wanted:
+    verdicts = frozenset(request.query.getall("verdict", []))
+    if unknown := verdicts - set(VERDICTS):
+        named = ", ".join(sorted(unknown))[:80]
+        raise ProblemError(400, "Bad request", f"no such verdict: {named}; there are {', '.join(VERDICTS)}")
+    return Wanted(_host(request), verdicts)
+
+
+def _places(histogram: Histogram, size: int) -> list[int]:
+    return [histogram.get(place, 0) for place in range(size)]

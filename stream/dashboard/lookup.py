@@ -1,0 +1,234 @@
+"""What is known of a page, and what it would get now: nothing is inserted, superseded or published.
+
+Anchors come from a state directory of the dashboard's own, which follows the decisions as a standby judge
+does (the judge's is open in another process). Pasted pages are fingerprinted in a child that they may kill.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+import structlog
+
+from stream.children.child import Configuration
+from stream.children.pool import ChildPool
+from stream.dashboard.answers import ClusterPages, Lookup, LookupRequest, MemberPage, Near
+from stream.dashboard.rows import ClusterRow, normal
+from stream.errors import NeardupError
+from stream.fingerprint.row import Row, Status
+from stream.fingerprint.scheme import UNCERTAIN_BITS
+from stream.judge.ids import show
+from stream.judge.judge import Judge
+from stream.judge.rule import NO_MATCHES
+from stream.judge.state import Baseline
+from stream.kafka.follower import Follower
+from stream.messages.journal import Genesis
+from stream.messages.verdict import VerdictRecord
+from stream.settings import MIB, Settings
+
+MEMORY: Final = 64 * MIB
+"""RAM for the newest anchors; a look-up may wait for RocksDB."""
+NEAREST: Final = 10
+NO_URL: Final = "http://pasted.invalid/"
+"""Stands for the URL of a page that was pasted without one."""
+RETRY_SECONDS: Final = 5.0
+MOST_WAITING: Final = 8
+
+log = structlog.get_logger(__name__)
+
+
+class BusyError(Exception):
+    """Too many look-ups wait already, or the anchors are not there yet; the message says which."""
+
+
+class Finder:
+    """Looks pages up; `run` keeps its anchors up to date."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        genesis: Genesis,
+        history: Callable[[str], list[VerdictRecord]],
+        cluster_rows: Callable[[str], list[ClusterRow]],
+    ) -> None:
+        self._settings = settings.model_copy(update={"tables_memory": min(MEMORY, settings.tables_memory)})
+        self._genesis, self._history, self._cluster_rows = genesis, history, cluster_rows
+        self._directory = settings.state_dir / settings.namespace / "dashboard" / "anchors"
+        self._follower: Follower | None = None
+        self._pool: ChildPool | None = None
+        self._one_at_a_time = asyncio.Lock()
+        self._waiting = 0
+        self.behind = 0
+        """Offsets of the decisions topic that are not applied yet."""
+
+    @property
+    def anchors(self) -> int | None:
+        """How many anchors there are; None until everything decided was applied once."""
+        return self._follower.state.tables.count if self._follower else None
+
+    async def run(self) -> None:
+        """Follow the decisions until cancelled; begin again after an error."""
+        configuration = Configuration(
+            scheme=self._genesis.scheme,
+            page_bytes=self._settings.page_bytes,
+            memory=self._settings.child_memory,
+            deadline=self._settings.page_deadline,
+        )
+        while True:
+            try:
+                async with (
+                    ChildPool(1, configuration) as self._pool,
+                    Follower(self._settings, self._genesis, self._directory) as follower,
+                ):
+                    await self._follow(follower)
+            except (NeardupError, OSError) as error:
+                log.warning("lookup_unavailable", error=str(error), retry_seconds=RETRY_SECONDS)
+            finally:
+                self._follower = self._pool = None
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _follow(self, follower: Follower) -> None:
+        while True:
+            async with self._one_at_a_time:
+                await follower.follow()
+            _, end = await follower._decisions.bounds()
+            self.behind = max(0, end - follower._decisions.position)
+            if not self.behind:
+                self._follower = follower
+            await asyncio.sleep(0)
+
+    async def look_up(self, request: LookupRequest) -> Lookup:
+        """Raises BusyError when it cannot be answered now."""
+        if self._waiting >= MOST_WAITING:
+            raise BusyError("too many look-ups wait; try again in a moment")
+        self._waiting += 1
+        try:
+            return await self._look_up(request)
+        finally:
+            self._waiting -= 1
+
+    async def _look_up(self, request: LookupRequest) -> Lookup:
+        url = request.url.strip() if request.url else None
+        history = self._history(normal(url)) if url else []
+        cluster_id = next((each.cluster for each in history if each.cluster), None)
+        found = Lookup(
+            url=url,
+            verdict=None,
+            why=_why_of_history(history),
+            history=history,
+            cluster=self.cluster(cluster_id) if cluster_id else None,
+            fingerprint=None,
+            near=[],
+            behind=self.behind,
+        )
+        if request.text is None and request.html is None:
+            return found
+        pool = self._pool
+        if pool is None or self._follower is None:
+            raise BusyError("the anchors are still being read from the decisions; try again in a moment")
+        row = await self._row(pool, url or NO_URL, request)
+        if row.status == Status.REJECTED:
+            found.verdict, found.why = "rejected", f"rejected: {row.reason} ({row.detail or 'no detail'})"
+            return found
+        if row.status == Status.INSUFFICIENT:
+            found.verdict = "insufficient"
+            found.why = "insufficient: the page has too little text to tell pages apart"
+            return found
+        async with self._one_at_a_time:
+            if self._follower is None:
+                raise BusyError("the anchors are being read again; try again in a moment")
+            near, baseline = await asyncio.to_thread(_nearest, self._follower.judge, row, url)
+        found.fingerprint = f"{row.fingerprint:0{self._genesis.scheme.width // 4}x}"
+        found.near = near
+        found.verdict, found.why = _judged(near, baseline)
+        if found.cluster is None and found.verdict == "duplicate":
+            found.cluster = self.cluster(near[0].id)
+        return found
+
+    async def _row(self, pool: ChildPool, url: str, request: LookupRequest) -> Row:
+        content = {"html": request.html} if request.html is not None else {"text": request.text}
+        return (await pool.fingerprint([msgspec.json.encode({"url": url, **content})]))[0]
+
+    def cluster(self, cluster: str) -> ClusterPages | None:
+        """A cluster's size and some of its pages; None where it has no duplicates."""
+        return cluster_pages(cluster, self._cluster_rows(cluster))
+
+
+def cluster_pages(cluster: str, rows: list[ClusterRow]) -> ClusterPages | None:
+    """The sum of what the partitions know of a cluster."""
+    if not rows:
+        return None
+    members = [
+        MemberPage(each.url, each.id, each.distance, each.similarity, each.decided_at)
+        for row in rows
+        for each in row.pages
+    ]
+    members.sort(key=lambda each: each.decided_at)
+    return ClusterPages(cluster, rows[0].anchor, 1 + sum(row.duplicates for row in rows), members)
+
+
+def _why_of_history(history: list[VerdictRecord]) -> str:
+    if not history:
+        return "no verdict of this URL is remembered"
+    last = history[0]
+    return f"the last of {len(history)} remembered verdicts is {last.verdict}, decided at {last.decided_at}"
+
+
+def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near | None]:
+    """The nearest live anchors, those alike first; and the URL's baseline, where there is one."""
+    state, rule = judge.state, judge.rule
+    uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
+    candidates = state.tables.search(np.array([row.fingerprint], np.uint64), uncertain)
+    anchors = state.anchors(candidates.anchor)
+    place = np.searchsorted(anchors.number, candidates.anchor)
+    sketch = np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
+    matching = rule.matches_at(sketch, candidates.row, anchors.sketch, place)
+    order = np.lexsort((candidates.anchor, candidates.distance, -matching))
+    near = [
+        _near(
+            judge,
+            anchors.url(int(place[i])),
+            int(anchors.page[place[i]]),
+            int(candidates.distance[i]),
+            int(matching[i]),
+        )
+        for i in order[:NEAREST].tolist()
+    ]
+    baseline = state.baselines([normal(url)]).get(normal(url)) if url else None
+    return near, _near_baseline(judge, baseline, row, sketch) if baseline else None
+
+
+def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
+    distance = (baseline.fingerprint ^ row.fingerprint).bit_count()
+    matching = int(judge.rule.matches(sketch, baseline.sketch.reshape(1, -1))[0])
+    return _near(judge, baseline.url, baseline.page, distance, matching)
+
+
+def _near(judge: Judge, url: str, page: int, distance: int, matching: int) -> Near:
+    rule = judge.rule
+    options, similarity = rule.options, rule.similarity(matching)
+    close = distance <= options.distance
+    alike = close and matching >= rule.least_matches
+    why = f"distance {distance} is {'within' if close else 'over'} {options.distance} bits"
+    if matching != NO_MATCHES and similarity is not None:
+        why += (
+            f"; similarity {similarity:.3f} is {'at least' if matching >= rule.least_matches else 'below'} "
+        )
+        why += options.similarity
+    return Near(url, show(judge.genesis.journal, page), distance, similarity, alike, why)
+
+
+def _judged(near: list[Near], baseline: Near | None) -> tuple[str, str]:
+    """What the page would get now, and why."""
+    if baseline and baseline.alike:
+        return "recrawl", f"recrawl: like this URL's own last page; {baseline.why}"
+    alike = [each for each in near if each.alike and not (baseline and each.id == baseline.id)]
+    if alike:
+        return "duplicate", f"duplicate of {alike[0].url}; {alike[0].why}"
+    if near:
+        return "unique", f"unique: the nearest anchor is not alike; {near[0].why}"
+    return "unique", "unique: no anchor shares a table's prefix with this page"

@@ -1,0 +1,110 @@
+"""The OpenAPI document of the API, made from the types that it answers with."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from stream.dashboard.answers import (
+    ANSWERS,
+    ClusterPages,
+    Clusters,
+    Figures,
+    Hosts,
+    Lookup,
+    System,
+    Verdicts,
+)
+from stream.dashboard.api import LOOKUP_BYTES, MOST, VERDICTS
+
+_REFERENCE: Final = "#/components/schemas/{name}"
+
+
+def _query(name: str, what: str, **schema: Any) -> dict[str, Any]:
+    return {"name": name, "in": "query", "required": False, "description": what, "schema": schema}
+
+
+_RANGE: Final = [
+    _query("range", "The last so many minutes, hours or days; `all` from the first verdict on.",
+           type="string", pattern=r"^(all|\d{1,5}[mhd])$", default="15m"),
+    _query("from", "Begin, seconds since 1970-01-01T00:00:00Z; not with `range`.", type="number", minimum=0),
+    _query("to", "End, exclusive; now unless given.", type="number", minimum=0),
+]  # fmt: skip
+_HOST: Final = _query("host", "Only pages of this host.", type="string", maxLength=253)
+_VERDICT: Final = {
+    **_query("verdict", "Only these verdicts; may be given several times.", type="array",
+             items={"enum": list(VERDICTS)}),
+    "explode": True,
+}  # fmt: skip
+_LIMIT: Final = _query("limit", "Length of a page of the list.", type="integer", minimum=1, maximum=MOST)
+_OFFSET: Final = _query(
+    "offset", "Where the page begins: `next` of the one before.", type="integer", minimum=0
+)
+_BEFORE: Final = _query("before", "Older than this sequence number: `next` of the page before.",
+                        type="integer", minimum=0)  # fmt: skip
+
+
+def _answers(kind: type, *problems: int, media: str = "application/json") -> dict[str, Any]:
+    reference = {"$ref": _REFERENCE.format(name=kind.__name__)}
+    problem = {"$ref": _REFERENCE.format(name="Problem")}
+    return {
+        "200": {"description": (kind.__doc__ or "").strip(), "content": {media: {"schema": reference}}},
+        **{
+            str(status): {
+                "description": "What was wrong.",
+                "content": {"application/problem+json": {"schema": problem}},
+            }
+            for status in problems
+        },
+    }
+
+
+def _get(what: str, parameters: list[dict[str, Any]], answers: dict[str, Any]) -> dict[str, Any]:
+    return {"get": {"summary": what, "parameters": parameters, "responses": answers}}
+
+
+def document() -> dict[str, Any]:
+    """OpenAPI 3.1."""
+    _, components = msgspec.json.schema_components(ANSWERS, ref_template=_REFERENCE)
+    cluster = {"name": "cluster", "in": "path", "required": True, "description": "Id of its anchor.",
+               "schema": {"type": "string"}}  # fmt: skip
+    paths = {
+        "/api/v1/figures": _get("Verdicts of a range of time", [*_RANGE, _HOST], _answers(Figures, 400)),
+        "/api/v1/hosts": _get("Hosts by duplicates", [*_RANGE, _LIMIT, _OFFSET], _answers(Hosts, 400)),
+        "/api/v1/clusters": _get("Clusters by size", [_LIMIT, _OFFSET], _answers(Clusters, 400)),
+        "/api/v1/clusters/{cluster}": _get("A cluster's pages", [cluster], _answers(ClusterPages, 404)),
+        "/api/v1/verdicts": _get(
+            "The latest verdicts", [_HOST, _VERDICT, _LIMIT, _BEFORE], _answers(Verdicts, 400)
+        ),
+        "/api/v1/events": _get(
+            "New verdicts as they come: server-sent events named `verdicts`, each with this JSON as its data",
+            [_HOST, _VERDICT],
+            _answers(Verdicts, 400, 503, media="text/event-stream"),
+        ),
+        "/api/v1/system": _get("Roles, lags and positions", [], _answers(System)),
+        "/api/v1/lookup": {
+            "post": {
+                "summary": "What is known of a page, and what it would get now; nothing is inserted",
+                "requestBody": {
+                    "required": True,
+                    "description": f"At most {LOOKUP_BYTES} bytes.",
+                    "content": {
+                        "application/json": {"schema": {"$ref": _REFERENCE.format(name="LookupRequest")}}
+                    },
+                },
+                "responses": _answers(Lookup, 400, 413, 415, 503, 504),
+            }
+        },
+    }
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "neardup dashboard",
+            "version": "1",
+            "description": "Figures of a namespace. Only committed verdicts are counted, each once.",
+            "license": {"name": "MIT", "identifier": "MIT"},
+        },
+        "paths": paths,
+        "components": {"schemas": components},
+    }

@@ -1,0 +1,142 @@
+"""The dashboard: folds the verdicts and serves what they add up to. Crash-only, like every role."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
+
+import structlog
+from aiohttp import web
+
+from stream.dashboard.api import Api
+from stream.dashboard.app import Statistics
+from stream.dashboard.lookup import Finder
+from stream.dashboard.recent import Recent
+from stream.dashboard.server import application
+from stream.dashboard.system import Watch
+from stream.errors import SettingsError
+from stream.kafka import cluster, topics
+from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
+from stream.kafka.names import Names
+from stream.messages.journal import Genesis
+from stream.settings import Settings
+
+GRACE_SECONDS: Final = 1.0
+"""How long open requests may take at the end."""
+
+log = structlog.get_logger(__name__)
+
+
+class DashboardRole:
+    """One dashboard process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._stop = asyncio.Event()
+        self.url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Where the page is, once it is served."""
+
+    def stop(self) -> None:
+        """Ask `run` to return."""
+        self._stop.set()
+
+    async def run(self) -> None:
+        """Serve until SIGTERM, SIGINT or `stop()`. Any error ends it: start it again."""
+        with stop_event_on_signals(self._stop):
+            genesis = await unless_stopped(self._stop, self._genesis())
+            if genesis is not None:
+                await self._run(genesis)
+
+    async def _genesis(self) -> Genesis:
+        genesis = await topics.wait_for_genesis(self.settings)
+        await topics.check(self.settings, "follow")
+        return genesis
+
+    async def _run(self, genesis: Genesis) -> None:
+        settings, names = self.settings, Names(self.settings.namespace)
+        async with cluster.connect(settings.bootstrap_servers) as client:
+            partitions = (await cluster.partition_counts(client, [names.verdicts]))[names.verdicts]
+        recent = Recent()
+        await recent.fill(settings, names.verdicts)
+        statistics = Statistics(settings, partitions, recent.tell)
+        finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
+        watch = Watch(
+            settings, partitions, lambda: statistics.read, lambda: finder.anchors, lambda: statistics.folded
+        )
+        async with AsyncExitStack() as stack:
+            stack.callback(statistics.failed.cancel)
+            api = Api(statistics, recent, watch, finder)
+            await stack.enter_async_context(
+                self._serving(application(api, settings.dashboard_host, statistics.ready))
+            )
+            await stack.enter_async_context(_started(statistics.app))
+            beside = [
+                await stack.enter_async_context(_beside(work))
+                for work in (statistics.sweep(), watch.run(), finder.run())
+            ]
+            log.info("dashboard_started", url=self.url.result(), group=names.dashboard)
+            await unless_stopped(self._stop, _first_error(statistics, beside))
+            log.info("stopped")
+
+    @asynccontextmanager
+    async def _serving(self, app: web.Application) -> AsyncIterator[None]:
+        settings = self.settings
+        runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=GRACE_SECONDS, handler_cancellation=True
+        )
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, settings.dashboard_host, settings.dashboard_port)
+            try:
+                await site.start()
+            except OSError as error:
+                place = f"{settings.dashboard_host}:{settings.dashboard_port}"
+                raise SettingsError(
+                    f"dashboard_port: cannot listen at {place}: {error.strerror or error}"
+                ) from error
+            port = runner.addresses[0][1]
+            host = (
+                f"[{settings.dashboard_host}]" if ":" in settings.dashboard_host else settings.dashboard_host
+            )
+            self.url.set_result(f"http://{host}:{port}/")
+            log.info("serving", url=self.url.result())
+            yield
+        finally:
+            await runner.cleanup()
+
+
+async def _first_error(statistics: Statistics, beside: list[asyncio.Task[None]]) -> None:
+    """Raise what ends the Faust app, or the work beside it."""
+    while not statistics.failed.done():
+        if crash := getattr(statistics.app, "crash_reason", None) or statistics.app.should_stop:
+            raise RuntimeError(f"the Faust app ended: {crash!r}")
+        await asyncio.wait({statistics.failed, *beside}, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
+        for task in beside:
+            if task.done():
+                task.result()
+    statistics.failed.result()
+
+
+@asynccontextmanager
+async def _started(app: Any) -> AsyncIterator[None]:
+    # Faust reports every rebalance and commit; what is wrong reaches us as an error.
+    for name in ("faust", "mode"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    try:
+        await app.start()
+        yield
+    finally:
+        await app.stop()
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[asyncio.Task[None]]:
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

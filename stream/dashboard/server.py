@@ -1,0 +1,122 @@
+"""The web server: the page, its files and the API, each with the headers that keep hostile content inert."""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from stream.dashboard.api import LOOKUP_BYTES, SECONDS, Api, Handler, ProblemError
+from stream.dashboard.openapi import document
+
+STATIC: Final = Path(__file__).parent / "static"
+KINDS: Final = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain",
+}
+HEADERS: Final = {
+    # Whatever a crawled page smuggles into a URL: no script but our files runs, nothing is sent elsewhere.
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), microphone=(), geolocation=(), payment=()",
+    "Cache-Control": "no-cache",
+}
+
+log = structlog.get_logger(__name__)
+
+
+def application(api: Api, host: str, ready: asyncio.Event) -> web.Application:
+    """The web application. `ready` says whether the figures are those of the whole topic."""
+    app = web.Application(middlewares=[_guard(host)], client_max_size=LOOKUP_BYTES)
+    app.on_response_prepare.append(_add_headers)
+    contract = msgspec.json.encode(document())
+
+    async def openapi(_: web.Request) -> web.Response:
+        return web.Response(body=contract, content_type="application/json")
+
+    async def livez(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n")
+
+    async def readyz(_: web.Request) -> web.Response:
+        return web.Response(text="ok\n" if ready.is_set() else "tables are being recovered\n",
+                            status=200 if ready.is_set() else 503)  # fmt: skip
+
+    app.add_routes([*api.routes(), web.get("/api/openapi.json", openapi)])
+    app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz)])
+    app.add_routes([_file("/", STATIC / "index.html")])
+    for path in sorted(STATIC.rglob("*")):
+        if path.suffix in KINDS and path.name != "index.html":
+            app.add_routes([_file(f"/static/{path.relative_to(STATIC).as_posix()}", path)])
+    return app
+
+
+def _file(place: str, path: Path) -> web.RouteDef:
+    """A file of ours, by its own route: no path that a browser sends is ever opened."""
+
+    async def serve(_: web.Request) -> web.FileResponse:
+        return web.FileResponse(path, headers={"Content-Type": f"{KINDS[path.suffix]}; charset=utf-8"})
+
+    return web.get(place, serve)
+
+
+def _guard(host: str) -> Middleware:
+    loopback = _is_loopback(host)
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        # A page elsewhere may make its own name point at 127.0.0.1 (DNS rebinding) and read our figures.
+        if loopback and not _is_loopback(urlsplit(f"//{request.host}").hostname or ""):
+            return ProblemError(
+                421, "Misdirected request", "this dashboard answers on loopback only"
+            ).response()
+        try:
+            if request.path == "/api/v1/events":
+                return await handler(request)
+            async with asyncio.timeout(SECONDS):
+                return await handler(request)
+        except ProblemError as problem:
+            return problem.response()
+        except TimeoutError:
+            detail = f"the answer took longer than {SECONDS:g} s"
+            return ProblemError(504, "Gateway timeout", detail).response()
+        except web.HTTPException as error:
+            if error.status < 400 or not request.path.startswith("/api/"):
+                raise
+            return ProblemError(
+                error.status, error.reason, f"{request.method} {request.path[:200]}"
+            ).response()
+        except (ConnectionError, asyncio.CancelledError):
+            raise
+        except Exception:
+            log.exception("request_failed", path=request.path)
+            return ProblemError(500, "Internal error", "the log of the dashboard says more").response()
+
+    return guard
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:
+    for name, value in HEADERS.items():
+        response.headers.setdefault(name, value)

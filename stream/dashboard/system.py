@@ -1,0 +1,223 @@
+"""The stream itself, seen from outside: groups, lags in records and in seconds, positions, health of roles.
+
+Everything comes from Kafka, so it is known of roles on other machines too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.errors import KafkaError
+
+from stream.dashboard.answers import GroupLag, RoleHealth, System
+from stream.errors import NeardupError
+from stream.kafka import cluster
+from stream.kafka.names import Names
+from stream.settings import Settings
+
+LOOK_SECONDS: Final = 2.0
+OLDEST_SECONDS: Final = 1.0
+"""How long the oldest unread records may take to come."""
+BEHIND_SECONDS: Final = 60.0
+"""A role that is so far behind is called so."""
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """A group, and the topic whose records it reads."""
+
+    role: str
+    group: str
+    topic: str
+
+
+class Watch:
+    """Looks at the cluster every LOOK_SECONDS while `run` runs; `now` is the last look."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        partitions: int,
+        read: Callable[[], int],
+        anchors: Callable[[], int | None],
+        folded: Callable[[], dict[int, int]],
+    ) -> None:
+        names = Names(settings.namespace)
+        self._settings, self._names = settings, names
+        self._read, self._anchors, self._folded = read, anchors, folded
+        self._watched = (
+            Watched("worker", names.workers, names.pages),
+            Watched("judge", names.judge, names.journal),
+            Watched("dashboard", names.dashboard, names.verdicts),
+        )
+        self.now = System(
+            namespace=settings.namespace,
+            at=time.time(),
+            roles=[RoleHealth(each.role, "unknown", "not looked yet") for each in self._watched],
+            groups=[],
+            journal_position=None,
+            journal_end=None,
+            anchors=None,
+            state_bytes=None,
+            partitions_read=0,
+            partitions=partitions,
+            error="not looked yet",
+        )
+
+    async def run(self) -> None:
+        """Look again and again until cancelled; what cannot be had is said in `now.error`."""
+        while True:
+            try:
+                await self._look_until_it_fails()
+            except (KafkaError, NeardupError, OSError, TimeoutError) as error:
+                self._failed(f"the brokers do not answer: {error!r}")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look_until_it_fails(self) -> None:
+        servers = self._settings.bootstrap_servers
+        admin = AIOKafkaAdminClient(bootstrap_servers=servers, client_id="neardup-dashboard")
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=servers,
+            group_id=None,
+            isolation_level="read_committed",
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=64 << 10,
+            fetch_max_wait_ms=100,
+        )
+        try:
+            await admin.start()
+            await consumer.start()
+            while True:
+                async with asyncio.timeout(20):
+                    await self._look(admin, consumer)
+                await asyncio.sleep(LOOK_SECONDS)
+        finally:
+            for client in (consumer.stop, admin.close):
+                try:
+                    await asyncio.wait_for(client(), 3)
+                except (KafkaError, TimeoutError, OSError):
+                    continue
+
+    async def _look(self, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer) -> None:
+        bounds = await cluster.log_bounds(
+            admin._client, {each.topic for each in self._watched}, committed=True
+        )
+        groups, roles, committed = [], [], {}
+        for watched in self._watched:
+            state, members = await _members(admin, watched.group)
+            offsets = await _committed(admin, watched.group)
+            if watched.role == "dashboard":
+                offsets |= {TopicPartition(watched.topic, p): o for p, o in self._folded().items()}
+            committed[watched.role] = offsets
+            records, seconds = await _lag(consumer, watched.topic, bounds, offsets)
+            groups.append(
+                GroupLag(watched.role, watched.group, watched.topic, state, members, records, seconds)
+            )
+            roles.append(_health(watched.role, members, seconds))
+        journal = TopicPartition(self._names.journal, 0)
+        self.now = System(
+            namespace=self._settings.namespace,
+            at=time.time(),
+            roles=roles,
+            groups=groups,
+            journal_position=committed["judge"].get(journal),
+            journal_end=bounds[journal].end,
+            anchors=self._anchors(),
+            state_bytes=await asyncio.to_thread(
+                _size, self._settings.state_dir / self._settings.namespace / "judge"
+            ),
+            partitions_read=self._read(),
+            partitions=self.now.partitions,
+            error=None,
+        )
+
+    def _failed(self, why: str) -> None:
+        log.warning("look_failed", error=why)
+        self.now.error = why
+        self.now.roles = [RoleHealth(each.role, "unknown", why) for each in self._watched]
+
+
+async def _members(admin: AIOKafkaAdminClient, group: str) -> tuple[str, int]:
+    (answer,) = await admin.describe_consumer_groups([group])
+    _, _, state, _, _, members, *_ = answer.groups[0]
+    return state or "Unknown", len(members)
+
+
+async def _committed(admin: AIOKafkaAdminClient, group: str) -> dict[TopicPartition, int]:
+    try:
+        found = await admin.list_consumer_group_offsets(group)
+    except KafkaError:  # a cluster that never had a group
+        return {}
+    return {key: value.offset for key, value in found.items() if value.offset >= 0}
+
+
+async def _lag(
+    consumer: AIOKafkaConsumer,
+    topic: str,
+    bounds: dict[TopicPartition, cluster.Bounds],
+    committed: dict[TopicPartition, int],
+) -> tuple[int | None, float | None]:
+    """Records not read, and the age of the oldest of them.
+
+    Ends of logs count control records, which nobody reads: where nothing but those follows, there is no lag.
+    """
+    behind = {
+        key: (max(committed.get(key, bound.start), bound.start), bound.end)
+        for key, bound in bounds.items()
+        if key.topic == topic and committed.get(key, bound.start) < bound.end
+    }
+    if not behind:
+        return 0, 0.0
+    consumer.assign(list(behind))
+    for key, (start, _) in behind.items():
+        consumer.seek(key, start)
+    records, oldest, unknown = 0, time.time(), set(behind)
+    deadline = time.monotonic() + OLDEST_SECONDS
+    while unknown and time.monotonic() < deadline:
+        for key, found in (await consumer.getmany(*unknown, timeout_ms=100)).items():
+            oldest = min(oldest, found[0].timestamp / 1000)
+            records += behind[key][1] - found[0].offset
+            unknown.discard(key)
+        unknown -= {key for key in unknown if await consumer.position(key) >= behind[key][1]}
+    records += sum(behind[key][1] - behind[key][0] for key in unknown)
+    if not records:
+        return 0, 0.0
+    return records, None if unknown else max(0.0, time.time() - oldest)
+
+
+def _health(role: str, members: int, seconds: float | None) -> RoleHealth:
+    if not members:
+        return RoleHealth(role, "down", "nobody is in its group")
+    if role == "judge":
+        who = "1 leads" + (f", {members - 1} stand by" if members > 1 else "")
+    else:
+        who = f"{members} at work"
+    if seconds is not None and seconds > BEHIND_SECONDS:
+        return RoleHealth(role, "behind", f"{who}; {seconds:.0f} s behind")
+    return RoleHealth(role, "up", who)
+
+
+def _size(directory: Path) -> int | None:
+    """Bytes of the files below; None where there is no such directory."""
+    if not directory.is_dir():
+        return None
+    total = 0
+    for path, _, names in os.walk(directory):
+        for name in names:
+            try:
+                total += os.stat(os.path.join(path, name)).st_size
+            except FileNotFoundError:  # RocksDB compacts meanwhile
+                continue
+    return total

@@ -1,0 +1,187 @@
+"""What the tests of the dashboard share: verdicts of our own making, aborted ones too, and their recount."""
+
+from __future__ import annotations
+
+# ruff: noqa: ASYNC240 (a log file of ours, on the local disk)
+import asyncio
+import io
+import json
+import os
+import random
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiokafka import AIOKafkaProducer
+
+from stream.dashboard.role import DashboardRole
+from stream.kafka.names import Names
+from stream.messages.verdict import PageRef, Source, VerdictRecord, rfc3339
+from stream.settings import Settings
+from tests.kafka.worker_helpers import DEADLINE, until
+
+KINDS = ("unique", "duplicate", "recrawl", "insufficient", "rejected")
+JOURNAL = "abcd1234"
+
+
+class Verdicts:
+    """Makes verdicts that could be a judge's. Seeded."""
+
+    def __init__(self, seed: int = 1, at: float | None = None) -> None:
+        self._random, self.made = random.Random(seed), 0
+        self.at = time.time() - 60 if at is None else at
+
+    def one(self, kind: str | None = None, **fields: Any) -> VerdictRecord:
+        rng = self._random
+        self.made += 1
+        self.at = min(self.at + rng.random() / 20, time.time())
+        kind = kind or rng.choices(KINDS, (50, 30, 12, 5, 3))[0]
+        like = kind in ("duplicate", "recrawl")
+        anchor = min(int(rng.expovariate(0.15)), 60)
+        url = f"https://site-{min(int(rng.expovariate(0.3)), 30)}.example/page/{self.made}"
+        original = PageRef(f"https://original.example/{anchor}", f"{JOURNAL}.1.{anchor}")
+        known = {
+            "id": f"{JOURNAL}.7.{self.made}",
+            "url": url,
+            "verdict": kind,
+            "change": None if kind in ("insufficient", "rejected") else "new",
+            "cluster": f"{JOURNAL}.1.{anchor}" if like else None,
+            "duplicate_of": original if like else None,
+            "distance": rng.choice([0, 0, 0, 1, 2, 3, 5, 8, 11]) if like else None,
+            "similarity": round(1 - rng.random() ** 3 / 5, 4) if like else None,
+            "fingerprint": None,
+            "text_hash": None,
+            "scheme": "0" * 16,
+            "source": Source("pages", "ab" * 16, self.made % 3, self.made),
+            "fetched_at": None,
+            "decided_at": rfc3339(int(self.at * 1000)),
+            "reason": rng.choice(["malformed_json", "too_large", "crash"]) if kind == "rejected" else None,
+        }
+        return VerdictRecord(**{**known, **fields})
+
+    def some(self, count: int) -> list[VerdictRecord]:
+        return [self.one() for _ in range(count)]
+
+
+async def decide(settings: Settings, verdicts: Sequence[VerdictRecord], *, commit: bool = True) -> None:
+    """Publish them in one transaction, as a judge does, or abort it."""
+    import msgspec
+
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers,
+        transactional_id=f"{settings.namespace}.test-judge",
+        enable_idempotence=True,
+        acks="all",
+        linger_ms=5,
+    )
+    await producer.start()
+    try:
+        await producer.begin_transaction()
+        topic = Names(settings.namespace).verdicts
+        sent = [
+            await producer.send(topic, msgspec.json.encode(each), partition=each.source.partition)
+            for each in verdicts
+        ]
+        await asyncio.gather(*sent)
+        await (producer.commit_transaction() if commit else producer.abort_transaction())
+    finally:
+        await producer.stop()
+
+
+def by_kind(verdicts: Sequence[VerdictRecord]) -> dict[str, int]:
+    """The recount."""
+    found = Counter(each.verdict for each in verdicts)
+    return {kind: found[kind] for kind in KINDS}
+
+
+class Client:
+    """Asks a dashboard."""
+
+    def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
+        self.url, self.session = url.rstrip("/"), session
+
+    async def get(self, path: str, status: int = 200, **query: Any) -> Any:
+        async with self.session.get(self.url + path, params=query) as response:
+            body = await response.read()
+            assert response.status == status, body
+            return json.loads(body)
+
+    async def post(self, path: str, body: Any, status: int = 200) -> Any:
+        async with self._posted(path, body) as response:
+            text = await response.read()
+            assert response.status == status, text
+            return json.loads(text)
+
+    def _posted(self, path: str, body: Any) -> Any:
+        content = io.BytesIO(json.dumps(body).encode())
+        return self.session.post(self.url + path, data=content, headers={"Content-Type": "application/json"})
+
+    async def counted(self, pages: int) -> dict[str, Any]:
+        """The figures of all time, once they count so many pages."""
+        found: dict[str, Any] = {}
+
+        async def done() -> bool:
+            nonlocal found
+            found = await self.get("/api/v1/figures", range="all")
+            return found["pages"] >= pages
+
+        await until(done)
+        return found
+
+
+@asynccontextmanager
+async def dashboard(settings: Settings) -> AsyncIterator[Client]:
+    """A dashboard in this process."""
+    role = DashboardRole(settings)
+    task = asyncio.create_task(role.run())
+    try:
+        async with asyncio.timeout(DEADLINE):
+            await asyncio.wait({task, role.url}, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+            url = await role.url
+        async with aiohttp.ClientSession() as session:
+            yield Client(url, session)
+        role.stop()
+        async with asyncio.timeout(DEADLINE):
+            await task
+    finally:
+        role.url.cancel()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def dashboard_process(settings: Settings, log: Path) -> AsyncIterator[tuple[Any, Client]]:
+    """A dashboard in a process of its own, killed at the end."""
+    log.touch()
+    before = len(log.read_bytes())
+    environment = {f"NEARDUP_{k.upper()}": str(v) for k, v in settings.model_dump().items()}
+    with log.open("ab") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "stream.cli", "dashboard",
+            env=os.environ | environment, stderr=output, stdin=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+    url = ""
+
+    def served() -> bool:
+        nonlocal url
+        assert process.returncode is None, log.read_text()
+        for line in log.read_bytes()[before:].splitlines():
+            if line.startswith(b"{") and line.endswith(b"}") and json.loads(line)["event"] == "serving":
+                url = json.loads(line)["url"]
+        return bool(url)
+
+    try:
+        await until(served)
+        async with aiohttp.ClientSession() as session:
+            yield process, Client(url, session)
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()

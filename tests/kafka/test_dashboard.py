@@ -1,0 +1,237 @@
+"""The dashboard on a real broker: its figures are those of a recount, whatever was aborted or killed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import cluster, topics
+from stream.kafka.judge import JudgeRole
+from stream.kafka.worker import WorkerRole
+from stream.settings import Settings
+from tests.kafka.dashboard_helpers import (
+    KINDS,
+    Client,
+    Verdicts,
+    by_kind,
+    dashboard,
+    dashboard_process,
+    decide,
+)
+from tests.kafka.judge_helpers import audited, page, running, text
+from tests.kafka.worker_helpers import publish, until
+
+pytestmark = pytest.mark.broker
+
+
+@pytest.fixture
+async def settings(settings: Settings) -> Settings:
+    """A deployment with topics, whose dashboard takes a free port."""
+    settings = settings.model_copy(update={"dashboard_port": 0})
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    return settings
+
+
+async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Settings) -> None:
+    made = Verdicts()
+    kept = made.some(300)
+    await decide(settings, kept)
+    await decide(settings, made.some(80), commit=False)
+    async with dashboard(settings) as client:
+        figures = await client.counted(300)
+        assert figures["verdicts"] == by_kind(kept)
+        duplicates = [each for each in kept if each.verdict == "duplicate"]
+        distances = Counter(each.distance for each in duplicates)
+        assert figures["distances"]["duplicate"] == [distances[i] for i in range(64)]
+        assert sum(figures["similarities"]["duplicate"]) == len(duplicates)
+        assert figures["duplicate_ratio"] == pytest.approx(len(duplicates) / 300)
+        assert figures["reasons"] == dict(Counter(each.reason for each in kept if each.verdict == "rejected"))
+        assert [sum(figures["series"]["verdicts"][kind]) for kind in KINDS] == list(by_kind(kept).values())
+
+        hosts = await client.get("/api/v1/hosts", range="all", limit=200)
+        per_host = Counter((each.url or "").split("/")[2] for each in duplicates)
+        assert {h["host"]: h["verdicts"].get("duplicate", 0) for h in hosts["hosts"] if h["pages"]} == {
+            host: per_host[host] for host in {(each.url or "").split("/")[2] for each in kept}
+        }
+        top = hosts["hosts"][0]["host"]
+        its = await client.get("/api/v1/figures", range="all", host=top)
+        assert its["verdicts"] == by_kind([each for each in kept if f"//{top}/" in (each.url or "")])
+
+        clusters = (await client.get("/api/v1/clusters", limit=5))["clusters"]
+        sizes = Counter(each.cluster for each in duplicates)
+        assert [each["pages"] for each in clusters] == [1 + n for _, n in sizes.most_common(5)]
+        one = await client.get(f"/api/v1/clusters/{clusters[0]['cluster']}")
+        assert one["pages"] == clusters[0]["pages"]
+        assert {each["id"] for each in one["members"]} <= {each.id for each in duplicates}
+
+        # More, while somebody listens.
+        await decide(settings, made.some(40), commit=False)
+        async with client.session.get(
+            client.url + "/api/v1/events", params={"verdict": "rejected"}
+        ) as events:
+            assert events.headers["Content-Type"] == "text/event-stream"
+            more = [*made.some(60), made.one("rejected", url="http://late.example/")]
+            await decide(settings, more)
+            async with asyncio.timeout(20):
+                while True:
+                    line = await events.content.readline()
+                    if line.startswith(b"data: ") and b"late.example" in line:
+                        break
+            heard = json.loads(line[6:])["verdicts"]
+            assert {each["verdict"]["verdict"] for each in heard} == {"rejected"}
+        assert (await client.counted(361))["verdicts"] == by_kind([*kept, *more])
+
+
+async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, tmp_path: Path) -> None:
+    made, kept = Verdicts(), []
+    log = tmp_path / "dashboard.log"
+    for kill_at in (1, 400, 900):
+        news = made.some(500)
+        await decide(settings, news)
+        await decide(settings, made.some(20), commit=False)
+        kept += news
+        async with dashboard_process(settings, log) as (process, client):
+            await client.counted(kill_at)  # in the middle of folding, before offsets are committed
+            process.kill()
+            await process.wait()
+    # The RocksDB is kept, then lost: the changelogs alone must do.
+    for lost in (False, True):
+        if lost:
+            (settings.state_dir / settings.namespace / "dashboard").rename(tmp_path / "lost")
+        async with dashboard(settings) as client:
+            assert (await client.counted(1500))["verdicts"] == by_kind(kept)
+            latest = await client.get("/api/v1/verdicts", limit=10)
+            assert latest["verdicts"], "a restarted dashboard shows the last verdicts again"
+    async with cluster.connect(settings.bootstrap_servers) as client_:
+        await client_.force_metadata_update()
+        known = client_.cluster.topics()
+    ours = {name for name in known if "dashboard" in name and settings.namespace in name}
+    assert ours
+    assert all(name.startswith(f"{settings.namespace}.") for name in ours)
+
+
+async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
+    await publish(settings, [page(f"http://a.example/{i}", i) for i in range(20)])
+    await publish(settings, [page("http://b.example/copy", 3)], partition=1)
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
+        await audited(settings, 21)
+        async with dashboard(settings) as client:
+            await client.counted(21)
+
+            async def there() -> bool:
+                async with client.session.post(
+                    client.url + "/api/v1/lookup", json={"text": text(3)}
+                ) as response:
+                    return response.status == 200
+
+            await until(there)
+            await asyncio.sleep(0)
+            found = await client.post("/api/v1/lookup", {"text": text(3)})
+            assert (found["verdict"], found["near"][0]["alike"]) == ("duplicate", True)
+            assert found["cluster"]["pages"] == 2
+            found = await client.post("/api/v1/lookup", {"url": "http://A.example:80/3#x", "text": text(3)})
+            assert found["verdict"] in ("recrawl", "duplicate"), found
+            assert len(found["history"]) == 1
+            found = await client.post("/api/v1/lookup", {"html": f"<p>{text('new')}</p>"})
+            assert found["verdict"] == "unique"
+            assert (await client.post("/api/v1/lookup", {"text": "short"}))["verdict"] == "insufficient"
+            found = await client.post("/api/v1/lookup", {"url": "http://b.example/copy"})
+            assert [each["verdict"] for each in found["history"]] in (["duplicate"], ["unique"])
+
+            async def healthy() -> bool:
+                system = await client.get("/api/v1/system")
+                return all(each["state"] == "up" for each in system["roles"]) and system["anchors"] == 20
+
+            await until(healthy)
+            system = await client.get("/api/v1/system")
+            lags = {each["role"]: (each["lag_records"], each["lag_seconds"]) for each in system["groups"]}
+            assert lags == dict.fromkeys(("worker", "judge", "dashboard"), (0, 0.0))
+            assert system["journal_position"] <= system["journal_end"]
+            assert system["state_bytes"] > 0
+            assert system["partitions_read"] == system["partitions"] == 3
+            assert (await client.counted(21))["pages"] == 21
+        assert (await audited(settings, 21)).clean
+
+
+async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings: Settings) -> None:
+    await decide(settings, Verdicts().some(30))
+    async with dashboard(settings) as client:
+        await client.counted(30)
+        contract = await client.get("/api/openapi.json")
+        clusters = (await client.get("/api/v1/clusters"))["clusters"]
+        for path, methods in contract["paths"].items():
+            if "get" in methods and path != "/api/v1/events":
+                found = await client.get(path.replace("{cluster}", clusters[0]["cluster"]))
+                _hold(contract, methods["get"]["responses"]["200"]["content"]["application/json"], found)
+        for path, status, query in (
+            ("/api/v1/figures", 400, {"range": "soon"}),
+            ("/api/v1/figures", 400, {"range": "1h", "from": "5"}),
+            ("/api/v1/figures", 400, {"from": "nan"}),
+            ("/api/v1/figures", 400, {"from": "1000"}),
+            ("/api/v1/figures", 400, {"from": "20", "to": "10"}),
+            ("/api/v1/hosts", 400, {"limit": "201"}),
+            ("/api/v1/hosts", 400, {"limit": "-1"}),
+            ("/api/v1/verdicts", 400, {"verdict": "maybe"}),
+            ("/api/v1/verdicts", 400, {"host": "h" * 300}),
+            ("/api/v1/clusters/none", 404, {}),
+            ("/api/v1/nothing", 404, {}),
+        ):
+            problem = await client.get(path, status, **query)
+            assert problem["status"] == status
+            assert problem["detail"]
+        await _refuses_bad_look_ups(client)
+        await _pages_through(client)
+        async with client.session.get(client.url, headers={"Host": "evil.example"}) as response:
+            assert response.status == 421
+        async with client.session.get(client.url + "/static/../app.py") as response:
+            assert response.status == 404
+        async with client.session.get(client.url) as response:
+            assert "script-src 'self'" in response.headers["Content-Security-Policy"]
+            assert response.headers["X-Content-Type-Options"] == "nosniff"
+        async with client.session.get(client.url + "/readyz") as response:
+            assert response.status == 200
+
+
+async def _refuses_bad_look_ups(client: Client) -> None:
+    for body, status in (
+        ({}, 400),
+        ({"text": "a", "html": "b"}, 400),
+        ({"text": 5}, 400),
+        ({"colour": "red"}, 400),
+        ({"text": "x" * (5 << 20)}, 413),
+    ):
+        assert (await client.post("/api/v1/lookup", body, status))["detail"]
+    async with client.session.post(client.url + "/api/v1/lookup", data=b"text=a") as response:
+        assert response.status == 415
+
+
+async def _pages_through(client: Client) -> None:
+    everything = (await client.get("/api/v1/verdicts", limit=200))["verdicts"]
+    assert len(everything) == 30
+    seen, before = [], {}
+    while True:
+        answer = await client.get("/api/v1/verdicts", limit=7, **before)
+        seen += answer["verdicts"]
+        if answer["next"] is None:
+            break
+        before = {"before": answer["next"]}
+    assert seen == everything
+    hosts, offset = [], 0
+    while offset is not None:
+        answer = await client.get("/api/v1/hosts", range="all", limit=3, offset=offset)
+        hosts += answer["hosts"]
+        offset = answer["next"]
+    assert len({each["host"] for each in hosts}) == len(hosts) == answer["total"]
+
+
+def _hold(contract: dict[str, Any], content: dict[str, Any], found: Any) -> None:
+    schema = {**content["schema"], "components": contract["components"]}
+    jsonschema.validate(found, schema, jsonschema.Draft202012Validator)
