@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import groupby
+from pathlib import Path
 from typing import Any, Final
 
 import faust
@@ -110,6 +112,8 @@ class Statistics:
             topic_partitions=self._partitions,
             topic_replication_factor=1 if settings.dev else 3,
             reply_create_topic=False,
+            # A static member: started again, also after a kill, it has its partitions at once.
+            consumer_group_instance_id=_instance(directory),
             broker_session_timeout=settings.session_seconds,
             broker_heartbeat_interval=settings.session_seconds / 4,
             broker_commit_interval=1.0,
@@ -287,6 +291,14 @@ class Statistics:
                     if place % 500 == 0:
                         await asyncio.sleep(0)
                 table.drop(gone)
+
+
+def _instance(directory: Path) -> str:
+    """The member id of the dashboard of a state directory; made once, kept in it."""
+    path = directory / "instance"
+    if not path.exists():
+        path.write_text(uuid.uuid4().hex, encoding="ascii")
+    return path.read_text(encoding="ascii")
 
 
 def _fold_windows(
