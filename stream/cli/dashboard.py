@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import click
 
 from stream.cli.options import CONNECTION, with_settings
-from stream.ops import logging
+from stream.cli.role import run_role
 from stream.settings import Settings
 
 
@@ -20,5 +18,4 @@ def command(settings: Settings) -> None:
     async def run() -> None:
         await DashboardRole(settings).run()
 
-    logging.configure(settings.log_format, "dashboard")
-    asyncio.run(run())
+    run_role("dashboard", settings, run())

@@ -17,7 +17,7 @@ from stream.dashboard.lookup import Finder
 from stream.dashboard.recent import Recent
 from stream.dashboard.server import application
 from stream.dashboard.system import Watch
-from stream.errors import SettingsError
+from stream.errors import PortTakenError
 from stream.kafka import cluster, topics
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
@@ -94,9 +94,7 @@ class DashboardRole:
                 await site.start()
             except OSError as error:
                 place = f"{settings.dashboard_host}:{settings.dashboard_port}"
-                raise SettingsError(
-                    f"dashboard_port: cannot listen at {place}: {error.strerror or error}"
-                ) from error
+                raise PortTakenError(f"dashboard_port: cannot listen at {place}: {error}") from None
             port = runner.addresses[0][1]
             host = (
                 f"[{settings.dashboard_host}]" if ":" in settings.dashboard_host else settings.dashboard_host

@@ -161,11 +161,10 @@ async def dashboard_process(settings: Settings, log: Path) -> AsyncIterator[tupl
     """A dashboard in a process of its own, killed at the end."""
     log.touch()
     before = len(log.read_bytes())
-    environment = {f"NEARDUP_{k.upper()}": str(v) for k, v in settings.model_dump().items()}
     with log.open("ab") as output:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "stream.cli", "dashboard",
-            env=os.environ | environment, stderr=output, stdin=asyncio.subprocess.DEVNULL,
+            env=os.environ | settings.environment(), stderr=output, stdin=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
     url = ""
 
