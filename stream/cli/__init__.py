@@ -21,6 +21,7 @@ COMMANDS = {
     "query": "which anchors match, nothing inserted",
     "match": "all near pairs of a batch and a corpus",
     "index": "export and import compressed fingerprints",
+    "plan": "which tables for how many pages and how much memory",
     "fingerprint": "show fingerprints of pages",
     "explain": "why two pages are near-duplicates, or are not",
     "topics": "create or describe the topics",

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stream.cli.options import with_settings
+from stream.cli.options import with_scheme, with_settings
 from stream.settings import Settings
 
 if TYPE_CHECKING:
     from stream.fingerprint.fingerprinter import Fingerprinter
+    from stream.fingerprint.scheme import Scheme
     from stream.judge.explain import Explanation, Feature, Side
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
@@ -26,8 +27,7 @@ _PLACE: Final = re.compile(r"(.+)#(\d+)")
 @click.argument("page", metavar="B")
 @click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
 @click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance.")
-@click.option("--scheme", "scheme_options", multiple=True, metavar="NAME=VALUE",
-              help="An option of the scheme, as for `topics create`.")  # fmt: skip
+@with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     settings: Settings,
@@ -35,7 +35,7 @@ def command(
     page: str,
     mode: str,
     distance: int | None,
-    scheme_options: tuple[str, ...],
+    scheme: Scheme,
     as_json: bool,
 ) -> None:
     """Why are A and B near-duplicates, or why not? B is taken to come after A.
@@ -45,16 +45,10 @@ def command(
     """
     import msgspec
 
-    from stream.errors import SettingsError
     from stream.fingerprint.fingerprinter import Fingerprinter
-    from stream.fingerprint.scheme import Scheme
     from stream.judge.explain import explain
     from stream.judge.options import VerdictOptions
 
-    pairs = [option.partition("=") for option in scheme_options]
-    if wrong := [name for name, equals, _ in pairs if not equals]:
-        raise SettingsError(f"scheme: {wrong[0]!r} is not NAME=VALUE")
-    scheme = Scheme.of({name: value for name, _, value in pairs})
     if mode == "strict":
         k = 3 if distance is None else distance
         options = VerdictOptions.paper(k=k, blocks=k + 2)

@@ -37,7 +37,7 @@ def judged(directory: Path, pages: list[Page], options: VerdictOptions):
     genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
     state = State(directory, genesis, "c", memory=1 << 20, generation=1000, cache=1 << 20)
     try:
-        return list(Judge(state, genesis).decide([Entry(1, 0, b"", columns)]).verdicts())[-1][-1]
+        return list(Judge(state, genesis).decide([Entry(1, 0, b"", columns)]).verdicts())[-1]
     finally:
         state.close()
 

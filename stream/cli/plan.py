@@ -1,0 +1,75 @@
+"""`neardup plan`."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+
+@click.command("plan")
+@click.option("--pages", required=True, help="How many pages are remembered, such as 8e9.")
+@click.option("-k", "--distance", type=int, default=3, show_default=True, help="Largest Hamming distance.")
+@click.option("--memory", default="64GiB", show_default=True, help="RAM of one machine, such as 64GiB.")
+@click.option(
+    "--width", type=int, default=64, show_default=True, help="Bits of a fingerprint: 32, 64 or 128."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -> None:
+    """Compare table designs for a corpus, and recommend one with reasons.
+
+    Every design misses no pair within the distance. Figures are computed for random fingerprints.
+    """
+    import msgspec
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from stream.tables.candidates import LAST_ANCHOR
+    from stream.tables.planner import duration, number, parse_memory, parse_pages, plan, size
+
+    found = plan(parse_pages(pages), distance, parse_memory(memory), width)
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        return
+    console = Console(highlight=False)
+    table = Table(
+        title=f"{found.pages:,} pages, {width} bits, distance {distance}, {size(found.memory)} of RAM",
+        title_justify="left",
+    )
+    for head in ("design", "tables, probes", "prefix bits", "candidates a probe", "bytes", "bytes compressed",
+                 "blocks read", "time a query", "time compressed", "judge's RAM"):  # fmt: skip
+        table.add_column(head, justify="left" if head == "design" else "right")
+    for design in found.designs:
+        low, high = design.prefix_bits
+        chosen = design.layout == found.recommended
+        table.add_row(
+            design.layout,
+            str(design.tables),
+            str(low) if low == high else f"{low}-{high}",
+            number(design.candidates),
+            size(design.bytes),
+            size(design.compressed_bytes),
+            number(design.reads),
+            duration(design.query_seconds),
+            duration(design.compressed_query_seconds),
+            "" if design.judge_bytes is None else size(design.judge_bytes),
+            style="bold green" if chosen else "",
+        )
+    console.print(table)
+    where = "" if found.machines == 1 else f" on {found.machines:,} machines"
+    console.print(f"[bold]Recommended: {found.recommended}, {found.storage}{where}[/]")
+    for reason in found.reasons:
+        console.print(f"  - {escape(reason)}")
+    console.print(f"  - {escape(found.batch)}")
+    best = next(design for design in found.designs if design.layout == found.recommended)
+    if found.pages > LAST_ANCHOR:
+        console.print(f"  - The judge numbers at most {LAST_ANCHOR + 1:,} unique pages a journal.")
+    elif best.judge_bytes is not None:
+        blocks, choose = found.recommended.split(" choose ")
+        options = f"--option distance={distance} --option blocks={blocks} --option choose={choose}"
+        console.print(
+            f"  - For the judge: neardup topics create --mode strict {options}, and"
+            f" NEARDUP_TABLES_MEMORY={int(min(best.judge_bytes, found.memory))}"
+            + ("." if best.judge_bytes <= found.memory else ": older pages are asked for in RocksDB.")
+        )

@@ -1,0 +1,287 @@
+"""Which tables for how many pages: designs compared as the paper does (Manku, Jain, Das Sarma, WWW 2007,
+section 3.1: more tables mean longer prefixes, so less time a query, and more memory).
+
+All figures are computed for random fingerprints. Real crawls are crowded in places, so candidates are the
+least to expect.
+"""
+
+from __future__ import annotations
+
+import re
+from itertools import count
+from math import ceil, comb
+from typing import Final, Literal
+
+import msgspec
+
+from stream.errors import SettingsError
+from stream.tables.compression import BLOCK_BYTES, expected_bytes
+from stream.tables.design import LONGEST_PREFIX, MOST_TABLES
+from stream.tables.layouts import Layout
+from stream.tables.words import WIDTHS
+
+PROBE_SECONDS: Final = 0.6e-6
+"""Permuting a query and finding its prefix in a sorted table in RAM (measured by `neardup bench tables`)."""
+CANDIDATE_SECONDS: Final = 25e-9
+"""Comparing one candidate, gathered from RAM (measured likewise)."""
+BLOCK_SECONDS: Final = 10e-6
+"""Decoding a compressed block of 1024 bytes among many (measured likewise)."""
+SCAN_SECONDS: Final = 0.35e-6
+"""One corpus fingerprint of `neardup match` on one core, against a batch in 10 tables (measured likewise)."""
+MOST_PAGES: Final = 1e15
+LEAST_MEMORY: Final = 1 << 20
+SLOW_SECONDS: Final = 5e-3
+"""Designs that do not fit into one machine should still answer in the paper's "few milliseconds"."""
+BATCH: Final = 1_000_000
+"""The batch that the advice on batch queries reckons with; the paper's."""
+
+_UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_MEMORY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """One design and what it costs."""
+
+    layout: str
+    tables: int
+    prefix_bits: tuple[int, int]
+    """Shortest and longest prefix."""
+    candidates: float
+    """Stored fingerprints that one probe meets, on average of the tables."""
+    bytes: float
+    """Of all tables, fingerprints alone, as in the paper."""
+    compressed_bytes: float
+    """The same in compressed blocks, with their keys."""
+    reads: float
+    """Compressed blocks opened a query, in all tables."""
+    query_seconds: float
+    """A query on plain tables in RAM, on one core."""
+    compressed_query_seconds: float
+    """A query on compressed tables in RAM, on one core."""
+    judge_bytes: float | None
+    """RAM (`tables_memory`) with which the judge holds all pages, exact probes; None where it has no such
+    design."""
+
+    def seconds(self, storage: str) -> float:
+        """A query on plain or compressed tables."""
+        return self.query_seconds if storage == "plain" else self.compressed_query_seconds
+
+    def size(self, storage: str) -> float:
+        """Bytes of plain or compressed tables."""
+        return self.bytes if storage == "plain" else self.compressed_bytes
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Designs and a recommendation."""
+
+    pages: int
+    distance: int
+    width: int
+    memory: int
+    designs: list[Candidate]
+    """By number of tables."""
+    recommended: str
+    storage: Literal["plain", "compressed"]
+    machines: int
+    """Of that memory, tables spread over them."""
+    reasons: list[str]
+    batch: str
+    """What a batch query would take instead."""
+
+
+def parse_pages(text: str) -> int:
+    """`8e9`, `100_000_000` or `1,000`. Raises SettingsError."""
+    try:
+        pages = float(text.replace(",", ""))
+    except ValueError:
+        pages = -1.0
+    if not 1 <= pages <= MOST_PAGES:
+        raise SettingsError(f"pages: {text!r}; a number from 1 to {MOST_PAGES:.0e} is expected, such as 8e9")
+    return round(pages)
+
+
+def parse_memory(text: str) -> int:
+    """`64GiB`, `64GB`, `512M` or a number of bytes. Raises SettingsError."""
+    found = _MEMORY.fullmatch(text.strip())
+    size = 0
+    if found:
+        size = int(float(found[1]) * (1024 if found[3] else 1000) ** _UNITS[found[2].lower()])
+    if size < LEAST_MEMORY:
+        raise SettingsError(f"memory: {text!r}; a size of 1 MiB or more is expected, such as 64GiB")
+    return size
+
+
+def plan(pages: int, distance: int, memory: int, width: int = 64) -> Plan:
+    """Compare the designs for that many fingerprints and bytes of RAM, and recommend one.
+
+    Among designs that fit into the memory, plain or compressed, the fastest wins; where none does, that which
+    needs the fewest machines of that memory and still answers in a few milliseconds. Raises SettingsError,
+    naming the option.
+    """
+    if width not in WIDTHS:
+        raise SettingsError(f"width: {width} bits; fingerprints have {', '.join(map(str, WIDTHS))}")
+    if not 0 <= distance < width // 2:
+        raise SettingsError(
+            f"distance: {distance} bits of {width}; random fingerprints differ in {width // 2}, so from 0 to"
+            f" {width // 2 - 1} makes sense"
+        )
+    designs = [_candidate(layout, pages) for layout in layouts(width, distance)]
+    if not designs:
+        raise SettingsError(
+            f"distance: {distance} bits need {distance + 1} tables or more, and {MOST_TABLES} are the most"
+        )
+    choices = [(design, storage) for design in designs for storage in ("plain", "compressed")]
+
+    def machines(design: Candidate, storage: str) -> int:
+        return max(1, ceil(design.size(storage) / memory))
+
+    def burden(choice: tuple[Candidate, str]) -> tuple[bool, int, float, float]:
+        design, storage = choice
+        seconds, needed = design.seconds(storage), machines(design, storage)
+        return needed > 1 and seconds > SLOW_SECONDS, needed, seconds, design.size(storage)
+
+    best, storage = min(choices, key=burden)
+    return Plan(
+        pages=pages,
+        distance=distance,
+        width=width,
+        memory=memory,
+        designs=designs,
+        recommended=best.layout,
+        storage="plain" if storage == "plain" else "compressed",
+        machines=machines(best, storage),
+        reasons=_reasons(designs, best, storage, machines(best, storage), pages, memory, width, distance),
+        batch=_batch(pages, width, memory),
+    )
+
+
+def layouts(width: int, distance: int) -> list[Layout]:
+    """The designs worth comparing: m choose m - distance, and two levels, of at most 64 tables."""
+    found = []
+    for chosen in count(1):
+        blocks = distance + chosen
+        if blocks > width or comb(blocks, chosen) > MOST_TABLES or (distance == 0 and chosen > 1):
+            break
+        found.append(Layout.choose(blocks, chosen, width))
+    blocks = distance + 1
+    if blocks > 1 and blocks * blocks <= MOST_TABLES and blocks <= width - -(-width // blocks):
+        found.append(Layout.two_level(blocks, blocks, width))
+    return sorted(found, key=lambda layout: (layout.tables, layout.name))
+
+
+def _candidate(layout: Layout, pages: int) -> Candidate:
+    met = float((pages / 2.0**layout.prefix_bits).mean())
+    tables = layout.tables
+    compressed = expected_bytes(pages, layout.width)
+    in_block = max(pages * (BLOCK_BYTES + 2 + layout.width / 8) / compressed, 1.0)
+    reads = tables * (1 + met / in_block)
+    plain = tables * (PROBE_SECONDS + met * CANDIDATE_SECONDS)
+    judged = None
+    if "choose" in layout.name and layout.width <= 64 and int(layout.prefix_bits.max()) <= LONGEST_PREFIX:
+        judged = 2.0 * pages * (8 + 4 * tables)  # half of it rows, half heads
+    return Candidate(
+        layout=layout.name,
+        tables=tables,
+        prefix_bits=(int(layout.prefix_bits.min()), int(layout.prefix_bits.max())),
+        candidates=met,
+        bytes=float(tables * pages * layout.width / 8),
+        compressed_bytes=tables * compressed,
+        reads=reads,
+        query_seconds=plain,
+        compressed_query_seconds=plain + reads * BLOCK_SECONDS,
+        judge_bytes=judged,
+    )
+
+
+def size(value: float) -> str:
+    """Bytes for people, in units of 1024."""
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if value < 1024:
+            return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
+        value /= 1024
+    return f"{value:,.0f} PiB"
+
+
+def duration(seconds: float) -> str:
+    """A time for people."""
+    for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+        if seconds >= scale:
+            return f"{seconds / scale:,.3g} {unit}" if seconds < 999.5 else f"{seconds:,.0f} s"
+    return f"{seconds * 1e9:.0f} ns"
+
+
+def number(value: float) -> str:
+    """A count for people."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2g}" if value < 10 else f"{value:.1f}"
+
+
+def _reasons(
+    designs: list[Candidate],
+    best: Candidate,
+    storage: str,
+    machines: int,
+    pages: int,
+    memory: int,
+    width: int,
+    distance: int,
+) -> list[str]:
+    reasons = []
+    held = f"{best.layout}, {storage}"
+    if machines == 1:
+        reasons.append(
+            f"{held}: {size(best.size(storage))} fits into {size(memory)}, and of what fits it is the"
+            f" fastest: {duration(best.seconds(storage))} a query on one core."
+        )
+    else:
+        least = min(designs, key=lambda design: design.compressed_bytes)
+        reasons.append(
+            f"No design fits into {size(memory)}: the smallest, {least.layout} compressed, takes"
+            f" {size(least.compressed_bytes)}."
+        )
+        reasons.append(
+            f"{held}: {size(best.size(storage))}, tables spread over {machines} machines of {size(memory)},"
+            f" are the fewest that answer in a few milliseconds: {duration(best.seconds(storage))} a query."
+        )
+    fewer = [design for design in designs if design.tables < best.tables]
+    if fewer:
+        other = fewer[-1]
+        share = other.candidates * other.tables / max(best.candidates * best.tables, 1e-9)
+        reasons.append(
+            f"Fewer tables save memory but compare more: {other.layout} meets {number(other.candidates)}"
+            f" candidates a probe, {best.layout} {number(best.candidates)}"
+            + (f" ({number(share)} times fewer a query)." if share < 1e6 else ".")
+        )
+    more = [design for design in designs if design.tables > best.tables]
+    if more:
+        other = more[0]
+        met, fewer_met = number(best.candidates * best.tables), number(other.candidates * other.tables)
+        reasons.append(
+            f"More tables would not pay: with {other.layout}, {met} candidates a query become {fewer_met},"
+            f" for {other.tables - best.tables} more probes and"
+            f" {size(other.size(storage) - best.size(storage))} more memory."
+        )
+    if storage == "compressed":
+        reasons.append(
+            f"Compression takes {best.compressed_bytes / best.bytes:.0%} of the plain size at"
+            f" {number(pages)} fingerprints, and costs {number(best.reads)} decoded blocks a query."
+        )
+    chance = pages * sum(comb(width, bits) for bits in range(distance + 1)) / 2.0**width
+    if chance >= 0.001:
+        reasons.append(
+            f"Beware: {number(chance)} of {number(pages)} random fingerprints are within {distance} bits of"
+            " any page by chance alone; verify matches, or use wider fingerprints."
+        )
+    return reasons
+
+
+def _batch(pages: int, width: int, memory: int) -> str:
+    compressed, plain = expected_bytes(pages, width), pages * width / 8
+    batch = min(BATCH, pages)
+    cores = pages * SCAN_SECONDS / 3600
+    time = f"{cores:,.1f} core hours" if cores >= 0.1 else duration(cores * 3600) + " on a core"
+    return (
+        f"Where answers may wait, `neardup match` keeps tables of the batch alone in RAM and reads the corpus"
+        f" once: {size(compressed)} as an index file ({size(plain)} plain), {time} for a batch of {batch:,}."
+    )
