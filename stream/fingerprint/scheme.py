@@ -23,8 +23,8 @@ BEHAVIOUR: Final[dict[str, int]] = {
     # used: a patch release that changes nothing must not stop a fleet.
     "decode": 1,
     "extract": 1,
-    "normalise": 1,
-    "segment": 1,
+    "normalise": 2,
+    "segment": 2,
     "url_key": 1,
     "simhash": 1,
     "sketch": 2,

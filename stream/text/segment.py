@@ -1,7 +1,17 @@
 """Normalised text -> words, tokens and Han characters.
 
-A *word* is a maximal run of `\\w` characters. A *token* is a word, except that the Han runs inside words are
-taken out and cut by a dictionary (`rjieba` or `jieba`). Words and tokens are UTF-8, ready to be hashed.
+A *word* is a maximal run of `\\w` characters. A *token* is a word with its combining marks, which `\\w`
+leaves out, except that two sorts of runs are taken out of it:
+
+- Han runs, cut by a dictionary (`rjieba` or `jieba`);
+- runs of other scripts written without spaces (kana, Thai, Lao, Khmer and others), of which every 3
+  characters in a row are a token.
+
+Words and tokens are UTF-8, ready to be hashed.
+
+Measured on pages of a Khmer help system, edited to 0.8 <= J < 1 and different ones: without marks, where
+single letters were words, 32 % of different pages were within distance 12. With marks and whole runs 13 % of
+the edited pages were beyond it. With 3-grams 0.1 % are, and 0.03 % of the different ones within.
 """
 
 from __future__ import annotations
@@ -9,6 +19,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
+import unicodedata
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,9 +35,28 @@ HAN: Final = (
     (0x2_0000, 0x3_23B0),
 )
 """Half-open ranges of code points that count as Han characters."""
+UNSPACED: Final = (
+    (0x0E00, 0x0F00),  # Thai, Lao
+    (0x1000, 0x10A0),  # Myanmar
+    (0x1780, 0x1800),  # Khmer
+    (0x1950, 0x19E0),  # Tai Le, New Tai Lue
+    (0x1A20, 0x1AB0),  # Tai Tham
+    (0x3041, 0x3100),  # hiragana, katakana
+    (0x31F0, 0x3200),  # katakana extensions
+    (0xA9E0, 0xAA00),  # Myanmar extensions
+    (0xAA60, 0xAAE0),  # Myanmar extensions, Tai Viet
+    (0x11700, 0x11750),  # Ahom
+    (0x1AFF0, 0x1B170),  # kana extensions
+)
+"""Half-open ranges of the other scripts that are written without spaces: kana, and those of line breaking
+class SA (UAX 14). Only their word characters and marks count."""
+_WITH_MARKS: Final = ((0x300, 0x3400), (0xA000, 0xAC00), (0xFB00, 0xFF00), (0x1_0000, 0x2_0000))
+"""Where Unicode has combining marks: not all code points are asked, which saves 0.1 s of start."""
+GRAM: Final = 3
+"""Characters of an unspaced script that make a token."""
 
 _SPACE: Final = 0x20
-_OTHER, _ASCII, _HAN, _WIDE = 0, 1, 2, 3  # kinds of characters: all but _OTHER are `\w`
+_OTHER, _ASCII, _HAN, _WIDE, _UNSPACED, _MARK = range(6)  # kinds of characters: the middle four are `\w`
 _ASCII_WORDS: Final = bytes(point if re.match(rb"\w", bytes([point])) else _SPACE for point in range(256))
 
 
@@ -34,7 +64,7 @@ class Segments(NamedTuple):
     """A text, cut."""
 
     tokens: list[bytes]
-    """First the tokens without Han characters, then the Han words, each in text order."""
+    """First words, then 3-grams of unspaced scripts, then Han words, each in text order."""
     han: NDArray[np.uint32]
     """The Han characters in order, as code points (n,); all else dropped."""
 
@@ -44,7 +74,7 @@ def words(text: str) -> list[bytes]:
     if text.isascii():
         return text.encode().translate(_ASCII_WORDS).split()
     points, kinds = _classified(text)
-    return _joined(points, kinds != _OTHER).encode().split()
+    return _joined(points, (kinds != _OTHER) & (kinds != _MARK)).encode().split()
 
 
 def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> Segments:
@@ -56,10 +86,15 @@ def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> Segments:
     if text.isascii():
         return Segments(words(text), np.empty(0, np.uint32))
     points, kinds = _classified(text)
-    if int(kinds.max()) < _WIDE:  # words without Han characters are ASCII, of one byte a character
+    highest = int(kinds.max())
+    if highest < _WIDE:  # words without Han characters are ASCII, of one byte a character
         found = text.encode().translate(_ASCII_WORDS).split()
     else:
+        if highest == _MARK:
+            kinds = _as_their_bases(kinds)
         found = _joined(points, (kinds == _ASCII) | (kinds == _WIDE)).encode().split()
+        if highest >= _UNSPACED:
+            found += _grams(_joined(points, kinds == _UNSPACED))
     is_han = kinds == _HAN
     han = points.compress(is_han)
     if han.size:
@@ -85,15 +120,37 @@ def _joined(points: NDArray[np.uint32], keep: NDArray[np.bool_]) -> str:
     return spaced.compress(places).astype("<u4", copy=False).tobytes().decode("utf-32-le")
 
 
+def _as_their_bases(kinds: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Marks take the kind of the character that they stand on; after no word character, or a Han character,
+    they are none."""
+    marks = kinds == _MARK
+    bases = np.maximum.accumulate(np.where(marks, 0, np.arange(kinds.size)))
+    found = kinds.take(bases)
+    found[marks & ((found == _HAN) | (found == _MARK))] = _OTHER
+    return found
+
+
+def _grams(runs: str) -> list[bytes]:
+    """Every GRAM characters of runs with single spaces between them; a shorter run as it is."""
+    grams: list[str] = []
+    for run in runs.split():
+        grams += (run[place : place + GRAM] for place in range(max(1, len(run) - GRAM + 1)))
+    return [gram.encode() for gram in grams]
+
+
 @functools.cache
 def _kinds() -> NDArray[np.uint8]:
     """Code point -> its kind, `\\w` being what this Python's own `re` says."""
     kinds = np.zeros(sys.maxunicode + 1, np.uint8)
     for run in re.finditer(r"\w+", "".join(map(chr, range(sys.maxunicode + 1)))):
         kinds[run.start() : run.end()] = _WIDE
-    for start, end in HAN:
-        part = kinds[start:end]
-        part[part == _WIDE] = _HAN
+    for start, end in _WITH_MARKS:
+        marks = [point for point in range(start, end) if unicodedata.category(chr(point)) in ("Mn", "Mc")]
+        kinds[marks] = _MARK
+    for ranges, kind in ((HAN, _HAN), (UNSPACED, _UNSPACED)):
+        for start, end in ranges:
+            part = kinds[start:end]
+            part[part == _WIDE] = kind
     ascii_part = kinds[:0x80]
     ascii_part[ascii_part == _WIDE] = _ASCII
     return kinds

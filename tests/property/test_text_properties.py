@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 import numpy as np
 from hypothesis import given, settings
@@ -13,14 +14,23 @@ from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Status
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
-from stream.text.segment import HAN, segment, words
+from stream.text.segment import GRAM, HAN, UNSPACED, segment, words
 from stream.text.url import url_key
 
 MIXED = st.text(
-    st.one_of(st.characters(), st.sampled_from("aZ09_ -,.。，你好世界々ｶﾞがé́̂ἀﷺ각가ᄀᆨAＡⅣ\ud800\0"))
+    st.one_of(
+        st.characters(),
+        st.sampled_from("aZ09_ -,.。，你好世界々ｶﾞがé́̂ἀﷺ각가ᄀᆨAＡⅣ\ud800\0ไที่ខ្មែहि\u0308\u00ad\u200b"),
+    )
 )
 LONG = st.lists(MIXED, min_size=3, max_size=12).map(("界" * 40).join)
-HAN_RUN = re.compile("[" + "".join(f"{chr(start)}-{chr(end - 1)}" for start, end in HAN) + "]+")
+H, U = ("".join(f"{chr(start)}-{chr(end - 1)}" for start, end in ranges) for ranges in (HAN, UNSPACED))
+M = "".join(chr(point) for point in range(0x2_0000) if unicodedata.category(chr(point)) in ("Mn", "Mc"))
+PIECE = re.compile(
+    rf"(?P<han>(?:(?=\w)[{H}])+)"
+    rf"|(?P<unspaced>(?=\w)[{U}](?:(?=[\w{M}])[{U}]|[{M}])*)"
+    rf"|(?P<spaced>(?![{H}{U}])\w(?:(?![{H}{U}])\w|(?![{U}])[{M}]|(?<![{H}])[{M}])*)"
+)
 
 
 @given(st.text(st.characters(max_codepoint=127)))
@@ -47,10 +57,13 @@ def test_every_code_point_is_normalised_as_the_standard_library_does() -> None:
 
 
 @given(MIXED)
-def test_tokens_are_the_words_with_their_han_runs_cut(text: str) -> None:
+def test_tokens_are_words_with_marks_of_which_han_and_unspaced_runs_are_cut(text: str) -> None:
     clean = normalise(text)
-    runs = [run for word in re.findall(r"\w+", clean) for run in HAN_RUN.findall(word)]
-    others = [part for word in re.findall(r"\w+", clean) for part in HAN_RUN.split(word) if part]
+    found_pieces = list(PIECE.finditer(clean))
+    runs = [piece["han"] for piece in found_pieces if piece["han"]]
+    others = [piece["spaced"] for piece in found_pieces if piece["spaced"]]
+    for run in (piece["unspaced"] for piece in found_pieces if piece["unspaced"]):
+        others += [run[place : place + GRAM] for place in range(max(1, len(run) - GRAM + 1))]
     tokens, han = segment(clean, "rjieba")
     found = [token.decode() for token in tokens]
     assert found[: len(others)] == others

@@ -48,11 +48,11 @@ GOLDEN = {  # text, scheme, fingerprint, first uncertain bits, hash of the sketc
     "japanese": (
         JAPANESE,
         Scheme(),
-        "f2710b28d22f8379",
-        "030c121e1f242526",
+        "b0790f089ba9a7b0",
+        "001825343c0b162a",
         "6f8cfeb40a547290",
         "5606e18cff1135b69b6c7bb671b36996",
-        31,
+        58,
     ),
     "chinese by jieba": (
         CHINESE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import unicodedata
 
 import pytest
 
@@ -30,10 +31,24 @@ def test_a_word_does_not_reach_over_punctuation() -> None:
     assert said(segment("北,京", "rjieba").tokens) == ["北", "京"]
 
 
-def test_kana_runs_stay_whole_beside_cut_han_runs() -> None:
-    found = said(segment("これは日本語のテキスト", "rjieba").tokens)
-    assert found[:2] == ["これは", "のテキスト"]
-    assert "".join(found[2:]) == "日本語"
+def test_scripts_without_spaces_are_cut_into_runs_of_three() -> None:
+    found = said(segment("これは日本語のテスト ok", "rjieba").tokens)
+    assert found[:5] == ["ok", "これは", "のテス", "テスト", "日本"]
+    assert said(segment("ไทย, ลา", "rjieba").tokens) == ["ไทย", "ลา"]
+    assert said(segment(normalise("ភា\u200bសាខ្មែរ"), "rjieba").tokens)[:3] == ["ភាស", "ាសា", "សាខ"]
+
+
+def test_marks_belong_to_the_word_that_they_stand_in() -> None:
+    assert said(segment("हिन्दी में", "rjieba").tokens) == ["हिन्दी", "में"]
+    assert said(segment("x̄ý", "rjieba").tokens) == ["x̄ý"]
+    assert said(segment(normalise("it´s \u0301b 界\u0308c"), "rjieba").tokens) == ["it", "s", "b", "c", "界"]
+
+
+def test_every_mark_is_known_as_one() -> None:
+    marks = [chr(point) for point in range(sys.maxunicode + 1) if unicodedata.category(chr(point))[0] == "M"]
+    joining = [mark for mark in marks if unicodedata.category(mark) != "Me" and normalise(mark)]
+    assert len(joining) > 2000
+    assert [mark for mark in joining if segment(f"x{mark}y", "rjieba").tokens != [f"x{mark}y".encode()]] == []
 
 
 def test_han_characters_are_given_alone_and_in_order() -> None:
@@ -51,6 +66,13 @@ def test_normalising_folds_case_width_and_compatibility() -> None:
     assert normalise("ＡＢＣ ﬁ Straße K ①") == "abc fi strasse k 1"
     assert normalise("が") == "が"
     assert normalise("ABC") == "abc"
+
+
+def test_characters_that_nobody_sees_are_dropped() -> None:
+    assert normalise("ex\u00adam\u200bple\ufeff") == "example"
+    assert normalise("می\u200cخواهم") == "میخواهم"
+    assert normalise("界" * 100 + "\u00ad界\u200e") == "界" * 101
+    assert normalise("❤\ufe0f") == "❤"
 
 
 def test_lone_surrogates_become_replacement_characters() -> None:
