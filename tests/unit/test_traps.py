@@ -55,7 +55,7 @@ def judged(
             columns = Rows.of(used, [source], rows, range(start, end), [None] * len(rows))
             entry = Entry(start // 100 + 1, 0, b"", columns)
             decided = judge.decide([entry])
-            verdicts += [verdict for _, _, verdict in decided.verdicts()]
+            verdicts += decided.verdicts()
             judge.apply([entry], decided.record())
     finally:
         state.close()
