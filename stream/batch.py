@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 
 from stream.errors import SchemeMismatchError, SettingsError
-from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.scan import fingerprinted
 from stream.settings import Settings
@@ -91,7 +90,7 @@ def open_either(
             rows = fingerprinted(settings, scheme, messages)
             try:
                 while (some := runner.run(_next(rows))) is not None:
-                    ready = [row for row in some if row.status == Status.READY]
+                    ready = [row for row in some if row.ready]
                     file.skipped += len(some) - len(ready)
                     if ready:
                         words = np.array([row.fingerprint for row in ready], np.uint64)

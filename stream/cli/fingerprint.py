@@ -26,7 +26,7 @@ def command(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -
     fingerprinter = Fingerprinter(scheme)
     for message in chain.from_iterable(opened):
         row = fingerprinter.message(message.value, settings.page_bytes)
-        ready = row.status == Status.READY
+        ready = row.ready
         fields = {
             "url": row.url,
             "status": Status(row.status).name.lower(),

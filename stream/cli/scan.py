@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from stream.cli.options import with_scheme, with_settings, with_sources
+from stream.cli.options import structure, with_scheme, with_settings, with_sources
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -32,6 +32,7 @@ from stream.settings import Settings
 )
 @click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
 @click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance.")
+@click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. blocks=6.")
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def command(
@@ -40,18 +41,23 @@ def command(
     output: BinaryIO | None,
     mode: str,
     distance: int | None,
+    given: tuple[str, ...],
     scheme: Any,
     as_json: bool,
 ) -> None:
     """Judge pages offline: SOURCES are JSON Lines, web archives, directories of saved pages, or -."""
+    import msgspec
+
     from stream.judge.options import VerdictOptions
 
     logging.configure(settings.log_format, "scan")
     if mode == "strict":
         k = 3 if distance is None else distance
-        options = VerdictOptions.paper(k=k, blocks=k + 2)
+        base = VerdictOptions.paper(k=k, blocks=k + 2)
     else:
-        options = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
+        base = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
+    chosen = [f"{name}={value}" for name, value in msgspec.structs.asdict(base).items()]
+    options = structure(VerdictOptions, (*chosen, *given), "--option")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory:
         seen = asyncio.run(_scan(settings, opened, Path(directory) / "state", scheme, options, output))

@@ -195,6 +195,7 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
             int(anchors.page[place[i]]),
             int(candidates.distance[i]),
             int(matching[i]),
+            row.status,
         )
         for i in order[:NEAREST].tolist()
     ]
@@ -205,15 +206,16 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
     distance = (baseline.fingerprint ^ row.fingerprint).bit_count()
     matching = int(judge.rule.matches(sketch, baseline.sketch.reshape(1, -1))[0])
-    return _near(judge, baseline.url, baseline.page, distance, matching)
+    return _near(judge, baseline.url, baseline.page, distance, matching, row.status)
 
 
-def _near(judge: Judge, url: str, page: int, distance: int, matching: int) -> Near:
+def _near(judge: Judge, url: str, page: int, distance: int, matching: int, status: int) -> Near:
     rule = judge.rule
     options, similarity = rule.options, rule.similarity(matching)
-    close = distance <= options.distance
+    largest = rule.largest_distance(status)
+    close = distance <= largest
     alike = close and matching >= rule.least_matches
-    why = f"distance {distance} is {'within' if close else 'over'} {options.distance} bits"
+    why = f"distance {distance} is {'within' if close else 'over'} {largest} bits"
     if matching != NO_MATCHES and similarity is not None:
         why += (
             f"; similarity {similarity:.3f} is {'at least' if matching >= rule.least_matches else 'below'} "

@@ -122,7 +122,7 @@ class Fingerprinter:
         if found.tokens < self.scheme.minimum_tokens or not found.features:
             return Row(Status.INSUFFICIENT, page.url, key, page.fetched_at, text_hash=found.text_hash)
         return Row(
-            Status.READY,
+            Status.SHORT if found.tokens < self.scheme.short_tokens else Status.READY,
             page.url,
             key,
             page.fetched_at,

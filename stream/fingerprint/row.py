@@ -19,6 +19,11 @@ class Status(enum.IntEnum):
     READY = 0
     INSUFFICIENT = 1
     REJECTED = 2
+    SHORT = 3
+    """Ready, with fewer tokens than `scheme.short_tokens`: a larger distance may hold."""
+
+
+FINGERPRINTED: Final = (Status.READY, Status.SHORT)
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
@@ -41,3 +46,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     """Why the page was rejected: a short stable code."""
     detail: str | None = None
     """Why, for a person; goes to the dead letter's header, not to the journal."""
+
+    @property
+    def ready(self) -> bool:
+        """Whether the page has a fingerprint."""
+        return self.status in FINGERPRINTED

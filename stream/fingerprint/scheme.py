@@ -83,6 +83,8 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Bits whose sum is 0: those of a fixed pseudo-random word, or always 0, or always 1."""
     minimum_tokens: Count = 8
     """A page with fewer tokens is `insufficient`."""
+    short_tokens: Count = 0
+    """A page with fewer tokens is short: the verdict option `short_distance` holds for it. 0: none is."""
     shingle: Positive = 5
     """Shingle length of the sketch, in Han characters or words."""
     han_floor: Count = 100

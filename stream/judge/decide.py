@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.row import Status
+from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.ids import NO_PAGE
 from stream.judge.neighbours import Neighbours
@@ -81,7 +81,7 @@ def decide(batch: Batch, state: State, rule: Rule) -> Judged:
     judged = Judged.blank(len(batch))
     judged.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
     judged.verdict[batch.status == Status.INSUFFICIENT] = Verdict.INSUFFICIENT
-    ready = np.flatnonzero(batch.status == Status.READY)
+    ready = np.flatnonzero(np.isin(batch.status, FINGERPRINTED))
     if ready.size:
         _Pass(batch, ready, state, rule, judged).run()
     return judged
@@ -233,7 +233,7 @@ class _Pass:
         batch = self.batch
         distances = np.bitwise_count(batch.fingerprint[earlier] ^ batch.fingerprint[row])
         bins = self.rule.matches(batch.sketch[earlier], batch.sketch[row : row + 1])
-        near = (distances <= self.rule.options.distance) & (bins >= self.rule.least_matches)
+        near = self.rule.near(distances, batch.status[row : row + 1]) & (bins >= self.rule.least_matches)
         return distances, bins, np.flatnonzero(near)
 
     def _url(self, row: int) -> str:
@@ -246,7 +246,9 @@ class _Pass:
         rows, anchors = ready[found.row], state.anchors(found.anchor)
         place = np.searchsorted(anchors.number, found.anchor)
         matching = self.rule.matches_at(batch.sketch, rows, anchors.sketch, place)
-        similar = np.flatnonzero(matching >= self.rule.least_matches)
+        similar = np.flatnonzero(
+            (matching >= self.rule.least_matches) & self.rule.near(found.distance, batch.status[rows])
+        )
         self.judged.candidates += len(rows)
         self.judged.verified += len(similar)
         order = similar[
@@ -275,6 +277,7 @@ class _Pass:
         sketches = np.stack([baseline.sketch for _, baseline in pairs])
         distance = np.bitwise_count(self.batch.fingerprint[rows] ^ theirs).astype(np.int64)
         matching = self.rule.matches(self.batch.sketch[rows], sketches)
-        similar = (distance <= self.rule.options.distance) & (matching >= self.rule.least_matches)
+        near = self.rule.near(distance, self.batch.status[rows])
+        similar = near & (matching >= self.rule.least_matches)
         for i in np.flatnonzero(similar).tolist():
             self.baseline_similar[pairs[i][0]] = (int(distance[i]), int(matching[i]))

@@ -187,7 +187,9 @@ def explain(anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -
         if anchor.text_hash is not None and page.text_hash is not None
         else None
     )
-    checks, verdict = _checks(anchor, page, scheme, options, distance, tables, estimated)
+    short = page.tokens is not None and page.tokens < scheme.short_tokens
+    largest = options.largest_distance if short else options.distance
+    checks, verdict = _checks(anchor, page, scheme, options, distance, largest, tables, estimated)
     return Explanation(
         anchor=_described(anchor, scheme),
         page=_described(page, scheme),
@@ -197,7 +199,7 @@ def explain(anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -
         verdict=verdict,
         checks=checks,
         distance=distance,
-        largest_distance=options.distance,
+        largest_distance=largest,
         bits=_bits(apart, anchor, page, scheme, options),
         tables=tables,
         probes=sum(_probes(table, options) for table in tables),
@@ -337,6 +339,7 @@ def _checks(
     scheme: Scheme,
     options: VerdictOptions,
     distance: int,
+    largest: int,
     tables: list[Probe],
     estimated: float | None,
 ) -> tuple[list[Check], Literal["duplicate", "recrawl", "unique", "insufficient"]]:
@@ -365,11 +368,11 @@ def _checks(
                 + (", not all of them among those that are flipped" if options.flips else ""),
             )
         )
-    near = distance <= options.distance
+    near = distance <= largest
     checks.append(
         Check(
             passed=near,
-            reason=f"the fingerprints differ in {distance} bits; {options.distance} are allowed",
+            reason=f"the fingerprints differ in {distance} bits; {largest} are allowed",
         )
     )
     alike = True

@@ -19,6 +19,8 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """`strict` is the paper as it stands: distance <= k, exact probes, no sketch, no bucket cap."""
     distance: Annotated[int, msgspec.Meta(ge=0, le=63)] = 12
     """Largest Hamming distance of a near-duplicate (k in the paper)."""
+    short_distance: Annotated[int, msgspec.Meta(ge=0, le=63)] = 0
+    """The same where the later page is short (the scheme's `short_tokens`), if more than `distance`."""
     similarity: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.8"
     """Least estimated Jaccard similarity; a decimal string, so that no rounding can differ."""
     blocks: Annotated[int, msgspec.Meta(ge=1, le=64)] = 5
@@ -36,16 +38,22 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Raises ValueError for options that contradict each other, naming them."""
         if self.choose > self.blocks:
             raise ValueError(f"choose={self.choose} of blocks={self.blocks}: there are not so many")
-        if self.strict and self.distance > self.blocks - self.choose:
-            raise ValueError(
-                f"mode=strict finds every pair up to blocks - choose = {self.blocks - self.choose}, "
-                f"so distance={self.distance} needs other blocks"
-            )
+        for option in ("distance", "short_distance"):
+            if self.strict and getattr(self, option) > self.blocks - self.choose:
+                raise ValueError(
+                    f"mode=strict finds every pair up to blocks - choose = {self.blocks - self.choose}, "
+                    f"so {option}={getattr(self, option)} needs other blocks"
+                )
 
     @property
     def strict(self) -> bool:
         """Whether the mode is `strict`."""
         return self.mode == "strict"
+
+    @property
+    def largest_distance(self) -> int:
+        """Of any two pages, short ones included."""
+        return max(self.distance, self.short_distance)
 
     @property
     def least_similarity(self) -> Fraction:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stream.fingerprint.row import Row, Status
+from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.ids import show
 from stream.judge.judge import Judge
@@ -16,7 +16,7 @@ from stream.judge.judge import Judge
 def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, Any]]]:
     """For each row its similar live anchors, best first: `url`, `id`, `distance`, `similarity`."""
     found: list[list[dict[str, Any]]] = [[] for _ in rows]
-    ready = [i for i, row in enumerate(rows) if row.status == Status.READY]
+    ready = [i for i, row in enumerate(rows) if row.ready]
     if not ready:
         return found
     state, rule = judge.state, judge.rule
@@ -29,7 +29,9 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
     sketches = np.frombuffer(b"".join(rows[i].sketch for i in ready), "<u8").reshape(len(ready), -1)
     matching = rule.matches_at(sketches.astype(np.uint64), candidates.row, anchors.sketch, place)
     order = np.lexsort((candidates.anchor, candidates.distance, -matching, candidates.row))
-    for i in order[matching[order] >= rule.least_matches].tolist():
+    statuses = np.array([rows[i].status for i in ready], np.uint8)
+    similar = (matching >= rule.least_matches) & rule.near(candidates.distance, statuses[candidates.row])
+    for i in order[similar[order]].tolist():
         found[ready[int(candidates.row[i])]].append(
             {
                 "url": anchors.url(int(place[i])),

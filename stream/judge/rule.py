@@ -6,12 +6,14 @@ All integers: similarity in ten-thousandths first, then distance, then age (rule
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.errors import SettingsError
 from stream.fingerprint.parity import ONE
+from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import similarities
 from stream.judge.options import VerdictOptions
@@ -28,6 +30,24 @@ class Rule:
 
     options: VerdictOptions
     scheme: Scheme
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError for an option that has no meaning with this scheme."""
+        if self.options.short_distance and not self.scheme.short_tokens:
+            raise SettingsError(
+                f"short_distance={self.options.short_distance}: no page is short with short_tokens=0"
+            )
+
+    def largest_distance(self, status: int) -> int:
+        """Largest distance of a near-duplicate, for a later page of that status."""
+        return self.options.largest_distance if status == Status.SHORT else self.options.distance
+
+    def near(self, distances: NDArray[np.integer[Any]], statuses: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Which of m distances are near enough, given the later pages' statuses (m,) or (1,)."""
+        near: NDArray[np.bool_] = distances <= self.options.distance
+        if self.options.short_distance:
+            near |= (statuses == Status.SHORT) & (distances <= self.options.short_distance)
+        return near
 
     @property
     def least_matches(self) -> int:

@@ -150,7 +150,7 @@ class State:
                 self.design,
                 flip_bits=options.flip_bits,
                 flips=options.flips,
-                distance=options.distance,
+                distance=options.largest_distance,
                 cap=None if options.strict else options.bucket_cap,
                 memory=memory,
                 generation=generation,

@@ -20,6 +20,7 @@ from aiokafka.errors import (
 from stream.errors import BrokerError, TopicError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
+from stream.judge.rule import Rule
 from stream.kafka import cluster
 from stream.kafka.genesis import wait_for_genesis, write_genesis
 from stream.kafka.names import Names
@@ -67,6 +68,7 @@ async def create(
     """
     names = Names(settings.namespace)
     Design(options.blocks, options.choose, scheme.width)  # refuses a design that no judge could open
+    Rule(options, scheme)  # and options that contradict the scheme
     admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers, client_id="neardup")
     try:
         try:

@@ -27,6 +27,7 @@ OTHER: dict[str, Any] = {
     "hash": "md5",
     "ties": "zero",
     "minimum_tokens": 9,
+    "short_tokens": 40,
     "shingle": 4,
     "han_floor": 99,
     "sketch": "minhash",

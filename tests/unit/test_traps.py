@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 import unicodedata
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from stream.errors import SettingsError
+from stream.fingerprint.distance import as_words, hamming
 from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
@@ -19,6 +23,7 @@ from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.messages.page import Page
 from stream.messages.verdict import VerdictRecord
+from stream.tables.methods.brute_force import BruteForce
 
 CHINESE = """港口的灯塔建于上个世纪，至今仍由同一个家族看守。每天傍晚，守塔人登上许多级台阶，点亮那盏老灯，
 然后在日志里写下风向、海浪和经过的船只。日志已经写满了四十多本，最早的一本纸页发黄，字迹却依然清楚。
@@ -213,6 +218,62 @@ def test_pages_that_differ_in_numbers_are_judged_by_how_much_else_there_is(
     """Four changed words touch up to twenty 5-grams: J = 0.3 among 25 words, 0.97 among 400."""
     verdicts = judged([product(number, words) for number in range(1, 6)], tmp_path)
     assert [each.verdict for each in verdicts] == ["unique", *[verdict] * 4]
+
+
+EDITED = [text_of(seed, 40) for seed in range(60)]
+SHORT = [text.replace(text.split()[20], "edited") for text in EDITED]
+STRICT = {"mode": "strict", "distance": 3, "blocks": 10, "choose": 2, "flip_bits": 0, "flips": 0}
+
+
+def test_short_pages_may_have_a_larger_distance(tmp_path: Path) -> None:
+    """One of forty words is another one. The later page's length counts; a longer one keeps its rule."""
+    found = {}
+    for name, short_distance, short_tokens in [("off", 0, 0), ("on", 8, 64), ("longer", 8, 32)]:
+        options = VerdictOptions(**STRICT, short_distance=short_distance)  # type: ignore[arg-type]
+        verdicts = judged([*EDITED, *SHORT], tmp_path / name, options, short_tokens=short_tokens)
+        found[name] = counted(verdicts)["duplicate"]
+        largest = max(each.distance for each in verdicts if each.distance is not None)
+        assert largest == (8 if name == "on" else 3)
+    assert found["off"] == found["longer"] < 45
+    assert found["on"] > 55
+
+
+def test_options_for_short_pages_are_checked(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match=r"short_distance=9.*short_tokens"):
+        judged([], tmp_path, VerdictOptions(short_distance=9))
+    with pytest.raises(ValueError, match="short_distance=9"):
+        VerdictOptions(mode="strict", distance=3, blocks=5, choose=2, flip_bits=0, flips=0, short_distance=9)
+
+
+def test_fingerprints_of_32_bits_are_judged_like_those_of_64(tmp_path: Path) -> None:
+    """Of a width of 32, 6 bits are as far as 12 of 64, and a prefix needs half the bits."""
+    options = VerdictOptions(distance=6, blocks=5, choose=2)
+    wide = judged([*EDITED, *SHORT], tmp_path / "wide")
+    narrow = judged([*EDITED, *SHORT], tmp_path / "narrow", options, width=32)
+    assert [each.verdict for each in narrow] == [each.verdict for each in wide]
+    assert all(re.fullmatch(r"[0-9a-f]{8}", each.fingerprint or "") for each in narrow)
+
+
+def test_the_judge_refuses_fingerprints_of_128_bits_by_name(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="width: 128 bits"):
+        judged([text_of(1)], tmp_path, width=128)
+
+
+@pytest.mark.parametrize("width", [32, 64, 128])
+def test_neighbour_searches_take_fingerprints_of_every_width(width: int) -> None:
+    fingerprinter = Fingerprinter(Scheme(width=width))  # type: ignore[arg-type]
+    stored, queries = (
+        as_words([fingerprinter.text(text).fingerprint for text in texts], width) for texts in (EDITED, SHORT)
+    )
+    distance = width // 8
+    expected = [
+        (query, place)
+        for query in range(len(queries))
+        for place in np.flatnonzero(hamming(stored, queries[query]) <= distance).tolist()
+    ]
+    found = BruteForce(stored, width, distance).search(queries)
+    assert sorted(zip(found.row.tolist(), found.stored.tolist(), strict=True)) == expected
+    assert len(expected) > 50
 
 
 def test_pages_of_two_words_do_not_fall_together_by_ties(tmp_path: Path) -> None:
