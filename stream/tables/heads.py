@@ -12,8 +12,8 @@ from stream.tables.slots import U32, Slots
 class Heads:
     """`newest[slot]` is number + 1 of a slot's newest anchor, `links[row, table]` that of the one before.
 
-    0 ends a chain. Made of untouched memory: every slot must be cleaned before the first anchor is linked,
-    in as many calls as the caller can afford.
+    0 ends a chain. Made of untouched memory, all of which `clean` must have touched before the first anchor
+    is linked: at random, later, a page at a time, it would cost a search much more.
     """
 
     def __init__(self, design: Design, bits: int, rows: int) -> None:
@@ -21,13 +21,10 @@ class Heads:
         self.slots = Slots(design, bits)
         self.newest: U32 = np.empty(self.slots.size, np.uint32)
         self.links: U32 = np.empty((rows, design.tables), np.uint32)
-        self._cleaned = 0
 
-    def clean(self, most: int) -> bool:
-        """Clean up to `most` further slots. Returns whether all are clean."""
-        self.newest[self._cleaned : self._cleaned + most] = 0
-        self._cleaned += most
-        return self._cleaned >= self.slots.size
+    def clean(self) -> None:
+        """Empty every slot. Releases the GIL; a virtual machine may take seconds to find a gigabyte."""
+        self.newest.fill(0)
 
     def link(self, fingerprints: U64, number: int, row: int, masks: U64 | None) -> None:
         """Put anchors numbered from `number`, newer than all before, in rows from `row`, into their chains.

@@ -7,6 +7,7 @@ with every insert, while the old ones answer: no insert waits for a rebuild.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -34,8 +35,6 @@ class Pace:
 
     first_slots: int = 1 << 22
     """Heads at first, 16 MiB."""
-    cleaned: int = 1 << 22
-    """Slots of the coming heads cleaned by one insert."""
     linked: int = 1 << 15
     """Least anchors that one insert links in the coming heads: about 20 ms."""
     linked_an_anchor: int = 4
@@ -83,8 +82,9 @@ class HotTier:
         self._chains = Chains()
         self.probes = 0
         self._heads = self._make_heads(first)
-        self._heads.clean(self._heads.slots.size)
+        self._heads.clean()
         self._coming: Heads | None = None
+        self._cleaning: threading.Thread | None = None
         self._caught_up = 0  # anchors [floor, caught_up) are linked in the coming heads
 
     @property
@@ -104,7 +104,7 @@ class HotTier:
         bits = self._bits_due()
         if bits != self._heads.slots.bits:
             self._heads = self._make_heads(bits)
-            self._heads.clean(self._heads.slots.size)
+            self._heads.clean()
         for start in range(self.floor, self.count, self._pace.linked):
             self._link(self._heads, start, min(start + self._pace.linked, self.count))
 
@@ -163,7 +163,7 @@ class HotTier:
     def _bits_due(self) -> int:
         bits = self._heads.slots.bits
         while bits < self._most_bits and (1 << bits) < LOAD * (self.count - self.floor):
-            bits = min(bits + 2, self._most_bits)
+            bits = min(bits + 1, self._most_bits)
         return bits
 
     def _grow(self, inserted: int) -> None:
@@ -173,8 +173,12 @@ class HotTier:
             if bits == self._heads.slots.bits:
                 return
             self._coming, self._caught_up = self._make_heads(bits), self.floor
-        if not self._coming.clean(self._pace.cleaned):
-            return
+            self._cleaning = threading.Thread(target=self._coming.clean, name="clean-heads", daemon=True)
+            self._cleaning.start()
+        if self._cleaning is not None:
+            if self._cleaning.is_alive():
+                return
+            self._cleaning = None
         most = max(self._pace.linked, self._pace.linked_an_anchor * inserted)
         start, end = self._caught_up, min(self._caught_up + most, self.count)
         self._link(self._coming, start, end)

@@ -1,6 +1,6 @@
 """How fast rows are probed and anchors inserted: RAM, default probes, RocksDB.
 
-    python -m tests.bench.bench_tables [anchors]
+    python -m tests.bench.bench_tables [anchors] [batches] [bytes of RAM]
 
 The workload of the prototype: batches of 1000 in which 30 % are near-duplicates of earlier rows (0 to 8
 bits), 1 % are among 100 hot pages and the rest is new; a row becomes an anchor unless one within 3 bits is
@@ -26,7 +26,13 @@ from stream.tables.tables import Tables
 
 BATCH = 1000
 SHARES = (0.25, 0.2, 0.15, 0.12, 0.1, 0.07, 0.05, 0.04, 0.02)
-PROTOTYPE = {"hot exact": 1_080_000, "hot 11 probes": None, "cold exact": 111_000, "cold 11 probes": None}
+PROBES = (("exact", 0, 0), ("40 probes", 2, 2), ("110 probes", 4, 2))
+"""Name, uncertain bits a table, flips of these."""
+GENERATION = 1_000_000
+INSERTED = 2800
+"""Anchors of a judge's transaction of 4096 pages."""
+WARM = 20
+"""Batches before the measured ones."""
 
 U64 = NDArray[np.uint64]
 
@@ -63,38 +69,49 @@ def batches(rng: np.random.Generator, earlier: U64, n: int) -> list[tuple[U64, N
     return made
 
 
-def measure(
-    folder: Path,
-    anchors: U64,
-    *,
-    flip_bits: int,
-    flips: int,
-    memory: int,
-    turns: int,
-    generation: int = 1_000_000,
-) -> dict[str, Any]:
-    """Load, freeze, reopen, then probe and insert `turns` batches."""
-    design = Design(5, 2)
-    options = {"flip_bits": flip_bits, "flips": flips, "distance": 10, "cap": 256}
-    with Store(folder, design.tables, 256 << 20) as store:
-        tables = Tables(store, design, **options, memory=memory, generation=generation)
-        start = time.perf_counter()
-        for first in range(0, len(anchors), 20_000):
+def open_tables(store: Store, flip_bits: int, flips: int, memory: int) -> Tables:
+    """Tables of the default design."""
+    return Tables(
+        store, Design(5, 2), flip_bits=flip_bits, flips=flips, distance=10, cap=256, memory=memory,
+        generation=GENERATION,
+    )  # fmt: skip
+
+
+def fill(folder: Path, anchors: U64, memory: int) -> dict[str, Any]:
+    """Insert all anchors, as many at once as a judge's transaction has, and freeze what is due."""
+    with Store(folder, 10, 256 << 20) as store:
+        tables = open_tables(store, 0, 0, memory)
+        spent = []
+        for first in range(0, len(anchors), INSERTED):
+            start = time.perf_counter()
             batch = store.batch()
-            tables.insert(batch, anchors[first : first + 20_000], {})
+            tables.insert(batch, anchors[first : first + INSERTED], {})
+            spent.append(time.perf_counter() - start)
             store.write(batch)
-        loaded = time.perf_counter() - start
         start = time.perf_counter()
         tables.maintain(wait=True)
-        frozen = time.perf_counter() - start
+        answer = {
+            "inserts_per_second": round(len(anchors) / sum(spent)),
+            "median_insert_ms": round(float(np.median(spent)) * 1e3, 2),
+            "largest_insert_ms": round(max(spent) * 1e3, 1),
+            "freeze_seconds": round(time.perf_counter() - start, 2),
+            "disk_bytes_an_anchor": round(store.disk_bytes() / len(anchors), 1),
+        }
         store.flush()
         tables.close()
-    with Store(folder, design.tables, 256 << 20) as store:
+    return answer
+
+
+def measure(
+    folder: Path, anchors: U64, flip_bits: int, flips: int, memory: int, turns: int
+) -> dict[str, Any]:
+    """Open what is there, then probe and insert `turns` batches."""
+    with Store(folder, 10, 256 << 20) as store:
         start = time.perf_counter()
-        tables = Tables(store, design, **options, memory=memory, generation=generation)
+        tables = open_tables(store, flip_bits, flips, memory)
         opened = time.perf_counter() - start
-        work = batches(np.random.default_rng(11), anchors, turns + 20)
-        spent, inserted = [], 0
+        work = batches(np.random.default_rng(11), anchors, turns + WARM)
+        spent = []
         for rows, uncertain in work:
             start = time.perf_counter()
             found = tables.search(rows, uncertain)
@@ -105,41 +122,31 @@ def measure(
             store.write(batch)
             tables.maintain()
             spent.append(time.perf_counter() - start)
-            inserted += int(unique.sum())
-        times = np.array(spent[20:])
-        stats = tables.stats
+        times, stats = np.array(spent[WARM:]), tables.stats
         answer = {
             "rows_per_second": round(BATCH * len(times) / times.sum()),
-            "p50_ms": round(float(np.median(times)) * 1e3, 2),
+            "rows_per_second_at_the_median": round(BATCH / float(np.median(times))),
             "p99_ms": round(float(np.percentile(times, 99)) * 1e3, 2),
-            "max_ms": round(float(times.max()) * 1e3, 1),  # heads growing: one rebuild
-            "load_per_second": round(len(anchors) / loaded),
-            "freeze_seconds": round(frozen, 2),
             "restart_seconds": round(opened, 2),
-            "disk_bytes_an_anchor": round(store.disk_bytes() / len(anchors), 1),
+            "hot_anchors": stats.hot_anchors,
+            "cold_anchors": stats.cold_anchors,
             "rocks_probes_a_row": round(stats.rocks_probes / BATCH / len(work), 2),
             "rocks_hits_a_row": round(stats.rocks_hits / BATCH / len(work), 2),
-            "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
         }
         tables.close()
     return answer
 
 
 def run(anchors: int = 1_000_000, turns: int = 150, memory: int = 2 << 30) -> dict[str, Any]:
-    """Rows a second of each layout, with the prototype's figure beside it."""
+    """Rows a second of each layout over the same anchors: all in RAM within `memory`, and all in RocksDB."""
     rows = preloaded(anchors)
-    layouts = {
-        "hot exact": (0, 0, memory),
-        "hot 11 probes": (4, 2, memory),
-        "cold exact": (0, 0, 0),
-        "cold 11 probes": (4, 2, 0),
-    }
     answer: dict[str, Any] = {"anchors": anchors}
-    for name, (flip_bits, flips, budget) in layouts.items():
-        with tempfile.TemporaryDirectory() as folder:
-            answer[name] = measure(
-                Path(folder), rows, flip_bits=flip_bits, flips=flips, memory=budget, turns=turns
-            ) | {"prototype": PROTOTYPE[name]}
+    with tempfile.TemporaryDirectory() as folder:
+        answer["growth"] = fill(Path(folder), rows, memory)
+        for tier, budget in (("hot", memory), ("cold", 0)):
+            for name, flip_bits, flips in PROBES:
+                answer[f"{tier} {name}"] = measure(Path(folder), rows, flip_bits, flips, budget, turns)
+    answer["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
     return answer
 
 
