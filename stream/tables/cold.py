@@ -7,6 +7,7 @@ byte a slot, says which generations are worth asking: bit g & 7 stands for all g
 
 from __future__ import annotations
 
+import threading
 from typing import Final
 
 import numpy as np
@@ -22,12 +23,10 @@ from stream.tables.slots import Slots
 U8 = NDArray[np.uint8]
 
 LANES: Final = 8
-FIRST_SLOTS: Final = 1 << 22
-MOST_SLOTS: Final = 1 << 29
-"""The map's limit, 512 MiB."""
-LOAD: Final = 8
-"""The map grows when a table has fewer than this many slots a cold anchor."""
-ADDED_AT_ONCE: Final = 1 << 17
+LEAST_MAP: Final = 64 << 20
+"""Bytes that the map may take whatever memory is allowed."""
+ADDED_AT_ONCE: Final = 1 << 16
+"""Anchors added to the map at once: about 25 ms."""
 
 
 def bucket_keys(prefixes: U64, generations: NDArray[np.uint16], prefix_bits: int) -> list[bytes]:
@@ -41,7 +40,7 @@ def bucket_keys(prefixes: U64, generations: NDArray[np.uint16], prefix_bits: int
 
 
 class ColdTier:
-    """Generations [0, generations), each of `size` anchors."""
+    """Generations [0, generations), each of `size` anchors, and a map of at most `memory` bytes."""
 
     def __init__(
         self,
@@ -53,6 +52,7 @@ class ColdTier:
         *,
         size: int,
         distance: int,
+        memory: int,
     ) -> None:
         self._store = store
         self._design = design
@@ -64,47 +64,59 @@ class ColdTier:
         self.generations = 0
         self.probes = 0
         self.hits = 0
-        self._first_bits = max(1, (FIRST_SLOTS // design.tables).bit_length() - 1)
-        self._most_bits = min((MOST_SLOTS // design.tables).bit_length() - 1, int(design.prefix_bits.max()))
+        self._bits = (max(memory, LEAST_MAP) // design.tables).bit_length() - 1
         self._slots: Slots | None = None
         self._present = np.zeros(0, np.uint8)
+        self._cleaning: threading.Thread | None = None
+        self._added = 0  # anchors below it are in the map
 
     @property
     def anchors(self) -> int:
         """Anchors of the cold generations, dead ones included."""
         return self.generations * self._size
 
-    def extend(self, generations: int) -> None:
-        """Answer for the generations below this number too; they must be frozen."""
+    def extend(self, generations: int, *, wait: bool) -> None:
+        """Come closer to answering for all generations below this number; they must be frozen.
+
+        A call adds a slice to the map, so that nobody stands still for a million anchors; with `wait`, it
+        returns when all are in.
+        """
         if generations <= self.generations:
             return
-        bits = self._first_bits if self._slots is None else self._slots.bits
-        while bits < self._most_bits and (1 << bits) < LOAD * generations * self._size:
-            bits = min(bits + 2, self._most_bits)
-        if self._slots is None or bits > self._slots.bits:
-            self._slots = Slots(self._design, bits)
+        if self._slots is None:
+            self._slots = Slots(self._design, self._bits)
             self._present = np.empty(self._slots.size, np.uint8)
-            self._present.fill(0)
-            self.generations = 0
-        for generation in range(self.generations, generations):
-            self._add(self._slots, generation)
-        self.generations = generations
+            # Touching fresh memory takes seconds on a virtual machine; filling releases the GIL.
+            self._cleaning = threading.Thread(
+                target=self._present.fill, args=(0,), name="clean-map", daemon=True
+            )
+            self._cleaning.start()
+        if self._cleaning is not None:
+            if self._cleaning.is_alive() and not wait:
+                return
+            self._cleaning.join()
+            self._cleaning = None
+        while self.generations < generations:
+            end = (self.generations + 1) * self._size
+            self._add(self._slots, self._added, min(self._added + ADDED_AT_ONCE, end))
+            if self._added == end:
+                self.generations += 1
+            if not wait:
+                break
 
-    def _add(self, slots: Slots, generation: int) -> None:
-        first = generation * self._size
-        fingerprints = self._log.read(first, first + self._size)
-        lane = np.uint8(1 << (generation % LANES))
-        for start in range(0, self._size, ADDED_AT_ONCE):
-            rows = fingerprints[start : start + ADDED_AT_ONCE]
-            places = slots.of_keys(self._design.keys(rows))
-            masks = self._skipped.masks(first + start, first + start + len(rows))
-            if masks is None:
-                places = places.ravel()
-            else:
-                places = np.concatenate(
-                    [places[entered(masks, table), table].ravel() for table in range(self._design.tables)]
-                )
-            self._present[places] = self._present.take(places) | lane  # equal slots get equal values
+    def _add(self, slots: Slots, start: int, end: int) -> None:
+        rows = self._log.read(start, end)
+        lane = np.uint8(1 << (self.generations % LANES))
+        places = slots.of_keys(self._design.keys(rows))
+        masks = self._skipped.masks(start, end)
+        if masks is None:
+            places = places.ravel()
+        else:
+            places = np.concatenate(
+                [places[entered(masks, table), table].ravel() for table in range(self._design.tables)]
+            )
+        self._present[places] = self._present.take(places) | lane  # equal slots get equal values
+        self._added = end
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
@@ -147,6 +159,8 @@ class ColdTier:
             if not len(chosen):
                 continue
             which, generation = np.nonzero(lanes[chosen, None] & lane_of)
+            if not len(which):  # only a generation that is still being added
+                continue
             wanted = bucket_keys(
                 prefixes[chosen[which]], generation.astype(np.uint16), int(self._design.prefix_bits[number])
             )

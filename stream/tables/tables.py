@@ -58,7 +58,8 @@ class Tables:
     Opening recovers everything from the store. Raises StateError when the store was made with another
     design or another `generation`.
 
-    `memory` bounds the hot tier's rows and heads; anchors not yet frozen are in RAM whatever it says.
+    `memory` is a third each for the hot tier's rows, its heads, and the cold tier's map; anchors not yet
+    frozen are in RAM whatever it says.
     """
 
     def __init__(
@@ -92,16 +93,23 @@ class Tables:
             self._skipped,
             self._dead,
             distance=distance,
-            memory=memory,
+            memory=memory * 2 // 3,
             slack=generation,
             pace=pace,
         )
         self._cold = ColdTier(
-            store, design, self._log, self._skipped, self._dead, size=generation, distance=distance
+            store,
+            design,
+            self._log,
+            self._skipped,
+            self._dead,
+            size=generation,
+            distance=distance,
+            memory=memory // 3,
         )
         cold = self._cold_due(self.count)
         self._hot.load(self._log.read(cold * generation, self.count), cold * generation)
-        self._cold.extend(cold)
+        self._cold.extend(cold, wait=True)
 
     def _check_layout(self) -> None:
         design, stored = self._design, self._store.get(DEFAULT, [LAYOUT])[0]
@@ -207,9 +215,8 @@ class Tables:
                 self._start()
             if not (wait and self._freezing is not None):
                 break
-        cold = self._cold_due(self.count)
-        self._cold.extend(cold)
-        self._hot.evict(cold * self._size)
+        self._cold.extend(self._cold_due(self.count), wait=wait)
+        self._hot.evict(self._cold.generations * self._size)
 
     def _start(self) -> None:
         if self._frozen >= MOST_GENERATIONS:

@@ -161,13 +161,13 @@ CASES = {
     "all in RocksDB, exact": Case(4, 1, distance=3, memory=0, generation=64),
     "20 tables in RocksDB": Case(6, 3, 2, 1, memory=0, generation=50),
     "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
-    "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=2 * 48 * 140, generation=40),
-    "window of 70 anchors, 6 tables": Case(4, 2, 3, 2, memory=2 * 32 * 98, generation=28),
+    "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=3 * 48 * 140, generation=40),
+    "window of 70 anchors, 6 tables": Case(4, 2, 3, 2, memory=3 * 32 * 98, generation=28),
     "growing heads": Case(5, 2, 4, 2, pace=SLOW),
     "growing heads, exact": Case(5, 2, cap=None, pace=SLOW),
     "growing heads, paper": Case(6, 3, distance=3, pace=SLOW),
-    "growing heads, window of 100": Case(5, 2, 4, 2, memory=2 * 48 * 140, generation=40, pace=SLOW),
-    "window shorter than a generation": Case(5, 2, 4, 2, memory=2 * 48 * 100, generation=90),
+    "growing heads, window of 100": Case(5, 2, 4, 2, memory=3 * 48 * 140, generation=40, pace=SLOW),
+    "window shorter than a generation": Case(5, 2, 4, 2, memory=3 * 48 * 100, generation=90),
 }
 
 
@@ -229,9 +229,9 @@ def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: 
         check(case.open(store), later, rows, uncertain)
 
 
-@pytest.mark.parametrize("memory", [0, 2 * 48 * 140, PLENTY])
+@pytest.mark.parametrize("memory", [0, 3 * 48 * 140, PLENTY])
 def test_reopened_tables_answer_the_same_with_any_memory(memory: int, tmp_path: Path) -> None:
-    case = Case(5, 2, 4, 2, memory=2 * 48 * 90, generation=30)
+    case = Case(5, 2, 4, 2, memory=3 * 48 * 90, generation=30)
     again = Case(5, 2, 4, 2, memory=memory, generation=30)
     rng = np.random.default_rng(6)
     oracle = Oracle(case)
@@ -319,7 +319,7 @@ def test_exact_design_misses_no_pair_within_its_distance(
 
 
 @pytest.mark.parametrize("skips", [0.0, 0.3])
-@pytest.mark.parametrize("memory", [PLENTY, 2 * 48 * 700])
+@pytest.mark.parametrize("memory", [PLENTY, 3 * 48 * 700])
 def test_anchors_are_found_at_every_moment_while_heads_grow(
     memory: int, skips: float, tmp_path: Path
 ) -> None:
