@@ -24,6 +24,7 @@ from stream.text.content import page_text
 from stream.text.normalise import normalise
 from stream.text.segment import segment, warm, words
 from stream.text.url import MAX_URL, url_key
+from stream.text.variants import simplified
 
 MAX_DETAIL: Final = 500
 """Longest `detail` of a rejected row, in characters: it travels in a header."""
@@ -64,11 +65,16 @@ class Fingerprinter:
     def warm(self) -> None:
         """Load tables and dictionary now rather than with the first page."""
         warm(self.scheme.segmenter, self.scheme.dictionary)
-        normalise("预热" * 64)
+        self.normalised("预热" * 64)
+
+    def normalised(self, text: str) -> str:
+        """The form of a text that is fingerprinted."""
+        plain = normalise(text)
+        return plain if self.scheme.han_variants == "kept" else simplified(plain)
 
     def text(self, text: str) -> Fingerprint:
         """The fingerprint of plain text; never raises (lone surrogates count as U+FFFD)."""
-        normalised = normalise(text)
+        normalised = self.normalised(text)
         encoded = normalised.encode()
         tokens, han = segment(normalised, self.scheme.segmenter, self.scheme.dictionary)
         token_hashes = hash_tokens(tokens)

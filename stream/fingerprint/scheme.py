@@ -51,6 +51,8 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Fingerprint width in bits. 128 is for fingerprints alone: the judge's tables take at most 64."""
     segmenter: Literal["rjieba", "jieba"] = "rjieba"
     """Who cuts Han runs into words. Tokens differ a little, hence part of the scheme."""
+    han_variants: Literal["kept", "folded"] = "kept"
+    """Whether a traditional and a simplified copy are different texts, or the same (see `text.variants`)."""
     dictionary: Path = ""
     """File of further words for the segmenter, in jieba's format; the same path on every worker."""
     dictionary_digest: str = ""

@@ -23,7 +23,6 @@ from stream.judge.rule import Rule
 from stream.messages.page import Page
 from stream.tables.design import Design
 from stream.text.content import page_text
-from stream.text.normalise import normalise
 from stream.text.segment import segment, words
 from stream.text.url import url_key
 
@@ -149,7 +148,7 @@ def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerpri
     """A text with everything that can be known of it."""
     scheme = fingerprinter.scheme
     found = fingerprinter.text(text)
-    normalised = normalise(text)
+    normalised = fingerprinter.normalised(text)
     tokens, han = segment(normalised, scheme.segmenter, scheme.dictionary)
     recipe = Recipe(scheme)
     names, weights = recipe.named(normalised, tokens)

@@ -15,6 +15,7 @@ from stream.fingerprint.scheme import Scheme
 OTHER: dict[str, Any] = {
     "width": 32,
     "segmenter": "jieba",
+    "han_variants": "folded",
     "features": "ngrams",
     "feature_length": 4,
     "keywords": 21,
@@ -71,6 +72,7 @@ def test_a_files_content_counts_and_its_place_does_not(option: str, tmp_path: Pa
         {"width": 48},
         {"width": "x"},
         {"segmenter": "x"},
+        {"han_variants": "x"},
         {"dictionary": "/nowhere"},
         {"dictionary_digest": "ab"},
         {"features": "x"},

@@ -157,10 +157,18 @@ def test_soft_hyphens_of_html_are_dropped(fingerprinter: Fingerprinter) -> None:
     assert rows[0].status == Status.READY
 
 
-def test_traditional_and_simplified_copies_are_different_texts(fingerprinter: Fingerprinter) -> None:
+def test_traditional_and_simplified_copies_are_different_texts_unless_folded(
+    fingerprinter: Fingerprinter,
+) -> None:
     simplified = "这个国家的图书馆里有许多关于历史与艺术的书籍，学生们经常来这里读书写字。"
     traditional = "這個國家的圖書館裡有許多關於歷史與藝術的書籍，學生們經常來這裡讀書寫字。"
     assert apart(fingerprinter.text(simplified), fingerprinter.text(traditional)) > 12
+    folding = Fingerprinter(Scheme(han_variants="folded"))
+    one, other, plain = folding.text(simplified), folding.text(traditional), fingerprinter.text(simplified)
+    assert same(one, other)
+    assert same(one, plain)
+    assert one.text_hash == other.text_hash
+    assert folding.normalised("𠮷 é 한 ABC") == "𠮷 é 한 abc"
 
 
 def test_a_mixed_page_is_found_again_with_a_part_changed(tmp_path: Path) -> None:
