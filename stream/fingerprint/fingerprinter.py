@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from stream.errors import PageError
 from stream.fingerprint import files
-from stream.fingerprint.hashes import hash_text, hash_tokens
+from stream.fingerprint.hashes import hash_ranges, hash_text, hash_tokens
 from stream.fingerprint.hashing.registry import hasher
 from stream.fingerprint.pairs import signed, weighted_pairs
-from stream.fingerprint.recipe import recipe_of
+from stream.fingerprint.recipe import Recipe, recipe_of
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.simhash import simhash
-from stream.fingerprint.sketch import shingles, sketch
-from stream.fingerprint.weights import features
+from stream.fingerprint.simhash import simhash, simhashes
+from stream.fingerprint.sketch import shingles, shingles_of_each, sketch
+from stream.fingerprint.weights import features_of_each
 from stream.messages.page import Page, PageMessageError, decode_page
 from stream.text.content import page_text
 from stream.text.normalise import normalise
+from stream.text.pieces import Pieces, pieces, words_of
 from stream.text.segment import segment, warm, words
 from stream.text.url import MAX_URL, url_key
 from stream.text.variants import simplified
 
+BATCH_CHARACTERS: Final = 65_536
+"""Most characters of texts done at once: what is made of them stays in the cache."""
 MAX_DETAIL: Final = 500
 """Longest `detail` of a rejected row, in characters: it travels in a header."""
 
@@ -45,6 +49,15 @@ class Fingerprint(msgspec.Struct, frozen=True):
     """How many tokens the text has; below `scheme.minimum_tokens` the rest says little."""
     features: int
     """How many distinct features; without any, the fingerprint is the scheme's word for ties."""
+
+
+class ReadPage(NamedTuple):
+    """A page as far as its text."""
+
+    url: str
+    url_key: str
+    fetched_at: int | None
+    text: str
 
 
 class Fingerprinter:
@@ -74,12 +87,69 @@ class Fingerprinter:
 
     def text(self, text: str) -> Fingerprint:
         """The fingerprint of plain text; never raises (lone surrogates count as U+FFFD)."""
+        return self.texts([text])[0]
+
+    def texts(self, texts: Sequence[str]) -> list[Fingerprint]:
+        """The fingerprint of each text: the same as by `text`, at half the cost for texts of a few KB."""
+        if self._recipe:
+            return [self._text(text, self._recipe) for text in texts]
+        found: list[Fingerprint] = []
+        batch: list[str] = []
+        size = 0
+        for text in texts:
+            if batch and size + len(text) > BATCH_CHARACTERS:
+                found += self._batch(batch)
+                batch, size = [], 0
+            batch.append(text)
+            size += len(text)
+        return found + self._batch(batch) if batch else found
+
+    def _batch(self, texts: Sequence[str]) -> list[Fingerprint]:
+        normalised = [self.normalised(text) for text in texts]
+        found = pieces(normalised, self.scheme.segmenter, self.scheme.dictionary)
+        hashes = hash_ranges(found.points, found.starts, found.ends)
+        distinct, weights, bounds = features_of_each(hashes, found.token_bounds)
+        columns = zip(
+            simhashes(distinct, weights, bounds, self._tie_word),
+            shingles_of_each(*self._units(found, hashes), self.scheme.shingle),
+            normalised,
+            (found.token_bounds[1:] - found.token_bounds[:-1]).tolist(),
+            (bounds[1:] - bounds[:-1]).tolist(),
+            strict=True,
+        )
+        return [
+            Fingerprint(*summed, sketch(own, self.scheme), hash_text(text.encode()), tokens, features)
+            for summed, own, text, tokens, features in columns
+        ]
+
+    def _units(
+        self, found: Pieces, hashes: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
+        """What shingles are made of, and each text's bounds therein: Han characters where there are enough,
+        otherwise words."""
+        counts = found.han_bounds[1:] - found.han_bounds[:-1]
+        if not found.han.size and not found.cut_further.any():
+            return hashes.astype(np.uint32), found.token_bounds
+        if int(counts.min()) > self.scheme.han_floor:
+            return found.han, found.han_bounds
+        units: list[NDArray[np.uint32]] = []
+        for text, count in enumerate(counts.tolist()):
+            if count > self.scheme.han_floor:
+                units.append(found.han[found.han_bounds[text] : found.han_bounds[text + 1]])
+            elif not count and not found.cut_further[text]:  # its tokens are its words
+                own = hashes[found.token_bounds[text] : found.token_bounds[text + 1]]
+                units.append(own.astype(np.uint32))
+            else:
+                units.append(hash_ranges(found.points, *words_of(found, text)).astype(np.uint32))
+        bounds = np.cumsum([0, *(own.size for own in units)], dtype=np.intp)
+        return np.concatenate(units), bounds
+
+    def _text(self, text: str, recipe: Recipe) -> Fingerprint:
         normalised = self.normalised(text)
         encoded = normalised.encode()
         tokens, han = segment(normalised, self.scheme.segmenter, self.scheme.dictionary)
         token_hashes = hash_tokens(tokens)
-        recipe = self._recipe
-        weighted = recipe.features(normalised, tokens) if recipe else features(token_hashes)
+        weighted = recipe.features(normalised, tokens)
         fingerprint, uncertain = simhash(*weighted, self.scheme.width, self._tie_word)
         # Shingles are made of Han characters where there are enough, otherwise of words.
         if han.size > self.scheme.han_floor:
@@ -119,32 +189,50 @@ class Fingerprinter:
 
     def page(self, page: Page) -> Row:
         """The journal row of a page; what cannot be fingerprinted becomes a rejected row with a reason."""
+        read = self._read(page)
+        return read if isinstance(read, Row) else self.rows([read])[0]
+
+    def message(self, value: bytes | None, page_bytes: int) -> Row:
+        """The journal row of a page message's value, of at most `page_bytes` once decompressed."""
+        read = self.read(value, page_bytes)
+        return read if isinstance(read, Row) else self.rows([read])[0]
+
+    def read(self, value: bytes | None, page_bytes: int) -> ReadPage | Row:
+        """The text of a page message's value, or the row that refuses it."""
+        try:
+            page = decode_page(value, page_bytes)
+        except PageMessageError as error:
+            return rejected(error, error.url, None, error.fetched_at)
+        return self._read(page)
+
+    def _read(self, page: Page) -> ReadPage | Row:
         key = None
         try:
             key = url_key(page.url)
-            found = self.text(page_text(page))
+            return ReadPage(page.url, key, page.fetched_at, page_text(page))
         except PageError as error:
             return rejected(error, page.url, key, page.fetched_at)
+
+    def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
+        """The journal rows of pages that were read, made together."""
+        made = self.texts([page.text for page in pages])
+        return [self._row(page, found) for page, found in zip(pages, made, strict=True)]
+
+    def _row(self, page: ReadPage, found: Fingerprint) -> Row:
         if found.tokens < self.scheme.minimum_tokens or not found.features:
-            return Row(Status.INSUFFICIENT, page.url, key, page.fetched_at, text_hash=found.text_hash)
+            return Row(
+                Status.INSUFFICIENT, page.url, page.url_key, page.fetched_at, text_hash=found.text_hash
+            )
         return Row(
             Status.SHORT if found.tokens < self.scheme.short_tokens else Status.READY,
             page.url,
-            key,
+            page.url_key,
             page.fetched_at,
             found.fingerprint,
             found.uncertain,
             found.sketch,
             found.text_hash,
         )
-
-    def message(self, value: bytes | None, page_bytes: int) -> Row:
-        """The journal row of a page message's value, of at most `page_bytes` once decompressed."""
-        try:
-            page = decode_page(value, page_bytes)
-        except PageMessageError as error:
-            return rejected(error, error.url, None, error.fetched_at)
-        return self.page(page)
 
 
 def rejected(error: PageError, url: str | None, key: str | None, fetched_at: int | None) -> Row:

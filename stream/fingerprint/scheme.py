@@ -26,8 +26,8 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "normalise": 2,
     "segment": 2,
     "url_key": 1,
-    "simhash": 1,
-    "sketch": 2,
+    "simhash": 2,
+    "sketch": 3,
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -79,7 +79,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """xxh3-128 of that file; found when the scheme is made."""
     weight_cap: Annotated[int, msgspec.Meta(ge=1, le=100)] = 100
     """Largest share of one feature in the sum of weights, in percent; 100 caps nothing."""
-    hash: Literal["xxh3", "md5", "sha1", "fnv1a", "jenkins", "murmur3"] = "xxh3"
+    hash: Literal["polynomial", "xxh3", "md5", "sha1", "fnv1a", "jenkins", "murmur3"] = "polynomial"
     """Hash of the features; `stream/fingerprint/hashing` has a file each."""
     ties: Literal["random", "zero", "one"] = "random"
     """Bits whose sum is 0: those of a fixed pseudo-random word, or always 0, or always 1."""

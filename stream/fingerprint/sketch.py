@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -32,6 +33,18 @@ def shingles(units: NDArray[np.uint32], length: int) -> NDArray[np.uint32]:
         combined *= _BASE  # a polynomial: order matters
         combined += units[place : place + count]
     return mix(combined)
+
+
+def shingles_of_each(
+    units: NDArray[np.uint32], bounds: NDArray[np.intp], length: int
+) -> list[NDArray[np.uint32]]:
+    """`shingles` of many texts: text i has the `units[bounds[i] : bounds[i + 1]]`."""
+    running = shingles(units, length) if units.size >= length else np.empty(0, np.uint32)
+    ends = bounds.tolist()
+    return [
+        running[start : end - length + 1] if end - start >= length else shingles(units[start:end], length)
+        for start, end in pairwise(ends)
+    ]
 
 
 def sketch(shingle_hashes: NDArray[np.uint32], scheme: Scheme) -> bytes:

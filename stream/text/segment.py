@@ -55,9 +55,11 @@ _WITH_MARKS: Final = ((0x300, 0x3400), (0xA000, 0xAC00), (0xFB00, 0xFF00), (0x1_
 GRAM: Final = 3
 """Characters of an unspaced script that make a token."""
 
-_SPACE: Final = 0x20
-_OTHER, _ASCII, _HAN, _WIDE, _UNSPACED, _MARK = range(6)  # kinds of characters: the middle four are `\w`
-_ASCII_WORDS: Final = bytes(point if re.match(rb"\w", bytes([point])) else _SPACE for point in range(256))
+SPACE: Final = 0x20
+NO_WORD, ASCII, HAN_CHARACTER, WIDE, UNSPACED_CHARACTER, MARK = range(
+    6
+)  # kinds of characters: the middle four are `\w`
+_ASCII_WORDS: Final = bytes(point if re.match(rb"\w", bytes([point])) else SPACE for point in range(256))
 
 
 class Segments(NamedTuple):
@@ -74,7 +76,7 @@ def words(text: str) -> list[bytes]:
     if text.isascii():
         return text.encode().translate(_ASCII_WORDS).split()
     points, kinds = _classified(text)
-    return _joined(points, (kinds != _OTHER) & (kinds != _MARK)).encode().split()
+    return _joined(points, (kinds != NO_WORD) & (kinds != MARK)).encode().split()
 
 
 def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> Segments:
@@ -87,15 +89,15 @@ def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> Segments:
         return Segments(words(text), np.empty(0, np.uint32))
     points, kinds = _classified(text)
     highest = int(kinds.max())
-    if highest < _WIDE:  # words without Han characters are ASCII, of one byte a character
+    if highest < WIDE:  # words without Han characters are ASCII, of one byte a character
         found = text.encode().translate(_ASCII_WORDS).split()
     else:
-        if highest == _MARK:
-            kinds = _as_their_bases(kinds)
-        found = _joined(points, (kinds == _ASCII) | (kinds == _WIDE)).encode().split()
-        if highest >= _UNSPACED:
-            found += _grams(_joined(points, kinds == _UNSPACED))
-    is_han = kinds == _HAN
+        if highest == MARK:
+            kinds = as_their_bases(kinds)
+        found = _joined(points, (kinds == ASCII) | (kinds == WIDE)).encode().split()
+        if highest >= UNSPACED_CHARACTER:
+            found += _grams(_joined(points, kinds == UNSPACED_CHARACTER))
+    is_han = kinds == HAN_CHARACTER
     han = points.compress(is_han)
     if han.size:
         found += " ".join(cutter(segmenter, dictionary)(_joined(points, is_han))).encode().split()
@@ -109,24 +111,24 @@ def warm(segmenter: Segmenter, dictionary: str = "") -> None:
 
 def _classified(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint32, copy=False)
-    return points, _kinds().take(points)
+    return points, kinds_of_characters().take(points)
 
 
 def _joined(points: NDArray[np.uint32], keep: NDArray[np.bool_]) -> str:
     """The kept characters as runs between single spaces: a space stands only where a run ends."""
-    spaced = np.where(keep, points, np.uint32(_SPACE))
+    spaced = np.where(keep, points, np.uint32(SPACE))
     places = keep.copy()
     places[1:] |= keep[:-1]
     return spaced.compress(places).astype("<u4", copy=False).tobytes().decode("utf-32-le")
 
 
-def _as_their_bases(kinds: NDArray[np.uint8]) -> NDArray[np.uint8]:
+def as_their_bases(kinds: NDArray[np.uint8]) -> NDArray[np.uint8]:
     """Marks take the kind of the character that they stand on; after no word character, or a Han character,
     they are none."""
-    marks = kinds == _MARK
+    marks = kinds == MARK
     bases = np.maximum.accumulate(np.where(marks, 0, np.arange(kinds.size)))
     found = kinds.take(bases)
-    found[marks & ((found == _HAN) | (found == _MARK))] = _OTHER
+    found[marks & ((found == HAN_CHARACTER) | (found == MARK))] = NO_WORD
     return found
 
 
@@ -139,18 +141,18 @@ def _grams(runs: str) -> list[bytes]:
 
 
 @functools.cache
-def _kinds() -> NDArray[np.uint8]:
+def kinds_of_characters() -> NDArray[np.uint8]:
     """Code point -> its kind, `\\w` being what this Python's own `re` says."""
     kinds = np.zeros(sys.maxunicode + 1, np.uint8)
     for run in re.finditer(r"\w+", "".join(map(chr, range(sys.maxunicode + 1)))):
-        kinds[run.start() : run.end()] = _WIDE
+        kinds[run.start() : run.end()] = WIDE
     for start, end in _WITH_MARKS:
         marks = [point for point in range(start, end) if unicodedata.category(chr(point)) in ("Mn", "Mc")]
-        kinds[marks] = _MARK
-    for ranges, kind in ((HAN, _HAN), (UNSPACED, _UNSPACED)):
+        kinds[marks] = MARK
+    for ranges, kind in ((HAN, HAN_CHARACTER), (UNSPACED, UNSPACED_CHARACTER)):
         for start, end in ranges:
             part = kinds[start:end]
-            part[part == _WIDE] = kind
+            part[part == WIDE] = kind
     ascii_part = kinds[:0x80]
-    ascii_part[ascii_part == _WIDE] = _ASCII
+    ascii_part[ascii_part == WIDE] = ASCII
     return kinds

@@ -14,6 +14,7 @@ from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Status
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
+from stream.text.pieces import Pieces, pieces, words_of
 from stream.text.segment import GRAM, HAN, UNSPACED, segment, words
 from stream.text.url import url_key
 
@@ -69,6 +70,31 @@ def test_tokens_are_words_with_marks_of_which_han_and_unspaced_runs_are_cut(text
     assert found[: len(others)] == others
     assert "".join(found[len(others) :]) == "".join(runs)
     assert "".join(map(chr, han.tolist())) == "".join(runs)
+
+
+@given(st.lists(MIXED, max_size=5))
+def test_pieces_of_a_batch_are_the_tokens_of_each_text(texts: list[str]) -> None:
+    clean = [normalise(text) for text in texts]
+    found = pieces(clean, "rjieba")
+    for i, text in enumerate(clean):
+        tokens, han = segment(text, "rjieba")
+        own = slice(found.token_bounds[i], found.token_bounds[i + 1])
+        ranges = zip(found.starts[own].tolist(), found.ends[own].tolist(), strict=True)
+        assert sorted(said(found, *ends) for ends in ranges) == sorted(token.decode() for token in tokens)
+        assert found.han[found.han_bounds[i] : found.han_bounds[i + 1]].tolist() == han.tolist()
+        assert [said(found, *ends) for ends in zip(*words_of(found, i), strict=True)] == [
+            word.decode() for word in words(text)
+        ]
+
+
+def said(found: Pieces, start: int, end: int) -> str:
+    return "".join(map(chr, found.points[start:end].tolist()))
+
+
+@given(st.lists(MIXED | LONG, max_size=6))
+def test_a_batch_changes_no_fingerprint(texts: list[str]) -> None:
+    fingerprinter = Fingerprinter()
+    assert fingerprinter.texts(texts) == [fingerprinter.text(text) for text in texts]
 
 
 @given(

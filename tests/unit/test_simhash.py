@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import xxhash
 
-from stream.fingerprint.hashes import hash_tokens
+from stream.fingerprint.hashes import hash_ranges, hash_tokens
 from stream.fingerprint.scheme import UNCERTAIN_BITS
-from stream.fingerprint.simhash import TIES, bit_sums, simhash
-from stream.fingerprint.weights import features, weigh
+from stream.fingerprint.simhash import TIES, bit_sums, simhash, simhashes
+from stream.fingerprint.weights import features, features_of_each, weigh
 
 
 def by_hand(hashes: list[int], weights: list[int]) -> tuple[int, list[int]]:
@@ -65,3 +66,44 @@ def test_features_are_distinct_hashes_with_the_weight_of_their_count() -> None:
 def test_sums_beyond_32_bits_are_exact() -> None:
     hashes = np.array([2**64 - 1, 0], np.uint64)
     assert set(bit_sums(hashes, np.array([2**51 + 1, 2**51])).tolist()) == {1}
+
+
+def hash_by_hand(word: str) -> int:
+    """A polynomial in the golden ratio's digits, then the finaliser of SplitMix64."""
+    value = (
+        sum(ord(character) * pow(0x9E3779B97F4A7C15, place, 2**64) for place, character in enumerate(word))
+        % 2**64
+    )
+    value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    value = (value ^ value >> 27) * 0x94D049BB133111EB % 2**64
+    return value ^ value >> 31
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint32])
+@pytest.mark.parametrize("gap", [1, 40_000])
+def test_a_token_hash_does_not_depend_on_its_place(kind: type, gap: int) -> None:
+    words = ["order", "once", "a" * 50_000, "once", "z", "order" * 3]
+    text = (" " * gap).join(words)
+    starts = [sum(len(word) + gap for word in words[:i]) for i in range(len(words))]
+    ends = [start + len(word) for start, word in zip(starts, words, strict=True)]
+    found = hash_ranges(np.array(list(map(ord, text)), kind), np.array(starts), np.array(ends))
+    assert found.tolist() == [hash_by_hand(word) for word in words]
+
+
+def test_different_words_have_different_hashes() -> None:
+    rng = np.random.default_rng(3)
+    points = rng.integers(0x4E00, 0x5200, 200_000).astype(np.uint32)
+    for length in (1, 2, 3, 7):
+        starts = np.arange(0, points.size - length, length)
+        distinct = {points[start : start + length].tobytes() for start in starts.tolist()}
+        assert np.unique(hash_ranges(points, starts, starts + length)).size == len(distinct)
+
+
+def test_many_texts_have_the_fingerprints_of_each() -> None:
+    rng = np.random.default_rng(4)
+    sizes = [0, 1, 3000, 7, 0, 200]
+    bounds = np.cumsum([0, *sizes])
+    hashes = rng.integers(0, 40, bounds[-1], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    hashes[4:3000] = rng.integers(0, 2**64, 2996, np.uint64)
+    expected = [simhash(*features(hashes[a:b])) for a, b in pairwise(bounds.tolist())]
+    assert simhashes(*features_of_each(hashes, bounds)) == expected

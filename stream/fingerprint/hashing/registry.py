@@ -19,6 +19,7 @@ from stream.fingerprint.scheme import Scheme
 Hash = Callable[[Sequence[bytes], int], NDArray[np.uint64]]
 
 HOMES: Final = {
+    "polynomial": "stream.fingerprint.hashing.polynomial",
     "xxh3": "stream.fingerprint.hashing.xxh3",
     "md5": "stream.fingerprint.hashing.digests",
     "sha1": "stream.fingerprint.hashing.digests",

@@ -1,4 +1,4 @@
-"""XXH3 (Collet): the default. 32 bits are the lower half of 64."""
+"""XXH3 (Collet). 32 bits are the lower half of 64."""
 
 from __future__ import annotations
 
