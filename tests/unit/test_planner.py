@@ -1,4 +1,4 @@
-"""The planner's arithmetic is the paper's, and its advice is sensible from a million pages to eight billion."""
+"""The planner's arithmetic is the paper's, and its advice is sensible from a million pages to 8 billion."""
 
 from __future__ import annotations
 
