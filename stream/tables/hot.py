@@ -25,6 +25,8 @@ from stream.tables.slots import U32
 
 LOAD: Final = 4
 """Heads grow when a table has fewer than this many slots an anchor."""
+LOADED_AT_ONCE: Final = 1 << 15
+"""Anchors linked at once at start: arrays of some MiB."""
 PAIRS: Final = 1 << 18
 """Pairs compared at once in long chains: 2 MiB an array."""
 
@@ -35,8 +37,8 @@ class Pace:
 
     first_slots: int = 1 << 22
     """Heads at first, 16 MiB."""
-    linked: int = 1 << 15
-    """Least anchors that one insert links in the coming heads: about 20 ms."""
+    linked: int = 1 << 13
+    """Least anchors that one insert links in the coming heads: about 5 ms."""
     linked_an_anchor: int = 4
     """At least as many for every anchor inserted, so that the coming heads always catch up."""
 
@@ -105,8 +107,8 @@ class HotTier:
         if bits != self._heads.slots.bits:
             self._heads = self._make_heads(bits)
             self._heads.clean()
-        for start in range(self.floor, self.count, self._pace.linked):
-            self._link(self._heads, start, min(start + self._pace.linked, self.count))
+        for start in range(self.floor, self.count, LOADED_AT_ONCE):
+            self._link(self._heads, start, min(start + LOADED_AT_ONCE, self.count))
 
     def rows(self, start: int, end: int) -> U64:
         """A copy of the fingerprints of the anchors [start, end), floor <= start."""
