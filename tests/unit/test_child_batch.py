@@ -1,0 +1,64 @@
+"""A child that fingerprints pages together answers as one that takes them one by one."""
+
+from __future__ import annotations
+
+import json
+import signal
+from typing import cast
+
+from stream.children import child
+from stream.children.child import BatchFingerprinter, Chunk, Configuration
+from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
+from stream.fingerprint.row import Row
+from stream.fingerprint.scheme import Scheme
+
+CONFIGURATION = Configuration(scheme=Scheme(), page_bytes=1 << 20, memory=1 << 31, deadline=60)
+
+
+class Outbox:
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+
+    def flush(self) -> None:
+        pass
+
+
+class Choosy(Fingerprinter):
+    """Fails on batches with a page that says so."""
+
+    def rows(self, pages: list[ReadPage]) -> list[Row]:  # type: ignore[override]
+        if any("fail" in page.text for page in pages):
+            raise ValueError("on purpose")
+        return super().rows(pages)
+
+
+def answers(values: list[bytes | None], careful: bool, fingerprinter: Fingerprinter) -> list[Row]:
+    outbox = Outbox()
+    before = signal.getsignal(signal.SIGALRM)
+    child._answer(Chunk(values, careful), fingerprinter, CONFIGURATION, cast(child._Outbox, outbox))
+    assert signal.getsignal(signal.SIGALRM) is before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    return outbox.rows
+
+
+def messages(texts: list[str]) -> list[bytes | None]:
+    pages = [{"url": f"http://e.com/{number}", "text": text} for number, text in enumerate(texts)]
+    return [json.dumps(page).encode() for page in pages]
+
+
+def test_pages_done_together_have_the_rows_of_pages_done_alone() -> None:
+    values = messages([f"word {number} 我们在北京 " * 40 * (number % 3) for number in range(40)])
+    values[5:7] = [None, b"{"]
+    fingerprinter = Fingerprinter()
+    assert isinstance(fingerprinter, BatchFingerprinter)
+    assert answers(values, False, fingerprinter) == answers(values, True, fingerprinter)
+
+
+def test_a_page_that_fails_takes_no_other_with_it() -> None:
+    values = messages(["one two three " * 9, "fail", "four five six " * 9])
+    rows = answers(values, False, Choosy())
+    assert [row.reason for row in rows] == [None, "failed", None]
+    assert rows[2].url == "http://e.com/2"
