@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.errors import PageError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Status
+from stream.fingerprint.scheme import Scheme
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
 from stream.text.pieces import Pieces, pieces, words_of
@@ -135,3 +138,32 @@ def test_table_of_kinds_is_the_regular_expression() -> None:
     points = points[(points < 0xD800) | (points > 0xDFFF)]
     text = " ".join(map(chr, points.tolist()))
     assert [word.decode() for word in words(text)] == re.findall(r"\w+", text)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"features": "ngrams", "hash": "sha1", "width": 128},
+        {"features": "shingles", "weights": "log", "hash": "jenkins"},
+        {"features": "tfidf", "weights": "score", "keyword_every": 3},
+        {"features": "textrank", "weights": "score", "ties": "one"},
+        {"features": "sentences", "hash": "murmur3", "width": 32},
+        {"stop_words": "en,zh,ja,th", "stem": "english", "weights": "tfidf", "weight_cap": 3},
+        {"han_variants": "folded", "hash": "fnv1a", "width": 128, "segmenter": "jieba"},
+    ],
+    ids=lambda options: " ".join(map(str, options.values())),
+)
+@settings(max_examples=40, deadline=None)
+@given(text=MIXED | LONG)
+def test_no_text_raises_by_any_method(options: dict[str, object], text: str) -> None:
+    scheme = Scheme.of(options)
+    found = _fingerprinter(scheme).text(text)
+    assert 0 <= found.fingerprint < 2**scheme.width
+    assert len(found.sketch) == scheme.sketch_bytes
+    assert sorted(found.uncertain) == sorted(set(found.uncertain))
+    assert found.features or found.fingerprint == scheme.tie_word
+
+
+@functools.cache
+def _fingerprinter(scheme: Scheme) -> Fingerprinter:
+    return Fingerprinter(scheme)
