@@ -44,8 +44,8 @@ class Anchor:
 
 class Oracle:
     def __init__(
-        self, *, strict=False, distance=12, similarity="0.8", blocks=5, choose=2,
-        flip_bits=4, flips=2, bucket_cap=128, bins=1984, width=64,
+        self, *, strict=False, distance=14, similarity="0.795", blocks=5, choose=2,
+        flip_bits=5, flips=3, bucket_cap=128, bins=1984, width=64,
     ):  # fmt: skip
         self.strict, self.distance, self.cap = strict, distance, bucket_cap
         self.flip_bits, self.flips, self.bins = flip_bits, flips, bins

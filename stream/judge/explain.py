@@ -22,6 +22,7 @@ from stream.judge.options import VerdictOptions
 from stream.judge.rule import Rule
 from stream.messages.page import Page
 from stream.tables.design import Design
+from stream.tables.probes import probe_count
 from stream.text.content import page_text
 from stream.text.segment import segment, words
 from stream.text.url import url_key
@@ -260,9 +261,7 @@ def _tables(apart: int, page: Side, scheme: Scheme, options: VerdictOptions) -> 
 
 
 def _probes(table: Probe, options: VerdictOptions) -> int:
-    flippable = len(table.flippable or [])
-    pairs = flippable * (flippable - 1) // 2 if options.flips > 1 else 0
-    return 1 + (flippable if options.flips else 0) + pairs
+    return probe_count(len(table.flippable or []), options.flips)
 
 
 def _bits(apart: int, anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -> list[Bit]:

@@ -17,19 +17,20 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     mode: Literal["verified", "strict"] = "verified"
     """`strict` is the paper as it stands: distance <= k, exact probes, no sketch, no bucket cap."""
-    distance: Annotated[int, msgspec.Meta(ge=0, le=63)] = 12
-    """Largest Hamming distance of a near-duplicate (k in the paper)."""
+    distance: Annotated[int, msgspec.Meta(ge=0, le=63)] = 14
+    """Largest Hamming distance of a near-duplicate (k in the paper); no modified pair was farther apart."""
     short_distance: Annotated[int, msgspec.Meta(ge=0, le=63)] = 0
     """The same where the later page is short (the scheme's `short_tokens`), if more than `distance`."""
-    similarity: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.8"
-    """Least estimated Jaccard similarity; a decimal string, so that no rounding can differ."""
+    similarity: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.795"
+    """Least estimated Jaccard similarity; a decimal string, so that no rounding can differ. A little below
+    0.8, so that the estimate's noise loses few of the pairs just above it."""
     blocks: Annotated[int, msgspec.Meta(ge=1, le=64)] = 5
     """m: the fingerprint is cut into this many blocks."""
     choose: Positive = 2
     """r: each table's prefix is made of this many of them."""
-    flip_bits: Count = 4
+    flip_bits: Count = 5
     """Multi-probe: how many of a prefix's least certain bits may be flipped."""
-    flips: Annotated[int, msgspec.Meta(ge=0, le=2)] = 2
+    flips: Annotated[int, msgspec.Meta(ge=0, le=3)] = 3
     """Multi-probe: how many of them are flipped at once."""
     bucket_cap: Positive = 128
     """An anchor does not enter a bucket that holds this many live anchors (rule 16)."""

@@ -154,7 +154,7 @@ async def _run(servers: str, directory: Path, anchors: int, measured: int) -> di
         "rows_measured": counted,
         "duplicates": stats.verdicts["duplicate"],
         "tables": 10,
-        "probes_a_page": 110,
+        "probes_a_page": 260,
         "verdicts_per_second": round(rate),
         "publishing_alone_per_second": round(alone),
         "ratio": round(rate / alone, 3),
