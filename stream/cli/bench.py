@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from importlib import import_module
+from itertools import chain
 from logging import WARNING
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,14 @@ from stream.errors import NeardupError
 from stream.ops import logging
 
 STAGES = ("fingerprint", "tables", "judge", "worker")
+PARTS = {"tables": ("tables", "methods")}
+"""Stages of several parts."""
+ALONE = ("methods", "match")
+"""Parts that may be asked for by themselves; `match` takes minutes and is never run unasked."""
 
 
 @click.command("bench")
-@click.argument("stages", nargs=-1, type=click.Choice(STAGES))
+@click.argument("stages", nargs=-1, type=click.Choice((*STAGES, *ALONE)))
 @click.option("--data", type=click.Path(path_type=Path, exists=True), help="Directory with real text.")
 @click.option("--json", "as_json", is_flag=True, help="End every stage with one JSON line.")
 def command(stages: tuple[str, ...], data: Path | None, as_json: bool) -> None:
@@ -34,13 +39,15 @@ def command(stages: tuple[str, ...], data: Path | None, as_json: bool) -> None:
     if not (root / "tests" / "bench").is_dir():
         raise NeardupError("bench: the benchmarks are not in the package; run it in a source checkout")
     sys.path.insert(0, str(root))
-    for stage in stages or STAGES:
+    for stage in chain.from_iterable(PARTS.get(asked, (asked,)) for asked in stages or STAGES):
         module = import_module(f"tests.bench.bench_{stage}")
         with console.status(f"measuring {stage}"):
             found = module.run(data=data) if data and stage in ("fingerprint", "worker") else module.run()
         if as_json:
             sys.stdout.write(json.dumps({"stage": stage, **found}) + "\n")
             sys.stdout.flush()
+        elif hasattr(module, "show"):
+            module.show(console, found)
         else:
             _show(console, stage, found)
 

@@ -29,8 +29,9 @@ class BruteForce(Method):
                 apart = np.bitwise_count(tile[:, None, 0] ^ stored[:, 0])
                 for word in range(1, stored.shape[1]):
                     apart += np.bitwise_count(tile[:, None, word] ^ stored[:, word])
-                row, near = np.nonzero(apart <= self.distance)
-                parts.append(Pairs(row + first, near + start, apart[row, near]))
+                near = np.flatnonzero((apart <= self.distance).ravel())  # far faster than of two dimensions
+                row, place = np.divmod(near, len(stored))
+                parts.append(Pairs(row + first, place + start, apart[row, place]))
         self.probes += len(queries)
         self.candidates += len(queries) * len(self.stored)
         return Pairs.merge(parts)

@@ -1,0 +1,89 @@
+"""A batch against a corpus, held against brute force on the whole of it.
+
+    python -m tests.bench.bench_match [batch] [corpus]
+
+Random fingerprints of 64 bits; half of the batch has a planted neighbour at distance 0 to 5, 1 % of the
+corpus are duplicates. Brute force takes minutes: 1e5 x 1e6 are 1e11 comparisons.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from stream.tables.match import CHUNK, BatchTables, match
+from stream.tables.methods.brute_force import BruteForce
+from stream.tables.words import Pairs
+from tests.fingerprint_sets import flipped, random_set
+
+WIDTH, DISTANCE = 64, 3
+
+
+def matched(batch: Any, corpus: Any, threads: int) -> tuple[Pairs, float, float, str]:
+    """Pairs, and seconds to build the tables and to scan."""
+    start = time.perf_counter()
+    tables = BatchTables(batch, WIDTH, DISTANCE)
+    built = time.perf_counter()
+    chunks = ((corpus[first : first + CHUNK], first) for first in range(0, len(corpus), CHUNK))
+    parts = [
+        Pairs(pairs.row, pairs.stored + first, pairs.distance)
+        for pairs, _, first in match(tables, chunks, threads)
+    ]
+    pairs = Pairs.merge(parts)
+    return pairs, built - start, time.perf_counter() - built, tables.layout.name
+
+
+def brute(batch: Any, corpus: Any, threads: int) -> Pairs:
+    """The same pairs by comparing all with all."""
+    method = BruteForce(corpus, WIDTH, DISTANCE)
+    step = 1000
+
+    def part(first: int) -> Pairs:
+        found = method.search(batch[first : first + step])
+        return Pairs(found.row + first, found.stored, found.distance)
+
+    with ThreadPoolExecutor(threads) as pool:
+        return Pairs.merge(list(pool.map(part, range(0, len(batch), step))))
+
+
+def run(batch: int = 100_000, corpus: int = 1_000_000) -> dict[str, Any]:
+    """Seconds of both, and whether they agree. Raises AssertionError where they do not."""
+    rng = np.random.default_rng(6)
+    held, asked = random_set(rng, corpus, WIDTH), random_set(rng, batch, WIDTH)
+    held[rng.integers(0, corpus, corpus // 100)] = held[rng.integers(0, corpus, corpus // 100)]
+    half = batch // 2
+    asked[:half] = flipped(rng, held[rng.integers(0, corpus, half)], WIDTH, np.arange(half) % 6)
+    threads = os.cpu_count() or 1
+    found, built, scanned, layout = matched(asked, held, threads)
+    one = matched(asked, held, 1)[2]
+    start = time.perf_counter()
+    wanted = brute(asked, held, threads)
+    compared = time.perf_counter() - start
+    equal = all(
+        np.array_equal(getattr(found, column), getattr(wanted, column))
+        for column in ("row", "stored", "distance")
+    )
+    if not equal:
+        raise AssertionError(f"match found {len(found)} pairs, brute force {len(wanted)}")
+    return {
+        "batch": batch,
+        "corpus": corpus,
+        "layout": layout,
+        "pairs": len(found),
+        "equal to brute force": equal,
+        "threads": threads,
+        "tables seconds": round(built, 3),
+        "scan seconds": round(scanned, 3),
+        "scan seconds, one thread": round(one, 3),
+        "brute force seconds": round(compared, 1),
+    }
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")
