@@ -20,7 +20,7 @@ from stream.sources.fingerprints import CHUNK, Chunk, FingerprintFile, open_fing
 from stream.tables.design import U64
 from stream.tables.layouts import Layout
 from stream.tables.match import BatchTables, match
-from stream.tables.words import Pairs, as_words, to_hex, words_of
+from stream.tables.words import WORD, Pairs, as_words, to_hex, words_of
 
 Advance = Callable[[int], None]
 
@@ -75,14 +75,18 @@ class Matches:
 
 
 def open_either(
-    settings: Settings, path: str, *, width: int | None, source_format: str, base_url: str
+    settings: Settings, scheme: Scheme, path: str, *, width: int | None, source_format: str, base_url: str
 ) -> FingerprintFile:
-    """Fingerprints at `path`, or those of the pages there, made by the default scheme on all cores."""
+    """Fingerprints at `path`, or those of the pages there, made by `scheme` on all cores."""
     found = open_fingerprints(path, width) if source_format == "auto" else None
     if found is not None:
         return found
-    scheme = Scheme()
     messages = open_source(path, format=source_format, base_url=base_url)
+    if scheme.width > WORD:
+        raise SettingsError(
+            f"--scheme width={scheme.width}: pages have at most {WORD} bits here; match the output of"
+            f" `neardup fingerprint --scheme width={scheme.width}` instead"
+        )
 
     def chunks() -> Iterator[Chunk]:
         # The loop is run for a chunk at a time, so that pages are read as fast as they are asked for.

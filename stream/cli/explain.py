@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stream.cli.options import with_scheme, with_settings
+from stream.cli.options import structure, with_scheme, with_settings
 from stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ _PLACE: Final = re.compile(r"(.+)#(\d+)")
 @click.argument("page", metavar="B")
 @click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
 @click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance.")
+@click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. blocks=6.")
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
@@ -35,6 +36,7 @@ def command(
     page: str,
     mode: str,
     distance: int | None,
+    given: tuple[str, ...],
     scheme: Scheme,
     as_json: bool,
 ) -> None:
@@ -51,9 +53,11 @@ def command(
 
     if mode == "strict":
         k = 3 if distance is None else distance
-        options = VerdictOptions.paper(k=k, blocks=k + 2)
+        base = VerdictOptions.paper(k=k, blocks=k + 2)
     else:
-        options = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
+        base = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
+    chosen = [f"{name}={value}" for name, value in msgspec.structs.asdict(base).items()]
+    options = structure(VerdictOptions, (*chosen, *given), "--option")
     fingerprinter = Fingerprinter(scheme)
     sides = [_side(text, fingerprinter, settings.page_bytes) for text in (anchor, page)]
     found = explain(sides[0], sides[1], scheme, options)

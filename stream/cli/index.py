@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from stream.cli.options import with_settings
+from stream.cli.options import with_scheme, with_settings
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -28,6 +28,7 @@ def command() -> None:
 @click.option("--width", type=click.Choice(["32", "64", "128"]), help="Bits in a NumPy array's fingerprints.")
 @click.option("--format", "source_format", type=click.Choice(["auto", "jsonl", "warc", "directory"]),
               default="auto", show_default=True, help="What SOURCE is, where it is pages.")  # fmt: skip
+@with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON line.")
 def export(
     settings: Settings,
@@ -36,6 +37,7 @@ def export(
     block_bytes: int,
     width: str | None,
     source_format: str,
+    scheme: Any,
     as_json: bool,
 ) -> None:
     """Write the fingerprints of SOURCE to FILE, sorted and compressed.
@@ -54,6 +56,7 @@ def export(
         raise SettingsError(f"block-bytes: {block_bytes} is no multiple of 8")
     opened = open_either(
         settings,
+        scheme,
         source,
         width=int(width) if width else None,
         source_format=source_format,

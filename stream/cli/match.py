@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from stream.cli.options import with_settings
+from stream.cli.options import with_scheme, with_settings
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -26,6 +26,7 @@ from stream.settings import Settings
               default="auto", show_default=True, help="What both are, where they are pages.")  # fmt: skip
 @click.option("--base-url", default="http://localhost/", show_default=True,
               help="Stands before the relative paths of saved pages.")  # fmt: skip
+@with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Matches as JSON, one a line; end with one of figures.")
 def command(
     settings: Settings,
@@ -37,6 +38,7 @@ def command(
     width: str | None,
     source_format: str,
     base_url: str,
+    scheme: Any,
     as_json: bool,
 ) -> None:
     """Find all pairs of BATCH and a corpus within a Hamming distance.
@@ -53,8 +55,8 @@ def command(
         "source_format": source_format,
         "base_url": base_url,
     }
-    opened = open_either(settings, batch, **options)
-    against = open_either(settings, corpus, **options)
+    opened = open_either(settings, scheme, batch, **options)
+    against = open_either(settings, scheme, corpus, **options)
     with _bar(against.count) as advance:
         found = find_matches(
             opened, against, distance, layout=layout, threads=settings.worker_processes, advance=advance

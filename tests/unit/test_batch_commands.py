@@ -93,22 +93,31 @@ def test_matches_are_readable_and_written_to_a_file(pair, tmp_path: Path) -> Non
     assert len((tmp_path / "out").read_text().splitlines()) == 50
 
 
-def test_pages_are_fingerprinted_on_the_way(tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [64, 32])
+def test_pages_are_fingerprinted_on_the_way(width: int, tmp_path: Path) -> None:
     texts = [f"page {i} about {' '.join(f'word{i * 31 + j}' for j in range(60))}" for i in range(20)]
     pages = [json.dumps({"url": f"http://a.example/{i}", "text": text}) for i, text in enumerate(texts)]
     (tmp_path / "pages.jsonl").write_text("\n".join([*pages, '{"url": "http://a.example/s", "text": "x"}']))
     saved = tmp_path / "saved"
     saved.mkdir()
     (saved / "three.txt").write_text(texts[3])
-    outcome = neardup(
-        "match", saved, "--against", tmp_path / "pages.jsonl", "--json", "--worker-processes", "1"
-    )
+    options = ("--worker-processes", "1", "--scheme", f"width={width}")
+    outcome = neardup("match", saved, "--against", tmp_path / "pages.jsonl", "--json", *options)
     *records, summary = map(json.loads, outcome.stdout.splitlines())
     assert [(record["name"], record["match"]["name"]) for record in records] == [
         ("http://localhost/three.txt", "http://a.example/3")
     ]
-    assert records[0]["fingerprint"] == f"{Fingerprinter().text(texts[3]).fingerprint:016x}"
+    assert (
+        records[0]["fingerprint"]
+        == f"{Fingerprinter(Scheme(width=width)).text(texts[3]).fingerprint:0{width // 4}x}"
+    )
     assert (summary["corpus"], summary["skipped"]) == (20, 1)
+
+
+def test_pages_of_128_bits_are_refused_with_the_way_round(tmp_path: Path) -> None:
+    (tmp_path / "pages.jsonl").write_text('{"url": "http://a.example/", "text": "a"}')
+    with pytest.raises(NeardupError, match="neardup fingerprint --scheme width=128"):
+        neardup("index", "export", tmp_path / "pages.jsonl", tmp_path / "index", "--scheme", "width=128")
 
 
 def test_schemes_that_differ_are_not_compared(pair, tmp_path: Path) -> None:

@@ -102,9 +102,8 @@ class SortedTables(Method):
     """T tables, each a sorted copy of all fingerprints; one search a table, then a few comparisons.
 
     `find` says how a prefix is found; `probing` whether tables are probed in turn, by threads or by
-    processes. NumPy lets go of the GIL in its long loops: on two cores, two threads probe 10 tables 1.6 to
-    1.9 times as fast as one; processes, which are sent queries and send answers, 1.0 to 1.5 times; 4 tables,
-    which are quick to probe, gain nothing. Close it when it has threads or processes.
+    processes. NumPy lets go of the GIL in its long loops: on two cores, two threads take 0.55 to 0.62 of the
+    time of one; processes, which are sent queries and send answers, 0.66 to 1.3. Close it when it has either.
     """
 
     summary: ClassVar = "sorted tables of permuted fingerprints"
