@@ -1,0 +1,49 @@
+"""Why a page is rejected: every code that a verdict's `reason` can be.
+
+`docs/reasons.md` is printed from here: `python -m stream.messages.reasons > docs/reasons.md`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Final
+
+REASONS: Final[dict[str, str]] = {
+    "empty_message": "The message has no value, or only white space.",
+    "malformed_json": "The value is no JSON, or is nested too deeply.",
+    "missing_field": "There is no `url`, or none of `html`, `text` and `body`.",
+    "ambiguous_content": "More than one of `html`, `text` and `body` is there.",
+    "wrong_type": "A field has another type than the contract says, or `fetched_at` is no time.",
+    "bad_base64": "`body` is not base64.",
+    "bad_compression": "The message or its `body` does not decompress, or is neither gzip nor zstd.",
+    "too_large": "The message or its `body` is larger than `page_bytes`, perhaps only once decompressed.",
+    "key_too_large": "The message's key is too long to be the key of a verdict.",
+    "bad_url": "`url` has no scheme or no host, a control character, a malformed host, or is too long.",
+    "unsupported_content": "`content_type` names neither HTML nor text: an image, an archive, a PDF.",
+    "unknown_charset": "The charset that the page or its message names does not exist.",
+    "extraction_failed": "No text could be taken out of the HTML.",
+    "failed": "Another error, without a code of its own; the dead letter's header says which.",
+    "crash": "The page took two processes down: over `page_deadline` or `child_memory`, or by a crash.",
+}
+"""Code to meaning. Codes are never renamed; new ones may be added."""
+
+HEAD: Final = """\
+# Why pages are rejected
+
+A verdict `rejected` has one of these codes as its `reason`.
+The topic `<namespace>.rejected` has the bytes of the page as they came, with the code and a sentence for a
+person in the record's headers. Codes may be added, and are never renamed. This page is printed from
+`stream/messages/reasons.py`.
+
+| reason | meaning |
+|---|---|
+"""
+
+
+def page() -> str:
+    """The page's Markdown."""
+    return HEAD + "".join(f"| `{code}` | {meaning} |\n" for code, meaning in REASONS.items())
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
