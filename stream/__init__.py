@@ -9,36 +9,34 @@ A text becomes a fingerprint, and two fingerprints are compared:
 >>> (a.fingerprint ^ b.fingerprint).bit_count()
 0
 
-Pages in order become verdicts. A judge remembers earlier pages in a directory of RocksDB:
+An index remembers texts and pages, in memory or in a directory, and names near-duplicates of earlier ones:
 
->>> import tempfile
->>> from pathlib import Path
->>> from stream import Entry, Genesis, Judge, Page, Rows, Scheme, SourceRange, State, VerdictOptions
->>> scheme, options = Scheme(), VerdictOptions()
+>>> from stream import Index, Page
 >>> pages = [
 ...     Page(url="http://example.com/news", text=text),
-...     Page(url="http://mirror.example/1", text=text + "!"),
+...     Page(url="http://mirror.example/1", html=f"<html><body><p>{text}!</p></body></html>"),
 ...     Page(url="http://example.com/news#top", text=text),
 ...     Page(url="http://example.com/empty", text="Loading"),
 ... ]
->>> rows = [fingerprinter.page(page) for page in pages]
->>> source = SourceRange("here", "pages", "0" * 32, 0, 0, len(rows), len(rows), opening=True)
->>> columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows))
->>> record = Entry(offset=1, time=0, digest=b"", rows=columns)
->>> genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
->>> with tempfile.TemporaryDirectory() as path:
-...     state = State(Path(path), genesis, "here", memory=1 << 20, generation=1000, cache=1 << 20)
-...     decided = Judge(state, genesis).decide([record])
-...     for verdict in decided.verdicts():
-...         print(verdict.verdict, verdict.url)
-...     state.close()
+>>> with Index() as index:
+...     for answer in index.add_all(pages):
+...         print(answer.verdict, answer.name)
+...     index.near(text)[0].name
 unique http://example.com/news
 duplicate http://mirror.example/1
 recrawl http://example.com/news#top
 insufficient http://example.com/empty
+'http://example.com/news'
 
-`Judge.apply` takes over what was decided, so that later pages are compared with these. `stream.scan.scan`
-does all of this for any number of pages, in several processes; `neardup scan` is its command.
+How pages are fingerprinted and when they are alike are options:
+
+>>> from stream import Scheme, VerdictOptions
+>>> with Index(scheme=Scheme(features="ngrams"), options=VerdictOptions(similarity="0.6")) as index:
+...     index.add("a", text).verdict, index.add("b", text.replace("storms", "festival")).verdict
+('unique', 'duplicate')
+
+`stream.scan.scan` does this in several processes; `neardup scan` is its command. Beneath an index lie `Judge`
+and `State`, which decide records of rows as a deployment does: see `stream/index.py`.
 """
 
 from __future__ import annotations
@@ -51,6 +49,7 @@ if TYPE_CHECKING:
     from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
     from stream.fingerprint.row import Row, Status
     from stream.fingerprint.scheme import Scheme
+    from stream.index import Answer, Index, Near
     from stream.judge.batch import Entry
     from stream.judge.decided import Decided
     from stream.judge.judge import Judge
@@ -64,6 +63,7 @@ if TYPE_CHECKING:
     from stream.sources import open_source
 
 __all__ = [
+    "Answer",
     "Change",
     "ClusterRecord",
     "Decided",
@@ -72,7 +72,9 @@ __all__ = [
     "Fingerprint",
     "Fingerprinter",
     "Genesis",
+    "Index",
     "Judge",
+    "Near",
     "NeardupError",
     "Page",
     "PageError",
@@ -95,6 +97,7 @@ _HOMES: Final = {
     "stream.fingerprint.fingerprinter": ("Fingerprint", "Fingerprinter"),
     "stream.fingerprint.row": ("Row", "Status"),
     "stream.fingerprint.scheme": ("Scheme",),
+    "stream.index": ("Answer", "Index", "Near"),
     "stream.judge.batch": ("Entry",),
     "stream.judge.decided": ("Decided",),
     "stream.judge.judge": ("Judge",),

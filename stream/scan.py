@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
-import uuid
 from collections import deque
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
@@ -15,18 +13,14 @@ from stream.children.child import Configuration
 from stream.children.pool import ChildPool
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.judge.batch import Entry
+from stream.index import Index
 from stream.judge.decided import Decided
-from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
-from stream.judge.state import State
-from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.settings import Settings
 from stream.sources import Message, feed
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
-TOPIC_ID: Final = "0" * 32
 
 
 async def scan(
@@ -41,34 +35,17 @@ async def scan(
 
     `directory` takes the tables and is the caller's to remove. Yields what was decided, chunk by chunk.
     """
-    scheme, options = scheme or Scheme(), options or VerdictOptions()
-    genesis = Genesis(journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options)
-    state = State(
+    with Index(
         directory,
-        genesis,
-        "scan",
+        scheme=scheme,
+        options=options,
         memory=settings.tables_memory,
         generation=settings.tables_generation,
         cache=settings.tables_cache,
-    )
-    try:
-        judge, offset, journal_offset = Judge(state, genesis), 0, 1
-        async with aclosing(fingerprinted(settings, scheme, messages)) as chunks:
+    ) as index:
+        async with aclosing(fingerprinted(settings, index.scheme, messages)) as chunks:
             async for rows in chunks:
-                entry = _entry(scheme, rows, offset, journal_offset)
-                decided = judge.decide([entry])
-                yield decided
-                judge.apply([entry], decided.record())
-                offset, journal_offset = offset + len(rows), journal_offset + 1
-    finally:
-        state.close()
-
-
-def _entry(scheme: Scheme, rows: list[Row], offset: int, journal_offset: int) -> Entry:
-    end = offset + len(rows)
-    source = SourceRange("scan", "scan", TOPIC_ID, 0, offset, end, len(rows), opening=offset == 0)
-    columns = Rows.of(scheme, [source], rows, range(offset, end), [None] * len(rows))
-    return Entry(journal_offset, int(time.time() * 1000), b"", columns)
+                yield index.judge(rows)
 
 
 async def fingerprinted(

@@ -12,9 +12,10 @@ import pytest
 import stream
 
 
-def test_the_example_runs() -> None:
-    outcome = doctest.testmod(stream)
-    assert outcome.attempted > 10
+@pytest.mark.parametrize("module", ["stream", "stream.index", "stream.fingerprint.fingerprinter"])
+def test_the_examples_run(module: str) -> None:
+    outcome = doctest.testmod(import_module(module))
+    assert outcome.attempted
     assert not outcome.failed
 
 

@@ -1,0 +1,266 @@
+"""An index of one's own: texts and pages in, near-duplicates out, without Kafka and without processes.
+
+It is the judge with a journal that nobody keeps: fingerprints, tables and verdicts are those of a deployment.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+import msgspec
+
+from stream.errors import PageError, RecordError, SchemeMismatchError, StateError
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.row import Row
+from stream.fingerprint.scheme import Scheme
+from stream.judge.batch import Entry
+from stream.judge.decided import Decided
+from stream.judge.judge import Judge
+from stream.judge.options import VerdictOptions
+from stream.judge.query import matching_anchors
+from stream.judge.state import State
+from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
+from stream.messages.page import Page
+from stream.messages.verdict import VerdictRecord
+from stream.text.url import url_key
+
+MEMORY: Final = 1 << 30
+"""Most RAM for the newest anchors; it is taken as they come."""
+GENERATION: Final = 1_000_000
+CACHE: Final = 32 << 20
+TOPIC_ID: Final = "0" * 32
+_SOURCE: Final = "index"
+_GENESIS: Final = "genesis"
+_ROWS: Final = 512
+"""Items judged at once by `Index.add_all`."""
+_NOWHERE: Final = "text://index"
+"""URL of a text while it is fingerprinted: its name need not be a URL."""
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a text or page that was added; verdicts are those of the topic `verdicts`."""
+
+    name: str
+    """The name or URL it was added by."""
+    verdict: str
+    """`unique`, `duplicate`, `recrawl`, `insufficient` or `rejected`."""
+    change: str | None
+    """What happened to the name: `new`, `unchanged` or `changed`."""
+    duplicate_of: str | None
+    """Name of the similar anchor; for `recrawl` the name itself."""
+    distance: int | None
+    """Hamming distance to it."""
+    similarity: float | None
+    """Estimated Jaccard similarity to it; None in strict mode."""
+    id: str
+    cluster: str | None
+    """`id` of the cluster's anchor."""
+    reason: str | None
+    """Why it was rejected: a short code."""
+
+
+class Near(msgspec.Struct, frozen=True, kw_only=True):
+    """An anchor that is like what was asked for."""
+
+    name: str
+    id: str
+    distance: int
+    similarity: float | None
+
+
+class Index:
+    """Remembers texts and pages, and tells which are near-duplicates of earlier ones.
+
+    >>> from stream import Index
+    >>> text = "The harbour authority will repair the old lighthouse at the north pier before the storms."
+    >>> with Index() as index:
+    ...     index.add("monday", text).verdict
+    ...     answer = index.add("tuesday", text.upper() + "!")
+    ...     answer.verdict, answer.duplicate_of, answer.similarity
+    ...     [each.name for each in index.near(text)]
+    'unique'
+    ('duplicate', 'monday', 1.0)
+    ['monday']
+
+    Without a directory it is gone when it is closed. With one it is durable once `flush` or `close` returned,
+    and opened again by the same path; one process at a time. Not for use by several threads at once.
+    """
+
+    def __init__(
+        self,
+        directory: str | os.PathLike[str] | None = None,
+        *,
+        scheme: Scheme | None = None,
+        options: VerdictOptions | None = None,
+        memory: int = MEMORY,
+        generation: int = GENERATION,
+        cache: int = CACHE,
+    ) -> None:
+        """Open or create. An index that exists keeps its scheme and options.
+
+        `memory`, `generation` and `cache` are the settings `tables_memory`, `tables_generation`,
+        `tables_cache`. Raises SchemeMismatchError when others are given than it was made with, StateError
+        when the directory is something else, StateBusyError when it is open elsewhere.
+        """
+        self._temporary = tempfile.TemporaryDirectory(prefix="neardup-index-") if directory is None else None
+        path = Path(self._temporary.name if self._temporary else os.fspath(directory or ""))
+        try:
+            genesis = _genesis(path, scheme, options)
+            self._fingerprinter = Fingerprinter(genesis.scheme)
+            self._state = State(
+                path / "state", genesis, _SOURCE, memory=memory, generation=generation, cache=cache
+            )
+        except BaseException:
+            self._remove()
+            raise
+        self._judge = Judge(self._state, genesis)
+
+    def add(self, name: str, text: str) -> Answer:
+        """Judge a plain text and remember it. A name that comes again is a new version of the same text.
+
+        A name may be a URL, and then is normalised as that of a page is; it may be anything else.
+        """
+        return next(self.add_all([(name, text)]))
+
+    def add_page(self, page: Page) -> Answer:
+        """Judge a page and remember it. One that cannot be used is answered with `rejected` and a reason."""
+        return next(self.add_all([page]))
+
+    def add_all(self, items: Iterable[Page | tuple[str, str]]) -> Iterator[Answer]:
+        """Judge and remember many, several hundred at once, which is much faster; answers in their order.
+
+        Items are pages, or pairs of name and text. They are added as the answers are taken.
+        """
+        coming = iter(items)
+        while some := list(islice(coming, _ROWS)):
+            yield from map(_answer, self.judge([self._row(item) for item in some]).verdicts())
+
+    def near(self, item: str | Page) -> list[Near]:
+        """Anchors that are like a text or page, best first; nothing is remembered.
+
+        Each cluster is known by its anchor: duplicates that were added are not listed. Raises PageError for a
+        page that cannot be used.
+        """
+        row = self._row((_NOWHERE, item) if isinstance(item, str) else item)
+        if row.reason is not None:
+            raise PageError(row.reason, row.detail or "")
+        found = matching_anchors(self._judge, [row])[0]
+        return [
+            Near(name=each["url"], id=each["id"], distance=each["distance"], similarity=each["similarity"])
+            for each in found
+        ]
+
+    def judge(self, rows: Sequence[Row]) -> Decided:
+        """The same for at most 65 535 rows of a fingerprinter with this index's scheme.
+
+        Returns what was decided, in the form that is published.
+        """
+        offset = len(self)
+        source = SourceRange(
+            _SOURCE, _SOURCE, TOPIC_ID, 0, offset, offset + len(rows), len(rows), opening=not offset
+        )
+        offsets = range(offset, offset + len(rows))
+        columns = Rows.of(self.scheme, [source], rows, offsets, [None] * len(rows))
+        entry = Entry(self._state.meta.applied, int(time.time() * 1000), b"", columns)
+        decided = self._judge.decide([entry])
+        self._judge.apply([entry], decided.record())
+        return decided
+
+    @property
+    def scheme(self) -> Scheme:
+        """How its fingerprints are made."""
+        return self._judge.genesis.scheme
+
+    @property
+    def options(self) -> VerdictOptions:
+        """What makes two texts near-duplicates in it."""
+        return self._judge.genesis.options
+
+    def __len__(self) -> int:
+        """How many texts and pages were added, of whatever verdict."""
+        progress = self._state.ledger.progress.get((_SOURCE, TOPIC_ID, 0))
+        return progress.expected if progress else 0
+
+    def flush(self) -> None:
+        """Make everything added so far durable."""
+        self._state.flush()
+
+    def close(self) -> None:
+        """Flush, and let go of the directory; a temporary one is removed."""
+        try:
+            self._state.close()
+        finally:
+            self._remove()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _row(self, item: Page | tuple[str, str]) -> Row:
+        if isinstance(item, Page):
+            return self._fingerprinter.page(item)
+        name, text = item
+        row = self._fingerprinter.page(Page(url=_NOWHERE, text=text))
+        name = name.encode(errors="replace").decode()
+        return msgspec.structs.replace(row, url=name, url_key=_key(name))
+
+    def _remove(self) -> None:
+        if self._temporary:
+            self._temporary.cleanup()
+
+
+def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | None) -> Genesis:
+    """What the index in the directory was made with; made now if it is new."""
+    path = directory / _GENESIS
+    if not path.exists():
+        scheme, options = scheme or Scheme(), options or VerdictOptions()
+        genesis = Genesis(journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options)
+        directory.mkdir(parents=True, exist_ok=True)
+        draft = directory / f"{_GENESIS}.{genesis.journal}"
+        draft.write_bytes(encode_genesis(genesis))
+        draft.replace(path)
+        return genesis
+    try:
+        found = decode_journal(path.read_bytes(), 0)
+    except RecordError as error:
+        raise StateError(f"index {directory}: {_GENESIS} is damaged: {error}") from error
+    if not isinstance(found, Genesis):
+        raise StateError(f"index {directory}: {_GENESIS} is no genesis")
+    if scheme is not None and scheme.id != found.scheme_id:
+        raise SchemeMismatchError(f"index {directory} is of scheme {found.scheme_id}, not {scheme.id}")
+    if options is not None and options.id != found.options.id:
+        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {found.options}")
+    return found
+
+
+def _answer(verdict: VerdictRecord) -> Answer:
+    return Answer(
+        name=verdict.url or "",
+        verdict=verdict.verdict,
+        change=verdict.change,
+        duplicate_of=verdict.duplicate_of.url if verdict.duplicate_of else None,
+        distance=verdict.distance,
+        similarity=verdict.similarity,
+        id=verdict.id,
+        cluster=verdict.cluster,
+        reason=verdict.reason,
+    )
+
+
+def _key(name: str) -> str:
+    try:
+        return url_key(name)
+    except PageError:
+        return name

@@ -1,0 +1,95 @@
+"""An index of one's own: the verdicts of a deployment, without one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stream import Answer, Index, Page, PageError, Scheme, VerdictOptions
+from stream.errors import SchemeMismatchError, StateBusyError, StateError
+
+HARBOUR = "The harbour authority will repair the old lighthouse at the north pier before the winter storms. "
+MARKET = "On Saturday the market square belongs to bakers, beekeepers and one very patient knife grinder. "
+
+
+def told(answer: Answer) -> tuple[str, str | None, str | None]:
+    return answer.verdict, answer.change, answer.duplicate_of
+
+
+def test_a_near_duplicate_names_its_anchor_and_a_name_that_comes_again_is_a_recrawl() -> None:
+    with Index() as index:
+        first = index.add("a", HARBOUR * 3)
+        second = index.add("b", HARBOUR.upper() * 3)
+        assert told(first) == ("unique", "new", None)
+        assert told(second) == ("duplicate", "new", "a")
+        assert (second.cluster, second.distance, second.similarity) == (first.id, 0, 1.0)
+        assert told(index.add("a", HARBOUR * 3)) == ("recrawl", "unchanged", "a")
+        assert told(index.add("a", MARKET * 3)) == ("unique", "changed", None)
+        assert told(index.add("c", HARBOUR * 3)) == ("unique", "new", None), "its anchor says something else"
+        assert len(index) == 5
+
+
+def test_texts_and_pages_meet_and_equal_urls_are_one_name() -> None:
+    with Index() as index:
+        index.add("http://Example.com:80/news#top", HARBOUR)
+        page = Page(url="http://example.com/news", html=f"<html><body><p>{HARBOUR}</p></body></html>")
+        assert told(index.add_page(page))[:2] == ("recrawl", "unchanged")
+        assert [each.name for each in index.near(page)] == ["http://Example.com:80/news#top"]
+
+
+def test_what_is_asked_for_is_not_remembered() -> None:
+    with Index() as index:
+        assert index.near(HARBOUR) == []
+        index.add("a", HARBOUR)
+        near = index.near(HARBOUR)
+        assert [(each.name, each.distance, each.similarity) for each in near] == [("a", 0, 1.0)]
+        assert index.near(MARKET) == index.near("too short") == []
+        assert len(index) == 1
+
+
+def test_pages_that_cannot_be_used_are_answered_when_added_and_an_error_when_asked_for() -> None:
+    picture = Page(url="http://example.com/p", body=b"\x89PNG", content_type="image/png")
+    with Index() as index:
+        answer = index.add_page(picture)
+        assert (answer.verdict, answer.reason, answer.change) == ("rejected", "unsupported_content", None)
+        assert index.add("short", "Loading").verdict == "insufficient"
+        with pytest.raises(PageError, match="unsupported_content"):
+            index.near(picture)
+
+
+def test_many_at_once_are_judged_as_one_by_one() -> None:
+    items = [(f"n{i}", (HARBOUR if i % 3 else MARKET) * (1 + i % 5)) for i in range(40)]
+    with Index() as one, Index() as many:
+        assert [told(one.add(*item)) for item in items] == [told(each) for each in many.add_all(items)]
+
+
+def test_a_directory_is_opened_again_as_it_was_closed(tmp_path: Path) -> None:
+    options = VerdictOptions(distance=8)
+    with Index(tmp_path / "mine", options=options) as index:
+        index.add("a", HARBOUR)
+        with pytest.raises(StateBusyError):
+            Index(tmp_path / "mine")
+    with Index(tmp_path / "mine") as index:
+        assert (len(index), index.options) == (1, options)
+        assert told(index.add("b", HARBOUR)) == ("duplicate", "new", "a")
+        assert told(index.add("a", HARBOUR)) == ("recrawl", "unchanged", "a")
+
+
+def test_an_index_refuses_another_scheme_other_options_and_what_is_no_index(tmp_path: Path) -> None:
+    Index(tmp_path / "mine").close()
+    with pytest.raises(SchemeMismatchError, match="mine"):
+        Index(tmp_path / "mine", scheme=Scheme(features="ngrams"))
+    with pytest.raises(SchemeMismatchError, match="verdict options"):
+        Index(tmp_path / "mine", options=VerdictOptions(distance=3))
+    (tmp_path / "mine" / "genesis").write_bytes(b"?")
+    with pytest.raises(StateError, match="damaged"):
+        Index(tmp_path / "mine")
+
+
+def test_without_a_directory_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Index() as index:
+        index.add("a", HARBOUR)
+        assert list(tmp_path.iterdir())
+    assert not list(tmp_path.iterdir())
