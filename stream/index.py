@@ -18,7 +18,7 @@ from typing import Final, Self
 import msgspec
 
 from stream.errors import PageError, RecordError, SchemeMismatchError, StateError
-from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
@@ -41,8 +41,6 @@ _SOURCE: Final = "index"
 _GENESIS: Final = "genesis"
 _ROWS: Final = 512
 """Items judged at once by `Index.add_all`."""
-_NOWHERE: Final = "text://index"
-"""URL of a text while it is fingerprinted: its name need not be a URL."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -141,7 +139,7 @@ class Index:
         """
         coming = iter(items)
         while some := list(islice(coming, _ROWS)):
-            yield from map(_answer, self.judge([self._row(item) for item in some]).verdicts())
+            yield from map(_answer, self.judge(self._rows(some)).verdicts())
 
     def near(self, item: str | Page) -> list[Near]:
         """Anchors that are like a text or page, best first; nothing is remembered.
@@ -149,7 +147,7 @@ class Index:
         Each cluster is known by its anchor: duplicates that were added are not listed. Raises PageError for a
         page that cannot be used.
         """
-        row = self._row((_NOWHERE, item) if isinstance(item, str) else item)
+        row = self._rows([("", item) if isinstance(item, str) else item])[0]
         if row.reason is not None:
             raise PageError(row.reason, row.detail or "")
         found = matching_anchors(self._judge, [row])[0]
@@ -208,13 +206,12 @@ class Index:
     ) -> None:
         self.close()
 
-    def _row(self, item: Page | tuple[str, str]) -> Row:
-        if isinstance(item, Page):
-            return self._fingerprinter.page(item)
-        name, text = item
-        row = self._fingerprinter.page(Page(url=_NOWHERE, text=text))
-        name = name.encode(errors="replace").decode()
-        return msgspec.structs.replace(row, url=name, url_key=_key(name))
+    def _rows(self, items: Iterable[Page | tuple[str, str]]) -> list[Row]:
+        read = [
+            self._fingerprinter.read_page(item) if isinstance(item, Page) else _named(*item) for item in items
+        ]
+        rows = iter(self._fingerprinter.rows([each for each in read if not isinstance(each, Row)]))
+        return [each if isinstance(each, Row) else next(rows) for each in read]
 
     def _remove(self) -> None:
         if self._temporary:
@@ -259,8 +256,9 @@ def _answer(verdict: VerdictRecord) -> Answer:
     )
 
 
-def _key(name: str) -> str:
+def _named(name: str, text: str) -> ReadPage:
+    name = name.encode(errors="replace").decode()
     try:
-        return url_key(name)
-    except PageError:
-        return name
+        return ReadPage(name, url_key(name), None, text)
+    except PageError:  # any other name is its own key
+        return ReadPage(name, name, None, text)

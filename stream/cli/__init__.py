@@ -9,25 +9,34 @@ import click
 
 from stream.errors import EXIT_ERROR, NeardupError
 
-COMMANDS = {
-    "run": "all roles in one process tree: workers and a judge",
-    "worker": "fingerprint pages into the journal",
-    "judge": "decide the journal, publish verdicts",
-    "dashboard": "show the verdicts on a web page",
-    "publish": "publish pages from files to the pages topic",
-    "tail": "follow the verdicts",
-    "audit": "check that every page has exactly one verdict",
-    "scan": "offline: pages in, verdicts out, no broker",
-    "query": "which anchors match, nothing inserted",
-    "match": "all near pairs of a batch and a corpus",
-    "index": "export and import compressed fingerprints",
-    "plan": "which tables for how many pages and how much memory",
-    "fingerprint": "show fingerprints of pages",
-    "explain": "why two pages are near-duplicates, or are not",
-    "topics": "create or describe the topics",
-    "demo": "the whole system on a real crawl and a real broker",
-    "bench": "measure, side by side with peers",
+SECTIONS = {
+    "Start here": {
+        "demo": "the whole system on a real crawl and a real broker",
+        "scan": "offline: pages in, verdicts out, no broker",
+    },
+    "Run a deployment": {
+        "topics": "create or describe the topics",
+        "run": "all roles in one process tree: workers and a judge",
+        "worker": "fingerprint pages into the journal",
+        "judge": "decide the journal, publish verdicts",
+        "dashboard": "show the verdicts on a web page",
+    },
+    "Use one": {
+        "publish": "publish pages from files to the pages topic",
+        "tail": "follow the verdicts",
+        "query": "which anchors match, nothing inserted",
+        "audit": "check that every page has exactly one verdict",
+    },
+    "Look closer, without a broker": {
+        "fingerprint": "show fingerprints of pages",
+        "explain": "why two pages are near-duplicates, or are not",
+        "match": "all near pairs of a batch and a corpus",
+        "index": "export and import compressed fingerprints",
+        "plan": "which tables for how many pages and how much memory",
+        "bench": "measure, side by side with peers",
+    },
 }
+COMMANDS = {name: what for section in SECTIONS.values() for name, what in section.items()}
 ROLES = ("run", "worker", "judge")
 """Commands that a supervisor keeps running: their exit code tells it whether to try again."""
 
@@ -36,7 +45,7 @@ class LazyGroup(click.Group):
     """Lists commands without importing them: `--help` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, in the order of the main job."""
+        """All commands, in the order of the sections."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -48,8 +57,10 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The list of commands with a line each."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        width = max(map(len, COMMANDS))
+        for title, commands in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), what) for name, what in commands.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -57,8 +68,14 @@ class LazyGroup(click.Group):
 def cli() -> None:
     """Near-duplicate detection for web crawls, as an exactly-once Kafka stream.
 
+    \b
+    neardup scan pages.jsonl crawl.warc.gz -o verdicts.jsonl     without Kafka
+    neardup topics create --dev && neardup run --dev             with a broker of one's own
+    neardup publish crawl.warc.gz; neardup tail                  pages in, verdicts out
+
     Options of a deployment come from flags, environment variables NEARDUP_* and a TOML file named by
-    NEARDUP_CONFIG, in this order.
+    NEARDUP_CONFIG, in this order; `neardup COMMAND --help` lists a command's. Exit codes: 1 when an
+    audit found something wrong, 2 for an error, 78 when starting again would end in the same way.
     """
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from stream.errors import SettingsError
-from stream.settings import Settings, load
+from stream.settings import MIB, Settings, load
 
+_RULE = re.compile(r" \(rule \d+\)")
+"""Rules are the architecture's, not the reader's of a list of options."""
 CONNECTION = ("bootstrap_servers", "namespace")
 
 
@@ -97,10 +100,16 @@ def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
         raise SettingsError(f"{option}: {error}") from None
 
 
+def _shown(default: object) -> object:
+    """A default as a person would give it: whole MiB with their unit."""
+    whole = type(default) is int and default and default % MIB == 0
+    return f"{default // MIB}MiB" if whole else default  # type: ignore[operator]
+
+
 def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     field = Settings.model_fields[name]
-    default = "" if field.default_factory else f"  [default: {field.default}]"
-    text = (field.description or "").replace("\n", " ") + default
+    default = "" if field.default_factory else f"  [default: {_shown(field.default)}]"
+    text = _RULE.sub("", field.description or "").replace("\n", " ") + default
     if field.annotation is bool:
         return click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=text)
     return click.option(f"--{name.replace('_', '-')}", name, default=None, help=text)

@@ -189,7 +189,7 @@ class Fingerprinter:
 
     def page(self, page: Page) -> Row:
         """The journal row of a page; what cannot be fingerprinted becomes a rejected row with a reason."""
-        read = self._read(page)
+        read = self.read_page(page)
         return read if isinstance(read, Row) else self.rows([read])[0]
 
     def message(self, value: bytes | None, page_bytes: int) -> Row:
@@ -203,9 +203,10 @@ class Fingerprinter:
             page = decode_page(value, page_bytes)
         except PageMessageError as error:
             return rejected(error, error.url, None, error.fetched_at)
-        return self._read(page)
+        return self.read_page(page)
 
-    def _read(self, page: Page) -> ReadPage | Row:
+    def read_page(self, page: Page) -> ReadPage | Row:
+        """The text of a page, or the row that refuses it."""
         key = None
         try:
             key = url_key(page.url)
