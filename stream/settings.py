@@ -97,6 +97,9 @@ class Settings(BaseSettings):
     """Address that the dashboard listens at; it asks nobody for a password."""
     dashboard_port: int = Field(8787, ge=0, le=65_535)
     """Port of the dashboard; 0 takes a free one."""
+    dashboard_roles: str = Field("", pattern=r"^([a-z]+=https?://[^,\s]+(,[a-z]+=https?://[^,\s]+)*)?$")
+    """Roles that the dashboard asks for their health, `judge=http://host:port,worker=...`; `neardup run`
+    names its own."""
 
     session_seconds: float = Field(10.0, ge=1)
     """How long a silent member of a group counts as alive."""

@@ -66,12 +66,29 @@ def deployment(settings: Settings, workers: int, logs: Path | None = None) -> li
     return roles
 
 
+def dashboard(settings: Settings, roles: Sequence[Role], logs: Path | None = None) -> Role:
+    """The dashboard of a deployment; it asks these roles how they are. `ops_url` is where its page is."""
+    port = settings.dashboard_port or _free_ports(1)[0]
+    asked = ",".join(f"{role.name}={role.ops_url}" for role in roles if role.ops_url)
+    own = settings.model_copy(update={"dashboard_port": port, "dashboard_roles": asked})
+    return Role(
+        "dashboard",
+        environment=own.environment(),
+        output=logs and logs / "dashboard.log",
+        ops_url=f"http://{settings.dashboard_host}:{port}",
+    )
+
+
 def _ports(settings: Settings, count: int) -> list[int]:
     """A port for each role, the same after a restart."""
     if settings.ops_port > 0:
         return list(range(settings.ops_port, settings.ops_port + count))
     if settings.ops_port < 0:
         return [settings.ops_port] * count
+    return _free_ports(count)
+
+
+def _free_ports(count: int) -> list[int]:
     with ExitStack() as held:  # all at once, or the kernel may give one port twice
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:

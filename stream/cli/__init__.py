@@ -16,7 +16,7 @@ SECTIONS = {
     },
     "Run a deployment": {
         "topics": "create or describe the topics",
-        "run": "all roles in one process tree: workers and a judge",
+        "run": "all roles in one process tree: workers, a judge, a dashboard",
         "worker": "fingerprint pages into the journal",
         "judge": "decide the journal, publish verdicts",
         "dashboard": "show the verdicts on a web page",

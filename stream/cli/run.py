@@ -20,6 +20,8 @@ from stream.settings import Settings
     "tables_memory",
     "ops_host",
     "ops_port",
+    "dashboard_host",
+    "dashboard_port",
 )
 @click.option(
     "--workers",
@@ -28,14 +30,24 @@ from stream.settings import Settings
     help="Workers, each with --worker-processes children.",
     type=click.IntRange(1),
 )
-def command(settings: Settings, workers: int) -> None:
-    """Run workers and a judge under one supervisor, until interrupted."""
+@click.option(
+    "--dashboard/--no-dashboard",
+    "with_dashboard",
+    default=True,
+    show_default=True,
+    help="A dashboard too. One is enough for a namespace: others share its partitions with it.",
+)
+def command(settings: Settings, workers: int, with_dashboard: bool) -> None:
+    """Run workers, a judge and a dashboard under one supervisor, until interrupted."""
     from stream.kafka.lifecycle import stop_event_on_signals
-    from stream.supervisor import Supervisor, deployment
+    from stream.supervisor import Supervisor, dashboard, deployment
 
     async def run() -> None:
         with stop_event_on_signals() as stop:
-            async with Supervisor(deployment(settings, workers), 2 * settings.shutdown_seconds) as roles:
-                await roles.attend(stop)
+            roles = deployment(settings, workers)
+            if with_dashboard:
+                roles.append(dashboard(settings, roles))
+            async with Supervisor(roles, 2 * settings.shutdown_seconds) as supervisor:
+                await supervisor.attend(stop)
 
     run_role("run", settings, run())

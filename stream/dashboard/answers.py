@@ -141,6 +141,15 @@ class RoleHealth(Struct):
     detail: Annotated[str, Meta(description="Why, for a person.")]
 
 
+class Process(Struct):
+    """A role's process, as its own `/readyz` tells."""
+
+    role: str
+    url: str
+    state: Annotated[str, Meta(description="ready, not ready, or unreachable.")]
+    detail: Annotated[str, Meta(description="Which checks fail, or why it cannot be reached.")]
+
+
 class System(Struct):
     """The stream itself: who runs, and how far everybody is."""
 
@@ -148,10 +157,11 @@ class System(Struct):
     at: Moment
     roles: list[RoleHealth]
     groups: list[GroupLag]
+    processes: Annotated[list[Process], Meta(description="Those that `dashboard_roles` names.")]
     journal_position: Annotated[int | None, Meta(description="The next journal record to judge, an offset.")]
     journal_end: Annotated[int | None, Meta(description="The offset after the journal's last record.")]
     anchors: Annotated[
-        int | None, Meta(description="Anchors remembered; null until the look-up has caught up.")
+        int | None, Meta(description="Anchors searched; null until the judge or the look-up tells.")
     ]
     state_bytes: Annotated[
         int | None,

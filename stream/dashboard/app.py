@@ -1,9 +1,9 @@
 """The Faust app: an agent that folds verdicts into tables, exactly once (docs/architecture.md, Dashboard).
 
-Faust itself would read aborted verdicts, commit a verdict whose handler failed, and count one twice after a
-crash. So here: the consumer reads committed records only; a batch is acknowledged after its rows are in
-RocksDB and in the changelogs; and every row knows the last offset folded into it, so what comes again changes
-nothing.
+Faust itself would read aborted verdicts, commit a verdict whose handler failed, lose some around a rebalance,
+and count one twice after a crash. So here: the consumer reads committed records only, and tells of each which
+one came before it, so that a hole ends the dashboard; a batch is acknowledged after its rows are in RocksDB and
+in the changelogs; and every row knows the last offset folded into it, so what comes again changes nothing.
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ import faust
 import msgspec
 import structlog
 import xxhash
-from aiokafka import AIOKafkaConsumer
-from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 
+from stream.dashboard.committed import CommittedTransport, hole
 from stream.dashboard.rows import (
     ClusterRow,
     Counts,
@@ -50,25 +49,6 @@ SWEEP_SECONDS: Final = 600.0
 log = structlog.get_logger(__name__)
 
 
-class _CommittedThread(AIOKafkaConsumerThread):
-    """Faust's consumer, but blind to aborted transactions."""
-
-    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
-        consumer = super()._create_worker_consumer(transport)
-        # Read when the fetcher starts; Faust sets it for its own transactions only.
-        consumer._isolation_level = "read_committed"
-        return consumer
-
-
-class _CommittedConsumer(Consumer):
-    def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
-        return _CommittedThread(self, loop=self.loop, beacon=self.beacon)
-
-
-class _CommittedTransport(Transport):
-    Consumer = _CommittedConsumer
-
-
 class Statistics:
     """Tables, the agent that fills them, and the view of their sums."""
 
@@ -83,6 +63,8 @@ class Statistics:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.folded: dict[int, int] = {}
         """Partition -> the offset after the last verdict folded by this process."""
+        self._given: dict[int, int] = {}
+        """Partition -> the offset of the last verdict that Faust gave to the agent."""
         self.app = self._app(settings, names)
         self._totals = self._table("totals", calendar=Calendar(TOTALS))
         self._hosts = self._table("hosts", calendar=Calendar(HOSTS))
@@ -112,6 +94,8 @@ class Statistics:
             topic_partitions=self._partitions,
             topic_replication_factor=1 if settings.dev else 3,
             reply_create_topic=False,
+            # What is not folded at the end is not acknowledged: there is nothing to wait for.
+            stream_wait_empty=False,
             # A static member: started again, also after a kill, it has its partitions at once.
             consumer_group_instance_id=_instance(directory),
             broker_session_timeout=settings.session_seconds,
@@ -127,7 +111,7 @@ class Statistics:
         )
         # A batch leaves as many changelog records at once; Faust's limit, 100, would stop the stream at each.
         app.producer.buffer.max_messages = 100 * BATCH
-        app.transport = _CommittedTransport(app.conf.broker_consumer, app)
+        app.transport = CommittedTransport(app.conf.broker_consumer, app)
         self._tables: dict[str, RowTable] = {}
         return app
 
@@ -167,7 +151,12 @@ class Statistics:
         for each in batch:
             by_partition[each.message.partition].append(each)
         for partition, messages in by_partition.items():
-            messages.sort(key=lambda each: each.message.offset)
+            for each in messages:
+                if hole(each.message, self._given.get(partition)):
+                    raise RuntimeError(
+                        f"{self._verdicts}[{partition}]: none given before {each.message.offset}"
+                    )
+                self._given[partition] = each.message.offset
             events = [decode(partition, each.message.offset, each.message.value) for each in messages]
             with in_scope_of(messages[-1]):
                 new = self._fold_partition(partition, events)

@@ -68,6 +68,11 @@ class Recent:
     _read_before: dict[int, int] = field(default_factory=dict)
     """Partition -> end of what `fill` has read: the agent tells of it too."""
 
+    @property
+    def listeners(self) -> int:
+        """How many listen."""
+        return len(self._listeners)
+
     def tell(self, events: list[Event]) -> None:
         """New verdicts have come."""
         for event in events:

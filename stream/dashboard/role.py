@@ -15,6 +15,7 @@ from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
 from stream.dashboard.lookup import Finder
 from stream.dashboard.recent import Recent
+from stream.dashboard.rows import Event
 from stream.dashboard.server import application
 from stream.dashboard.system import Watch
 from stream.errors import PortTakenError
@@ -22,6 +23,8 @@ from stream.kafka import cluster, topics
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis
+from stream.ops.health import Health
+from stream.ops.metrics import DashboardMetrics
 from stream.settings import Settings
 
 GRACE_SECONDS: Final = 1.0
@@ -59,18 +62,32 @@ class DashboardRole:
         settings, names = self.settings, Names(self.settings.namespace)
         async with cluster.connect(settings.bootstrap_servers) as client:
             partitions = (await cluster.partition_counts(client, [names.verdicts]))[names.verdicts]
+        metrics, health = DashboardMetrics(), Health()
         recent = Recent()
         await recent.fill(settings, names.verdicts)
-        statistics = Statistics(settings, partitions, recent.tell)
+
+        def tell(events: list[Event]) -> None:
+            recent.tell(events)
+            for event in events:
+                metrics.verdicts.labels(event.verdict.verdict).inc()
+
+        metrics.listeners.set_function(lambda: recent.listeners)
+        statistics = Statistics(settings, partitions, tell)
         finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
         watch = Watch(
-            settings, partitions, lambda: statistics.read, lambda: finder.anchors, lambda: statistics.folded
+            settings,
+            partitions,
+            health,
+            lambda: statistics.read,
+            lambda: finder.anchors,
+            lambda: statistics.folded,
         )
         async with AsyncExitStack() as stack:
             stack.callback(statistics.failed.cancel)
+            health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
             api = Api(statistics, recent, watch, finder)
             await stack.enter_async_context(
-                self._serving(application(api, settings.dashboard_host, statistics.ready))
+                self._serving(application(api, settings.dashboard_host, metrics, health))
             )
             await stack.enter_async_context(_started(statistics.app))
             beside = [

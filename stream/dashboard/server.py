@@ -15,6 +15,9 @@ from aiohttp.typedefs import Middleware
 
 from stream.dashboard.api import LOOKUP_BYTES, SECONDS, Api, Handler, ProblemError
 from stream.dashboard.openapi import document
+from stream.ops.health import Health
+from stream.ops.metrics import Metrics
+from stream.ops.server import add_ops_routes
 
 STATIC: Final = Path(__file__).parent / "static"
 KINDS: Final = {
@@ -41,8 +44,8 @@ HEADERS: Final = {
 log = structlog.get_logger(__name__)
 
 
-def application(api: Api, host: str, ready: asyncio.Event) -> web.Application:
-    """The web application. `ready` says whether the figures are those of the whole topic."""
+def application(api: Api, host: str, metrics: Metrics, health: Health) -> web.Application:
+    """The web application."""
     app = web.Application(middlewares=[_guard(host)], client_max_size=LOOKUP_BYTES)
     app.on_response_prepare.append(_add_headers)
     contract = msgspec.json.encode(document())
@@ -50,15 +53,8 @@ def application(api: Api, host: str, ready: asyncio.Event) -> web.Application:
     async def openapi(_: web.Request) -> web.Response:
         return web.Response(body=contract, content_type="application/json")
 
-    async def livez(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def readyz(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n" if ready.is_set() else "tables are being recovered\n",
-                            status=200 if ready.is_set() else 503)  # fmt: skip
-
     app.add_routes([*api.routes(), web.get("/api/openapi.json", openapi)])
-    app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz)])
+    add_ops_routes(app, metrics, health)
     app.add_routes([_file("/", STATIC / "index.html")])
     for path in sorted(STATIC.rglob("*")):
         if path.suffix in KINDS and path.name != "index.html":

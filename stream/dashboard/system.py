@@ -13,20 +13,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
+from prometheus_client.parser import text_string_to_metric_families
 
-from stream.dashboard.answers import GroupLag, RoleHealth, System
+from stream.dashboard.answers import GroupLag, Process, RoleHealth, System
 from stream.errors import NeardupError
 from stream.kafka import cluster
 from stream.kafka.names import Names
+from stream.ops.health import Health
 from stream.settings import Settings
 
 LOOK_SECONDS: Final = 2.0
 OLDEST_SECONDS: Final = 1.0
 """How long the oldest unread records may take to come."""
+ANSWER_SECONDS: Final = 1.5
+"""How long a role may take to say how it is."""
 BEHIND_SECONDS: Final = 60.0
 """A role that is so far behind is called so."""
 
@@ -49,12 +54,15 @@ class Watch:
         self,
         settings: Settings,
         partitions: int,
+        health: Health,
         read: Callable[[], int],
         anchors: Callable[[], int | None],
         folded: Callable[[], dict[int, int]],
     ) -> None:
         names = Names(settings.namespace)
         self._settings, self._names = settings, names
+        self._health = health
+        self._roles = [tuple(each.split("=", 1)) for each in settings.dashboard_roles.split(",") if each]
         self._read, self._anchors, self._folded = read, anchors, folded
         self._watched = (
             Watched("worker", names.workers, names.pages),
@@ -66,6 +74,7 @@ class Watch:
             at=time.time(),
             roles=[RoleHealth(each.role, "unknown", "not looked yet") for each in self._watched],
             groups=[],
+            processes=[],
             journal_position=None,
             journal_end=None,
             anchors=None,
@@ -78,6 +87,7 @@ class Watch:
     async def run(self) -> None:
         """Look again and again until cancelled; what cannot be had is said in `now.error`."""
         while True:
+            self._health.turn()
             try:
                 await self._look_until_it_fails()
             except (KafkaError, NeardupError, OSError, TimeoutError) as error:
@@ -102,6 +112,7 @@ class Watch:
             while True:
                 async with asyncio.timeout(20):
                     await self._look(admin, consumer)
+                self._health.turn()
                 await asyncio.sleep(LOOK_SECONDS)
         finally:
             for client in (consumer.stop, admin.close):
@@ -127,17 +138,20 @@ class Watch:
             )
             roles.append(_health(watched.role, members, seconds))
         journal = TopicPartition(self._names.journal, 0)
+        processes, told = await _ask(self._roles)
+        anchors = told.get("neardup_judge_anchors") or self._anchors()
+        directory = self._settings.state_dir / self._settings.namespace / "judge"
+        size = told.get("neardup_judge_state_bytes") or await asyncio.to_thread(_size, directory)
         self.now = System(
             namespace=self._settings.namespace,
             at=time.time(),
             roles=roles,
             groups=groups,
+            processes=processes,
             journal_position=committed["judge"].get(journal),
             journal_end=bounds[journal].end,
-            anchors=self._anchors(),
-            state_bytes=await asyncio.to_thread(
-                _size, self._settings.state_dir / self._settings.namespace / "judge"
-            ),
+            anchors=None if anchors is None else int(anchors),
+            state_bytes=None if size is None else int(size),
             partitions_read=self._read(),
             partitions=self.now.partitions,
             error=None,
@@ -147,6 +161,47 @@ class Watch:
         log.warning("look_failed", error=why)
         self.now.error = why
         self.now.roles = [RoleHealth(each.role, "unknown", why) for each in self._watched]
+
+
+async def _ask(roles: list[tuple[str, ...]]) -> tuple[list[Process], dict[str, float]]:
+    """How these processes are by their own word, and the sums of a leading judge's gauges."""
+    if not roles:
+        return [], {}
+    timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        processes = await asyncio.gather(*(_process(session, role, url) for role, url in roles))
+        told: dict[str, float] = {}
+        for process in processes:
+            if process.role == "judge" and process.state != "unreachable":
+                gauges = await _gauges(session, process.url)
+                if gauges.get("neardup_judge_leading"):
+                    told = gauges
+    return list(processes), told
+
+
+async def _process(session: aiohttp.ClientSession, role: str, url: str) -> Process:
+    try:
+        async with session.get(f"{url}/readyz") as response:
+            answer = await response.json()
+        failing = [name for name, holds in answer["checks"].items() if not holds]
+        detail = f"not yet: {', '.join(failing)}" if failing else "all checks hold"
+        return Process(role, url, "ready" if answer["ready"] else "not ready", detail)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
+        return Process(role, url, "unreachable", f"{type(error).__name__}: {error}")
+
+
+async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
+    """Values of a role's metrics by name, summed over labels."""
+    try:
+        async with session.get(f"{url}/metrics") as response:
+            text = await response.text()
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return {}
+    found: dict[str, float] = {}
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
 
 
 async def _members(admin: AIOKafkaAdminClient, group: str) -> tuple[str, int]:

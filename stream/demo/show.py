@@ -24,7 +24,7 @@ from stream.kafka.publish import publish
 from stream.messages.verdict import VerdictRecord
 from stream.settings import Settings, load
 from stream.sources import Source
-from stream.supervisor import Supervisor, deployment
+from stream.supervisor import Supervisor, dashboard, deployment
 
 WORKERS: Final = 2
 GENERATION: Final = 64
@@ -77,6 +77,7 @@ def demo_settings(bootstrap_servers: str, namespace: str, directory: Path) -> Se
         tables_memory=0,
         tables_generation=GENERATION,
         flush_seconds=1.0,
+        dashboard_port=0,
         log_format="json",
     )
 
@@ -100,8 +101,11 @@ async def show(
     outcome = Outcome()
     logs = directory / "logs"
     logs.mkdir()
-    async with Supervisor(deployment(settings, WORKERS, logs), settings.shutdown_seconds) as roles:
+    processes = deployment(settings, WORKERS, logs)
+    page = dashboard(settings, processes, logs)
+    async with Supervisor([*processes, page], settings.shutdown_seconds) as roles:
         await _ready(logs, roles)
+        said(f"dashboard, while this runs: {page.ops_url}/")
         following = asyncio.create_task(_follow(settings, outcome, progress))
         started = time.monotonic()
         try:
@@ -124,14 +128,18 @@ async def show(
         outcome.rocksdb_probes = await _rocksdb_probes(logs / "judge.log", published)
         reported(outcome)
         if stop is not None:
-            said("everything stays up: Ctrl-C ends it")
+            said(f"everything stays up, the dashboard too ({page.ops_url}/): Ctrl-C ends it")
             await stop.wait()
     return outcome
 
 
 async def _ready(logs: Path, roles: Supervisor) -> None:
     """Wait until the judge leads and every worker has its partitions: start-up is not throughput."""
-    signs = {"judge.log": "leading", **{f"worker-{i}.log": "reading" for i in range(1, WORKERS + 1)}}
+    signs = {
+        "judge.log": "leading",
+        "dashboard.log": "serving",
+        **{f"worker-{i}.log": "reading" for i in range(1, WORKERS + 1)},
+    }
     try:
         async with asyncio.timeout(QUIET_SECONDS):
             for name, sign in signs.items():

@@ -35,9 +35,13 @@ class TopicReader:
         )
 
     async def __aenter__(self) -> Self:
-        await self._consumer.start()
-        self._consumer.assign([self._partition])
-        self._consumer.seek(self._partition, self.position)
+        try:
+            await self._consumer.start()
+            self._consumer.assign([self._partition])
+            self._consumer.seek(self._partition, self.position)
+        except BaseException:  # told to stop in the middle: the connection must not stay
+            await self._consumer.stop()
+            raise
         return self
 
     async def __aexit__(

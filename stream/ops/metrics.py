@@ -237,6 +237,23 @@ class JudgeMetrics(Metrics):
         )
 
 
+class DashboardMetrics(Metrics):
+    """Verdicts -> figures. Its figures themselves are in its JSON API."""
+
+    role = "dashboard"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.verdicts = self._counter(
+            "neardup_dashboard_verdicts_total",
+            "Verdicts counted by this process, each once, by verdict.",
+            "verdict",
+        )
+        self.listeners = self._gauge(
+            "neardup_dashboard_listeners", "Pages that are open and hear of new verdicts."
+        )
+
+
 def _version() -> str:
     try:
         return version("neardup-stream")

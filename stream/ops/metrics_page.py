@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from typing import Final
 
-from stream.ops.metrics import JudgeMetrics, Metrics, WorkerMetrics
+from stream.ops.metrics import DashboardMetrics, JudgeMetrics, Metrics, WorkerMetrics
 
-ROLES: Final[tuple[type[Metrics], ...]] = (WorkerMetrics, JudgeMetrics)
+ROLES: Final[tuple[type[Metrics], ...]] = (WorkerMetrics, JudgeMetrics, DashboardMetrics)
 HEAD: Final = """\
 # Metrics
 
 Every role serves Prometheus metrics at `/metrics`, whether it is alive at `/livez` and whether it is ready
-at `/readyz`, on `ops_host` and `ops_port`. This page is printed from `stream/ops/metrics.py`.
+at `/readyz`, on `ops_host` and `ops_port`; the dashboard does beside its page. This page is printed from
+`stream/ops/metrics.py`.
 
 Besides those listed, each role has the metrics of its process (`process_...`). A histogram `x` has the series
 `x_bucket`, `x_sum` and `x_count`; counters start at 0 with the process.

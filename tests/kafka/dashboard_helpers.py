@@ -19,7 +19,6 @@ from typing import Any
 import aiohttp
 from aiokafka import AIOKafkaProducer
 
-from stream.dashboard.role import DashboardRole
 from stream.kafka.names import Names
 from stream.messages.verdict import PageRef, Source, VerdictRecord, rfc3339
 from stream.settings import Settings
@@ -135,28 +134,6 @@ class Client:
 
 
 @asynccontextmanager
-async def dashboard(settings: Settings) -> AsyncIterator[Client]:
-    """A dashboard in this process."""
-    role = DashboardRole(settings)
-    task = asyncio.create_task(role.run())
-    try:
-        async with asyncio.timeout(DEADLINE):
-            await asyncio.wait({task, role.url}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                task.result()
-            url = await role.url
-        async with aiohttp.ClientSession() as session:
-            yield Client(url, session)
-        role.stop()
-        async with asyncio.timeout(DEADLINE):
-            await task
-    finally:
-        role.url.cancel()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
-@asynccontextmanager
 async def dashboard_process(settings: Settings, log: Path) -> AsyncIterator[tuple[Any, Client]]:
     """A dashboard in a process of its own, killed at the end."""
     log.touch()
@@ -184,3 +161,13 @@ async def dashboard_process(settings: Settings, log: Path) -> AsyncIterator[tupl
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+@asynccontextmanager
+async def dashboard(settings: Settings) -> AsyncIterator[Client]:
+    """A dashboard, told to stop at the end; it must do so soon, and in good order."""
+    async with dashboard_process(settings, settings.state_dir.parent / "dashboard.log") as (process, client):
+        yield client
+        process.terminate()
+        async with asyncio.timeout(DEADLINE):
+            assert await process.wait() == 0

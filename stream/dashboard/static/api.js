@@ -1,0 +1,17 @@
+// Asking the JSON API.
+
+/** The answer; throws an Error whose message is the problem's detail. */
+export async function ask(path, query = {}, options = {}) {
+  const parameters = new URLSearchParams();
+  for (const [name, value] of Object.entries(query))
+    for (const each of Array.isArray(value) ? value : [value])
+      if (each !== null && each !== undefined && each !== "") parameters.append(name, each);
+  const asked = parameters.size ? `${path}?${parameters}` : path;
+  const response = await fetch(asked, { headers: { Accept: "application/json" }, ...options });
+  const body = await response.json().catch(() => ({ detail: `answer ${response.status} is no JSON` }));
+  if (!response.ok) throw new Error(body.detail ?? `answer ${response.status}`);
+  return body;
+}
+
+export const post = (path, body) =>
+  ask(path, {}, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });

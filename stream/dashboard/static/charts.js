@@ -1,0 +1,122 @@
+// Charts by uPlot: stacked columns over time, and histograms.
+import { by, empty, fill, KINDS } from "./dom.js";
+import { clock, count, day, moment } from "./format.js";
+
+const charts = new Map();
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** uPlot paints on canvas: it needs the colour itself, in the theme of the moment. */
+function resolved(name) {
+  const probe = document.createElement("span");
+  probe.style.color = `var(${name})`;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  return found || colour(name);
+}
+
+function axis(extra) {
+  return { stroke: resolved("--quiet"), grid: { stroke: resolved("--line"), width: 1 }, ticks: { stroke: resolved("--line"), width: 1 },
+    font: "12px system-ui, sans-serif", ...extra };
+}
+
+function height(place) {
+  return parseInt(getComputedStyle(place).minHeight, 10) || 190;
+}
+
+function draw(id, options, data) {
+  const place = by(id);
+  charts.get(id)?.destroy();
+  fill(place);
+  charts.set(id, new uPlot({ width: place.clientWidth, height: height(place), cursor: { drag: { setScale: false } },
+    legend: { show: false }, ...options }, data, place));
+}
+
+function clear(id, why) {
+  charts.get(id)?.destroy();
+  charts.delete(id);
+  fill(by(id), empty(why));
+}
+
+/** What the pointer is at, in words, above a chart. */
+function tips(text) {
+  let tip;
+  return { hooks: {
+    init: (plot) => { tip = document.createElement("div"); tip.className = "tip"; tip.hidden = true; plot.over.append(tip); },
+    setCursor: (plot) => {
+      const { idx, left } = plot.cursor;
+      tip.hidden = idx === null || idx === undefined || left < 0;
+      if (tip.hidden) return;
+      tip.textContent = text(idx);
+      const right = left > plot.over.clientWidth / 2;
+      tip.style.left = right ? "auto" : `${left + 12}px`;
+      tip.style.right = right ? `${plot.over.clientWidth - left + 12}px` : "auto";
+    },
+  } };
+}
+
+/** Hours and minutes; the day where it begins or changes. */
+function times(marks, apart) {
+  return marks.map((mark, i) => {
+    const at = mark * 1000;
+    const changed = i === 0 || day(at) !== day(marks[i - 1] * 1000);
+    if (apart >= 86400) return day(at);
+    return `${clock(at).slice(0, apart < 60 ? 8 : 5)}${changed ? `\n${day(at)}` : ""}`;
+  });
+}
+
+/** Columns of `series`, the shown verdicts on top of each other. */
+export function series(figures, shown) {
+  const { time, verdicts } = figures.series;
+  const kinds = KINDS.filter((kind) => shown.has(kind));
+  if (!figures.pages || !kinds.length) return clear("series", "No verdict in this range.");
+  // The uppermost is drawn first, the others over it: each column shows its own part.
+  const stacks = [];
+  let below = time.map(() => 0);
+  for (const kind of kinds) {
+    below = verdicts[kind].map((pages, i) => pages + below[i]);
+    stacks.unshift([kind, below]);
+  }
+  const { bars } = uPlot.paths;
+  const length = figures.range.step;
+  draw("series", {
+    scales: { x: { time: true, range: [time[0] - length / 2, time[time.length - 1] + length * 1.5] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
+    axes: [axis({ values: (_, marks, __, ___, apart) => times(marks, apart) }), axis({ size: 64, values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? count(mark) : "")) })],
+    series: [{}, ...stacks.map(([kind]) => ({ label: kind, fill: resolved(`--${kind}`), width: 0, points: { show: false },
+      paths: bars({ size: [0.9, 60], align: 1 }) }))],
+    plugins: [tips((i) => [moment(time[i] * 1000),
+      ...kinds.slice().reverse().map((kind) => `${kind}: ${count(verdicts[kind][i])} pages`)].join("\n"))],
+  }, [time, ...stacks.map(([, sums]) => sums)]);
+}
+
+/** Columns of duplicates, with recrawls on top. */
+export function histogram(id, found, shown, { from, to, label, words }) {
+  const kinds = ["duplicate", "recrawl"].filter((kind) => shown.has(kind) && found[kind]);
+  const all = kinds.flatMap((kind) => found[kind].slice(from));
+  if (!all.some((pages) => pages)) return clear(id, "No duplicate or recrawl in this range.");
+  let last = to;
+  if (last === null) last = Math.max(12, ...kinds.map((kind) => found[kind].findLastIndex((pages) => pages)));
+  let first = from;
+  if (first === null) first = Math.min(80, ...kinds.map((kind) => found[kind].findIndex((pages) => pages)));
+  const places = Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  const stacks = [];
+  let below = places.map(() => 0);
+  for (const kind of kinds) {
+    below = places.map((place, i) => found[kind][place] + below[i]);
+    stacks.unshift([kind, below]);
+  }
+  draw(id, {
+    scales: { x: { time: false, range: [first - 0.7, last + 0.7] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
+    axes: [axis({ label, labelSize: 18, labelFont: "12px system-ui, sans-serif", size: 30,
+      values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? (to === 100 ? (mark / 100).toFixed(2) : mark) : "")) }),
+    axis({ size: 56, values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? count(mark) : "")) })],
+    series: [{}, ...stacks.map(([kind]) => ({ label: kind, fill: resolved(`--${kind}`), width: 0, points: { show: false },
+      paths: uPlot.paths.bars({ size: [0.8, 40] }) }))],
+    plugins: [tips((i) => [words(places[i]), ...kinds.map((kind) => `${kind}: ${count(found[kind][places[i]])} pages`)].join("\n"))],
+  }, [places, ...stacks.map(([, sums]) => sums)]);
+}
+
+/** Fit the charts to their places after the window changed. */
+export function fit() {
+  for (const [id, chart] of charts) chart.setSize({ width: by(id).clientWidth, height: height(by(id)) });
+}

@@ -1,0 +1,61 @@
+// Numbers and times as people read them.
+
+const counts = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+
+export const count = (number) => (number === null || number === undefined ? "–" : counts.format(number));
+
+/** Short for tiles: 12.3 k, 4.56 M. Exact numbers go into the hover text. */
+export function short(number) {
+  if (number === null || number === undefined) return "–";
+  for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]])
+    if (number >= size) return `${(number / (size === 1e4 ? 1e3 : size)).toFixed(number >= 100 * size ? 0 : 1)} ${unit}`;
+  return counts.format(number);
+}
+
+export const percent = (share) => (share === null ? "–" : `${(share * 100).toFixed(1)} %`);
+
+export function rate(perSecond) {
+  return perSecond >= 100 ? counts.format(perSecond) : perSecond.toFixed(perSecond >= 10 ? 1 : 2);
+}
+
+export function bytes(size) {
+  if (size === null) return ["–", ""];
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let place = 0;
+  while (size >= 1024 && place < units.length - 1) { size /= 1024; place++; }
+  return [size >= 100 || place === 0 ? size.toFixed(0) : size.toFixed(1), units[place]];
+}
+
+export function seconds(length) {
+  if (length === null) return "–";
+  if (length < 1) return `${Math.round(length * 1000)} ms`;
+  if (length < 120) return `${length.toFixed(length < 10 ? 1 : 0)} s`;
+  if (length < 7200) return `${Math.round(length / 60)} min`;
+  if (length < 172800) return `${(length / 3600).toFixed(1)} h`;
+  return `${(length / 86400).toFixed(1)} d`;
+}
+
+export function step(length) {
+  const [number, unit] = length < 60 ? [length, "second"] : length < 3600 ? [length / 60, "minute"]
+    : length < 86400 ? [length / 3600, "hour"] : [length / 86400, "day"];
+  return number === 1 ? unit : `${number} ${unit}s`;
+}
+
+const two = (number) => String(number).padStart(2, "0");
+
+export function clock(time) {
+  const at = new Date(time);
+  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+}
+
+export function day(time) {
+  const at = new Date(time);
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
+}
+
+export const moment = (time) => `${day(time)} ${clock(time)}`;
+
+/** "10:00:00 to 10:15:00", with days where there are two. */
+export function span(from, to) {
+  return day(from) === day(to) ? `${day(from)}, ${clock(from)} to ${clock(to)}` : `${moment(from)} to ${moment(to)}`;
+}

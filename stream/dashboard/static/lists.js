@@ -1,0 +1,72 @@
+// Hosts, clusters and reasons.
+import { ask } from "./api.js";
+import { address, by, element, empty, fill, row, table } from "./dom.js";
+import { count, percent } from "./format.js";
+
+const bar = (share, kind = "") => element("span", { class: `bar ${kind}`, "width%": Math.max(1, share * 100) });
+
+export function showHosts(found, chosen, choose) {
+  fill(by("hosts-known"), found.hosts.map((each) => element("option", { value: each.host })));
+  if (!found.hosts.length) return fill(by("hosts"), empty("No page in this range."));
+  const most = Math.max(1, ...found.hosts.map((each) => each.verdicts.duplicate ?? 0));
+  const columns = [["host", "Host of the page's URL.", "url"], ["duplicates", "Pages of the host that are duplicates.", "number"],
+    ["of its pages", "Duplicates by all pages of the host.", "number"]];
+  fill(by("hosts"), table(columns, found.hosts.map((each) => {
+    const duplicates = each.verdicts.duplicate ?? 0;
+    const button = element("button", { type: "button", class: "plain", "aria-pressed": String(each.host === chosen),
+      onclick: () => choose(each.host) }, each.host);
+    return row(columns, [[button, bar(duplicates / most)], count(duplicates), percent(each.pages ? duplicates / each.pages : 0)]);
+  })), found.total > found.hosts.length ? element("p", { class: "hint" }, `${count(found.total)} hosts in all.`) : null,
+  found.complete ? null : element("p", { class: "hint" }, "Hosts with few duplicates may be missing in long ranges."));
+}
+
+export function showReasons(figures) {
+  const reasons = Object.entries(figures.reasons);
+  if (!reasons.length) return fill(by("reasons"), empty("Nothing was rejected in this range."));
+  const most = Math.max(...reasons.map(([, pages]) => pages));
+  const columns = [["reason", "As in the verdict's reason.", "url"], ["pages", "Rejected pages with this reason.", "number"]];
+  fill(by("reasons"), table(columns, reasons.slice(0, 10).map(([reason, pages]) =>
+    row(columns, [[reason, bar(pages / most, "rejected")], count(pages)]))));
+}
+
+const opened = new Set();
+let drawn = "";
+
+export function showClusters(found) {
+  const now = JSON.stringify(found);
+  if (now === drawn) return; // what somebody opened stays as it is
+  drawn = now;
+  if (!found.clusters.length) return fill(by("clusters"), empty("No cluster has a second page yet."));
+  const columns = [["anchor", "The first page of the cluster.", "url"], ["pages", "The anchor and its duplicates.", "number"]];
+  fill(by("clusters"), table(columns, found.clusters.map((each) => {
+    const pages = element("div", { hidden: true });
+    const button = element("button", { type: "button", class: "plain", "aria-expanded": "false" }, each.anchor);
+    button.addEventListener("click", () => toggle(each.cluster, button, pages));
+    if (opened.has(each.cluster)) { opened.delete(each.cluster); toggle(each.cluster, button, pages); }
+    return row(columns, [[button, pages], count(each.pages)]);
+  })), found.total > found.clusters.length ? element("p", { class: "hint" }, `${count(found.total)} clusters with duplicates in all.`) : null);
+}
+
+async function toggle(cluster, button, place) {
+  if (!opened.delete(cluster)) opened.add(cluster);
+  const open = opened.has(cluster);
+  button.setAttribute("aria-expanded", String(open));
+  place.hidden = !open;
+  if (!open) return;
+  try {
+    fill(place, clusterPages(await ask(`/api/v1/clusters/${encodeURIComponent(cluster)}`)));
+  } catch (error) {
+    fill(place, empty(error.message));
+  }
+}
+
+/** The anchor and those of its duplicates that are remembered. */
+export function clusterPages(found) {
+  const more = found.pages - 1 - found.members.length;
+  return [
+    element("p", { class: "like" }, `cluster ${found.cluster}, anchor `, address(found.anchor)),
+    element("ol", { class: "pages" }, found.members.map((each) => element("li", {}, address(each.url),
+      element("span", { class: "like" }, ` distance ${each.distance ?? "–"} bits, similarity ${each.similarity ?? "–"}`)))),
+    more > 0 ? element("p", { class: "like" }, `and ${count(more)} more`) : null,
+  ];
+}

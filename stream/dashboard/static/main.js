@@ -1,0 +1,160 @@
+// The page: what it asks for, when, and where the answers go.
+import { ask } from "./api.js";
+import * as charts from "./charts.js";
+import { by, element, fill, KINDS, MEANINGS } from "./dom.js";
+import * as format from "./format.js";
+import { showClusters, showHosts, showReasons } from "./lists.js";
+import { Live } from "./live.js";
+import { listenToLookup } from "./lookup.js";
+import { notice, showRoles, showTiles } from "./system.js";
+
+const FIGURES_MS = 1000; // at most this often, when verdicts come
+const QUIET_MS = 10000; // and at least this often, for ranges that end now
+const SYSTEM_MS = 2000;
+
+const shown = new Set(KINDS);
+let figures = null;
+let system = null;
+let due = 0;
+let asking = false;
+
+function wantedRange() {
+  const range = by("range").value;
+  if (range !== "custom") return { range };
+  const at = (id) => (by(id).value ? new Date(by(id).value).getTime() / 1000 : null);
+  return { from: at("from"), to: at("to") };
+}
+
+const wantedHost = () => by("host").value.trim().toLowerCase();
+
+function remember() {
+  const kept = new URLSearchParams({ range: by("range").value });
+  if (wantedHost()) kept.set("host", wantedHost());
+  if (shown.size < KINDS.length) kept.set("verdicts", [...shown].join(","));
+  for (const id of ["from", "to"]) if (by("range").value === "custom" && by(id).value) kept.set(id, by(id).value);
+  history.replaceState(null, "", `#${kept}`);
+}
+
+function recall() {
+  const kept = new URLSearchParams(location.hash.slice(1));
+  const range = kept.get("range");
+  if ([...by("range").options].some((option) => option.value === range)) by("range").value = range;
+  by("host").value = kept.get("host") ?? "";
+  for (const id of ["from", "to"]) by(id).value = kept.get(id) ?? "";
+  if (kept.has("verdicts")) {
+    const wanted = kept.get("verdicts").split(",");
+    for (const kind of KINDS) if (!wanted.includes(kind)) shown.delete(kind);
+  }
+  by("custom").hidden = by("range").value !== "custom";
+}
+
+function draw() {
+  if (!figures) return;
+  const host = figures.range.host;
+  showTiles(figures, system);
+  by("series-hint").textContent = `Pages each ${format.step(figures.range.step)}`
+    + `${host ? ` of ${host}` : ""}, ${format.span(figures.range.from * 1000, figures.range.to * 1000)}.`;
+  charts.series(figures, shown);
+  fill(by("series-legend"), KINDS.filter((kind) => shown.has(kind)).map((kind) =>
+    element("li", { "data-kind": kind, title: MEANINGS[kind] }, `${kind}: ${format.count(figures.verdicts[kind])}`)));
+  charts.histogram("distances", figures.distances, shown,
+    { from: 0, to: null, label: "bits", words: (bits) => `distance ${bits} bits` });
+  charts.histogram("similarities", figures.similarities, shown,
+    { from: null, to: 100, label: "estimated Jaccard similarity", words: (part) => `similarity ${(part / 100).toFixed(2)}` });
+  showReasons(figures);
+}
+
+/** Ask for everything that depends on the range; at most one question at a time. */
+async function refresh() {
+  if (asking) { due = 0; return; }
+  asking = true;
+  due = Date.now() + QUIET_MS;
+  try {
+    const range = wantedRange();
+    const [found, hosts, clusters] = await Promise.all([
+      ask("/api/v1/figures", { ...range, host: wantedHost() }),
+      ask("/api/v1/hosts", { ...range, limit: 10 }),
+      ask("/api/v1/clusters", { limit: 10 }),
+    ]);
+    figures = found;
+    draw();
+    showHosts(hosts, wantedHost(), choose);
+    showClusters(clusters);
+    notice("figures", null);
+  } catch (error) {
+    notice("figures", `The figures could not be had: ${error.message}`);
+  } finally {
+    asking = false;
+  }
+}
+
+function choose(host) {
+  by("host").value = host === wantedHost() ? "" : host;
+  changed();
+}
+
+async function lookAtSystem() {
+  try {
+    system = await ask("/api/v1/system");
+    by("namespace").textContent = system.namespace;
+    document.title = `neardup ${system.namespace}`;
+    showRoles(system);
+    if (figures) showTiles(figures, system);
+  } catch (error) {
+    notice("system", `The dashboard does not answer: ${error.message}`);
+  }
+}
+
+const live = new Live({
+  news: () => { due = Math.min(due, Math.max(Date.now(), asked + FIGURES_MS)); },
+  filters: () => ({ host: wantedHost(), verdict: shown.size < KINDS.length ? [...shown] : [] }),
+});
+let asked = 0;
+
+function changed() {
+  remember();
+  by("custom").hidden = by("range").value !== "custom";
+  refresh();
+  live.restart();
+}
+
+function makeKinds() {
+  by("kinds").append(...KINDS.map((kind) => {
+    const button = element("button", { type: "button", class: "kind", "data-kind": kind, title: MEANINGS[kind],
+      "aria-pressed": String(shown.has(kind)) }, kind);
+    button.addEventListener("click", () => {
+      if (!shown.delete(kind)) shown.add(kind);
+      button.setAttribute("aria-pressed", String(shown.has(kind)));
+      remember();
+      draw();
+      live.restart();
+    });
+    return button;
+  }));
+}
+
+function chooseTheme() {
+  const root = document.documentElement;
+  try { root.dataset.theme = localStorage.getItem("theme") ?? ""; } catch { /* no storage, no memory */ }
+  by("theme").addEventListener("click", () => {
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    root.dataset.theme = dark ? "light" : "dark";
+    try { localStorage.setItem("theme", root.dataset.theme); } catch { /* as above */ }
+    draw();
+  });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+}
+
+recall();
+makeKinds();
+chooseTheme();
+listenToLookup();
+for (const id of ["range", "host", "from", "to"]) by(id).addEventListener("change", changed);
+by("filters").addEventListener("submit", (event) => event.preventDefault());
+new ResizeObserver(() => charts.fit()).observe(by("content"));
+setInterval(() => {
+  if (!document.hidden && Date.now() >= due) { asked = Date.now(); refresh(); }
+}, 100);
+setInterval(() => { if (!document.hidden) lookAtSystem(); }, SYSTEM_MS);
+lookAtSystem();
+live.restart();
