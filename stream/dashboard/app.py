@@ -2,8 +2,8 @@
 
 Faust itself would read aborted verdicts, commit a verdict whose handler failed, lose some around a rebalance,
 and count one twice after a crash. So here: the consumer reads committed records only, and tells of each which
-one came before it, so that a hole ends the dashboard; a batch is acknowledged after its rows are in RocksDB and
-in the changelogs; and every row knows the last offset folded into it, so what comes again changes nothing.
+one came before it, so that a hole ends the dashboard; a batch is acknowledged after its rows are in RocksDB
+and in the changelogs; and every row knows the last offset folded into it, so what comes again changes nothing.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class Statistics:
             for each in messages:
                 if hole(each.message, self._given.get(partition)):
                     raise RuntimeError(
-                        f"{self._verdicts}[{partition}]: none given before {each.message.offset}"
+                        f"{self._verdicts}[{partition}]: Faust left out verdicts before {each.message.offset}"
                     )
                 self._given[partition] = each.message.offset
             events = [decode(partition, each.message.offset, each.message.value) for each in messages]

@@ -42,7 +42,7 @@ class _Consumer(Consumer):
         before = self._fetched.get(tp, -1)
         self._fetched[tp] = record.offset
         # Not the difference of offsets: control records and aborted ones leave gaps that are none.
-        message.headers = {BEFORE: before} if 0 <= before < record.offset else {}
+        message.headers = {BEFORE: str(before).encode()} if 0 <= before < record.offset else {}
         return message
 
 
@@ -55,4 +55,4 @@ class CommittedTransport(Transport):
 def hole(message: Any, last: int | None) -> bool:
     """Whether records between the `last` one given and this one were fetched, but not given."""
     before = message.headers.get(BEFORE)
-    return before is not None and before != last
+    return before is not None and int(before) != last
