@@ -22,7 +22,7 @@ demo: broker-tools $(INSTALLED) ## a broker, pages with near-duplicates, and the
 	$(BIN)/neardup demo $(ARGS)
 
 .PHONY: test
-test: broker-tools $(INSTALLED) ## all tests, on a real broker (ARGS='-k name' for some)
+test: broker-tools browser $(INSTALLED) ## all tests, on a real broker (ARGS='-k name' for some)
 	@$(call say,"pytest: starts a Kafka broker of its own where a test needs one")
 	$(BIN)/pytest $(ARGS)
 
@@ -73,6 +73,15 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(call say,"installing neardup itself$(comma) editable")
 	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	touch $@
+
+.PHONY: browser
+browser: # Chromium for the tests of the dashboard's page; without it they are skipped, and say so
+	@if command -v chromium chromium-browser google-chrome >/dev/null; then exit 0; fi
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	    $(call say,"apt-get install chromium: the browser tests need it")
+	    (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium) >/dev/null 2>&1 && exit 0
+	fi
+	echo "NO BROWSER: the dashboard's page will not be tested; install Debian's chromium" >&2
 
 .PHONY: broker-tools
 broker-tools: # what a broker of ours needs; told before anything is installed

@@ -3,7 +3,7 @@
 Faust itself would read aborted verdicts, commit a verdict whose handler failed, lose some around a rebalance,
 and count one twice after a crash. So here: the consumer reads committed records only, and tells of each which
 one came before it, so that a hole ends the dashboard; a batch is acknowledged after its rows are in RocksDB
-and in the changelogs; and every row knows the last offset folded into it, so what comes again changes nothing.
+and in the changelogs; and every row knows the last offset folded into it, so what comes again counts once.
 """
 
 from __future__ import annotations
