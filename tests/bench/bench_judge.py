@@ -15,11 +15,9 @@ import secrets
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from aiokafka import AIOKafkaProducer
 
 from stream.brokers.broker import start_broker
@@ -29,53 +27,10 @@ from stream.kafka import topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.publisher import BATCH_BYTES
-from stream.messages.journal import Rows, SourceRange
 from stream.settings import Settings, load
+from tests.bench.journal import NEAR, PARTITIONS, journal
 
-ROWS = 512
-NEAR = 0.3
-PARTITIONS = 8
 TRANSACTION = 16_384
-
-
-def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
-    """Records of ROWS rows each, from one source partition after the other."""
-    rng = np.random.default_rng(20)
-    words = scheme.sketch_bytes // 8
-    prints = rng.integers(0, 1 << 64, rows, dtype=np.uint64)
-    sketches = np.empty((rows, words), np.uint64)
-    ends = [0] * PARTITIONS
-    for number, first in enumerate(range(0, rows, ROWS)):
-        n = min(ROWS, rows - first)
-        sketches[first : first + n] = rng.integers(0, 1 << 64, (n, words), dtype=np.uint64)
-        sketches[first : first + n, -1] = 1000  # shingles
-        uncertain = np.argsort(rng.random((n, 64)), axis=1)[:, :32].astype(np.uint8)
-        near = np.flatnonzero(rng.random(n) < NEAR) if first else np.zeros(0, np.int64)
-        base = rng.integers(0, max(first, 1), len(near))
-        # Flip up to three of the least certain bits, and four bits of the sketch.
-        flips = np.left_shift(np.uint64(1), uncertain[near, :3].astype(np.uint64))
-        flips[np.arange(3) >= rng.integers(0, 4, len(near))[:, None]] = 0
-        prints[first + near] = prints[base] ^ np.bitwise_or.reduce(flips, axis=1)
-        sketches[first + near] = sketches[base]
-        sketches[first + near, 0] ^= np.uint64(0x1001001001)
-        partition = number % PARTITIONS
-        start, ends[partition] = ends[partition], ends[partition] + n
-        urls = [f"https://host-{i % 997}.example/articles/2026/{i}.html" for i in range(first, first + n)]
-        yield Rows(
-            scheme=scheme.id,
-            ranges=[SourceRange("c", "pages", "0" * 32, partition, start, start + n, n, opening=start == 0)],
-            status=np.zeros(n, np.uint8),
-            fingerprint=prints[first : first + n],
-            uncertain=uncertain,
-            sketch=sketches[first : first + n],
-            text_hash=rng.integers(0, 256, (n, 16), dtype=np.uint8),
-            offset=np.arange(start, start + n),
-            fetched_at=np.full(n, 1_790_000_000_000),
-            url=list(urls),
-            url_key=list(urls),
-            key=[url.encode() for url in urls],
-            reason=[None] * n,
-        )
 
 
 async def _write_journal(settings: Settings, rows: int, scheme: Scheme) -> None:

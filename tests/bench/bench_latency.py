@@ -1,0 +1,86 @@
+"""How long a page waits for its verdict, at shares of the load that this machine sustains.
+
+    python -m tests.bench.bench_latency [pages]
+
+Text pages of 5 KB are published at a steady rate; latency is from `send` to the verdict's arrival at a reader
+of committed records. The sustained rate is measured first, as fast as pages can be published.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from aiokafka import AIOKafkaConsumer
+
+from stream.brokers.broker import start_broker
+from stream.kafka.names import Names
+from stream.settings import Settings
+from tests.bench.bench_end_to_end import WARM, WORKERS, texts
+from tests.bench.pipeline import PARTITIONS, ours, producer, settings_for, through, verdicts
+
+SHARES = (0.5, 0.9)
+TICK = 0.005
+SECONDS = 15.0
+"""How long each share of the load lasts at most."""
+
+
+async def _paced(settings: Settings, values: Sequence[bytes], rate: float, sent: dict[str, float]) -> None:
+    """Publish at `rate` pages a second; notes when each URL was sent."""
+    topic = Names(settings.namespace).pages
+    async with producer(settings) as sender:
+        started = time.perf_counter()
+        for number, value in enumerate(values):
+            early = number / rate - (time.perf_counter() - started)
+            if early > 0:
+                await asyncio.sleep(max(early, TICK))
+            sent[json.loads(value[:200].split(b", ")[0] + b"}")["url"]] = time.perf_counter()
+            await sender.send(topic, value, partition=number % PARTITIONS)
+        await sender.flush()
+
+
+async def _latencies(
+    settings: Settings, consumer: AIOKafkaConsumer, values: Sequence[bytes], rate: float
+) -> dict[str, float]:
+    sent: dict[str, float] = {}
+    waited: list[float] = []
+    publishing = asyncio.create_task(_paced(settings, values, rate, sent))
+    while len(waited) < len(values):
+        for records in (await consumer.getmany(timeout_ms=50)).values():
+            arrived = time.perf_counter()
+            waited += [arrived - sent[json.loads(record.value)["url"]] for record in records]
+    await publishing
+    p50, p99 = np.percentile(np.array(waited) * 1000, [50, 99])
+    return {"pages_per_second": round(rate), "p50_ms": round(p50, 1), "p99_ms": round(p99, 1)}
+
+
+async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, Any]:
+    report: dict[str, Any] = {}
+    async with ours(settings_for(servers, directory, worker_processes=1), WORKERS) as settings:
+        sustained, _ = await through(settings, values[:WARM], values[WARM:])
+        report["sustained_pages_per_second"] = round(sustained)
+        async with verdicts(settings) as consumer:
+            await consumer.seek_to_end()
+            for share in SHARES:
+                rate = sustained * share
+                fresh = [v.replace(b"bench.example/", b"%d.example/" % (100 * share)) for v in values]
+                fresh = fresh[: int(rate * SECONDS)]
+                report[f"at_{share:.0%}"] = await _latencies(settings, consumer, fresh, rate)
+    return report
+
+
+def run(count: int = 20_000) -> dict[str, Any]:
+    """`p50_ms` and `p99_ms` from publish to verdict at half and at 90 % of the sustained load."""
+    with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
+        return asyncio.run(_run(broker.bootstrap_servers, Path(directory), texts(count)))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")
