@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from importlib import import_module
-from itertools import chain
+from inspect import signature
 from logging import WARNING
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,30 @@ import click
 from stream.errors import NeardupError
 from stream.ops import logging
 
-STAGES = ("fingerprint", "tables", "judge", "worker")
-PARTS = {"tables": ("tables", "methods")}
-"""Stages of several parts."""
-ALONE = ("methods", "match")
-"""Parts that may be asked for by themselves; `match` takes minutes and is never run unasked."""
+STAGES = {
+    "fingerprint": ("fingerprint",),
+    "tables": ("tables", "methods"),
+    "judge": ("judge",),
+    "worker": ("worker",),
+    "end-to-end": ("end_to_end",),
+    "latency": ("latency",),
+    "growth": ("growth",),
+    "batch": ("match",),
+}
+"""Stage -> its parts, each a module `tests.bench.bench_PART` with `run()`."""
+LONG = ("growth", "batch")
+"""Stages that take minutes and are run only when asked for."""
 
 
 @click.command("bench")
-@click.argument("stages", nargs=-1, type=click.Choice((*STAGES, *ALONE)))
+@click.argument("stages", nargs=-1, type=click.Choice(list(STAGES)))
 @click.option("--data", type=click.Path(path_type=Path, exists=True), help="Directory with real text.")
 @click.option("--json", "as_json", is_flag=True, help="End every stage with one JSON line.")
 def command(stages: tuple[str, ...], data: Path | None, as_json: bool) -> None:
-    """Measure STAGES (all of them by default), side by side with peers, on this machine.
+    """Measure STAGES, side by side with peers, on this machine.
 
-    Needs a source checkout (`tests/bench`); `fingerprint` needs the peers of `pip install .[bench]`.
+    Without any, all but growth and batch, which take minutes. Needs a source checkout (tests/bench), and the
+    peers that `make bench` installs.
     """
     from rich.console import Console
 
@@ -39,24 +48,27 @@ def command(stages: tuple[str, ...], data: Path | None, as_json: bool) -> None:
     if not (root / "tests" / "bench").is_dir():
         raise NeardupError("bench: the benchmarks are not in the package; run it in a source checkout")
     sys.path.insert(0, str(root))
-    for stage in chain.from_iterable(PARTS.get(asked, (asked,)) for asked in stages or STAGES):
-        module = import_module(f"tests.bench.bench_{stage}")
+    asked = stages or tuple(stage for stage in STAGES if stage not in LONG)
+    parts = [(stage, part) for stage in asked for part in STAGES[stage]]
+    for stage, part in parts:
+        module = import_module(f"tests.bench.bench_{part}")
         with console.status(f"measuring {stage}"):
-            found = module.run(data=data) if data and stage in ("fingerprint", "worker") else module.run()
+            takes_data = data and "data" in signature(module.run).parameters
+            found = module.run(data=data) if takes_data else module.run()
         if as_json:
-            sys.stdout.write(json.dumps({"stage": stage, **found}) + "\n")
+            sys.stdout.write(json.dumps({"stage": stage, "part": part, **found}) + "\n")
             sys.stdout.flush()
         elif hasattr(module, "show"):
             module.show(console, found)
         else:
-            _show(console, stage, found)
+            _show(console, part, found)
 
 
-def _show(console: Any, stage: str, found: dict[str, Any]) -> None:
-    """A table a stage; a row a figure."""
+def _show(console: Any, part: str, found: dict[str, Any]) -> None:
+    """A table a part; a row a figure."""
     from rich.table import Table
 
-    table = Table("figure", "value", title=stage)
+    table = Table("figure", "value", title=part)
     for name, value in _flat("", found):
         table.add_row(name, f"{value:,}" if isinstance(value, (int, float)) else str(value))
     console.print(table)
