@@ -17,12 +17,15 @@ if TYPE_CHECKING:
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.scheme import Scheme
     from stream.judge.explain import Explanation, Feature, Side
+    from stream.judge.options import VerdictOptions
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
+_REMEMBERED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
+"""A URL, or the id of a verdict."""
 
 
 @click.command("explain")
-@with_settings("page_bytes")
+@with_settings("page_bytes", "state_dir", "namespace")
 @click.argument("anchor", metavar="A")
 @click.argument("page", metavar="B")
 @click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
@@ -43,7 +46,8 @@ def command(
     """Why are A and B near-duplicates, or why not? B is taken to come after A.
 
     Each is a saved page (HTML or text), a page message (JSON), `FILE#3` for the third page of JSON Lines, a
-    web archive or a directory, or a fingerprint of hex digits, of which less can be told.
+    web archive or a directory; or, with less to tell, a fingerprint of hex digits, or a URL or verdict id
+    that the judge's state directory remembers.
     """
     import msgspec
 
@@ -59,12 +63,29 @@ def command(
     chosen = [f"{name}={value}" for name, value in msgspec.structs.asdict(base).items()]
     options = structure(VerdictOptions, (*chosen, *given), "--option")
     fingerprinter = Fingerprinter(scheme)
-    sides = [_side(text, fingerprinter, settings.page_bytes) for text in (anchor, page)]
+    sides = [
+        _remembered(text, settings, scheme, options)
+        if _REMEMBERED.match(text) and not Path(text).exists()
+        else _side(text, fingerprinter, settings.page_bytes)
+        for text in (anchor, page)
+    ]
     found = explain(sides[0], sides[1], scheme, options)
     if as_json:
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
     else:
         _show(found)
+
+
+def _remembered(text: str, settings: Settings, scheme: Scheme, options: VerdictOptions) -> Side:
+    from stream.errors import SettingsError
+    from stream.judge.remembered import Remembered
+
+    own = settings.state_dir / settings.namespace
+    directory = own if own.is_dir() else settings.state_dir
+    with Remembered(directory, scheme, options) as remembered:
+        if (side := remembered.side(text)) is None:
+            raise SettingsError(f"{text}: {directory} remembers no page of that URL or id")
+        return side
 
 
 def _side(text: str, fingerprinter: Fingerprinter, page_bytes: int) -> Side:

@@ -357,13 +357,14 @@ def _checks(
         exact = sum(table.met == "exact" for table in met)
         how = f"{exact} by the exact prefix, {len(met) - exact} with uncertain bits flipped"
         fewest = min(len(table.differing) for table in tables)
+        why = f"no table brings them together: every prefix differs in {fewest} bits or more"
+        if options.flips:
+            known = page.uncertain is not None
+            why += ", not all of them flipped" if known else "; which bits its probes flip is not known"
         checks.append(
             Check(
                 passed=bool(met),
-                reason=f"{len(met)} of {len(tables)} tables bring them together: {how}"
-                if met
-                else f"no table brings them together: every prefix differs in {fewest} bits or more"
-                + (", not all of them among those that are flipped" if options.flips else ""),
+                reason=f"{len(met)} of {len(tables)} tables bring them together: {how}" if met else why,
             )
         )
     near = distance <= largest

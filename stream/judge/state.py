@@ -120,75 +120,27 @@ class Step:
     """Row -> mask."""
 
 
-class State:
-    """The judge's memory. One writer: `apply`. Everything else reads."""
+class Records:
+    """What a store remembers of pages. Reads only."""
 
-    def __init__(
-        self,
-        path: Path,
-        genesis: Genesis,
-        cluster: str,
-        *,
-        memory: int,
-        generation: int,
-        cache: int,
-        start: int = 1,
-    ) -> None:
-        """Open or create. `start` is the first journal offset after genesis. Raises StateError."""
-        options = genesis.options
-        self.words = genesis.scheme.sketch_bytes // 8
-        self.design = Design(options.blocks, options.choose, genesis.scheme.width)
-        self.store = Store(path, self.design.tables, cache)
-        try:
-            self.meta = self._open_meta(path, genesis, cluster, generation, start)
-            self.ledger = Ledger(
-                msgspec.msgpack.decode(value, type=SourceProgress)
-                for _, value in with_prefix(self.store, _SOURCE)
-            )
-            self.tables = Tables(
-                self.store,
-                self.design,
-                flip_bits=options.flip_bits,
-                flips=options.flips,
-                distance=options.largest_distance,
-                cap=None if options.strict else options.bucket_cap,
-                memory=memory,
-                generation=generation,
-            )
-        except BaseException:
-            self.store.close()
-            raise
+    def __init__(self, store: Store, sketch_bytes: int) -> None:
+        self.store = store
+        self.words = sketch_bytes // 8
 
-    def _open_meta(self, path: Path, genesis: Genesis, cluster: str, generation: int, start: int) -> Meta:
-        fresh = Meta(
-            cluster=cluster,
-            journal=genesis.journal,
-            scheme=genesis.scheme_id,
-            options=genesis.options.id,
-            generation=generation,
-            applied=start,
-        )
+    def stored_meta(self) -> Meta | None:
+        """Whose state it is; None before anything was flushed."""
         value = self.store.get("default", [_META])[0]
-        if value is None:
-            writes = self.store.batch()
-            writes.put("default", _META, msgspec.msgpack.encode(fresh))
-            self.store.write(writes)
-            return fresh
-        meta = msgspec.msgpack.decode(value, type=Meta)
-        for name, option in (
-            ("cluster", "bootstrap_servers"),
-            ("journal", "namespace"),
-            ("scheme", "scheme"),
-            ("options", "verdict options"),
-            ("generation", "tables_generation"),
-        ):
-            have, want = getattr(meta, name), getattr(fresh, name)
-            if have != want:
-                raise StateError(
-                    f"state directory {path} belongs to {name} {have}, but {option} says {want}; "
-                    f"use another state_dir, or delete this one to rebuild it"
-                )
-        return meta
+        return None if value is None else msgspec.msgpack.decode(value, type=Meta)
+
+    def by_page(self, page: int) -> Baseline | None:
+        """The anchor or the URL's baseline that is that page; looks through all of them."""
+        for key, value in self.store.scan("anchors"):
+            if _ANCHOR.unpack_from(value)[0] == page:
+                return self.anchors(np.array([int.from_bytes(key, "big")], np.int64)).baseline(0)
+        for key, value in self.store.scan("urls"):
+            if value[:1] == b"d" and _DUPLICATE.unpack_from(value)[1] == page:
+                return self.baselines([key.decode()])[key.decode()]
+        return None
 
     def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
         """Records of these anchors, made distinct."""
@@ -232,6 +184,75 @@ class State:
             for key, number in references:
                 baselines[key] = anchors.baseline(int(np.searchsorted(anchors.number, number)))
         return baselines
+
+
+class State(Records):
+    """The judge's memory. One writer: `apply`. Everything else reads."""
+
+    def __init__(
+        self,
+        path: Path,
+        genesis: Genesis,
+        cluster: str,
+        *,
+        memory: int,
+        generation: int,
+        cache: int,
+        start: int = 1,
+    ) -> None:
+        """Open or create. `start` is the first journal offset after genesis. Raises StateError."""
+        options = genesis.options
+        self.design = Design(options.blocks, options.choose, genesis.scheme.width)
+        super().__init__(Store(path, self.design.tables, cache), genesis.scheme.sketch_bytes)
+        try:
+            self.meta = self._open_meta(path, genesis, cluster, generation, start)
+            self.ledger = Ledger(
+                msgspec.msgpack.decode(value, type=SourceProgress)
+                for _, value in with_prefix(self.store, _SOURCE)
+            )
+            self.tables = Tables(
+                self.store,
+                self.design,
+                flip_bits=options.flip_bits,
+                flips=options.flips,
+                distance=options.largest_distance,
+                cap=None if options.strict else options.bucket_cap,
+                memory=memory,
+                generation=generation,
+            )
+        except BaseException:
+            self.store.close()
+            raise
+
+    def _open_meta(self, path: Path, genesis: Genesis, cluster: str, generation: int, start: int) -> Meta:
+        fresh = Meta(
+            cluster=cluster,
+            journal=genesis.journal,
+            scheme=genesis.scheme_id,
+            options=genesis.options.id,
+            generation=generation,
+            applied=start,
+        )
+        meta = self.stored_meta()
+        if meta is None:
+            writes = self.store.batch()
+            writes.put("default", _META, msgspec.msgpack.encode(fresh))
+            self.store.write(writes)
+            return fresh
+        for name, option in (
+            ("cluster", "bootstrap_servers"),
+            ("journal", "namespace"),
+            ("scheme", "scheme"),
+            ("options", "verdict options"),
+            ("generation", "tables_generation"),
+        ):
+            have, want = getattr(meta, name), getattr(fresh, name)
+            if have != want:
+                raise StateError(
+                    f"state directory {path} belongs to {name} {have}, but {option} says {want}; "
+                    f"use another state_dir, or delete this one to rebuild it"
+                )
+        return meta
 
     def apply(self, batch: Batch, step: Step) -> None:
         """Take over what was decided of `batch`, in one atomic write.

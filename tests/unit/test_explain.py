@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.cli import cli
-from stream.errors import SettingsError
+from stream.errors import SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
@@ -28,18 +28,31 @@ from stream.tables.probes import probe_keys
 FINGERPRINTER = Fingerprinter()
 
 
-def judged(directory: Path, pages: list[Page], options: VerdictOptions):
-    """The last page's verdict record."""
+def opened(directory: Path, pages: list[Page], options: VerdictOptions) -> tuple[Judge, Entry]:
+    """A judge with a state directory of its own, and the pages in one journal record."""
     scheme = FINGERPRINTER.scheme
     rows = [FINGERPRINTER.page(page) for page in pages]
     source = SourceRange("c", "pages", "0" * 32, 0, 0, len(rows), len(rows), opening=True)
     columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows))
     genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
     state = State(directory, genesis, "c", memory=1 << 20, generation=1000, cache=1 << 20)
+    return Judge(state, genesis), Entry(1, 0, b"", columns)
+
+
+def judged(directory: Path, pages: list[Page], options: VerdictOptions):
+    """The last page's verdict record."""
+    judge, entry = opened(directory, pages, options)
     try:
-        return list(Judge(state, genesis).decide([Entry(1, 0, b"", columns)]).verdicts())[-1]
+        return list(judge.decide([entry]).verdicts())[-1]
     finally:
-        state.close()
+        judge.state.close()
+
+
+def remember(directory: Path, pages: list[Page]) -> None:
+    """Judge pages into a directory that stays."""
+    judge, entry = opened(directory, pages, VerdictOptions())
+    judge.apply([entry], judge.decide([entry]).record())
+    judge.state.close()
 
 
 def edited(seed: int, length: int, edits: int, han: bool) -> tuple[str, str]:
@@ -155,6 +168,34 @@ def test_fingerprints_alone_tell_distance_and_tables() -> None:
     assert [table["met"] for table in found["tables"]].count("exact") == 6
     assert found["features"] is None
     assert neardup("0123456789abcdef", "fedcba9876543210").stdout.startswith("unique")
+
+
+def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) -> None:
+    first, second = edited(4, 200, 2, han=False)
+    other = edited(5, 200, 0, han=False)[0]
+    texts = [("http://a.example/1", first), ("http://b.example/2", second), ("http://c.example/3", other)]
+    pages = [Page(url=url, text=text) for url, text in texts]
+    remember(tmp_path / "neardup" / "judge", pages)
+    lines = [json.dumps({"url": page.url, "text": page.text}) for page in pages]
+    (tmp_path / "pages.jsonl").write_text("\n".join(lines))
+    where = ("--state-dir", tmp_path, "--json")
+    wanted = json.loads(neardup(f"{tmp_path}/pages.jsonl#1", f"{tmp_path}/pages.jsonl#2", "--json").stdout)
+    for anchor in ("http://a.example/1#top", "abababab.1.0"):
+        for page in ("http://b.example/2", "abababab.1.1"):
+            found = json.loads(neardup(anchor, page, *where).stdout)
+            for name in ("distance", "estimated_similarity", "least_similarity"):
+                assert found[name] == wanted[name]
+            assert found["anchor"]["url"] == "http://a.example/1"
+        found = json.loads(neardup(anchor, f"{tmp_path}/pages.jsonl#2", *where).stdout)
+        assert (found["verdict"], found["probes"]) == ("duplicate", wanted["probes"])
+    with pytest.raises(SettingsError, match="remembers no page"):
+        neardup("http://nowhere.example/", "abababab.1.0", *where)
+    with pytest.raises(SettingsError, match="of another journal"):
+        neardup("cdcdcdcd.1.0", "abababab.1.0", *where)
+    with pytest.raises(SettingsError, match="other verdict options"):
+        neardup("abababab.1.1", "abababab.1.0", "-k", "3", *where)
+    with pytest.raises(SchemeMismatchError, match="of scheme"):
+        neardup("abababab.1.1", "abababab.1.0", "--scheme", "shingle=4", *where)
 
 
 def test_what_cannot_be_explained_is_named(tmp_path: Path) -> None:

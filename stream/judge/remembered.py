@@ -1,0 +1,80 @@
+"""Pages that a judge's state directory remembers, by URL or id, as sides of an explanation.
+
+Their texts are gone: fingerprint, sketch and URL are what is left. The judge may be running; what it flushed
+last is seen.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Final, Self
+
+from stream.errors import PageError, SchemeMismatchError, SettingsError, StateError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.explain import Side
+from stream.judge.ids import pack
+from stream.judge.options import VerdictOptions
+from stream.judge.state import Baseline, Records
+from stream.tables.live import CACHE, state_directory
+from stream.tables.rocks import Store, tables_of
+from stream.text.url import url_key
+
+_ID: Final = re.compile(r"([0-9a-f]{8})\.(\d+)\.(\d+)")
+
+
+class Remembered:
+    """A state directory, opened to read; a context manager. Raises StateError, and SchemeMismatchError or
+    SettingsError where it was made by another scheme or other verdict options."""
+
+    def __init__(self, path: Path, scheme: Scheme, options: VerdictOptions) -> None:
+        directory = state_directory(path)
+        if directory is None:
+            raise StateError(f"state directory {path}: no judge's directory is in it")
+        self._store = Store(directory, tables_of(directory), CACHE, read_only=True)
+        try:
+            self._records = Records(self._store, scheme.sketch_bytes)
+            meta = self._records.stored_meta()
+            if meta is None:
+                raise StateError(f"state directory {directory}: nothing was flushed into it yet")
+            if meta.scheme != scheme.id:
+                raise SchemeMismatchError(
+                    f"state directory {directory}: of scheme {meta.scheme}, not {scheme.id}; see --scheme"
+                )
+            if meta.options != options.id:
+                raise SettingsError(
+                    f"state directory {directory}: made with other verdict options; give the same ones"
+                    " (--mode, --option)"
+                )
+            self._journal = meta.journal
+        except BaseException:
+            self._store.close()
+            raise
+
+    def side(self, name: str) -> Side | None:
+        """The page of that id, or the last `unique` or `duplicate` page of that URL; None for neither."""
+        found: Baseline | None
+        if match := _ID.fullmatch(name):
+            if match[1] != self._journal[:8]:
+                raise SettingsError(f"id {name}: of another journal than {self._journal[:8]}")
+            found = self._records.by_page(pack(int(match[2]), int(match[3])))
+        else:
+            try:
+                key = url_key(name)
+            except PageError:
+                return None
+            found = self._records.baselines([key]).get(key)
+        if found is None:
+            return None
+        return Side(
+            name=name,
+            fingerprint=found.fingerprint,
+            url=found.url,
+            sketch=found.sketch.astype("<u8").tobytes(),
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._store.close()
