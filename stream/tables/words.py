@@ -6,6 +6,7 @@ with the most significant word first. Inside it is always (n, words). Bit i of a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -42,8 +43,15 @@ def as_words(fingerprints: U64, width: int) -> U64:
     return columns
 
 
+def from_integers(fingerprints: Sequence[int], width: int) -> U64:
+    """Fingerprints as integers, as the fingerprinter has them, as (n, words)."""
+    size = 8 * words_of(width)
+    content = b"".join(each.to_bytes(size, "big") for each in fingerprints)
+    return as_words(np.frombuffer(content, ">u8").astype(np.uint64).reshape(-1, size // 8), width)
+
+
 def distances(a: U64, b: U64) -> U8:
-    """Hamming distances of pairs, (n,), given (n, words) each."""
+    """Hamming distances of pairs, (n,), given (n, words) each; one of the two may be (1, words)."""
     if a.shape[1] == 1:
         return np.asarray(np.bitwise_count(a[:, 0] ^ b[:, 0]), np.uint8)
     return np.asarray(np.bitwise_count(a ^ b).sum(axis=1, dtype=np.uint8))

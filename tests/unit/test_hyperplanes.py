@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.fingerprint.distance import as_words, hamming
 from stream.fingerprint.hashing.registry import hasher
 from stream.fingerprint.hyperplanes import (
     angle,
@@ -22,6 +21,7 @@ from stream.fingerprint.hyperplanes import (
 from stream.fingerprint.pairs import signed
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import simhash
+from stream.tables.words import distances, from_integers
 
 
 @given(st.lists(st.integers(-(2**30), 2**30), min_size=1, max_size=40), st.sampled_from([32, 64, 128]))
@@ -50,10 +50,10 @@ def test_the_distance_estimates_the_angle(degrees: int, planes: str) -> None:
     else:
         names = [str(d).encode() for d in range(dimensions)]
         matrix = planes_of(hasher(Scheme())(names, width), width).astype(np.float64)
-    distances = hamming(as_words(signs(a, matrix), width), as_words(signs(b, matrix), width))
+    apart = distances(from_integers(signs(a, matrix), width), from_integers(signs(b, matrix), width))
     share = theta / math.pi
     deviation = math.sqrt(share * (1 - share) * width / pairs)
-    assert abs(distances.mean() - expected_distance(math.cos(theta), width)) < 5 * deviation
+    assert abs(apart.mean() - expected_distance(math.cos(theta), width)) < 5 * deviation
     assert expected_distance(math.cos(theta), width) == pytest.approx(width * share)
 
 
@@ -65,11 +65,11 @@ def test_estimates_are_right_where_they_are_exact() -> None:
     assert expected_distance(1 + 1e-12, 64) == 0
 
 
-def test_hamming_of_every_shape() -> None:
+def test_distances_of_every_width() -> None:
     values = [0, 1, 2**64 - 1, 2**127 | 1]
-    wide = as_words(values, 128)
+    wide = from_integers(values, 128)
     assert wide.shape == (4, 2)
-    assert hamming(wide, wide[0]).tolist() == [0, 1, 64, 2]
-    narrow = as_words(values[:3], 64)
-    assert hamming(narrow[:1], narrow).tolist() == [0, 1, 64]
-    assert as_words([], 128).shape == (0, 2)
+    assert distances(wide, wide[:1]).tolist() == [0, 1, 64, 2]
+    narrow = from_integers(values[:3], 64)
+    assert distances(narrow[:1], narrow).tolist() == [0, 1, 64]
+    assert from_integers([], 128).shape == (0, 2)

@@ -10,7 +10,6 @@ import math
 import numpy as np
 import pytest
 
-from stream.fingerprint.distance import as_words, hamming
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.hyperplanes import planes_of, signs
 from stream.fingerprint.minhash import first_in
@@ -18,6 +17,7 @@ from stream.fingerprint.pairs import signed, weighted_pairs
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import TIES, bit_sums, simhash
 from stream.fingerprint.weights import UNIT
+from stream.tables.words import distances, from_integers
 
 
 def kernel(pairs: list[tuple[str, float]], ties: int = 0) -> tuple[str, list[float]]:
@@ -31,7 +31,7 @@ def kernel(pairs: list[tuple[str, float]], ties: int = 0) -> tuple[str, list[flo
 
 
 def apart(a: str, b: str) -> int:
-    return int(hamming(*(as_words([int(bits, 2)], 64) for bits in (a, b)))[0])
+    return int(distances(*(from_integers([int(bits, 2)], 64) for bits in (a, b)))[0])
 
 
 def test_seed_001_five_keywords_of_six_bits() -> None:
@@ -142,7 +142,7 @@ def test_the_ratio_of_fingerprints_as_numbers_is_no_similarity() -> None:
     fingerprint = Fingerprinter().text(text).fingerprint | 1 << 63
     near, far = fingerprint ^ 1 << 63, fingerprint ^ 0xFFFFFFFF
     assert ratio(fingerprint, near) < 0.9 < ratio(fingerprint, far), "one bit unlike, 32 bits alike"
-    near_bits, far_bits = hamming(as_words([fingerprint], 64), as_words([near, far], 64)).tolist()
+    near_bits, far_bits = distances(from_integers([fingerprint], 64), from_integers([near, far], 64)).tolist()
     assert (near_bits, far_bits) == (1, 32), "the distance has them the right way round"
 
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from stream.errors import SettingsError
-from stream.fingerprint.distance import as_words, hamming
 from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
@@ -24,6 +23,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.messages.page import Page
 from stream.messages.verdict import VerdictRecord
 from stream.tables.methods.brute_force import BruteForce
+from stream.tables.words import distances, from_integers
 
 CHINESE = """港口的灯塔建于上个世纪，至今仍由同一个家族看守。每天傍晚，守塔人登上许多级台阶，点亮那盏老灯，
 然后在日志里写下风向、海浪和经过的船只。日志已经写满了四十多本，最早的一本纸页发黄，字迹却依然清楚。
@@ -272,13 +272,14 @@ def test_the_judge_refuses_fingerprints_of_128_bits_by_name(tmp_path: Path) -> N
 def test_neighbour_searches_take_fingerprints_of_every_width(width: int) -> None:
     fingerprinter = Fingerprinter(Scheme(width=width))  # type: ignore[arg-type]
     stored, queries = (
-        as_words([fingerprinter.text(text).fingerprint for text in texts], width) for texts in (EDITED, SHORT)
+        from_integers([fingerprinter.text(text).fingerprint for text in texts], width)
+        for texts in (EDITED, SHORT)
     )
     distance = width // 8
     expected = [
         (query, place)
         for query in range(len(queries))
-        for place in np.flatnonzero(hamming(stored, queries[query]) <= distance).tolist()
+        for place in np.flatnonzero(distances(stored, queries[query : query + 1]) <= distance).tolist()
     ]
     found = BruteForce(stored, width, distance).search(queries)
     assert sorted(zip(found.row.tolist(), found.stored.tolist(), strict=True)) == expected
