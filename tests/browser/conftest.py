@@ -81,6 +81,7 @@ def shot(tmp_path: Path) -> Callable[..., Any]:
 
     async def take(page: Page, name: str) -> Path:
         path = directory / f"{name}.png"
+        await page.evaluate("scrollTo(0, 0)")
         await page.screenshot(path=path, full_page=True)
         return path
 
