@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Sequence
 
-from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 
@@ -65,12 +66,19 @@ class Stillborn:
 
 
 class Treacherous(Fingerprinter):
-    """The real one, except for pages that hang it or kill it."""
+    """The real one, except for pages that hang it or kill it, while they are read or when their text is
+    fingerprinted."""
 
-    def message(self, value: bytes | None, page_bytes: int) -> Row:
-        """The page's row, unless the page says HANG or DIE."""
+    def read(self, value: bytes | None, page_bytes: int) -> ReadPage | Row:
+        """What is read of the page, unless the page says HANG or DIE."""
         if value and b"HANG" in value:
             time.sleep(3600)
         if value and b"DIE" in value:
             os.kill(os.getpid(), signal.SIGSEGV)
-        return super().message(value, page_bytes)
+        return super().read(value, page_bytes)
+
+    def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
+        """The pages' rows, unless a page says LATE."""
+        if any("LATE" in page.text for page in pages):
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return super().rows(pages)

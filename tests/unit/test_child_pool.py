@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from stream.children.child import Configuration
 from stream.children.pool import ChildError, ChildPool
+from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 
@@ -81,6 +83,22 @@ async def test_two_poison_pages_in_a_chunk_are_both_found() -> None:
     async with asyncio.timeout(60), ChildPool(1, configuration()) as pool:
         rows = await pool.fingerprint([b"a", b"die", b"b", b"segfault", b"c"])
     assert [row.reason for row in rows] == [None, "crash", None, "crash", None]
+
+
+async def test_pages_done_together_are_all_answered_beside_those_that_hang_or_kill() -> None:
+    def message(word: str, number: int) -> bytes:
+        text = f"{word} " + " ".join(f"word{number}x{place}" for place in range(30))
+        return json.dumps({"url": f"http://e.com/{number}", "text": text}).encode()
+
+    words = ["fine"] * 60
+    words[7], words[20] = "LATE", "HANG"
+    pages: list[bytes | None] = [message(word, number) for number, word in enumerate(words)]
+    async with asyncio.timeout(60), ChildPool(1, configuration("Treacherous", deadline=2.0)) as pool:
+        rows = await pool.fingerprint(list(pages))
+    assert [row.reason for row in rows] == [None if word == "fine" else "crash" for word in words]
+    alone = Fingerprinter()
+    fine = [number for number, word in enumerate(words) if word == "fine"]
+    assert [rows[number] for number in fine] == [alone.message(pages[number], 1 << 20) for number in fine]
 
 
 async def test_a_bug_in_the_fingerprinter_rejects_the_page_alone() -> None:
