@@ -53,14 +53,18 @@ clean: ## remove the virtual environment, caches and builds (Kafka's jars stay i
 
 .PHONY: lock
 lock: UV := .cache/uv/bin/uv
-lock: ## resolve the dependencies anew into requirements.lock (ARGS=--upgrade for newer ones)
+lock: ## resolve the dependencies anew into requirements.lock and deploy/requirements.lock (ARGS=--upgrade for newer ones)
 	@$(find_python)
 	test -x $(UV) || { $(call say,"installing uv into .cache/uv"); "$$python" -m venv .cache/uv; .cache/uv/bin/pip install --quiet uv; }
 	$(call say,"uv pip compile: every platform$(comma) Python 3.11 and newer$(comma) with hashes")
 	printf 'hatchling\neditables\n' | $(UV) pip compile --quiet --universal --python-version 3.11 \
 	    --generate-hashes --no-header --no-emit-index-url --no-annotate --extra test --extra docker \
 	    $(ARGS) --output-file requirements.lock pyproject.toml -
-	printf '%s packages\n' "$$(grep -c == requirements.lock)"
+	$(call say,"the same without tests$(comma) for images: deploy/requirements.lock")
+	printf 'hatchling\neditables\n' | $(UV) pip compile --quiet --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-emit-index-url --no-annotate --constraint requirements.lock \
+	    --output-file deploy/requirements.lock pyproject.toml -
+	grep -c == requirements.lock deploy/requirements.lock
 
 # The build needs hatchling and editables, which the lock file has too: nothing is fetched without a hash.
 $(INSTALLED): requirements.lock pyproject.toml

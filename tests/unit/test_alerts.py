@@ -83,7 +83,11 @@ def test_rules_fire_when_they_should(report: Callable[[str], None]) -> None:
     if promtool is None:
         report("promtool is not installed (Debian package prometheus): the rules' own tests did not run")
         pytest.skip("no promtool")
-    for command in (["check", "config", "prometheus.yml"], ["test", "rules", "alerts.test.yml"]):
+    for command in (
+        ["check", "config", "prometheus.yml"],
+        ["check", "config", "prometheus.compose.yml"],
+        ["test", "rules", "alerts.test.yml"],
+    ):
         done = subprocess.run(
             [promtool, *command], cwd=PROMETHEUS, capture_output=True, text=True, check=False
         )

