@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from resiliparse.extract.html2text import extract_plain_text
@@ -14,6 +15,16 @@ MAX_DEPTH: Final = 1000
 """Deepest nesting that main-content extraction is trusted with. Its time grows with the square of the depth
 (20 ms at 1000, 2.4 s at 10 000, 5 min at 100 000), that of whole-text extraction does not. Browsers stop at
 512."""
+
+SPARSE: Final = 0.03
+"""Main content of fewer characters than this share of the HTML is compared with the body: a page in three."""
+LEAST_SHARE: Final = 0.2
+"""Main content that is less than this share of the body without chrome was not found: the page is a list, a
+forum, or built in a way that the extractor mistakes."""
+_CHROME: Final = [
+    *("nav", "footer", "aside", "[role=navigation]", "[role=contentinfo]", "[role=complementary]"),
+    *(f"{mark}{name}" for mark in ".#" for name in ("nav", "menu", "sidebar", "footer")),
+]
 
 _SURROGATES = re.compile("[\ud800-\udfff]")
 # Neither void elements nor those that the parser closes by itself can nest without another between them.
@@ -29,8 +40,9 @@ _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
 
 
 def extract(html: str) -> str:
-    """The main content of a page as plain text; the text of the whole body where no main content is found, or
-    where the page is nested deeper than MAX_DEPTH.
+    """The main content of a page as plain text. Where that is almost nothing beside the rest of the page: the
+    main content with comment sections, or the body without menus and bars. The whole body where nothing is
+    left, or where the page is nested deeper than MAX_DEPTH.
 
     Link targets, alternative texts, form fields, list bullets and comment sections are left out: they differ
     between copies of one article. NUL and lone surrogates are as browsers read them, U+FFFD. Raises PageError
@@ -46,7 +58,7 @@ def extract(html: str) -> str:
 def _extracted(html: str) -> str:
     try:
         if not too_deep(html):
-            text = _plain(html, main_content=True)
+            text = _main(html)
             if text.strip():
                 return text
         return _plain(html, main_content=False)
@@ -58,7 +70,19 @@ def _extracted(html: str) -> str:
         raise PageError("extraction_failed", f"{type(error).__name__}: {error}"[:200]) from error
 
 
-def _plain(html: str, *, main_content: bool) -> str:
+def _main(html: str) -> str:
+    text = _plain(html, main_content=True)
+    if len(text) >= SPARSE * len(html):
+        return text
+    body = _plain(html, main_content=False, skip=_CHROME)
+    least = LEAST_SHARE * len(body)
+    if len(text) >= least:
+        return text
+    discussed = _plain(html, main_content=True, comments=True)
+    return discussed if len(discussed) >= least else body
+
+
+def _plain(html: str, *, main_content: bool, comments: bool = False, skip: Sequence[str] = ()) -> str:
     text: str = extract_plain_text(
         html,
         preserve_formatting=False,
@@ -68,7 +92,8 @@ def _plain(html: str, *, main_content: bool) -> str:
         links=False,
         form_fields=False,
         noscript=False,
-        comments=False,
+        comments=comments,
+        skip_elements=skip,
     )
     return text
 

@@ -35,6 +35,30 @@ def test_blocks_stay_apart() -> None:
     ]
 
 
+def test_a_list_that_is_no_main_content_is_kept_without_the_menus() -> None:
+    rows = "".join(
+        f'<tr><td><a href="/{i}">Part {i} of the catalogue</a></td><td>{i * 7} in stock</td></tr>'
+        for i in range(60)
+    )
+    html = (
+        '<div class="menu"><ul><li><a href="/">Home</a></li><li><a href="/basket">Basket</a></li></ul></div>'
+        f"<article><p>Our parts.</p></article><table>{rows}</table><div class='footer'>All rights</div>"
+    )
+    text = extract(f"<html><body>{html}</body></html>")
+    assert "Part 59 of the catalogue" in text
+    assert "413 in stock" in text
+    assert "Basket" not in text
+    assert "rights" not in text
+
+
+def test_a_forum_is_more_than_its_first_post() -> None:
+    posts = "".join(
+        f'<div class="comment"><p>Answer {i}: try it with more water, {i} cups.</p></div>' for i in range(40)
+    )
+    main = f"<main><p>How is it done?</p><section id='comments'>{posts}</section></main>"
+    assert "Answer 39" in extract(f"<html><body>{main}</body></html>")
+
+
 def test_a_page_without_main_content_gives_its_whole_text() -> None:
     assert extract("<body><nav>only a menu here</nav></body>").strip() == "only a menu here"
 
