@@ -34,7 +34,19 @@ LONG = ("growth", "batch")
 @click.argument("stages", nargs=-1, type=click.Choice(list(STAGES)))
 @click.option("--data", type=click.Path(path_type=Path, exists=True), help="Directory with real text.")
 @click.option("--json", "as_json", is_flag=True, help="End every stage with one JSON line.")
-def command(stages: tuple[str, ...], data: Path | None, as_json: bool) -> None:
+@click.option(
+    "--keep",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Keep results in this JSON file, and a page beside it.",
+)
+@click.option(
+    "--compare",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Name ratios that fell since this file was kept; exit code 1 if any.",
+)
+def command(
+    stages: tuple[str, ...], data: Path | None, as_json: bool, keep: Path | None, compare: Path | None
+) -> None:
     """Measure STAGES, side by side with peers, on this machine.
 
     Without any, all but growth and batch, which take minutes. Needs a source checkout (tests/bench), and the
@@ -49,12 +61,18 @@ def command(stages: tuple[str, ...], data: Path | None, as_json: bool) -> None:
         raise NeardupError("bench: the benchmarks are not in the package; run it in a source checkout")
     sys.path.insert(0, str(root))
     asked = stages or tuple(stage for stage in STAGES if stage not in LONG)
+    report = import_module("tests.bench.report")
+    fallen: list[str] = []
     parts = [(stage, part) for stage in asked for part in STAGES[stage]]
     for stage, part in parts:
         module = import_module(f"tests.bench.bench_{part}")
         with console.status(f"measuring {stage}"):
             takes_data = data and "data" in signature(module.run).parameters
             found = module.run(data=data) if takes_data else module.run()
+        if keep:
+            report.keep(keep, part, found)
+        if compare:
+            fallen += report.fallen(compare, part, found)
         if as_json:
             sys.stdout.write(json.dumps({"stage": stage, "part": part, **found}) + "\n")
             sys.stdout.flush()
@@ -62,6 +80,9 @@ def command(stages: tuple[str, ...], data: Path | None, as_json: bool) -> None:
             module.show(console, found)
         else:
             _show(console, part, found)
+    for each in fallen:
+        console.print(each, style="bold red", highlight=False)
+    sys.exit(1 if fallen else 0)
 
 
 def _show(console: Any, part: str, found: dict[str, Any]) -> None:
