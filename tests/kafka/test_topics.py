@@ -138,7 +138,7 @@ async def test_a_creator_that_died_half_way_leaves_no_genesis(
 async def test_other_options_are_refused_and_named(settings: Settings) -> None:
     made = await topics.create(settings, SCHEME, OPTIONS)
     other = VerdictOptions(distance=8)
-    named = r"options\.distance is 12 in the journal, 8 here"
+    named = r"options\.distance is 14 in the journal, 8 here"
     with pytest.raises(RefusedError, match=named):
         await topics.create(settings, SCHEME, other)
     with pytest.raises(RefusedError, match=named):
