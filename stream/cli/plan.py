@@ -21,6 +21,7 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
     Every design misses no pair within the distance. Figures are computed for random fingerprints.
     """
     import msgspec
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -36,10 +37,12 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
     table = Table(
         title=f"{found.pages:,} pages, {width} bits, distance {distance}, {size(found.memory)} of RAM",
         title_justify="left",
+        box=SIMPLE_HEAD,
+        padding=0,
     )
-    for head in ("design", "tables, probes", "prefix bits", "candidates a probe", "bytes", "bytes compressed",
-                 "blocks read", "time a query", "time compressed", "judge's RAM"):  # fmt: skip
-        table.add_column(head, justify="left" if head == "design" else "right")
+    for head in ("design", "probes", "prefix\nbits", "candidates\na probe", "bytes", "com-\npressed",
+                 "blocks\nread", "a query", "com-\npressed"):  # fmt: skip
+        table.add_column(head, justify="left" if head == "design" else "right", no_wrap=True)
     for design in found.designs:
         low, high = design.prefix_bits
         chosen = design.layout == found.recommended
@@ -53,7 +56,6 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
             number(design.reads),
             duration(design.query_seconds),
             duration(design.compressed_query_seconds),
-            "" if design.judge_bytes is None else size(design.judge_bytes),
             style="bold green" if chosen else "",
         )
     console.print(table)
