@@ -74,6 +74,18 @@ class BrokerError(NeardupError):
     """No broker could be reached or started; the message says what was tried."""
 
 
+class SecurityError(BrokerError):
+    """The broker does not trust us, or we do not trust it; the message names the option."""
+
+    exit_code = EXIT_REFUSED
+
+
+class AccessError(NeardupError):
+    """The broker knows us and refuses something: an ACL is missing; the message names the resource."""
+
+    exit_code = EXIT_REFUSED
+
+
 class PortTakenError(NeardupError):
     """The address for metrics and health cannot be had; the message names the options."""
 

@@ -10,9 +10,17 @@ import os
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Self
 
-from pydantic import BeforeValidator, ByteSize, Field, SecretStr, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ByteSize,
+    Field,
+    SecretStr,
+    TypeAdapter,
+    ValidationError,
+    model_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -23,6 +31,8 @@ from pydantic_settings import (
 from stream.errors import SettingsError
 
 MIB: Final = 1 << 20
+PLAINTEXT: Final = "PLAINTEXT"
+OAUTHBEARER: Final = "OAUTHBEARER"
 PREFIX: Final = "NEARDUP_"
 """Of environment variables."""
 CONFIG: Final = "NEARDUP_CONFIG"
@@ -52,6 +62,30 @@ class Settings(BaseSettings):
 
     bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1)
     """Kafka brokers, `host:port,host:port`."""
+    security_protocol: str = Field(PLAINTEXT, pattern="^(PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)$")
+    """How the brokers are spoken to: `SSL` and `SASL_SSL` with TLS, `SASL_...` with a name and a secret.
+
+    These options have no flags: secrets would show in the list of processes.
+    """
+    ssl_cafile: Path | None = None
+    """PEM file of the certificate authorities that brokers are trusted by; the system's without it."""
+    ssl_certfile: Path | None = None
+    """PEM file of our certificate and those between it and its authority, where brokers want one (mTLS)."""
+    ssl_keyfile: Path | None = None
+    """PEM file of its private key; without it, the key is in `ssl_certfile`."""
+    ssl_password: SecretStr | None = None
+    """Password of the private key, where it has one."""
+    sasl_mechanism: str = Field("SCRAM-SHA-512", pattern="^(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER)$")
+    """How the name is proved: by a password, or by a token (`OAUTHBEARER`)."""
+    sasl_username: str | None = None
+    """Name at the brokers."""
+    sasl_password: SecretStr | None = None
+    """Its password; never logged."""
+    sasl_token_file: Path | None = None
+    """File with a token for OAUTHBEARER, read again for each connection: somebody else keeps it fresh."""
+    sasl_token_command: str | None = None
+    """Command that prints such a token; run for each connection, without a shell."""
+
     namespace: str = Field("neardup", pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,80}$")
     """Prefix of topics, groups, transactional ids and state directories (rule 14)."""
     dev: bool = False
@@ -108,6 +142,26 @@ class Settings(BaseSettings):
     log_format: str = Field("auto", pattern="^(auto|text|json)$")
     """`text` on a terminal and `json` elsewhere, unless told."""
 
+    @model_validator(mode="after")
+    def _security_is_whole(self) -> Self:
+        """Half a security is a mistake: say which option is missing, or has no effect."""
+        tls, sasl = "SSL" in self.security_protocol, self.security_protocol.startswith("SASL")
+        for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"):
+            if getattr(self, name) and not tls:
+                raise ValueError(f"{name} has no effect with security_protocol {self.security_protocol}")
+        if (self.ssl_keyfile or self.ssl_password) and not self.ssl_certfile:
+            raise ValueError("ssl_keyfile and ssl_password want ssl_certfile")
+        if not sasl:
+            for name in ("sasl_username", "sasl_password", "sasl_token_file", "sasl_token_command"):
+                if getattr(self, name):
+                    raise ValueError(f"{name} has no effect with security_protocol {self.security_protocol}")
+        elif self.sasl_mechanism == OAUTHBEARER:
+            if bool(self.sasl_token_file) == bool(self.sasl_token_command):
+                raise ValueError("sasl_mechanism OAUTHBEARER wants sasl_token_file or sasl_token_command")
+        elif not (self.sasl_username and self.sasl_password):
+            raise ValueError(f"sasl_mechanism {self.sasl_mechanism} wants sasl_username and sasl_password")
+        return self
+
     def environment(self) -> dict[str, str]:
         """Variables that make another process load the same settings; secrets are in them."""
         found = {}
@@ -143,7 +197,10 @@ def load(**flags: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        wrong = [(".".join(map(str, each["loc"])), each["msg"]) for each in error.errors()]
+        wrong = [
+            (".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, "))
+            for each in error.errors()
+        ]
         said = (f"{_origin(name, given)}: {message}" if name else message for name, message in wrong)
         raise SettingsError("; ".join(said)) from None
     except tomllib.TOMLDecodeError as error:

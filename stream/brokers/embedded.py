@@ -14,7 +14,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Final
 
@@ -55,11 +56,27 @@ def _java_version() -> int | None:
     return None if said.returncode or found is None else int(found[1])
 
 
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """What a broker has besides its plain listener, which is for whoever may do everything."""
+
+    listeners: Mapping[str, str] = field(default_factory=dict)
+    """Name -> security protocol; each gets a port of its own."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    scram: Sequence[str] = ()
+    """Users, as StorageTool's `--add-scram` takes them."""
+
+
 class EmbeddedBroker(LocalBroker):
     """One Kafka process, which dies with ours even when ours is killed."""
 
-    def __init__(self, data_dir: Path | None, progress: Callable[[str], None]) -> None:
+    def __init__(
+        self, data_dir: Path | None, progress: Callable[[str], None], secured: Secured | None = None
+    ) -> None:
         """Starts a broker and returns when it answers. Raises BrokerError."""
+        self._secured = secured or Secured()
+        self.ports: dict[str, int] = {}
+        """By the names of the further listeners, theirs."""
         self._jars = embedded_jars.jars(progress)
         self._temporary = data_dir is None
         self._dir = (
@@ -109,6 +126,7 @@ class EmbeddedBroker(LocalBroker):
     def _start_on_free_ports(self) -> None:
         for _ in range(ATTEMPTS):
             self._port, self._controller_port = free_port(), free_port()
+            self.ports = {name: free_port() for name in self._secured.listeners}
             self._configure()
             if self._start():
                 return
@@ -119,18 +137,27 @@ class EmbeddedBroker(LocalBroker):
         storage = self._dir / "data"
         self._properties = self._dir / "server.properties"
         template = (embedded_jars.deployment() / "server.properties").read_text()
-        self._properties.write_text(
-            template
-            + f"\nlisteners=PLAINTEXT://{HOST}:{self._port},CONTROLLER://{HOST}:{self._controller_port}"
-            + f"\nadvertised.listeners=PLAINTEXT://{HOST}:{self._port}"
-            + f"\ncontroller.quorum.voters=1@{HOST}:{self._controller_port}"
-            + f"\nlog.dirs={storage}\n"
-        )
+        protocols = {"PLAINTEXT": "PLAINTEXT", **self._secured.listeners}
+        ports = {"PLAINTEXT": self._port, **self.ports}
+        advertised = ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items())
+        own = {
+            "listeners": f"{advertised},CONTROLLER://{HOST}:{self._controller_port}",
+            "advertised.listeners": advertised,
+            "listener.security.protocol.map": ",".join(
+                f"{name}:{protocol}" for name, protocol in {**protocols, "CONTROLLER": "PLAINTEXT"}.items()
+            ),
+            "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
+            "log.dirs": str(storage),
+            **self._secured.properties,
+        }
+        self._properties.write_text("\n".join([template, *(f"{k}={v}" for k, v in own.items()), ""]))
         identity = self._dir / "cluster-id"
         if not (storage / "meta.properties").is_file():
             # Kafka's Uuid: 16 bytes in URL-safe base64; a leading dash would read as an option.
             cluster = "N" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:]
             tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
+            for user in self._secured.scram:
+                tool += ["--add-scram", user]
             done = subprocess.run(
                 self._java("-XX:TieredStopAtLevel=1", main=tool),
                 stdin=subprocess.DEVNULL,

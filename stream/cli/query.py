@@ -26,8 +26,10 @@ def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
 
     Keeps a state directory of its own, which follows the decisions: the first call builds it.
     """
+    from stream.kafka.clients import explains_denials
+
     logging.configure(settings.log_format, "query")
-    asyncio.run(_query(settings, opened, as_json))
+    asyncio.run(explains_denials(_query)(settings, opened, as_json))
 
 
 async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:

@@ -32,6 +32,8 @@ def command(
     from rich.console import Console
     from rich.markup import escape
 
+    from stream.kafka.clients import explains_denials
+
     logging.configure(settings.log_format, "tail")
     console = Console(soft_wrap=True)
     colours = {"unique": "green", "duplicate": "yellow", "recrawl": "cyan", "rejected": "red"}
@@ -53,7 +55,7 @@ def command(
             line += f"  [red]{escape(str(record['reason']))}"
         console.print(line, highlight=False)
 
-    asyncio.run(_follow(settings, from_beginning, set(wanted), limit, show))
+    asyncio.run(explains_denials(_follow)(settings, from_beginning, set(wanted), limit, show))
 
 
 async def _follow(
@@ -64,15 +66,14 @@ async def _follow(
     show: Callable[[dict[str, object], bytes], None],
 ) -> None:
     import msgspec
-    from aiokafka import AIOKafkaConsumer
 
-    from stream.kafka import topics
+    from stream.kafka import clients, topics
     from stream.kafka.names import Names
 
     await topics.check(settings, "follow")
-    consumer = AIOKafkaConsumer(
+    consumer = clients.consumer(
+        settings,
         Names(settings.namespace).verdicts,
-        bootstrap_servers=settings.bootstrap_servers,
         isolation_level="read_committed",
         auto_offset_reset="earliest" if from_beginning else "latest",
         enable_auto_commit=False,

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
-from aiokafka import AIOKafkaConsumer
 
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
-from stream.kafka import topics
+from stream.kafka import clients, topics
 from stream.kafka.audit import Findings, audit
 from stream.kafka.names import Names
 from stream.kafka.publish import publish
@@ -152,9 +151,9 @@ async def _ready(logs: Path, roles: Supervisor) -> None:
 
 async def _follow(settings: Settings, outcome: Outcome, progress: Callable[[int, int], None]) -> float:
     """Read verdicts until there are as many as pages; when the last one came."""
-    consumer = AIOKafkaConsumer(
+    consumer = clients.consumer(
+        settings,
         Names(settings.namespace).verdicts,
-        bootstrap_servers=settings.bootstrap_servers,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         enable_auto_commit=False,

@@ -13,11 +13,11 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from numpy.typing import NDArray
 
 from stream.errors import RecordError
-from stream.kafka import cluster
+from stream.kafka import clients, cluster
 from stream.kafka.names import Names
 from stream.kafka.reader import TopicReader
 from stream.messages.decision import decode_decisions
@@ -63,13 +63,14 @@ class Findings:
         return not (self.missing or self.repeated or self.unexplained or self.lost)
 
 
+@clients.explains_denials
 async def audit(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> Findings:
     """Read both topics to their present ends and compare them page by page.
 
     `progress` gets the topic and the records read of it so far.
     """
     names, findings = Names(settings.namespace), Findings()
-    async with cluster.connect(settings.bootstrap_servers) as client:
+    async with cluster.connect(settings) as client:
         topic_id = (await cluster.topic_ids(client, [names.pages]))[names.pages]
     # Pages first: verdicts of pages that come meanwhile lie beyond the masks and are left alone.
     pages, starts = await _pages(settings, names.pages, progress)
@@ -119,8 +120,8 @@ async def _committed(
     bounds: Callable[[dict[int, int], dict[int, int]], None] = lambda *_: None,
 ) -> Any:
     """All committed records of a topic, up to its present end."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers,
+    consumer = clients.consumer(
+        settings,
         group_id=None,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
@@ -129,7 +130,7 @@ async def _committed(
     )
     await consumer.start()
     try:
-        async with cluster.connect(settings.bootstrap_servers) as client:
+        async with cluster.connect(settings) as client:
             count = (await cluster.partition_counts(client, [topic]))[topic]
         partitions = [TopicPartition(topic, p) for p in range(count)]
         consumer.assign(partitions)
@@ -152,7 +153,7 @@ async def _committed(
 async def _lost(settings: Settings, names: Names) -> int:
     """Offsets declared lost, as of the last decision about each source."""
     lost: dict[tuple[str, str, int], int] = {}
-    async with TopicReader(settings.bootstrap_servers, names.decisions, 0) as reader:
+    async with TopicReader(settings, names.decisions, 0) as reader:
         _, end = await reader.bounds()
         while reader.position < end:
             for record in await reader.poll():

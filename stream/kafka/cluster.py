@@ -15,12 +15,19 @@ from typing import Any, Final
 from aiokafka import TopicPartition
 from aiokafka.admin.config_resource import ConfigResourceType
 from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import KafkaError, NotLeaderForPartitionError, for_code
+from aiokafka.errors import (
+    KafkaError,
+    NotLeaderForPartitionError,
+    TopicAuthorizationFailedError,
+    for_code,
+)
 from aiokafka.protocol.admin import DescribeConfigsRequest
 from aiokafka.protocol.offset import OffsetRequest
 
 from stream.errors import BrokerError, TopicError
+from stream.kafka import clients
 from stream.kafka.metadata_v12 import MetadataRequest, topic_id
+from stream.settings import Settings
 
 RETRY_SECONDS: Final = 30.0
 """How long a question is repeated while the cluster elects, restarts or cannot be reached."""
@@ -67,14 +74,11 @@ class Bounds:
 
 
 @asynccontextmanager
-async def connect(bootstrap_servers: str) -> AsyncIterator[AIOKafkaClient]:
-    """A client for these questions. Raises BrokerError when no broker answers."""
-    client = AIOKafkaClient(bootstrap_servers=bootstrap_servers, client_id="neardup")
+async def connect(settings: Settings) -> AsyncIterator[AIOKafkaClient]:
+    """A client for these questions. Raises BrokerError when no broker answers, or lets us in."""
+    client = clients.client(settings)
     try:
-        try:
-            await client.bootstrap()
-        except KafkaError as error:
-            raise BrokerError(f"bootstrap_servers: no broker answers at {bootstrap_servers}") from error
+        await clients.start(settings, client)
         yield client
     finally:
         await client.close()
@@ -87,6 +91,8 @@ async def metadata(client: AIOKafkaClient, topics: Iterable[str], node: int | No
     for code, name, high, low, _, partitions, *_ in answer.topics:
         if code == UNKNOWN_TOPIC:
             continue
+        if code == TopicAuthorizationFailedError.errno:
+            raise TopicAuthorizationFailedError(name, "(Describe)")
         if code and not partitions:
             raise TopicError(f"topic {name}: {for_code(code).__name__}")
         found[name] = Topic(
@@ -138,6 +144,8 @@ async def topic_configs(client: AIOKafkaClient, topics: Iterable[str]) -> dict[s
     answer = await _ask(client, DescribeConfigsRequest(resources))
     found = {}
     for code, message, _, topic, entries in answer.resources:
+        if code == TopicAuthorizationFailedError.errno:
+            raise TopicAuthorizationFailedError(topic, "(DescribeConfigs)")
         if code:
             raise TopicError(f"topic {topic}: {message or for_code(code).__name__}")
         found[topic] = {name: value for name, value, *_ in entries if value is not None}
@@ -159,6 +167,8 @@ async def log_bounds(
         _ids(known, wanted)
         try:
             return await _bounds(client, known, committed)
+        except TopicAuthorizationFailedError:
+            raise
         except (KafkaError, BrokerError) as error:  # the leader moved between the two questions
             if asyncio.get_running_loop().time() > deadline:
                 raise BrokerError(f"offsets of {', '.join(wanted)}: {error!r}") from error

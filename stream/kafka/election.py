@@ -11,9 +11,10 @@ from collections.abc import Collection
 from types import TracebackType
 from typing import Self
 
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
+from stream.kafka import clients
 from stream.settings import Settings
 
 
@@ -29,8 +30,8 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         # aiokafka's assignor remembers on its class what its member holds: judges of one process, of one
         # namespace or of several, would each claim what another has. So each gets a class of its own.
         sticky = type("Sticky", (StickyPartitionAssignor,), {})
-        self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=settings.bootstrap_servers,
+        self._consumer = clients.consumer(
+            settings,
             group_id=group,
             group_instance_id=instance,
             partition_assignment_strategy=(sticky,),

@@ -44,8 +44,8 @@ class Follower:
         await self._stack.aclose()
 
     async def _enter(self) -> None:
-        settings, servers = self._settings, self._settings.bootstrap_servers
-        async with cluster.connect(servers) as client:
+        settings = self._settings
+        async with cluster.connect(settings) as client:
             cluster_id = await cluster.cluster_id(client)
         state = await asyncio.to_thread(
             lambda: State(
@@ -60,10 +60,10 @@ class Follower:
         self._stack.push_async_callback(asyncio.to_thread, state.close)
         self.judge = Judge(state, self._genesis)
         self.journal = await self._stack.enter_async_context(
-            JournalReader(servers, self._names.journal, state.meta.applied, self._genesis)
+            JournalReader(settings, self._names.journal, state.meta.applied, self._genesis)
         )
         self._decisions = await self._stack.enter_async_context(
-            TopicReader(servers, self._names.decisions, state.meta.decided)
+            TopicReader(settings, self._names.decisions, state.meta.decided)
         )
         await self._refuse_foreign_state()
 
@@ -124,8 +124,9 @@ class Follower:
                 f"state directory {path}: has applied topic {self._names.journal} up to {meta.applied}, "
                 f"but {end} is its end"
             )
-        servers = self._settings.bootstrap_servers
-        async with JournalReader(servers, self._names.journal, meta.applied - 1, self._genesis) as reader:
+        async with JournalReader(
+            self._settings, self._names.journal, meta.applied - 1, self._genesis
+        ) as reader:
             entries = await reader.up_to(meta.applied)
         if entries[-1].digest != meta.last:
             raise StateError(

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import msgspec
 import structlog
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
-from stream.kafka import cluster
+from stream.kafka import clients, cluster
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis, decode_journal, encode_genesis
 from stream.settings import Settings
@@ -56,8 +56,8 @@ async def write_genesis(
 
 async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis: Genesis) -> bool:
     journal = Names(settings.namespace).journal
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers,
+    producer = clients.producer(
+        settings,
         transactional_id=f"{settings.namespace}.genesis",
         enable_idempotence=True,
         acks="all",
@@ -98,8 +98,8 @@ async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | 
 
 async def _first_record(settings: Settings, partition: TopicPartition, bounds: cluster.Bounds) -> Any:
     """The first committed record within the bounds, or None: markers of aborts have offsets too."""
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers,
+    consumer = clients.consumer(
+        settings,
         group_id=None,
         auto_offset_reset="none",
         enable_auto_commit=False,
@@ -142,7 +142,7 @@ async def wait_for_genesis(
 async def _poll(settings: Settings) -> Genesis:
     journal = Names(settings.namespace).journal
     told = False
-    async with cluster.connect(settings.bootstrap_servers) as client:
+    async with cluster.connect(settings) as client:
         while True:
             if journal in (await cluster.metadata(client, [journal])).topics:
                 genesis = await read_genesis(client, settings)

@@ -21,7 +21,7 @@ from stream.errors import StaleError, StateError
 from stream.judge.decided import Decided
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
 from stream.judge.state import State
-from stream.kafka import topics
+from stream.kafka import clients, topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
 from stream.kafka.judge_watch import JudgeWatch
@@ -78,7 +78,7 @@ class JudgeRole:
 
     async def run(self) -> None:
         """Judge until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
-        with stop_event_on_signals(self._stop):
+        with stop_event_on_signals(self._stop), clients.explained_denials():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 await self._run()
 
@@ -114,7 +114,7 @@ class JudgeRole:
     async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
         """The loop: poll, decide, publish, apply."""
         watch = self.watch
-        async with Publisher(self.settings.bootstrap_servers, self.names, genesis.scheme_id) as publisher:
+        async with Publisher(self.settings, self.names, genesis.scheme_id) as publisher:
             # Only now is the end of the decisions final: our producer id ended every earlier transaction.
             await follower.follow_to_end()
             judge, journal = follower.judge, follower.journal

@@ -10,9 +10,15 @@ from typing import Final, Literal
 from urllib.parse import urlsplit
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError
+from aiokafka.errors import (
+    ClusterAuthorizationFailedError,
+    KafkaError,
+    MessageSizeTooLargeError,
+    TopicAuthorizationFailedError,
+)
 
 from stream.errors import BrokerError, PageError, TopicError
+from stream.kafka import clients
 from stream.kafka.names import Names
 from stream.settings import Settings
 from stream.sources import Message, Source, feed
@@ -32,6 +38,7 @@ LINGER_MS: Final = 5
 TOPIC_SECONDS: Final = 2.0
 
 
+@clients.explains_denials
 async def publish(
     settings: Settings,
     sources: Iterable[Source],
@@ -51,8 +58,8 @@ async def publish(
     """
     opened = list(sources)
     topic = Names(settings.namespace).pages
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers,
+    producer = clients.producer(
+        settings,
         enable_idempotence=True,
         acks="all",
         # aiokafka's lz4 is LZ4-HC at level 9: 131 MB/s and 9.6:1 on HTML; its zstd does 667 and 14.8:1.
@@ -64,10 +71,10 @@ async def publish(
     )
     try:
         try:
-            await producer.start()
-            await _wait_for_topic(producer, topic)
-        except KafkaError as error:
-            raise BrokerError(f"bootstrap_servers {settings.bootstrap_servers}: {error}") from error
+            await clients.start(settings, producer)
+        except ClusterAuthorizationFailedError as error:  # said of a producer that may write no topic at all
+            raise TopicAuthorizationFailedError(topic, "(Write)") from error
+        await _wait_for_topic(producer, topic)
         window = _Window(producer, topic, progress, opened)
         messages = (message for source in opened for message in source)
         started = asyncio.get_running_loop().time()

@@ -8,15 +8,18 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka import TopicPartition
+from aiokafka.errors import IllegalOperation
 
 from stream.failpoints import reach
 from stream.judge.decided import Decided
+from stream.kafka import clients
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.trace import TRACEPARENT
 from stream.messages.verdict import Verdict
+from stream.settings import Settings
 
 BATCH_BYTES = 900_000
 """Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
@@ -26,10 +29,10 @@ ABORT_SECONDS = 5.0
 class Publisher:
     """Entering it fences every earlier publisher of the namespace and ends its open transaction."""
 
-    def __init__(self, bootstrap_servers: str, names: Names, scheme: str) -> None:
+    def __init__(self, settings: Settings, names: Names, scheme: str) -> None:
         self._names = names
-        self._producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap_servers,
+        self._producer = clients.producer(
+            settings,
             transactional_id=names.judge,
             enable_idempotence=True,
             acks="all",
@@ -47,7 +50,11 @@ class Publisher:
         }
 
     async def __aenter__(self) -> Self:
-        await self._producer.start()
+        try:
+            await self._producer.start()
+        except BaseException:
+            await self._producer.stop()
+            raise
         self._partitions = len(await self._producer.partitions_for(self._names.verdicts))
         return self
 
@@ -71,12 +78,21 @@ class Publisher:
                 {TopicPartition(self._names.journal, 0): decided.entries[-1].offset + 1}, self._names.judge
             )
             await self._producer.commit_transaction()
-        except BaseException:
+        except BaseException as error:
+            cause = self._refusal() if isinstance(error, IllegalOperation) else None
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._producer.abort_transaction(), ABORT_SECONDS)
+            if cause is not None:
+                raise cause from error
             raise
         reach("judge.committed")
         return int(delivered[0].offset) + 1
+
+    def _refusal(self) -> BaseException | None:
+        """What ended the transaction, when aiokafka only says that there is none any more."""
+        ended = self._producer._txn_manager.wait_for_transaction_end()
+        refusal: BaseException | None = ended.exception() if ended.done() and not ended.cancelled() else None
+        return refusal
 
     async def _send(self, decided: Decided, decisions: Decisions) -> list[asyncio.Future[Any]]:
         """Hand everything to the producer; the decision record's future stands first."""

@@ -7,13 +7,15 @@ from collections import deque
 from types import TracebackType
 from typing import Any, Self
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import OffsetOutOfRangeError
 
 from stream.errors import RecordError, SchemeMismatchError, StateError
 from stream.judge.batch import Entry, digest_of
+from stream.kafka import clients, cluster
 from stream.messages.journal import Genesis, decode_journal
+from stream.settings import Settings
 
 POLL_SECONDS = 0.2
 
@@ -21,11 +23,11 @@ POLL_SECONDS = 0.2
 class TopicReader:
     """Records of partition 0 of `topic`, committed ones only, from `start` on."""
 
-    def __init__(self, bootstrap_servers: str, topic: str, start: int) -> None:
+    def __init__(self, settings: Settings, topic: str, start: int) -> None:
         self.topic, self.position = topic, start
         self._partition = TopicPartition(topic, 0)
-        self._consumer = AIOKafkaConsumer(
-            bootstrap_servers=bootstrap_servers,
+        self._consumer = clients.consumer(
+            settings,
             group_id=None,
             auto_offset_reset="none",
             isolation_level="read_committed",
@@ -37,6 +39,8 @@ class TopicReader:
     async def __aenter__(self) -> Self:
         try:
             await self._consumer.start()
+            # Without a grant to see the topic, aiokafka would look for its leader for ever: ask first.
+            await cluster.metadata(self.client, [self.topic])
             self._consumer.assign([self._partition])
             self._consumer.seek(self._partition, self.position)
         except BaseException:  # told to stop in the middle: the connection must not stay
@@ -86,8 +90,8 @@ class JournalReader:
     Raises SchemeMismatchError at a record whose fingerprints are not of the genesis' scheme.
     """
 
-    def __init__(self, bootstrap_servers: str, topic: str, start: int, genesis: Genesis) -> None:
-        self._topic = TopicReader(bootstrap_servers, topic, start)
+    def __init__(self, settings: Settings, topic: str, start: int, genesis: Genesis) -> None:
+        self._topic = TopicReader(settings, topic, start)
         self._genesis = genesis
         self._waiting: deque[Entry] = deque()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from stream.kafka import topics
+from stream.kafka import clients, topics
 from stream.kafka.audit import GENESIS_SECONDS
 from stream.kafka.follower import Follower
 from stream.kafka.names import Names
@@ -17,6 +17,7 @@ from stream.messages.decision import decode_decisions
 from stream.settings import Settings
 
 
+@clients.explains_denials
 async def recompute(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> list[str]:
     """Decide the whole journal again in a temporary state and compare. Returns the differences."""
     names = Names(settings.namespace)
@@ -25,7 +26,7 @@ async def recompute(settings: Settings, progress: Callable[[str, int], None] = l
     with tempfile.TemporaryDirectory(prefix="neardup-audit-") as directory:
         async with (
             Follower(settings, genesis, Path(directory) / "state") as follower,
-            TopicReader(settings.bootstrap_servers, names.decisions, 0) as decisions,
+            TopicReader(settings, names.decisions, 0) as decisions,
         ):
             _, end = await decisions.bounds()
             while decisions.position < end:

@@ -12,16 +12,16 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     InvalidReplicationFactorError,
-    KafkaError,
     TopicAlreadyExistsError,
+    TopicAuthorizationFailedError,
     for_code,
 )
 
-from stream.errors import BrokerError, TopicError, UnsoundTopicError
+from stream.errors import TopicError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.judge.rule import Rule
-from stream.kafka import cluster
+from stream.kafka import clients, cluster
 from stream.kafka.genesis import wait_for_genesis, write_genesis
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
@@ -54,6 +54,7 @@ class TopicRow:
     """What is not as it must be."""
 
 
+@clients.explains_denials
 async def create(
     settings: Settings,
     scheme: Scheme,
@@ -69,14 +70,9 @@ async def create(
     names = Names(settings.namespace)
     Design(options.blocks, options.choose, scheme.width)  # refuses a design that no judge could open
     Rule(options, scheme)  # and options that contradict the scheme
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers, client_id="neardup")
+    admin = clients.admin(settings)
     try:
-        try:
-            await admin.start()
-        except KafkaError as error:
-            raise BrokerError(
-                f"bootstrap_servers: no broker answers at {settings.bootstrap_servers}"
-            ) from error
+        await clients.start(settings, admin)
         # A crawler's topic of pages may have been there first: the other topics follow its width.
         pages, *others = plan(settings)
         created = await _create_missing(admin, [pages], settings.partitions, dev=settings.dev)
@@ -141,6 +137,8 @@ async def _ask_to_create(
         error = for_code(code)
         if not code:
             created.append(name)
+        elif error is TopicAuthorizationFailedError:
+            raise TopicAuthorizationFailedError(name, "(Create)")
         elif error is InvalidReplicationFactorError:
             raise TopicError(
                 f"topic {name}: replication factor {1 if dev else REPLICAS} is refused: {message} "
@@ -151,10 +149,11 @@ async def _ask_to_create(
     return created
 
 
+@clients.explains_denials
 async def describe(settings: Settings) -> list[TopicRow]:
     """One row a topic, missing ones too. Raises BrokerError when no broker answers."""
     plans = plan(settings)
-    async with cluster.connect(settings.bootstrap_servers) as client:
+    async with cluster.connect(settings) as client:
         known = (await cluster.metadata(client, [topic.name for topic in plans])).topics
         configs = await cluster.topic_configs(client, known)
         bounds = await cluster.log_bounds(client, known)
@@ -187,7 +186,7 @@ async def check(settings: Settings, role: Role) -> None:
     Raises TopicError that names each topic, what is wrong with it and what it should be; BrokerError when no
     broker answers.
     """
-    async with cluster.connect(settings.bootstrap_servers) as client:
+    async with cluster.connect(settings) as client:
         await _check(client, settings, role)
 
 

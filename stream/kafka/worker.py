@@ -18,7 +18,7 @@ from stream.children.pool import ChildPool
 from stream.errors import StaleError, TopicError
 from stream.failpoints import reach
 from stream.fingerprint.row import Row
-from stream.kafka import cluster, topics
+from stream.kafka import clients, cluster, topics
 from stream.kafka.backlog import Backlog, Batch, Chunk, Source
 from stream.kafka.dead_letters import DeadLetters, RejectLimit
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
@@ -109,7 +109,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def run(self) -> None:
         """Work until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
-        with stop_event_on_signals(self._stop):
+        with stop_event_on_signals(self._stop), clients.explained_denials():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 with self.watch.health.excused("waiting for the genesis"):
                     genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())

@@ -9,9 +9,8 @@ from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
-from aiokafka.errors import KafkaConnectionError
 
-from stream.errors import BrokerError
+from stream.kafka import clients
 from stream.kafka.names import Names
 from stream.settings import Settings
 
@@ -35,8 +34,8 @@ REQUEST_BYTES: Final = 96 << 20
 @asynccontextmanager
 async def started_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer]:
     """An idempotent producer. Raises BrokerError."""
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers,
+    producer = clients.producer(
+        settings,
         enable_idempotence=True,
         acks="all",
         linger_ms=0,
@@ -51,8 +50,8 @@ async def started_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer
 async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer]:
     """A consumer of the group `workers` that has not subscribed yet. Raises BrokerError."""
     fetch = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, settings.worker_memory // 8))
-    consumer = AIOKafkaConsumer(
-        bootstrap_servers=settings.bootstrap_servers,
+    consumer = clients.consumer(
+        settings,
         group_id=Names(settings.namespace).workers,
         enable_auto_commit=False,
         auto_offset_reset="none",
@@ -73,12 +72,7 @@ async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer
 @asynccontextmanager
 async def _started(client: AIOKafkaProducer | AIOKafkaConsumer, settings: Settings) -> AsyncIterator[None]:
     try:
-        try:
-            await client.start()
-        except KafkaConnectionError as error:
-            raise BrokerError(
-                f"bootstrap_servers: no broker answers at {settings.bootstrap_servers}"
-            ) from error
+        await clients.start(settings, client)
         yield
     finally:
         with suppress(TimeoutError):

@@ -162,7 +162,7 @@ async def recreate(settings: Settings, topic: str) -> None:
     """Delete one of our topics and make it again as planned."""
     (planned,) = [each for each in plan(settings) if each.name == topic]
     new = NewTopic(topic, planned.partitions, 1, topic_configs=planned.create_config(dev=True))
-    async with admin_of(settings) as admin, cluster.connect(settings.bootstrap_servers) as client:
+    async with admin_of(settings) as admin, cluster.connect(settings) as client:
         before = (await cluster.topic_ids(client, [topic]))[topic]
         await admin.delete_topics([topic])
 

@@ -14,6 +14,7 @@ from stream.brokers.embedded import free_port
 from stream.errors import BrokerError, TopicError
 from stream.kafka import cluster
 from stream.kafka.metadata_v12 import topic_id
+from stream.settings import load
 
 pytestmark = pytest.mark.broker
 Known = Callable[[bool], Awaitable[None]]
@@ -126,7 +127,7 @@ async def test_log_bounds_tell_an_open_transaction_from_the_end(
 async def test_no_broker_is_an_error_that_names_the_option() -> None:
     servers = f"127.0.0.1:{free_port()}"
     with pytest.raises(BrokerError, match=f"bootstrap_servers: no broker answers at {servers}"):
-        async with cluster.connect(servers):
+        async with cluster.connect(load(bootstrap_servers=servers)):
             pass
 
 

@@ -65,7 +65,7 @@ async def ends(settings: Settings) -> dict[Any, Bounds]:
     """Where the logs of all topics that a role writes begin and end."""
     names = Names(settings.namespace)
     written = [names.journal, names.decisions, names.verdicts, names.clusters, names.rejected]
-    async with cluster.connect(settings.bootstrap_servers) as client:
+    async with cluster.connect(settings) as client:
         return await cluster.log_bounds(client, written)
 
 
@@ -96,7 +96,7 @@ def foreign_state(ran: Ran, cluster_id: str, **changes: Any) -> None:
 
 
 async def cluster_of(settings: Settings) -> str:
-    async with cluster.connect(settings.bootstrap_servers) as client:
+    async with cluster.connect(settings) as client:
         return await cluster.cluster_id(client)
 
 
@@ -233,7 +233,7 @@ async def test_rule_14_journal_that_would_lose_or_misdate_records_is_refused_by_
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, names.journal, configs=changed)])
 
     async def altered() -> bool:
-        async with cluster.connect(settings.bootstrap_servers) as client:
+        async with cluster.connect(settings) as client:
             found = (await cluster.topic_configs(client, [names.journal]))[names.journal]
         return config.items() <= found.items()
 
@@ -249,7 +249,7 @@ async def test_rule_14_journal_with_two_partitions_is_refused_by_both_roles(sett
         await admin.create_partitions({names.journal: NewPartitions(2)})
 
     async def widened() -> bool:
-        async with cluster.connect(settings.bootstrap_servers) as client:
+        async with cluster.connect(settings) as client:
             return (await cluster.partition_counts(client, [names.journal]))[names.journal] == 2
 
     await until(widened)
@@ -350,7 +350,7 @@ async def test_rule_11_creating_with_other_options_is_refused_and_names_them(set
 
 async def test_missing_topics_are_refused_by_name_once_there_is_a_genesis(settings: Settings) -> None:
     names = await create(settings)
-    async with admin_of(settings) as admin, cluster.connect(settings.bootstrap_servers) as client:
+    async with admin_of(settings) as admin, cluster.connect(settings) as client:
         await admin.delete_topics([names.verdicts])
 
         async def gone() -> bool:

@@ -127,7 +127,7 @@ async def test_a_creator_that_died_half_way_leaves_no_genesis(
         with pytest.raises(Exception, match=r"(?i)fenced|epoch|newer"):
             await dead.commit_transaction()
         assert await topics.wait_for_genesis(settings, 10) == made
-        async with JournalReader(broker.bootstrap_servers, names.journal, 1, made) as reader:
+        async with JournalReader(settings, names.journal, 1, made) as reader:
             _, end = await reader.bounds()
             while reader.position < end:
                 assert await reader.next_rows(1) == [], "a genesis behind an aborted one is the genesis"

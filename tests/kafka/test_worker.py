@@ -59,7 +59,7 @@ def changed(settings: Settings, **options: Any) -> Settings:
 
 async def topic_id(settings: Settings) -> str:
     topic = Names(settings.namespace).pages
-    async with cluster.connect(settings.bootstrap_servers) as client:
+    async with cluster.connect(settings) as client:
         return (await cluster.topic_ids(client, [topic]))[topic]
 
 
@@ -71,7 +71,7 @@ async def run_until_pages(settings: Settings, pages: int) -> None:
 async def recreate_pages(settings: Settings) -> None:
     topic = Names(settings.namespace).pages
     before = await topic_id(settings)
-    async with admin_of(settings) as admin, cluster.connect(settings.bootstrap_servers) as client:
+    async with admin_of(settings) as admin, cluster.connect(settings) as client:
         await admin.delete_topics([topic])
 
         async def created() -> bool:

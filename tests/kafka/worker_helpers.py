@@ -127,7 +127,7 @@ async def publish(settings: Settings, pages: Iterable[bytes], partition: int = 0
 
 async def read_all(settings: Settings, topic: str) -> list[Any]:
     """Every committed record of every partition up to the present end."""
-    async with cluster.connect(settings.bootstrap_servers) as client:
+    async with cluster.connect(settings) as client:
         bounds = await cluster.log_bounds(client, [topic], committed=True)
     bounds = {key: bound for key, bound in bounds.items() if bound.start < bound.end}
     if not bounds:  # and aiokafka cannot stop a consumer that has done nothing since its start

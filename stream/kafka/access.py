@@ -1,0 +1,78 @@
+"""The least that each role must be allowed: `docs/operations.md` prints it, a secured broker tries it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from stream.kafka.names import Names
+
+Kind = Literal["topic", "group", "transactional-id"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """An ACL, but for its principal and host. Read and Write imply Describe."""
+
+    kind: Kind
+    name: str
+    operations: tuple[str, ...]
+    why: str
+
+
+def grants(role: str, names: Names) -> list[Grant]:
+    """What the principal of a role needs in this namespace. KeyError for another role."""
+    return [Grant(kind, each.format(ns=names.namespace), ops, why) for kind, each, ops, why in _NEEDS[role]]
+
+
+_Need = tuple[Kind, str, tuple[str, ...], str]
+_READ, _WRITE, _CONFIGS = "Read", "Write", "DescribeConfigs"
+_NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
+    "topics create": (
+        *(
+            ("topic", "{ns}." + name, ("Create", "Describe", _CONFIGS), "make it and check it")
+            for name in ("pages", "decisions", "verdicts", "clusters", "rejected")
+        ),
+        ("topic", "{ns}.journal", ("Create", _READ, _WRITE, _CONFIGS), "make it, write and read the genesis"),
+        ("transactional-id", "{ns}.genesis", (_WRITE,), "one genesis, however many create"),
+    ),
+    "worker": (
+        ("topic", "{ns}.pages", (_READ, _CONFIGS), "read pages; their topic's configuration is checked"),
+        ("topic", "{ns}.journal", (_READ, _WRITE, _CONFIGS), "read the genesis, append fingerprints"),
+        ("topic", "{ns}.rejected", (_WRITE, _CONFIGS), "dead letters; how large they may be"),
+        ("group", "{ns}.workers", (_READ,), "share the partitions, commit"),
+    ),
+    "judge": (
+        ("topic", "{ns}.journal", (_READ, _CONFIGS), "read the order of everything"),
+        ("topic", "{ns}.decisions", (_READ, _WRITE, _CONFIGS), "recovery; log what was decided"),
+        ("topic", "{ns}.verdicts", (_WRITE, _CONFIGS), "publish"),
+        ("topic", "{ns}.clusters", (_WRITE, _CONFIGS), "publish"),
+        ("group", "{ns}.judge", (_READ,), "who leads, and for lag tools"),
+        ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction a batch; fence the judge before"),
+    ),
+    "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; also what a crawler needs"),),
+    "tail": (("topic", "{ns}.verdicts", (_READ, _CONFIGS), "also what a consumer of verdicts needs"),),
+    "audit": (
+        ("topic", "{ns}.pages", (_READ,), "which pages there are"),
+        ("topic", "{ns}.verdicts", (_READ,), "which verdicts there are"),
+        ("topic", "{ns}.decisions", (_READ,), "what was declared lost"),
+        ("topic", "{ns}.journal", (_READ,), "for --recompute"),
+    ),
+    "query": (
+        ("topic", "{ns}.journal", (_READ,), "build the state"),
+        ("topic", "{ns}.decisions", (_READ,), "build the state"),
+    ),
+}
+ROLES: Final = tuple(_NEEDS)
+
+
+def table() -> str:
+    """The Markdown table of all grants."""
+    lines = ["| role | resource | operations | why |", "|---|---|---|---|"]
+    for role in ROLES:
+        lines += [
+            f"| {role} | {each.kind} `{each.name}` | {', '.join(each.operations)} | {each.why} |"
+            for each in grants(role, Names("NAMESPACE"))
+        ]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,182 @@
+"""A broker that trusts nobody: TLS, certificates, SASL and ACLs, all made for one test run."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import ipaddress
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aiokafka.protocol.admin import CreateAclsRequest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from stream.brokers.embedded import EmbeddedBroker, Secured
+from stream.kafka import cluster
+from stream.kafka.access import Grant
+from stream.settings import Settings, load
+
+USER, PASSWORD = "someone", "correct-horse"
+KIND = {"topic": 2, "group": 3, "transactional-id": 5}
+OPERATION = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
+LITERAL, ALLOW = 3, 3
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority."""
+
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @classmethod
+    def made(cls, name: str) -> Authority:
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = _builder(subject, subject, key).add_extension(x509.BasicConstraints(True, None), True)
+        usage = x509.KeyUsage(True, False, False, False, False, True, True, False, False)
+        return cls(key, builder.add_extension(usage, True).sign(key, hashes.SHA256()))
+
+    def issue(self, name: str, path: Path, password: bytes | None = None) -> Path:
+        """Write the key and certificate of `name`, good for 127.0.0.1, to one PEM file."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        here = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        signed = (
+            _builder(subject, self.certificate.subject, key)
+            .add_extension(here, False)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
+            .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self.key.public_key()), False)
+            .sign(self.key, hashes.SHA256())
+        )
+        hidden = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
+        pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+        path.write_bytes(key.private_bytes(pem, pkcs8, hidden) + signed.public_bytes(pem))
+        return path
+
+    def write(self, path: Path) -> Path:
+        path.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
+        return path
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey
+) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=2))
+    )
+
+
+class SecuredBroker:
+    """The broker, and settings for principals of all kinds."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        scram = f"[name={USER},password={PASSWORD}]"
+        authority = Authority.made("authority")
+        self.authority = authority
+        self.cafile = authority.write(directory / "authority.pem")
+        self.other_cafile = Authority.made("another authority").write(directory / "other.pem")
+        server = authority.issue("broker", directory / "broker.pem")
+        module = "org.apache.kafka.common.security"
+        tokens = f'{module}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="b";'
+        self._broker = EmbeddedBroker(
+            None,
+            print,
+            Secured(
+                listeners={"SASL": "SASL_SSL", "MTLS": "SSL"},
+                scram=[f"SCRAM-SHA-{bits}={scram}" for bits in (256, 512)],
+                properties={
+                    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+                    "super.users": "User:ANONYMOUS",
+                    "ssl.keystore.type": "PEM",
+                    "ssl.keystore.location": str(server),
+                    "ssl.truststore.type": "PEM",
+                    "ssl.truststore.location": str(self.cafile),
+                    "ssl.principal.mapping.rules": "RULE:^CN=(.*)$/$1/",
+                    "listener.name.mtls.ssl.client.auth": "required",
+                    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
+                    "listener.name.sasl.plain.sasl.jaas.config": (
+                        f'{module}.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+                    ),
+                    **{
+                        f"listener.name.sasl.scram-sha-{bits}.sasl.jaas.config": (
+                            f"{module}.scram.ScramLoginModule required;"
+                        )
+                        for bits in (256, 512)
+                    },
+                    "listener.name.sasl.oauthbearer.sasl.jaas.config": tokens,
+                },
+            ),
+        )
+
+    def close(self) -> None:
+        self._broker.stop()
+
+    def everything(self, namespace: str, **options: Any) -> Settings:
+        """Settings of whoever may do everything, on the plain listener."""
+        return load(**self._common(namespace), bootstrap_servers=self._broker.bootstrap_servers, **options)
+
+    def by_password(self, namespace: str, mechanism: str = "SCRAM-SHA-512", **options: Any) -> Settings:
+        given = {"sasl_username": USER, "sasl_password": PASSWORD, "sasl_mechanism": mechanism, **options}
+        return self._over_tls(namespace, "SASL", **given)
+
+    def by_token(self, namespace: str, principal: str, **options: Any) -> Settings:
+        """An unsecured token, as Kafka takes it for tests: anybody may be anybody."""
+        path = self._directory / f"token-{principal}"
+        path.write_text(token_of(principal))
+        return self._over_tls(
+            namespace, "SASL", sasl_mechanism="OAUTHBEARER", sasl_token_file=path, **options
+        )
+
+    def by_certificate(self, namespace: str, principal: str, **options: Any) -> Settings:
+        certificate = self.authority.issue(principal, self._directory / f"{principal}.pem", b"secret key")
+        given = {"ssl_certfile": certificate, "ssl_password": "secret key", **options}
+        return self._over_tls(namespace, "MTLS", **given)
+
+    def _over_tls(self, namespace: str, listener: str, **options: Any) -> Settings:
+        given = {
+            "bootstrap_servers": f"127.0.0.1:{self._broker.ports[listener]}",
+            "security_protocol": "SSL" if listener == "MTLS" else "SASL_SSL",
+            "ssl_cafile": self.cafile,
+        }
+        return load(**(self._common(namespace) | given | options))
+
+    def _common(self, namespace: str) -> dict[str, Any]:
+        return {
+            "namespace": namespace, "dev": True, "partitions": 2, "worker_processes": 1, "ops_port": -1,
+            "state_dir": self._directory / "state",
+        }  # fmt: skip
+
+    async def grant(self, principal: str, grants: Iterable[Grant]) -> None:
+        """Allow just this."""
+        async with cluster.connect(self.everything("any")) as client:
+            for each in grants:
+                what = KIND[each.kind], each.name, LITERAL
+                for operation in each.operations:
+                    answer = await client.send(
+                        client.get_random_node(),
+                        CreateAclsRequest(*what, f"User:{principal}", "*", OPERATION[operation], ALLOW),
+                    )
+                    assert [code for code, _ in answer.creation_responses] == [0], answer
+
+
+def token_of(principal: str) -> str:
+    now = time.time()
+    parts = {"alg": "none"}, {"sub": principal, "iat": now, "exp": now + 3600}
+    encoded = (base64.urlsafe_b64encode(json.dumps(each).encode()).decode().rstrip("=") for each in parts)
+    return ".".join([*encoded, ""])

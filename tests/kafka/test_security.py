@@ -1,0 +1,248 @@
+"""TLS, SASL and ACLs: each role works with just its grants, and a refusal names what is missing."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stream.brokers import embedded
+from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import cluster, topics
+from stream.kafka.access import ROLES, Grant, grants, table
+from stream.kafka.audit import audit
+from stream.kafka.judge import JudgeRole
+from stream.kafka.names import Names
+from stream.kafka.publish import publish
+from stream.kafka.recompute import recompute
+from stream.kafka.worker import WorkerRole
+from stream.settings import Settings
+from stream.sources import open_source
+from tests.kafka.judge_helpers import audited, page, running
+from tests.kafka.secured import PASSWORD, USER, SecuredBroker
+
+pytestmark = pytest.mark.broker
+PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), b"{"]
+"""Unique, duplicate, changed (so that an anchor is superseded), rejected."""
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
+    missing = embedded.missing()
+    if missing is not None:
+        pytest.skip(f"no broker to secure: {missing}")
+    broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
+    yield broker
+    broker.close()
+
+
+@pytest.fixture
+def crawl(tmp_path: Path) -> Path:
+    path = tmp_path / "crawl.jsonl"
+    path.write_bytes(b"".join(each + b"\n" for each in PAGES))
+    return path
+
+
+async def create(settings: Settings) -> None:
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+
+
+async def test_every_role_works_with_just_its_grants(
+    secured: SecuredBroker, namespace: str, crawl: Path
+) -> None:
+    names = Names(namespace)
+    by = {role: secured.by_token(namespace, f"{namespace}-{role.replace(' ', '-')}") for role in ROLES}
+    by["judge"] = secured.by_certificate(namespace, f"{namespace}-judge")
+    for role in ROLES:
+        await secured.grant(f"{namespace}-{role.replace(' ', '-')}", grants(role, names))
+    await create(by["topics create"])
+    await topics.describe(by["topics create"])
+    assert await publish(by["publish"], [open_source(str(crawl))]) == len(PAGES)
+    async with running(WorkerRole(by["worker"])), running(JudgeRole(by["judge"])):
+        assert (await audited(by["audit"], len(PAGES))).clean
+    assert await recompute(by["audit"]) == []
+    for command in (["tail", "--from-beginning", "--limit", "4", "--json"], ["query", str(crawl), "--json"]):
+        code, out, error = await neardup(by[command[0]], *command)
+        assert code == 0, error
+        assert len(out.splitlines()) == len(PAGES)
+
+
+async def neardup(settings: Settings, *arguments: str) -> tuple[int, str, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "stream.cli", *arguments, env=os.environ | settings.environment(),
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(60):
+            out, error = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, out.decode(), error.decode()
+
+
+async def attempt(role: str, settings: Settings, crawl: Path) -> None:
+    """Do what the role does until it is refused."""
+    match role:
+        case "topics create":
+            await create(settings)
+            await create(settings)  # which reads the genesis
+        case "worker":
+            await WorkerRole(settings).run()
+        case "judge":
+            await JudgeRole(settings).run()
+        case "publish":
+            await publish(settings, [open_source(str(crawl))])
+        case "audit":
+            await audit(settings)
+            await recompute(settings)
+        case _:
+            tail = ["tail", "--from-beginning", "--limit", "4"]
+            code, _, error = await neardup(settings, *(tail if role == "tail" else ["query", str(crawl)]))
+            if code:
+                raise AccessError(error)
+
+
+def without(role: str, names: Names) -> Iterator[tuple[Grant, str, list[Grant]]]:
+    """What the role has, but for one operation of one grant at a time; whole grants where topics are made."""
+    all_of = grants(role, names)
+    for one in all_of:
+        for left_out in [one.operations] if role == "topics create" else [(each,) for each in one.operations]:
+            rest = tuple(each for each in one.operations if each not in left_out)
+            fewer = dataclasses.replace(one, operations=rest)
+            yield one, ", ".join(left_out), [fewer if each is one else each for each in all_of]
+
+
+@pytest.mark.parametrize("role", ROLES)
+async def test_without_one_grant_a_role_is_refused_and_says_which(
+    secured: SecuredBroker, namespace: str, crawl: Path, role: str
+) -> None:
+    everything = secured.everything(namespace)
+    if role != "topics create":
+        await create(everything)
+        await publish(everything, [open_source(str(crawl))])
+    if role not in ("topics create", "worker", "publish"):
+        async with running(WorkerRole(everything)):
+            await journal_filled(everything)
+    if role in ("tail", "query"):
+        async with running(JudgeRole(everything)):
+            assert (await audited(everything, len(PAGES))).clean
+    for number, _ in enumerate(without(role, Names(namespace))):
+        principal = f"{namespace}-{number}"
+        used = principal if role == "topics create" else namespace  # what one made, the next need not make
+        missing, operation, rest = list(without(role, Names(used)))[number]
+        await secured.grant(principal, rest)
+        settings = secured.by_token(used, principal, state_dir=crawl.parent / principal)
+        try:
+            async with asyncio.timeout(30):
+                await attempt(role, settings, crawl)
+        except AccessError as error:
+            refused = str(error)
+        else:
+            pytest.fail(f"{operation} on {missing.kind} {missing.name} is granted for nothing")
+        assert missing.name in refused, f"without {operation} on {missing.kind} {missing.name}"
+        assert "docs/operations.md" in refused
+    assert AccessError.exit_code == EXIT_REFUSED
+
+
+async def journal_filled(settings: Settings) -> None:
+    async with asyncio.timeout(30), cluster.connect(settings) as client:
+        topic = Names(settings.namespace).pages
+        while True:
+            group = (await cluster.log_bounds(client, [Names(settings.namespace).journal])).popitem()[1].end
+            if group > 3 and topic:
+                return
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
+async def test_a_password_lets_in_and_a_wrong_one_does_not(
+    secured: SecuredBroker, namespace: str, mechanism: str
+) -> None:
+    async with cluster.connect(secured.by_password(namespace, mechanism)) as client:
+        assert await cluster.cluster_id(client)
+    wrong = secured.by_password(namespace, mechanism, sasl_password="battery-staple")  # noqa: S106
+    said = await refusal(wrong)
+    assert "sasl_username, sasl_password: 127.0.0.1:" in said
+    assert "battery-staple" not in said
+    assert "battery-staple" not in repr(wrong)
+
+
+async def refusal(settings: Settings) -> str:
+    """The error that each kind of client gives, which is one and the same."""
+    said = set()
+    for attempted in (create(settings), WorkerRole(settings).run(), publish(settings, [])):
+        with pytest.raises(SecurityError) as refused:
+            async with asyncio.timeout(30):
+                await attempted
+        said.add(str(refused.value))
+    assert len(said) == 1
+    return said.pop()
+
+
+async def test_a_certificate_lets_in_and_its_lack_does_not(secured: SecuredBroker, namespace: str) -> None:
+    async with cluster.connect(secured.by_certificate(namespace, "someone")) as client:
+        assert await cluster.cluster_id(client)
+    said = await refusal(secured.by_certificate(namespace, "someone", ssl_certfile=None, ssl_password=None))
+    assert "ssl_certfile, ssl_keyfile: 127.0.0.1:" in said
+
+
+async def test_an_authority_that_did_not_sign_the_brokers_certificate_is_named(
+    secured: SecuredBroker, namespace: str
+) -> None:
+    said = await refusal(secured.by_password(namespace, ssl_cafile=secured.other_cafile))
+    assert "ssl_cafile: the certificate of 127.0.0.1:" in said
+    assert str(secured.other_cafile) in said
+
+
+async def test_a_certificate_of_another_host_is_named(secured: SecuredBroker, namespace: str) -> None:
+    settings = secured.by_password(namespace)
+    port = settings.bootstrap_servers.split(":")[1]
+    said = await refusal(settings.model_copy(update={"bootstrap_servers": f"localhost:{port}"}))
+    assert f"bootstrap_servers: localhost:{port} has a certificate of another host" in said
+
+
+async def test_tls_with_a_broker_that_speaks_none_is_named(secured: SecuredBroker, namespace: str) -> None:
+    plain = secured.everything(namespace).bootstrap_servers
+    said = await refusal(secured.by_password(namespace, bootstrap_servers=plain))
+    assert f"security_protocol: {plain} does not speak TLS" in said
+
+
+async def test_a_token_command_is_asked_and_a_refused_token_is_named(
+    secured: SecuredBroker, namespace: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "token"
+    good = secured.by_token(namespace, USER).sasl_token_file
+    script.write_text(f"#!/bin/sh\ncat {good}\n")
+    script.chmod(0o755)
+    by_command = {"sasl_token_file": None, "sasl_token_command": str(script)}
+    async with cluster.connect(secured.by_token(namespace, USER).model_copy(update=by_command)) as client:
+        assert await cluster.cluster_id(client)
+    script.write_text("#!/bin/sh\necho no.token.\n")
+    settings = secured.by_token(namespace, USER).model_copy(update=by_command)
+    assert "sasl_token_file, sasl_token_command: 127.0.0.1:" in await refusal(settings)
+    script.write_text("#!/bin/sh\nexit 3\n")
+    with pytest.raises(NeardupError, match="sasl_token_command: exit code 3"):
+        await create(settings)
+
+
+async def test_plain_text_with_a_broker_that_wants_tls_is_explained(
+    secured: SecuredBroker, namespace: str
+) -> None:
+    servers = secured.by_password(namespace).bootstrap_servers
+    with pytest.raises(NeardupError, match=r"another security_protocol than PLAINTEXT"):
+        await create(secured.everything(namespace).model_copy(update={"bootstrap_servers": servers}))
+
+
+def test_the_grants_are_documented() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "operations.md").read_text("utf-8")
+    assert table() in text
+    assert PASSWORD not in text
