@@ -23,6 +23,7 @@ import structlog
 import xxhash
 
 from stream.dashboard.committed import CommittedTransport, hole
+from stream.dashboard.credentials import credentials
 from stream.dashboard.rows import (
     ClusterRow,
     Counts,
@@ -87,6 +88,7 @@ class Statistics:
         app = faust.App(
             names.dashboard,
             broker=brokers,
+            broker_credentials=credentials(settings),
             store="rocksdb://?driver=rocksdict",
             datadir=str(directory),
             web_enabled=False,

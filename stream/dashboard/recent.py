@@ -10,11 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from aiokafka import AIOKafkaConsumer
-
 from stream.dashboard.answers import SeenVerdict
 from stream.dashboard.rows import Event, decode
-from stream.kafka import cluster
+from stream.kafka import clients, cluster
 from stream.settings import Settings
 
 KEPT: Final = 5000
@@ -117,13 +115,13 @@ class Recent:
 
     async def fill(self, settings: Settings, topic: str) -> None:
         """Read the end of the topic, so that a restarted dashboard does not begin empty."""
-        async with cluster.connect(settings.bootstrap_servers) as client:
+        async with cluster.connect(settings) as client:
             bounds = await cluster.log_bounds(client, [topic], committed=True)
         open_ones = {key: bound.end for key, bound in bounds.items() if bound.start < bound.end}
         if not open_ones:
             return
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=settings.bootstrap_servers,
+        consumer = clients.consumer(
+            settings,
             group_id=None,
             isolation_level="read_committed",
             enable_auto_commit=False,

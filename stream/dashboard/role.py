@@ -60,7 +60,7 @@ class DashboardRole:
 
     async def _run(self, genesis: Genesis) -> None:
         settings, names = self.settings, Names(self.settings.namespace)
-        async with cluster.connect(settings.bootstrap_servers) as client:
+        async with cluster.connect(settings) as client:
             partitions = (await cluster.partition_counts(client, [names.verdicts]))[names.verdicts]
         metrics, health = DashboardMetrics(), Health()
         recent = Recent()

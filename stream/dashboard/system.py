@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream.dashboard.answers import GroupLag, Process, RoleHealth, System
 from stream.errors import NeardupError
-from stream.kafka import cluster
+from stream.kafka import clients, cluster
 from stream.kafka.names import Names
 from stream.ops.health import Health
 from stream.settings import Settings
@@ -95,10 +95,9 @@ class Watch:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look_until_it_fails(self) -> None:
-        servers = self._settings.bootstrap_servers
-        admin = AIOKafkaAdminClient(bootstrap_servers=servers, client_id="neardup-dashboard")
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=servers,
+        admin = clients.admin(self._settings)
+        consumer = clients.consumer(
+            self._settings,
             group_id=None,
             isolation_level="read_committed",
             enable_auto_commit=False,

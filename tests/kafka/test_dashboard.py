@@ -110,7 +110,7 @@ async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, 
             assert (await client.counted(1000))["verdicts"] == by_kind(kept)
             latest = await client.get("/api/v1/verdicts", limit=10)
             assert latest["verdicts"], "a restarted dashboard shows the last verdicts again"
-    async with cluster.connect(settings.bootstrap_servers) as client_:
+    async with cluster.connect(settings) as client_:
         await client_.force_metadata_update()
         known = client_.cluster.topics()
     ours = {name for name in known if "dashboard" in name and settings.namespace in name}

@@ -1,0 +1,24 @@
+"""The settings of `stream.kafka.clients` in Faust's words."""
+
+from __future__ import annotations
+
+import faust
+
+from stream.kafka.clients import Tokens, tls
+from stream.settings import OAUTHBEARER, Settings
+
+
+def credentials(settings: Settings) -> faust.auth.Credentials | None:
+    """How Faust's clients are let in; None for plain text."""
+    context = tls(settings)
+    if settings.security_protocol.startswith("SASL"):
+        if settings.sasl_mechanism == OAUTHBEARER:
+            return faust.auth.OAuthCredentials(oauth_cb=Tokens(settings), ssl_context=context)
+        secret = settings.sasl_password
+        return faust.SASLCredentials(
+            username=settings.sasl_username,
+            password=secret.get_secret_value() if secret else None,
+            ssl_context=context,
+            mechanism=settings.sasl_mechanism,
+        )
+    return faust.SSLCredentials(context) if context else None
