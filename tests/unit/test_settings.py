@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 from stream.errors import EXIT_REFUSED, SettingsError
+from stream.kafka import clients
 from stream.settings import Settings, load
 
 
@@ -78,3 +80,49 @@ def test_the_environment_of_settings_loads_equal_ones(
     for name, value in settings.environment().items():
         monkeypatch.setenv(name, value)
     assert Settings() == settings
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"ssl_cafile": "ca.pem"}, "ssl_cafile has no effect with security_protocol PLAINTEXT"),
+        ({"sasl_password": "x"}, "sasl_password has no effect with security_protocol PLAINTEXT"),
+        ({"security_protocol": "SSL", "sasl_username": "x"}, "sasl_username has no effect with .* SSL"),
+        ({"security_protocol": "SSL", "ssl_keyfile": "k.pem"}, "want ssl_certfile"),
+        ({"security_protocol": "SASL_SSL", "sasl_username": "x"}, "SCRAM-SHA-512 wants sasl_username and"),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "wants sasl_token_file or"),
+        ({"security_protocol": "TLS"}, "^--security-protocol: "),
+        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "^--sasl-mechanism: "),
+    ],
+)
+def test_half_a_security_is_refused(options: dict[str, str], named: str) -> None:
+    with pytest.raises(SettingsError, match=named):
+        load(**options)
+
+
+def test_secrets_are_shown_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "correct-horse"  # noqa: S105
+    settings = load(security_protocol="SASL_PLAINTEXT", sasl_username="someone", sasl_password=secret)
+    assert secret not in f"{settings!r} {settings} {settings.model_dump()}"
+    for name, value in settings.environment().items():
+        monkeypatch.setenv(name, value)
+    assert load() == settings
+    with pytest.raises(SettingsError) as refused:
+        load(security_protocol="SSL")
+    assert secret not in str(refused.value)
+
+
+@pytest.mark.parametrize("option", ["ssl_cafile", "ssl_certfile"])
+def test_files_that_are_no_certificates_are_named(option: str, tmp_path: Path) -> None:
+    path = tmp_path / "no.pem"
+    path.write_text("no certificate")
+    for file in (path, tmp_path / "absent.pem"):
+        with pytest.raises(SettingsError, match=f"{option}.*: {file}"):
+            clients.tls(load(security_protocol="SSL", **{option: file}))
+
+
+def test_every_client_is_made_in_one_place() -> None:
+    package = Path(clients.__file__).parents[1]
+    made = re.compile(r"\bAIOKafka(Consumer|Producer|AdminClient|Client)\(")
+    makers = {file.name for file in package.rglob("*.py") if made.search(file.read_text("utf-8"))}
+    assert makers == {"clients.py"}, "a client made elsewhere knows nothing of security"
