@@ -37,7 +37,7 @@ SECTIONS = {
     },
 }
 COMMANDS = {name: what for section in SECTIONS.values() for name, what in section.items()}
-ROLES = ("run", "worker", "judge")
+ROLES = ("run", "worker", "judge", "dashboard")
 """Commands that a supervisor keeps running: their exit code tells it whether to try again."""
 
 
