@@ -256,7 +256,7 @@ def explained_denials() -> Iterator[None]:
     """Turn what an ACL refuses into an AccessError that names the resource."""
     try:
         yield
-    except tuple(_DENIED) as error:
+    except DENIED as error:
         kind = next(kind for of, kind in _DENIED.items() if isinstance(error, of))
         named = " ".join(str(each) for each in error.args) or "of this namespace"
         raise AccessError(f"{kind} {named}: an ACL is missing; {DOCUMENTED}") from error
@@ -281,3 +281,5 @@ _DENIED: Final[dict[type[KafkaError], str]] = {
     TransactionalIdAuthorizationFailed: "transactional id",
     ClusterAuthorizationFailedError: "cluster",
 }
+DENIED: Final = tuple(_DENIED)
+"""What aiokafka raises where an ACL is missing."""

@@ -48,6 +48,8 @@ async def write_genesis(
         try:
             if await _write_where_empty(client, settings, genesis):
                 return genesis, True
+        except clients.DENIED:
+            raise
         except KafkaError as error:
             failure = error  # fenced, or a commit whose fate is unknown: look again
         await asyncio.sleep(random.uniform(0.1, 0.5))  # noqa: S311 (so that two do not meet for ever)
