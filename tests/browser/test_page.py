@@ -83,7 +83,9 @@ async def test_figures_on_the_page_are_a_recount_live_and_after_a_restart(
         await page.click("#lookup button")
         await expect(page.locator("#found")).to_contain_text("the last of 1 remembered verdicts is duplicate")
         await expect(page.locator("#found")).to_contain_text("onerror=window.hacked=2")
+        await expect(page.locator("#found ol li").first).to_be_visible()
         assert await page.evaluate("window.hacked") is None
+        assert "[object" not in await page.inner_text("body")
     async with dashboard(settings) as client:
         page = await opened(client.url)
         await shows(page, 251)
@@ -107,6 +109,7 @@ async def test_the_page_is_fit_for_use(
         await page.locator("#clusters button").first.click()
         await expect(page.locator("#clusters ol li").first).to_be_visible()
         await shot(page, "light")
+        assert "[object" not in await page.inner_text("body")
         assert await page.evaluate(CONTRAST) == []
 
         await page.emulate_media(color_scheme="dark")

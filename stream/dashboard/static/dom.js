@@ -9,7 +9,7 @@ export function element(name, attributes = {}, ...children) {
     else if (key === "width%") made.style.width = `${value}%`;
     else made.setAttribute(key, value === true ? "" : value);
   }
-  for (const child of children.flat()) if (child !== null && child !== undefined) made.append(child);
+  for (const child of children.flat(Infinity)) if (child !== null && child !== undefined) made.append(child);
   return made;
 }
 
@@ -17,7 +17,7 @@ export const by = (id) => document.getElementById(id);
 
 /** Put children in place of what was there. */
 export function fill(parent, ...children) {
-  parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 }
 
 /** A table; `columns` are [heading, meaning, class], rows are lists of cells. */

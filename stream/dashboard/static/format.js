@@ -15,6 +15,7 @@ export function short(number) {
 export const percent = (share) => (share === null ? "–" : `${(share * 100).toFixed(1)} %`);
 
 export function rate(perSecond) {
+  if (!perSecond) return "0";
   return perSecond >= 100 ? counts.format(perSecond) : perSecond.toFixed(perSecond >= 10 ? 1 : 2);
 }
 
@@ -28,6 +29,7 @@ export function bytes(size) {
 
 export function seconds(length) {
   if (length === null) return "–";
+  if (!length) return "0 s";
   if (length < 1) return `${Math.round(length * 1000)} ms`;
   if (length < 120) return `${length.toFixed(length < 10 ? 1 : 0)} s`;
   if (length < 7200) return `${Math.round(length / 60)} min`;

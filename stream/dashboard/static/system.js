@@ -33,7 +33,7 @@ const COLUMNS = [
   ["state", "down: nobody is in its group. behind: more than a minute behind.", ""],
   ["who", "Processes in its consumer group.", "like"],
   ["behind", "Records of its input topic that it has not read yet.", "number"],
-  ["by", "Age of the oldest of them.", "number"],
+  ["age", "Age of the oldest of them.", "number"],
 ];
 
 export function showRoles(system) {
