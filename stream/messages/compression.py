@@ -1,4 +1,4 @@
-"""gzip and zstd with a bound on what comes out, whatever the input claims."""
+"""gzip, deflate and zstd with a bound on what comes out, whatever the input claims."""
 
 from __future__ import annotations
 
@@ -29,26 +29,44 @@ def inflate(data: bytes, limit: int, what: str) -> bytes:
     if data.startswith(ZSTD_MAGIC):
         return unzstd(data, limit, what)
     if len(data) > limit:
-        raise _too_large(limit, what)
+        raise too_large(limit, what)
     return data
 
 
-def gunzip(data: bytes, limit: int, what: str) -> bytes:
-    """All members of a gzip stream. Zero padding behind the last is allowed, as in gzip(1)."""
+def gunzip(data: bytes, limit: int, what: str, *, strict: bool = True) -> bytes:
+    """All members of a gzip stream. Zero padding behind the last is allowed, as in gzip(1); if not `strict`,
+    so is anything else."""
     out = bytearray()
     while True:
-        stream = zlib.decompressobj(wbits=31)
-        try:
-            out += stream.decompress(data, limit + 1 - len(out))
-        except zlib.error as error:
-            raise PageError("bad_compression", f"{what}: {error}") from None
-        if len(out) > limit:
-            raise _too_large(limit, what)
-        if not stream.eof:
-            raise PageError("bad_compression", f"{what}: gzip stream ends early")
-        data = stream.unused_data.lstrip(b"\0")
-        if not data:
+        part, rest = _inflated(data, zlib.MAX_WBITS | 16, limit - len(out), limit, what)
+        out += part
+        data = rest.lstrip(b"\0")
+        if not data or not (strict or data.startswith(GZIP_MAGIC)):
             return bytes(out)
+
+
+def undeflate(data: bytes, limit: int, what: str) -> bytes:
+    """What Content-Encoding calls `deflate`: zlib by RFC 9110, and bare deflate as many servers send it."""
+    try:
+        return _inflated(data, zlib.MAX_WBITS, limit, limit, what)[0]
+    except PageError as error:
+        if error.reason == "too_large":
+            raise
+        return _inflated(data, -zlib.MAX_WBITS, limit, limit, what)[0]
+
+
+def _inflated(data: bytes, window: int, room: int, limit: int, what: str) -> tuple[bytes, bytes]:
+    """One stream, of at most `room` bytes, and what follows it."""
+    stream = zlib.decompressobj(window)
+    try:
+        out = stream.decompress(data, room + 1)
+    except zlib.error as error:
+        raise PageError("bad_compression", f"{what}: {error}") from None
+    if len(out) > room:
+        raise too_large(limit, what)
+    if not stream.eof:
+        raise PageError("bad_compression", f"{what}: the compressed stream ends early")
+    return out, stream.unused_data
 
 
 def unzstd(data: bytes, limit: int, what: str) -> bytes:
@@ -66,7 +84,7 @@ def unzstd(data: bytes, limit: int, what: str) -> bytes:
         while count := reader.readinto(buffer):
             size += count
             if size > limit:
-                raise _too_large(limit, what)
+                raise too_large(limit, what)
         while data:
             frame = decoder.decompressobj()
             out.append(frame.decompress(data))
@@ -78,5 +96,6 @@ def unzstd(data: bytes, limit: int, what: str) -> bytes:
     return b"".join(out)
 
 
-def _too_large(limit: int, what: str) -> PageError:
+def too_large(limit: int, what: str) -> PageError:
+    """The refusal of what decompresses to more than `limit` bytes."""
     return PageError("too_large", f"{what} is over {limit} bytes")

@@ -9,10 +9,10 @@ from typing import Final
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
 from stream.errors import PageError
+from stream.messages.http_body import decode_body
 from stream.messages.page import Page
 from stream.sources.compressed import DAMAGED, STDIN, CountingFile, decompressed, open_counting
 from stream.sources.encode import encode_page
-from stream.sources.http_body import UndecodableError, decode_body
 from stream.sources.source import MAX_MESSAGE, Message, Source
 
 PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
@@ -113,5 +113,5 @@ def _body(record: WarcRecord, where: str) -> bytes | None:
             record.http_headers.get("Content-Encoding") or "",
             MAX_BODY,
         )
-    except UndecodableError:
+    except PageError:
         return None

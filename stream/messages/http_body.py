@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import io
-import zlib
 from collections.abc import Callable
 from typing import Final
 
-from fastwarc.stream_io import BrotliReader, ChunkedReader, WarcReader, ZstdReader
+from fastwarc.stream_io import BrotliReader, ChunkedReader, WarcReader
 
+from stream.errors import PageError
+from stream.messages.compression import GZIP_MAGIC, ZSTD_MAGIC, gunzip, too_large, undeflate, unzstd
 
-class UndecodableError(Exception):
-    """The body is not what its headers say, or too large once decoded."""
+_WHAT: Final = "body"
 
 
 def decode_body(payload: bytes, transfer_encoding: str, content_encoding: str, limit: int) -> bytes:
-    """The entity as served. Raises UndecodableError, also beyond `limit` bytes.
+    """The entity as served, at most `limit` bytes. Raises PageError `too_large` or `bad_compression`.
 
     Archives often keep the headers of a transfer whose body they store decoded: a body that is not chunked,
     or lacks the magic number of gzip or zstd, is taken as it is.
@@ -35,20 +35,12 @@ def _starts_with_chunk(payload: bytes) -> bool:
 
 
 def _gzip(payload: bytes, limit: int) -> bytes:
-    if not payload.startswith(b"\x1f\x8b"):
-        return payload
-    parts: list[bytes] = []
-    while payload.startswith(b"\x1f\x8b"):
-        part, payload = _inflate(payload, zlib.MAX_WBITS | 16, limit)
-        parts.append(part)
-        limit -= len(part)
-    return b"".join(parts)
+    # Servers do append a newline or worse; what browsers show ends with the last member.
+    return gunzip(payload, limit, _WHAT, strict=False) if payload.startswith(GZIP_MAGIC) else payload
 
 
 def _zstd(payload: bytes, limit: int) -> bytes:
-    if not payload.startswith(b"\x28\xb5\x2f\xfd"):
-        return payload
-    return _read(ZstdReader(io.BytesIO(payload)), limit)
+    return unzstd(payload, limit, _WHAT) if payload.startswith(ZSTD_MAGIC) else payload
 
 
 def _brotli(payload: bytes, limit: int) -> bytes:
@@ -56,23 +48,7 @@ def _brotli(payload: bytes, limit: int) -> bytes:
 
 
 def _deflate(payload: bytes, limit: int) -> bytes:
-    # RFC 9110 means zlib; many servers send bare deflate.
-    try:
-        return _inflate(payload, zlib.MAX_WBITS, limit)[0]
-    except UndecodableError:
-        return _inflate(payload, -zlib.MAX_WBITS, limit)[0]
-
-
-def _inflate(payload: bytes, window: int, limit: int) -> tuple[bytes, bytes]:
-    """What was deflated, and what follows. By zlib: fastwarc's reader takes a cut-off body for whole."""
-    inflater = zlib.decompressobj(window)
-    try:
-        decoded = inflater.decompress(payload, limit + 1)
-    except zlib.error as error:
-        raise UndecodableError(str(error)) from error
-    if len(decoded) > limit or not inflater.eof:
-        raise UndecodableError(f"cut off, or more than {limit} bytes")
-    return decoded, inflater.unused_data
+    return undeflate(payload, limit, _WHAT)
 
 
 _DECODERS: Final[dict[str, Callable[[bytes, int], bytes]]] = {
@@ -91,7 +67,7 @@ def _read(reader: WarcReader, limit: int) -> bytes:
             parts.append(part)
             size += len(part)
             if size > limit:
-                raise UndecodableError(f"more than {limit} bytes")
+                raise too_large(limit, _WHAT)
     except OSError as error:
-        raise UndecodableError(str(error)) from error
+        raise PageError("bad_compression", f"{_WHAT}: {error}") from error
     return b"".join(parts)
