@@ -9,8 +9,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
-from stream.children.child import Configuration
-from stream.children.pool import ChildPool
+from stream.children.pool import ChildPool, configuration_of
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index
@@ -52,12 +51,7 @@ async def fingerprinted(
     settings: Settings, scheme: Scheme, messages: Iterable[Message]
 ) -> AsyncGenerator[list[Row], None]:
     """Rows of the messages in order; twice as many chunks under way as there are processes."""
-    configuration = Configuration(
-        scheme=scheme,
-        page_bytes=settings.page_bytes,
-        memory=settings.child_memory,
-        deadline=settings.page_deadline,
-    )
+    configuration = configuration_of(settings, scheme)
     under_way: deque[asyncio.Task[list[Row]]] = deque()
     async with ChildPool(settings.worker_processes, configuration) as pool:
         async with aclosing(_chunks(messages)) as chunks:

@@ -108,6 +108,15 @@ class Settings(BaseSettings):
     reject_limit: float = Field(0.9, gt=0, le=1)
     """A worker stops when more than this share of its last 1000 pages was rejected; 1 switches it off."""
 
+    claim_root: Path | None = None
+    """Directory of the web archives that page messages name by `warc_filename`; none may lead out of it."""
+    schema_registry_url: str | None = Field(None, pattern=r"^https?://.+$")
+    """Schema registry of framed messages, with the path of Confluent's REST calls if it has one."""
+    schema_registry_user: str | None = None
+    """Its user, for HTTP basic authentication."""
+    schema_registry_password: SecretStr | None = None
+    """Its password; better in the environment or the file than on a command line."""
+
     judge_rows: int = Field(16_384, ge=1, le=65_536)
     """Most pages judged in one transaction."""
     flush_seconds: float = Field(5.0, gt=0)

@@ -21,11 +21,14 @@ import msgspec
 
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.outside.errors import AwayError, WantedError
+from stream.outside.options import OutsideOptions
 
-FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
 if TYPE_CHECKING:  # the parent imports this file, and need not load what fingerprints
     from stream.fingerprint.fingerprinter import ReadPage
+    from stream.outside.outside import Outside
 
+FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -41,6 +44,9 @@ OUT_OF_MEMORY: Final = 77
 """Exit code after a MemoryError: what the page left behind cannot be trusted to be whole."""
 NICENESS: Final = 5
 """The parent's event loop keeps the group membership alive; it goes first when processors are short."""
+AWAY_SECONDS: Final = 0.25
+MOST_AWAY_SECONDS: Final = 10.0
+"""Pauses before a store or registry that was away is asked again: the first, doubled up to the longest."""
 LENGTH: Final = 4
 MAX_DETAIL: Final = 500
 
@@ -55,6 +61,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     """Address space of the process in bytes."""
     deadline: float
     """Seconds one page may take."""
+    outside: OutsideOptions = OutsideOptions()
+    """Where things that messages refer to are."""
     fingerprinter: str = FINGERPRINTER
     """Dotted name of a class; tests put another in its place."""
 
@@ -63,6 +71,12 @@ class Ready(msgspec.Struct, frozen=True):
     """The child's first frame; `error` tells why it cannot work."""
 
     error: str | None = None
+
+
+class Away(msgspec.Struct, frozen=True):
+    """Sent between rows: a page waits for a store or registry, which is asked again and again."""
+
+    error: str
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
@@ -88,8 +102,8 @@ class MessageFingerprinter(Protocol):
 class BatchFingerprinter(Protocol):
     """One that can also read pages first and fingerprint them together."""
 
-    def read(self, value: bytes | None, page_bytes: int) -> ReadPage | Row:
-        """The text of one page message, or the row that refuses it."""
+    def read(self, value: bytes | None, page_bytes: int, outside: Outside) -> ReadPage | Row:
+        """The text of one page message, or the row that refuses it. Raises WantedError."""
         ...
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
@@ -99,6 +113,8 @@ class BatchFingerprinter(Protocol):
 
 def main() -> None:
     """Fingerprint until stdin ends."""
+    from stream.outside.outside import Outside
+
     rows_out, chunks_in = _take_pipes()
     _set_signals()
     configuration = _CONFIGURATION.decode(_read(chunks_in) or b"")
@@ -109,16 +125,20 @@ def main() -> None:
         _write(rows_out, Ready(f"{type(error).__name__}: {error}"))
         raise
     _write(rows_out, Ready())
-    outbox = _Outbox(rows_out)
+    outbox, outside = _Outbox(rows_out), Outside(configuration.outside)
     while (frame := _read(chunks_in)) is not None:
-        _answer(_CHUNK.decode(frame), fingerprinter, configuration, outbox)
+        _answer(_CHUNK.decode(frame), fingerprinter, configuration, outbox, outside)
 
 
 def _answer(
-    chunk: Chunk, fingerprinter: MessageFingerprinter, configuration: Configuration, outbox: _Outbox
+    chunk: Chunk,
+    fingerprinter: MessageFingerprinter,
+    configuration: Configuration,
+    outbox: _Outbox,
+    outside: Outside,
 ) -> None:
-    if isinstance(fingerprinter, BatchFingerprinter) and not chunk.careful:
-        _answer_together(chunk.values, fingerprinter, configuration, outbox)
+    if isinstance(fingerprinter, BatchFingerprinter):
+        _answer_together(chunk, fingerprinter, configuration, outbox, outside)
         return
     for value in chunk.values:
         outbox.add(_within(configuration.deadline, fingerprinter.message, value, configuration.page_bytes))
@@ -128,25 +148,64 @@ def _answer(
 
 
 def _answer_together(
-    values: list[bytes | None],
+    chunk: Chunk,
     fingerprinter: BatchFingerprinter,
     configuration: Configuration,
     outbox: _Outbox,
+    outside: Outside,
 ) -> None:
     """Reads pages one by one and fingerprints a handful at once, at half the cost. What a page that hangs or
-    kills keeps back is answered from the next, careful chunk."""
+    kills keeps back is answered from the next, careful chunk, where each page is done alone."""
     read: list[ReadPage | Row] = []
     size, began = 0, time.monotonic()
-    for value in values:
-        one = _within(configuration.deadline, fingerprinter.read, value, configuration.page_bytes)
+
+    def finish() -> None:
+        nonlocal read, size, began
+        _finish(read, fingerprinter, configuration.deadline, outbox)
+        read, size, began = [], 0, time.monotonic()
+
+    def away(error: AwayError) -> None:
+        finish()  # what is before the page need not wait
+        outbox.flush()
+        outbox.say(Away(str(error)))
+
+    for value in chunk.values:
+        one = _read_page(value, fingerprinter, configuration, outside, away)
         read.append(one)
         size += 0 if isinstance(one, Row) else len(one.text)
-        if size >= TOGETHER_CHARACTERS or time.monotonic() - began > TOGETHER_SECONDS:
-            _finish(read, fingerprinter, configuration.deadline, outbox)
-            read = []
-            size, began = 0, time.monotonic()
-    _finish(read, fingerprinter, configuration.deadline, outbox)
+        if chunk.careful or size >= TOGETHER_CHARACTERS or time.monotonic() - began > TOGETHER_SECONDS:
+            finish()
+            if chunk.careful:
+                outbox.flush()
+    finish()
     outbox.flush()
+
+
+def _read_page(
+    value: bytes | None,
+    fingerprinter: BatchFingerprinter,
+    configuration: Configuration,
+    outside: Outside,
+    away: Callable[[AwayError], None],
+) -> ReadPage | Row:
+    """One page, and first whatever it refers to: that has no deadline, and its absence rejects no page."""
+    pause = AWAY_SECONDS
+    while True:
+        try:
+            return _within(
+                configuration.deadline, fingerprinter.read, value, configuration.page_bytes, outside
+            )
+        except WantedError as wanted:
+            try:
+                wanted.fetch()
+            except AwayError as error:
+                away(error)
+                time.sleep(pause)
+                pause = min(2 * pause, MOST_AWAY_SECONDS)
+            except MemoryError:
+                os._exit(OUT_OF_MEMORY)
+            except Exception as error:
+                return _failed(error)
 
 
 def _finish(
@@ -171,11 +230,17 @@ def _within(deadline: float, work: Callable[P, T], *args: P.args, **kwargs: P.kw
         return work(*args, **kwargs)
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
+    except WantedError:
+        raise
     except Exception as error:
-        detail = f"{type(error).__name__}: {error}"
-        return Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:MAX_DETAIL])
+        return _failed(error)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def _failed(error: Exception) -> Row:
+    detail = f"{type(error).__name__}: {error}"
+    return Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:MAX_DETAIL])
 
 
 class _Outbox:
@@ -198,6 +263,11 @@ class _Outbox:
             rows, self._rows = self._rows, []
             if rows:
                 _write(self._pipe, rows)
+
+    def say(self, message: Away) -> None:
+        """Tell the parent something that is no row."""
+        with self._lock:
+            _write(self._pipe, message)
 
     def _send(self, parent: int) -> None:
         while True:

@@ -18,9 +18,21 @@ from typing import Final, Self, cast
 import msgspec
 import structlog
 
-from stream.children.child import LENGTH, OUT_OF_MEMORY, Chunk, Configuration, Ready, frame
+from stream.children.child import (
+    FINGERPRINTER,
+    LENGTH,
+    OUT_OF_MEMORY,
+    Away,
+    Chunk,
+    Configuration,
+    Ready,
+    frame,
+)
 from stream.errors import NeardupError
 from stream.fingerprint.row import Row, Status
+from stream.fingerprint.scheme import Scheme
+from stream.outside.options import OutsideOptions
+from stream.settings import Settings
 
 START_SECONDS: Final = 60.0
 """A child loads dictionaries for about a second; beyond this the machine is broken, not slow."""
@@ -39,6 +51,24 @@ log = structlog.get_logger(__name__, role="worker")
 
 class ChildError(NeardupError):
     """A fingerprinting process cannot be started: the environment is at fault, not a page."""
+
+
+def configuration_of(settings: Settings, scheme: Scheme, fingerprinter: str = FINGERPRINTER) -> Configuration:
+    """What children are told by a deployment's settings."""
+    password = settings.schema_registry_password
+    return Configuration(
+        scheme=scheme,
+        page_bytes=settings.page_bytes,
+        memory=settings.child_memory,
+        deadline=settings.page_deadline,
+        outside=OutsideOptions(
+            claim_root=str(settings.claim_root) if settings.claim_root else None,
+            schema_registry_url=settings.schema_registry_url,
+            schema_registry_user=settings.schema_registry_user,
+            schema_registry_password=password.get_secret_value() if password else None,
+        ),
+        fingerprinter=fingerprinter,
+    )
 
 
 class ChildPool:
@@ -179,6 +209,9 @@ class _Child:
             await self._stdin.drain()
             while missing:
                 more = _ROWS.decode(await self._read())
+                if isinstance(more, Away):
+                    log.warning("page_waits", error=more.error)
+                    continue
                 missing -= len(more)
                 yield more
 
@@ -233,4 +266,4 @@ def _retrieve(conversation: asyncio.Task[list[Row]]) -> None:
 
 _DIED = (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError)
 _READY = msgspec.msgpack.Decoder(Ready)
-_ROWS = msgspec.msgpack.Decoder(list[Row])
+_ROWS = msgspec.msgpack.Decoder(list[Row] | Away)

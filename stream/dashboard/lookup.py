@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 import structlog
 
-from stream.children.child import Configuration
-from stream.children.pool import ChildPool
+from stream.children.pool import ChildPool, configuration_of
 from stream.dashboard.answers import ClusterPages, Lookup, LookupRequest, MemberPage, Near
 from stream.dashboard.rows import ClusterRow, normal
 from stream.errors import NeardupError
@@ -72,12 +71,7 @@ class Finder:
 
     async def run(self) -> None:
         """Follow the decisions until cancelled; begin again after an error."""
-        configuration = Configuration(
-            scheme=self._genesis.scheme,
-            page_bytes=self._settings.page_bytes,
-            memory=self._settings.child_memory,
-            deadline=self._settings.page_deadline,
-        )
+        configuration = configuration_of(self._settings, self._genesis.scheme)
         while True:
             try:
                 async with (

@@ -21,6 +21,7 @@ from stream.fingerprint.simhash import simhash, simhashes
 from stream.fingerprint.sketch import shingles, shingles_of_each, sketch
 from stream.fingerprint.weights import features_of_each
 from stream.messages.page import Page, PageMessageError, decode_page
+from stream.outside.outside import Outside
 from stream.text.content import page_text
 from stream.text.normalise import normalise
 from stream.text.pieces import Pieces, pieces, words_of
@@ -197,10 +198,10 @@ class Fingerprinter:
         read = self.read(value, page_bytes)
         return read if isinstance(read, Row) else self.rows([read])[0]
 
-    def read(self, value: bytes | None, page_bytes: int) -> ReadPage | Row:
-        """The text of a page message's value, or the row that refuses it."""
+    def read(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> ReadPage | Row:
+        """The text of a page message's value, or the row that refuses it. Raises WantedError of `outside`."""
         try:
-            page = decode_page(value, page_bytes)
+            page = decode_page(value, page_bytes, outside)
         except PageMessageError as error:
             return rejected(error, error.url, None, error.fetched_at)
         return self.read_page(page)

@@ -13,8 +13,8 @@ import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, OffsetOutOfRangeError
 
-from stream.children.child import FINGERPRINTER, Configuration
-from stream.children.pool import ChildPool
+from stream.children.child import FINGERPRINTER
+from stream.children.pool import ChildPool, configuration_of
 from stream.errors import StaleError, TopicError
 from stream.failpoints import reach
 from stream.fingerprint.row import Row
@@ -370,13 +370,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _clients(self, genesis: Genesis) -> AsyncIterator[None]:
         """Children, producer and consumer, ended in the order that leaves the group first."""
         settings = self.settings
-        configuration = Configuration(
-            scheme=genesis.scheme,
-            page_bytes=settings.page_bytes,
-            memory=settings.child_memory,
-            deadline=settings.page_deadline,
-            fingerprinter=self._fingerprinter,
-        )
+        configuration = configuration_of(settings, genesis.scheme, self._fingerprinter)
         self._genesis = genesis
         async with (
             ChildPool(settings.worker_processes, configuration) as self._pool,

@@ -1,6 +1,6 @@
 """The page message a crawler publishes: tolerant on input, strict about what it means.
 
-The contract of other programs: `schemas/page.schema.json`.
+The contracts of other programs: `schemas/page.schema.json` and, in Avro, `schemas/page.avsc`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,12 @@ import msgspec
 
 from stream.errors import PageError
 from stream.messages.compression import GZIP_MAGIC, gunzip, inflate, unzstd
+from stream.messages.scrapy_cluster import CrawlRecord, is_crawl_record
+from stream.outside.outside import Outside
 
-CONTENT: Final = ("html", "text", "body")
+CONTENT: Final = ("html", "text", "body", "warc_filename")
+FRAME: Final = 5
+"""Bytes before a framed message: 0, and the id of its schema in 4 bytes, big-endian (Confluent's format)."""
 EARLIEST: Final = -62_135_596_800_000
 """0001-01-01 in milliseconds since the epoch: times that RFC 3339 can write."""
 LATEST: Final = 253_402_300_799_999
@@ -48,17 +52,13 @@ class PageMessageError(PageError):
         self.fetched_at = fetched_at
 
 
-class _Message(msgspec.Struct):
-    """The JSON, field by field; unknown fields are skipped."""
+class _Message(CrawlRecord, kw_only=True):
+    """The fields, one by one; unknown fields are skipped."""
 
-    url: str | None = None
-    html: str | None = None
     text: str | None = None
-    body: str | None = None
-    content_type: str | None = None
     content_encoding: str | None = None
-    charset: str | None = None
-    fetched_at: int | str | None = None
+    warc_filename: str | None = None
+    warc_offset: int | None = None
 
 
 class _Known(msgspec.Struct):
@@ -68,62 +68,106 @@ class _Known(msgspec.Struct):
     fetched_at: Any = None
 
 
-def decode_page(value: bytes | None, page_bytes: int) -> Page:
-    """The page in a message's value: JSON, plain or compressed by gzip or zstd.
+def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page:
+    """The page in a message's value: JSON, or framed Avro or JSON with a schema id; plain, gzip or zstd.
 
-    Neither the JSON nor a decompressed `body` may be over `page_bytes`, and no more is allocated. Raises
-    PageMessageError with the reason `empty_message`, `malformed_json`, `missing_field`, `ambiguous_content`,
-    `wrong_type`, `bad_base64`, `bad_compression` or `too_large`; it carries the URL where one could be read.
+    Neither the message nor a decompressed `body` may be over `page_bytes`, and no more is allocated. What it
+    refers to is asked of `outside`, which may raise WantedError. Raises PageMessageError with the reason
+    `empty_message`, `malformed_json`, `missing_field`, `ambiguous_content`, `wrong_type`, `bad_base64`,
+    `bad_compression`, `too_large`, `http_status`, or one of `Outside`'s and `Schema`'s; it carries the URL
+    where one could be read.
     """
     known = _Known()
     try:
         if not value:
             raise PageError("empty_message")
         document = inflate(value, page_bytes, "message")
-        if not document.strip(b" \t\r\n"):
+        fields = _unframed(document, outside) if document[:1] == b"\0" else document
+        if isinstance(fields, bytes) and not fields.strip(b" \t\r\n"):
             raise PageError("empty_message")
         try:
-            message = _parsed(document)
+            message, raw = _parsed(fields)
         except msgspec.ValidationError as error:
-            known = _known(document)
+            known = _known(fields)
             raise PageError("wrong_type", str(error)) from None
         known = _Known(message.url, message.fetched_at)
-        return _page(message, page_bytes)
+        return _page(message, raw, page_bytes, outside)
     except PageError as error:
         url = known.url if isinstance(known.url, str) else None
         raise PageMessageError(error.reason, error.detail, url, _time_or_none(known.fetched_at)) from None
 
 
-def _page(message: _Message, page_bytes: int) -> Page:
+def _unframed(document: bytes, outside: Outside | None) -> bytes | dict[str, Any]:
+    """What stands behind the magic byte and the schema's id."""
+    if len(document) <= FRAME:
+        raise PageError("malformed_json", "a zero byte")
+    number = int.from_bytes(document[1:FRAME], "big")
+    if outside is None:
+        raise PageError("unknown_schema", f"schema id {number}, and nobody to ask for it")
+    return outside.schema(number).fields(document[FRAME:])
+
+
+def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outside | None) -> Page:
+    if is_crawl_record(message):
+        message.translate()
     if message.url is None:
         raise PageError("missing_field", "url")
-    present = [name for name in CONTENT if getattr(message, name) is not None]
+    present = [
+        name for name in CONTENT if getattr(message, name) is not None or (name == "body" and raw is not None)
+    ]
     if not present:
-        raise PageError("missing_field", "one of html, text, body")
+        raise PageError("missing_field", "one of html, text, body, warc_filename")
     if len(present) > 1:
         raise PageError("ambiguous_content", " and ".join(present))
-    return Page(
+    page = Page(
         url=message.url,
         html=message.html,
         text=message.text,
-        body=_body(message, page_bytes),
+        body=_body(message, raw, page_bytes),
         content_type=message.content_type,
         charset=message.charset,
         fetched_at=_time(message.fetched_at),
     )
+    return page if message.warc_filename is None else _claimed(page, message, page_bytes, outside)
 
 
-def _parsed(document: bytes) -> _Message:
-    """Raises msgspec.ValidationError, or PageError `malformed_json`."""
+def _claimed(page: Page, message: _Message, page_bytes: int, outside: Outside | None) -> Page:
+    """The page with what the archive has of it."""
+    if message.warc_offset is None:
+        raise PageError("missing_field", "warc_offset")
+    if outside is None or message.warc_filename is None:
+        raise PageError("bad_claim", "warc_filename, and no archive to look into")
+    found = outside.record(message.warc_filename, message.warc_offset, page_bytes)
+    return msgspec.structs.replace(
+        page,
+        body=found.body,
+        content_type=page.content_type or found.content_type,
+        fetched_at=found.fetched_at if page.fetched_at is None else page.fetched_at,
+    )
+
+
+def _parsed(fields: bytes | dict[str, Any]) -> tuple[_Message, bytes | None]:
+    """The message, and its body where that is bytes. Raises msgspec.ValidationError, or PageError."""
+    if isinstance(fields, dict):
+        return _of_avro(fields)
     try:
-        return _MESSAGE.decode(document)
+        return _MESSAGE.decode(fields), None
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         detail = str(error)
     except RecursionError:
         raise PageError("malformed_json", "nested too deeply") from None
-    return msgspec.convert(_lenient(document, detail), _Message)
+    return msgspec.convert(_lenient(fields, detail), _Message), None
+
+
+def _of_avro(fields: dict[str, Any]) -> tuple[_Message, bytes | None]:
+    raw, fetched_at = fields.get("body"), fields.get("fetched_at")
+    if isinstance(raw, bytes):
+        fields = {**fields, "body": None}
+    if isinstance(fetched_at, datetime):
+        fields = {**fields, "fetched_at": _milliseconds(fetched_at)}
+    return msgspec.convert(fields, _Message), raw if isinstance(raw, bytes) else None
 
 
 def _lenient(document: bytes, detail: str) -> Any:
@@ -142,20 +186,24 @@ def _lenient(document: bytes, detail: str) -> Any:
     }
 
 
-def _known(document: bytes) -> _Known:
+def _known(document: bytes | dict[str, Any]) -> _Known:
+    if isinstance(document, dict):
+        return _Known(document.get("url"), document.get("fetched_at"))
     try:
         return _KNOWN.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _Known()
 
 
-def _body(message: _Message, page_bytes: int) -> bytes | None:
-    if message.body is None:
+def _body(message: _Message, raw: bytes | None, page_bytes: int) -> bytes | None:
+    body = raw
+    if message.body is not None:
+        try:
+            body = base64.b64decode(message.body, validate=True)
+        except (binascii.Error, ValueError) as error:
+            raise PageError("bad_base64", str(error)) from None
+    if body is None:
         return None
-    try:
-        body = base64.b64decode(message.body, validate=True)
-    except (binascii.Error, ValueError) as error:
-        raise PageError("bad_base64", str(error)) from None
     encoding = (message.content_encoding or "identity").strip().lower()
     if encoding in ("gzip", "x-gzip"):
         # Clients that decompress and still copy the header are common.
@@ -178,11 +226,14 @@ def _time(moment: Any) -> int | None:
             raise PageError("wrong_type", f"fetched_at: {moment[:60]!r} is not RFC 3339") from None
         if parsed.tzinfo is None:
             raise PageError("wrong_type", f"fetched_at: {moment[:60]!r} has no UTC offset")
-        whole = parsed.replace(microsecond=0).timestamp()
-        moment = int(whole) * 1000 + parsed.microsecond // 1000
+        moment = _milliseconds(parsed)
     if type(moment) is not int or not EARLIEST <= moment <= LATEST:
         raise PageError("wrong_type", "fetched_at: out of range, milliseconds are expected")
     return moment
+
+
+def _milliseconds(moment: datetime) -> int:
+    return int(moment.replace(microsecond=0).timestamp()) * 1000 + moment.microsecond // 1000
 
 
 def _time_or_none(moment: Any) -> int | None:

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
+from fastwarc.warc import ArchiveIterator, WarcRecord
 
 from stream.errors import PageError
-from stream.messages.http_body import decode_body
 from stream.messages.page import Page
+from stream.outside.warc_record import RECORDS, body_of, content_type_of, fetched_at_of
 from stream.sources.compressed import DAMAGED, STDIN, CountingFile, decompressed, open_counting
 from stream.sources.encode import encode_page
 from stream.sources.source import MAX_MESSAGE, Message, Source
@@ -18,7 +18,6 @@ from stream.sources.source import MAX_MESSAGE, Message, Source
 PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
 MAX_BODY: Final = MAX_MESSAGE // 2
 """Bytes of a body, stored or decoded; base64 and JSON must fit MAX_MESSAGE."""
-_RECORDS: Final = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion
 
 
 class WarcSource(Source):
@@ -79,21 +78,19 @@ def _page(record: WarcRecord, where: str) -> Page | None:
         # fastwarc takes a header cut off by the end of the file for an empty record.
         raise PageError("damaged-source", f"{where}: no Content-Length; the archive is cut off or damaged")
     url = (record.headers.get("WARC-Target-URI") or "").strip().removeprefix("<").removesuffix(">")
-    if not record.record_type & _RECORDS or not url.lower().startswith(("http://", "https://")):
+    if not record.record_type & RECORDS or not url.lower().startswith(("http://", "https://")):
         return None
     http = record.http_headers if record.is_http_parsed else None
     if http is not None and not 200 <= (http.status_code or 0) < 300:
         return None
-    content_type = (http if http is not None else record.headers).get("Content-Type") or record.headers.get(
-        "WARC-Identified-Payload-Type"
-    )
+    content_type = content_type_of(record)
     if (content_type or "").partition(";")[0].strip().lower() not in PAGE_TYPES:
         return None
     return Page(
         url=url,
         body=_body(record, where),
         content_type=content_type,
-        fetched_at=int(record.record_date.timestamp() * 1000) if record.headers.get("WARC-Date") else None,
+        fetched_at=fetched_at_of(record),
     )
 
 
@@ -104,14 +101,7 @@ def _body(record: WarcRecord, where: str) -> bytes | None:
     payload = record.reader.read()
     if len(payload) != expected:
         raise PageError("damaged-source", f"{where}: {len(payload)} of {expected} bytes; cut off")
-    if not record.is_http_parsed:
-        return payload
     try:
-        return decode_body(
-            payload,
-            record.http_headers.get("Transfer-Encoding") or "",
-            record.http_headers.get("Content-Encoding") or "",
-            MAX_BODY,
-        )
+        return body_of(record, payload, MAX_BODY)
     except PageError:
         return None

@@ -11,8 +11,11 @@ from stream.children.child import BatchFingerprinter, Chunk, Configuration
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
+from stream.outside.outside import Outside
 
 CONFIGURATION = Configuration(scheme=Scheme(), page_bytes=1 << 20, memory=1 << 31, deadline=60)
+
+OUTSIDE = Outside(CONFIGURATION.outside)
 
 
 class Outbox:
@@ -38,7 +41,7 @@ class Choosy(Fingerprinter):
 def answers(values: list[bytes | None], careful: bool, fingerprinter: Fingerprinter) -> list[Row]:
     outbox = Outbox()
     before = signal.getsignal(signal.SIGALRM)
-    child._answer(Chunk(values, careful), fingerprinter, CONFIGURATION, cast(child._Outbox, outbox))
+    child._answer(Chunk(values, careful), fingerprinter, CONFIGURATION, cast(child._Outbox, outbox), OUTSIDE)
     assert signal.getsignal(signal.SIGALRM) is before
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     return outbox.rows

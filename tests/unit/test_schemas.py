@@ -122,6 +122,13 @@ def test_a_schema_is_itself_valid(path: Path) -> None:
     Draft202012Validator.check_schema(json.loads(path.read_text("utf-8")))
 
 
+def test_a_page_in_avro_has_the_fields_of_a_page_in_json() -> None:
+    avro = json.loads((SCHEMAS / "page.avsc").read_text("utf-8"))
+    assert [each["name"] for each in avro["fields"]] == list(schema("page")["properties"])
+    for each in avro["fields"]:
+        assert each["name"] == "url" or (each["type"][0] == "null" and each["default"] is None)
+
+
 def test_every_kind_of_verdict_validates(decided: list[Decided]) -> None:
     published = verdicts(decided)
     seen = {(each["verdict"], each["change"]) for each in published}

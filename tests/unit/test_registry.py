@@ -1,0 +1,261 @@
+"""Framed messages: a schema id, and a record that only a schema registry explains.
+
+The registry is a small server that answers Confluent's REST calls. `NEARDUP_TEST_REGISTRY` may name a real
+one (its path of Confluent's calls included): then the tests that need no failures run against that too.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import secrets
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pytest
+
+from stream.messages.page import Page, PageMessageError, decode_page
+from stream.outside.errors import AwayError, WantedError
+from stream.outside.options import OutsideOptions
+from stream.outside.outside import Outside
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "page.avsc").read_text("utf-8"))
+URL = "http://example.com/news"
+REAL = os.environ.get("NEARDUP_TEST_REGISTRY")
+
+Register = Callable[..., int]
+
+
+class Served:
+    """A registry in this process; `fail` makes it answer with that status, `asked` counts the questions."""
+
+    def __init__(self) -> None:
+        self.schemas: dict[int, dict[str, Any]] = {}
+        self.subjects: dict[str, int] = {}
+        self.fail: int | None = None
+        self.garbage = False
+        self.asked: list[str] = []
+        self.authorization: str | None = None
+        served = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                served.asked.append(self.path)
+                served.authorization = self.headers["Authorization"]
+                status, answer = served.answer(self.path)
+                content = b"<html>" if served.garbage else json.dumps(answer).encode()
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+
+    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+        if self.fail is not None:
+            return self.fail, {"error_code": 50001, "message": "on purpose"}
+        parts = path.split("/")
+        if parts[1:3] == ["schemas", "ids"]:
+            found = self.schemas.get(int(parts[3]))
+            return (200, found) if found else (404, {"error_code": 40403, "message": "Schema not found"})
+        if parts[1] == "subjects":
+            return 200, self.schemas[self.subjects[parts[2]]]
+        return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def register(self, schema: object, kind: str = "AVRO", references: tuple[str, ...] = ()) -> int:
+        number = len(self.schemas) + 7
+        entry: dict[str, Any] = {"schema": json.dumps(schema)}
+        if kind != "AVRO":
+            entry["schemaType"] = kind  # Confluent's leaves it out for Avro
+        if references:
+            entry["references"] = [{"name": name, "subject": name, "version": 1} for name in references]
+        self.schemas[number] = entry
+        if isinstance(schema, dict) and "name" in schema:
+            self.subjects[str(schema["name"])] = number
+        return number
+
+
+@pytest.fixture
+def served() -> Iterator[Served]:
+    registry = Served()
+    yield registry
+    registry.server.shutdown()
+    registry.server.server_close()
+
+
+@pytest.fixture(params=["served", *(["real"] if REAL else [])])
+def registry(request: pytest.FixtureRequest) -> tuple[str, Register]:
+    """URL of a registry, and how to register a schema there."""
+    if request.param == "served":
+        served: Served = request.getfixturevalue("served")
+        return served.url, served.register
+    assert REAL
+
+    def register(schema: object, kind: str = "AVRO") -> int:
+        body = json.dumps({"schema": json.dumps(schema), "schemaType": kind}).encode()
+        asked = urllib.request.Request(  # noqa: S310
+            f"{REAL}/subjects/{secrets.token_hex(8)}-value/versions",
+            body,
+            {"Content-Type": "application/vnd.schemaregistry.v1+json"},
+        )
+        with urllib.request.urlopen(asked) as answer:  # noqa: S310
+            return int(json.load(answer)["id"])
+
+    return REAL, register
+
+
+def framed(number: int, body: bytes) -> bytes:
+    return b"\0" + number.to_bytes(4, "big") + body
+
+
+def avro(number: int, schema: dict[str, Any], **fields: Any) -> bytes:
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, fastavro.parse_schema(schema), fields)
+    return framed(number, out.getvalue())
+
+
+def outside_at(url: str, **options: str) -> Outside:
+    return Outside(OutsideOptions(schema_registry_url=url, **options))
+
+
+def decoded(outside: Outside, value: bytes) -> Page:
+    """The page, after everything that it wanted was fetched, which is at most once."""
+    try:
+        return decode_page(value, 1 << 20, outside)
+    except WantedError as wanted:
+        wanted.fetch()
+    return decode_page(value, 1 << 20, outside)
+
+
+def reason(outside: Outside, value: bytes) -> str:
+    with pytest.raises(PageMessageError) as error:
+        decoded(outside, value)
+    return error.value.reason
+
+
+def test_a_framed_avro_record_is_a_page(registry: tuple[str, Register]) -> None:
+    url, register = registry
+    number = register(SCHEMA)
+    value = avro(
+        number,
+        SCHEMA,
+        url=URL,
+        body="café".encode("latin-1"),
+        charset="latin-1",
+        fetched_at=1_767_323_045_678,
+    )
+    page = decoded(outside_at(url), value)
+    assert page == Page(url=URL, body=b"caf\xe9", charset="latin-1", fetched_at=1_767_323_045_678)
+
+
+def test_a_writers_own_schema_may_be_smaller_and_larger(registry: tuple[str, Register]) -> None:
+    url, register = registry
+    own = {
+        "type": "record",
+        "name": "Crawled",
+        "fields": [
+            {"name": "depth", "type": "int"},
+            {"name": "url", "type": "string"},
+            {"name": "links", "type": {"type": "array", "items": "string"}},
+            {"name": "html", "type": "string"},
+        ],
+    }
+    value = avro(register(own), own, depth=3, url=URL, links=["/a"], html="<p>Hello</p>")
+    assert decoded(outside_at(url), value) == Page(url=URL, html="<p>Hello</p>")
+
+
+def test_framed_json_is_a_page_message(registry: tuple[str, Register]) -> None:
+    url, register = registry
+    number = register({"$schema": "http://json-schema.org/draft-07/schema#", "type": "object"}, "JSON")
+    value = framed(number, json.dumps({"url": URL, "text": "Hello"}).encode())
+    assert decoded(outside_at(url), value) == Page(url=URL, text="Hello")
+    assert reason(outside_at(url), framed(number, b"{")) == "malformed_json"
+
+
+def test_an_unknown_id_and_an_undecodable_body_are_refused(registry: tuple[str, Register]) -> None:
+    url, register = registry
+    number = register(SCHEMA)
+    whole = avro(number, SCHEMA, url=URL, text="Hello")
+    outside = outside_at(url)
+    assert reason(outside, framed(2_000_000_000, whole[5:])) == "unknown_schema"
+    assert reason(outside, whole[:-6]) == "bad_avro"
+    assert reason(outside, whole + b"more") == "bad_avro"
+    assert reason(outside, framed(number, b"\xff" * 40)) == "bad_avro"
+    assert reason(outside, avro(number, SCHEMA, url=URL)) == "missing_field"
+
+
+def test_each_id_is_asked_for_once(served: Served) -> None:
+    number, outside = served.register(SCHEMA), outside_at(served.url)
+    for _ in range(3):
+        decoded(outside, avro(number, SCHEMA, url=URL, text="Hello"))
+        assert reason(outside, framed(4, b"?")) == "unknown_schema"
+    assert served.asked == [f"/schemas/ids/{number}", "/schemas/ids/4"]
+
+
+def test_schemas_that_refer_to_others_are_put_together(served: Served) -> None:
+    text = {"type": "record", "name": "Text", "fields": [{"name": "is", "type": "string"}]}
+    whole = {
+        "type": "record",
+        "name": "Page",
+        "fields": [
+            {"name": "url", "type": "string"},
+            {"name": "text", "type": "string"},
+            {"name": "more", "type": "Text"},
+        ],
+    }
+    served.register(text)
+    number = served.register(whole, references=("Text",))
+    out = io.BytesIO()
+    named: dict[str, Any] = {}
+    fastavro.parse_schema(text, named_schemas=named)
+    parsed = fastavro.parse_schema(whole, named_schemas=named)
+    fastavro.schemaless_writer(out, parsed, {"url": URL, "text": "Hello", "more": {"is": "x"}})
+    assert decoded(outside_at(served.url), framed(number, out.getvalue())).text == "Hello"
+    loose = served.register({**whole, "name": "Loose"})
+    assert reason(outside_at(served.url), framed(loose, out.getvalue())) == "unsupported_schema"
+
+
+def test_other_kinds_of_schemas_are_refused(served: Served) -> None:
+    number = served.register("syntax = 'proto3';", "PROTOBUF")
+    assert reason(outside_at(served.url), framed(number, b"\0")) == "unsupported_schema"
+
+
+def test_a_registry_that_is_away_is_no_fault_of_the_page(served: Served) -> None:
+    number, outside = served.register(SCHEMA), outside_at(served.url)
+    value = avro(number, SCHEMA, url=URL, text="Hello")
+    for status in (500, 503, 401, 403, 404):
+        served.fail = status
+        with pytest.raises(AwayError, match=f"schema_registry_url .*{status}"):
+            decoded(outside, value)
+    served.fail, served.garbage = None, True
+    with pytest.raises(AwayError):
+        decoded(outside, value)
+    served.garbage = False
+    assert decoded(outside, value).text == "Hello"
+    with pytest.raises(AwayError, match="schema_registry_url"):
+        decoded(outside_at("http://127.0.0.1:1"), value)
+    with pytest.raises(AwayError, match="404"):
+        decoded(outside_at(served.url + "/wrong"), value)
+
+
+def test_credentials_are_sent(served: Served) -> None:
+    outside = outside_at(served.url, schema_registry_user="crawler", schema_registry_password="pass word")  # noqa: S106
+    decoded(outside, avro(served.register(SCHEMA), SCHEMA, url=URL, text="Hello"))
+    assert served.authorization == "Basic Y3Jhd2xlcjpwYXNzIHdvcmQ="
+
+
+def test_without_a_registry_a_framed_message_is_refused() -> None:
+    for outside in (None, Outside(OutsideOptions())):
+        with pytest.raises(PageMessageError, match="unknown_schema"):
+            decode_page(framed(1, b"body"), 1 << 20, outside)
