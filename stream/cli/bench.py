@@ -24,15 +24,17 @@ STAGES = {
     "latency": ("latency",),
     "growth": ("growth",),
     "batch": ("match",),
+    "quality": ("quality",),
 }
 """Stage -> its parts, each a module `tests.bench.bench_PART` with `run()`."""
-LONG = ("growth", "batch")
+LONG = ("growth", "batch", "quality")
 """Stages that take minutes and are run only when asked for."""
 
 
 @click.command("bench")
 @click.argument("stages", nargs=-1, type=click.Choice(list(STAGES)))
 @click.option("--data", type=click.Path(path_type=Path, exists=True), help="Directory with real text.")
+@click.option("--picture", type=click.Path(path_type=Path), help="File for the curves of quality, SVG.")
 @click.option("--json", "as_json", is_flag=True, help="End every stage with one JSON line.")
 @click.option(
     "--keep",
@@ -45,12 +47,17 @@ LONG = ("growth", "batch")
     help="Name ratios that fell since this file was kept; exit code 1 if any.",
 )
 def command(
-    stages: tuple[str, ...], data: Path | None, as_json: bool, keep: Path | None, compare: Path | None
+    stages: tuple[str, ...],
+    data: Path | None,
+    picture: Path | None,
+    as_json: bool,
+    keep: Path | None,
+    compare: Path | None,
 ) -> None:
     """Measure STAGES, side by side with peers, on this machine.
 
-    Without any, all but growth and batch, which take minutes. Needs a source checkout (tests/bench), and the
-    peers that `make bench` installs.
+    Without any, all but growth, batch and quality, which take minutes. Needs a source checkout (tests/bench),
+    and the peers that `make bench` installs.
     """
     from rich.console import Console
 
@@ -67,8 +74,9 @@ def command(
     for stage, part in parts:
         module = import_module(f"tests.bench.bench_{part}")
         with console.status(f"measuring {stage}"):
-            takes_data = data and "data" in signature(module.run).parameters
-            found = module.run(data=data) if takes_data else module.run()
+            given = {"data": data, "picture": picture}
+            takes = signature(module.run).parameters
+            found = module.run(**{name: path for name, path in given.items() if path and name in takes})
         if keep:
             report.keep(keep, part, found)
         if compare:

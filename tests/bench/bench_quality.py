@@ -1,0 +1,127 @@
+"""Verdicts against the truth, side by side with the seeds' recipe and with peers.
+
+    python -m tests.bench.bench_quality DATA [picture.svg]
+
+DATA has revisions-zh.jsonl.xz, revisions-en.jsonl.xz and web-html.jsonl.xz. All first revisions are judged,
+then all second ones under other URLs, by `scan`. Nothing is downloaded: peers that `make bench` has not
+installed are left out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from stream.errors import NeardupError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from tests.bench.quality import chrome, ours, truth
+from tests.bench.quality.environments import call
+from tests.bench.quality.figures import EDGES, Figures
+
+LANGUAGES = ("zh", "en")
+GOALS = {
+    "precision_08": (0.99, 0.985),
+    "precision_07": (0.999, 0.999),
+    "recall_modified": (0.99, 0.985),
+    "recall_085": (0.998, 0.995),
+}
+"""What the default is to reach, and the least that counts."""
+SEEDS = Scheme(segmenter="jieba", features="tfidf", keywords=20, weights="score", hash="md5", ties="zero")
+OURS: dict[str, tuple[Scheme, VerdictOptions]] = {
+    "default": (Scheme(), VerdictOptions()),
+    "strict k=3": (Scheme(), VerdictOptions.paper(3)),
+    "strict k=6": (Scheme(), VerdictOptions.paper(6, blocks=8)),
+    "strict k=8": (Scheme(), VerdictOptions.paper(8, blocks=10)),
+    "seeds: jieba TF-IDF top 20, k=3": (SEEDS, VerdictOptions.paper(3)),
+    "seeds: 3 longest sentences, k=3": (Scheme(features="sentences"), VerdictOptions.paper(3)),
+}
+PEERS = {
+    "simhash": ("simhash k=2", "simhash k=3"),
+    "peers": (
+        "datasketch 128",
+        "datasketch 256 verified",
+        "rensa 128 verified",
+        "trafilatura Simhash",
+        "text-dedup settings",
+    ),
+}
+"""Environment -> what is measured there."""
+
+
+def run(data: Path | None = None, picture: Path | None = None) -> dict[str, Any]:
+    """Figures of every way, a language each, and of extraction; `short_of` lists what the default misses.
+
+    Raises NeardupError without `data`.
+    """
+    if data is None:
+        raise NeardupError("bench quality: --data names the directory with the texts")
+    report: dict[str, Any] = {"goals": {name: goal for name, (goal, _) in GOALS.items()}, "edges": EDGES}
+    for language in LANGUAGES:
+        report[language] = _language(truth.revisions(data, language))
+    report["short_of"] = [
+        f"{language} {name}"
+        for language in LANGUAGES
+        for name, (goal, _) in GOALS.items()
+        if report[language]["ways"]["default"][name] < goal
+    ]
+    if picture is not None:
+        call("peers", "picture.py", str(picture), content=report)
+    return report | chrome.run(data)
+
+
+def _language(texts: list[str]) -> dict[str, Any]:
+    figures = Figures(texts)
+    modified = figures.within(0.8, 1.0)
+    ways: dict[str, Any] = {}
+    for name, (scheme, options) in OURS.items():
+        began = time.perf_counter()
+        found = ours.scanned(ours.pages(texts), scheme, options)
+        seconds = time.perf_counter() - began
+        pairs = [(i, figures.pairs + i) for i in modified]
+        ways[name] = figures.of(found.named) | {
+            "candidate_recall": found.candidates(options, pairs),
+            "seconds": round(seconds, 1),
+        }
+    pages = [{"text": text, "shingles": truth.shingles(text)} for text in texts]
+    for environment, methods in PEERS.items():
+        answers = call(environment, "peers.py", *methods, content=pages)
+        ways |= {name: figures.of(named) for name, named in (answers or {}).items()}
+    return {"pairs": figures.pairs, "modified": len(modified), "ways": ways}
+
+
+def show(console: Any, found: dict[str, Any]) -> None:
+    """One table: a row a way, with the goal beside the default's figures."""
+    from rich.table import Table
+
+    names = {
+        "candidate_recall": "candidates",
+        "precision_08": "precision J>=.8",
+        "precision_07": "precision J>=.7",
+        "recall_modified": "recall modified",
+        "recall_085": "recall J>=.85",
+        "f1": "F1",
+    }
+    goals = ("", *(f"{GOALS[name][0]}" if name in GOALS else "" for name in names))
+    table = Table("zh / en", *names.values(), title="quality")
+    table.add_row("goal of the default", *goals[1:], style="bold")
+    for way in found["zh"]["ways"]:
+        cells = [
+            " / ".join(f"{found[language]['ways'][way].get(name, ''):.3f}".rjust(5) for language in LANGUAGES)
+            if name in found["zh"]["ways"][way]
+            else "-"
+            for name in names
+        ]
+        table.add_row(way, *cells, style="bold" if way == "default" else "")
+    console.print(table)
+    chrome.show(console, found)
+    short = found["short_of"]
+    console.print(f"short of the goal: {', '.join(short)}" if short else "all goals are met")
+
+
+if __name__ == "__main__":
+    path = Path(sys.argv[2]) if len(sys.argv) > 2 else None
+    sys.stdout.write(json.dumps(run(Path(sys.argv[1]), path), indent=2) + "\n")

@@ -1,0 +1,1 @@
+"""What verdicts are worth on real text: the truth, ours, the peers, and the picture."""

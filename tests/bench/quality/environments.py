@@ -1,0 +1,85 @@
+"""The peers' own environments, and Debian's guides: made by `make bench`, only used by the benchmark.
+
+    python -m tests.bench.quality.environments      # makes what is missing, below .cache/bench
+
+`simhash` overflows with NumPy 2 on long texts, so it has an environment with NumPy 1.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[3]
+CACHE = ROOT / ".cache" / "bench"
+ENVIRONMENTS = ("peers", "simhash")
+GUIDES = ("amd64", "arm64", "s390x")
+
+
+def python(environment: str) -> Path | None:
+    """The interpreter of a peers' environment; None where `make bench` has not made it."""
+    path = CACHE / environment / "bin" / "python"
+    return path if (CACHE / environment / "installed").exists() else None
+
+
+def guides() -> list[Path]:
+    """The packages of Debian's guides, one an architecture; empty where they are not all there."""
+    found = [sorted(CACHE.glob(f"installation-guide-{each}_*.deb"))[-1:] for each in GUIDES]
+    return [each[0] for each in found] if all(found) else []
+
+
+def call(environment: str, script: str, *arguments: str, content: Any) -> Any:
+    """What a script beside this file answers to `content`, JSON both; None without its environment."""
+    interpreter = python(environment)
+    if interpreter is None:
+        return None
+    path = str(Path(__file__).with_name(script))
+    # -P: what lies beside the script is no module of the peers'.
+    answer = subprocess.run(
+        [str(interpreter), "-P", path, *arguments],
+        input=json.dumps(content).encode(),
+        stdout=subprocess.PIPE,
+        check=False,
+    )
+    if answer.returncode:
+        say(f"{script} {' '.join(arguments)}: failed, left out")
+        return None
+    return json.loads(answer.stdout or b"null")
+
+
+def make() -> None:
+    """Make what is missing."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    for environment in ENVIRONMENTS:
+        lock, done = ROOT / f"requirements-bench-{environment}.lock", CACHE / environment / "installed"
+        if done.exists() and done.stat().st_mtime >= lock.stat().st_mtime:
+            continue
+        if environment == "simhash" and sys.version_info >= (3, 13):
+            say("NumPy 1 has no builds for this Python: the simhash package will not be measured")
+            continue
+        say(f"installing what {lock.name} names")
+        venv.create(CACHE / environment, with_pip=True, clear=True)
+        pip = [str(CACHE / environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "-q"]
+        subprocess.run([*pip, "install", "--require-hashes", "-r", str(lock)], check=True)
+        done.touch()
+    if not guides():
+        if shutil.which("apt-get") is None:
+            say("no apt-get here: Debian's guides will not be measured")
+            return
+        say("fetching Debian's installation guides")
+        packages = [f"installation-guide-{each}" for each in GUIDES]
+        if subprocess.run(["apt-get", "-qq", "download", *packages], cwd=CACHE, check=False).returncode:
+            say("apt-get download failed (apt-get update may help): Debian's guides will not be measured")
+
+
+def say(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    make()
