@@ -27,13 +27,18 @@ test: broker-tools browser $(INSTALLED) ## all tests, on a real broker (ARGS='-k
 	$(BIN)/pytest $(ARGS)
 
 .PHONY: lint
-lint: $(INSTALLED) ## ruff (rules and format) and mypy (strict)
+lint: $(INSTALLED) docs ## ruff (rules and format), mypy (strict) and the documentation without a warning
 	@$(call say,"ruff check")
 	$(BIN)/ruff check
 	$(call say,"ruff format --check")
 	$(BIN)/ruff format --check
 	$(call say,"mypy --strict")
 	$(BIN)/mypy
+
+.PHONY: docs
+docs: $(INSTALLED) ## the documentation as a site, in build/site
+	@$(call say,"mkdocs build --strict: build/site/index.html")
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml
 
 .PHONY: bench
 bench: broker-tools $(BENCHED) ## measure this machine, side by side with peers (ARGS=judge for one stage)

@@ -13,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -211,6 +212,9 @@ def test_the_image_installs_what_is_tested_and_no_tests() -> None:
 
     image, tested = pinned(DEPLOY / "requirements.lock"), pinned(ROOT / "requirements.lock")
     assert image <= tested, f"make lock: {image - tested}"
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needed = {re.split(r"[^a-z0-9-]", name)[0] for name in project["dependencies"]}
+    assert needed <= {pin.split("==")[0] for pin in image}, "make lock"
     assert not any(pin.startswith(("pytest", "mkdocs", "testcontainers")) for pin in image)
 
 

@@ -1,0 +1,103 @@
+"""Which files are pages of the site, and those that are made from the code (hook of mkdocs.yml)."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT))
+WIDTH = 100
+EXAMPLE = re.compile(r"^(?:>>> .*\n)(?:.+\n)*", re.MULTILINE)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Pages by their place in the repository, so that links between them hold here and there."""
+    found = Files([file for file in files if file.src_dir != config.docs_dir])
+    written = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "schemas").iterdir()]
+    for path in sorted(written):
+        place = path.relative_to(ROOT).as_posix()
+        found.append(File.generated(config, place, abs_src_path=str(path)))
+    for page in (commands, settings, python, errors):
+        place = f"docs/reference/{page.__name__}.md"
+        found.append(File.generated(config, place, content="\n".join(page()) + "\n"))
+    return found
+
+
+def commands() -> Iterator[str]:
+    """What `--help` says, command by command."""
+    from stream.cli import cli
+
+    yield "# Commands\n"
+    yield "What `--help` says. Options of a deployment are environment variables too:"
+    yield "see [settings](settings.md).\n"
+    yield from _help(cli, "neardup", 2)
+
+
+def _help(command: click.Command, name: str, level: int) -> Iterator[str]:
+    context = click.Context(command, info_name=name, terminal_width=WIDTH, max_content_width=WIDTH)
+    yield f"{'#' * level} {name}\n\n```text\n{command.get_help(context)}\n```\n"
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            if (found := command.get_command(context, each)) is not None:
+                yield from _help(found, f"{name} {each}", level + (name != "neardup"))
+
+
+def settings() -> Iterator[str]:
+    """Every option with its default."""
+    from stream.settings import PREFIX, Settings
+
+    yield "# Settings\n"
+    yield "Flags, then environment variables, then the TOML file that `NEARDUP_CONFIG` names, then defaults."
+    yield "The flag of `page_bytes` is `--page-bytes` where a command has it, the variable"
+    yield f"`{PREFIX}PAGE_BYTES`, and in the file it is `page_bytes`. Sizes are bytes, or have a unit"
+    yield "(`128MiB`); times are seconds.\n"
+    yield "| option | default | meaning |\n|---|---|---|"
+    for name, field in Settings.model_fields.items():
+        default = "" if field.default_factory or field.default in (None, "") else f"`{_shown(field.default)}`"
+        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
+        yield f"| `{name}` | {default} | {meaning} |"
+
+
+def _shown(value: Any) -> str:
+    if type(value) is int and value >= 1 << 20 and value % (1 << 20) == 0:
+        return f"{value >> 20}MiB"
+    return str(value)
+
+
+def python() -> Iterator[str]:
+    """The public names, each where it is defined."""
+    import stream
+
+    yield "# Python\n"
+    yield EXAMPLE.sub(r"```pycon\n\g<0>```\n", inspect.getdoc(stream) or "") + "\n"
+    for name in stream.__all__:
+        yield f"::: {getattr(stream, name).__module__}.{name}\n"
+
+
+def errors() -> Iterator[str]:
+    """The tree of errors, with the exit code of a role that ends on one."""
+    from stream import errors as module
+
+    refused = "refused: starting again as things are would end in the same way"
+    yield "# Errors and exit codes\n"
+    yield "| exit code | of | meaning |\n|---|---|---|"
+    yield "| 0 | all | done; a role was told to stop |"
+    yield "| 1 | `audit`, roles | the audit found something; a role crashed on an error that nobody foresaw |"
+    yield f"| {module.EXIT_ERROR} | all | an error with a message; wrong usage. A role may be started again |"
+    yield f"| {module.EXIT_REFUSED} | roles | {refused} |"
+    yield "| 130 | all | interrupted |\n"
+    yield "A role that ends on one of these errors says so in the last line of its log.\n"
+    yield "| error | exit code of a role | meaning |\n|---|---|---|"
+    for each in vars(module).values():
+        if isinstance(each, type) and issubclass(each, module.NeardupError):
+            said = " ".join((each.__doc__ or "").split("\n\n")[0].split())
+            yield f"| `{each.__name__}` | {each.exit_code} | {said} |"
