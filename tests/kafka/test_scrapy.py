@@ -1,0 +1,145 @@
+"""Scrapy crawls a local site; its pages are judged, and their verdicts come back to the spider."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import json
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream.kafka.judge import JudgeRole
+from stream.kafka.worker import WorkerRole
+from stream.settings import Settings
+from tests.kafka.judge_helpers import audited, running
+from tests.kafka.worker_helpers import DEADLINE, ROOT, create
+
+pytestmark = [
+    pytest.mark.broker,
+    pytest.mark.skipif(importlib.util.find_spec("scrapy") is None, reason="Scrapy is not installed"),
+]
+
+HARBOUR = "The harbour authority will repair the old lighthouse at the north pier before the storms. " * 3
+MARKET = "On Saturday the market square belongs to bakers, beekeepers and one patient knife grinder. " * 3
+SITE = {"a": HARBOUR, "b": MARKET, "copy-of-a": HARBOUR.upper(), "short": "Loading"}
+FIELD = "neardup"
+SPIDER = """
+import json, sys
+import scrapy
+from scrapy.crawler import AsyncCrawlerProcess
+
+class Site(scrapy.Spider):
+    name = "site"
+    start_urls = [sys.argv[1]]
+
+    def parse(self, response):
+        if response.url.endswith("/"):
+            yield {"note": "an index is no page"}
+            yield from response.follow_all(css="a")
+        else:
+            yield {"url": response.url, "html": response.text}
+
+process = AsyncCrawlerProcess({
+    **json.loads(sys.argv[2]),
+    "FEEDS": {sys.argv[3]: {"format": "jsonlines"}},
+    "ITEM_PIPELINES": {"stream.integrations.scrapy.NeardupPipeline": 300},
+    "CONCURRENT_REQUESTS": 1,
+    "LOG_LEVEL": "WARNING",
+    "TELNETCONSOLE_ENABLED": False,
+})
+crawler = process.create_crawler(Site)
+process.crawl(crawler)
+process.start()
+counted = {name: n for name, n in crawler.stats.get_stats().items() if name.startswith(("neardup/", "item_"))}
+print(json.dumps(counted))
+"""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[str]:
+    """A site whose start page links to the others, in their order."""
+    folder = tmp_path / "site"
+    folder.mkdir()
+    for name, text in SITE.items():
+        (folder / f"{name}.html").write_text(f"<html><body><p>{text}</p></body></html>")
+    links = "".join(f'<p><a href="{name}.html">{name}</a></p>' for name in SITE)
+    (folder / "index.html").write_text(f"<html><body>{links}</body></html>")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+
+
+async def crawl(
+    site: str, settings: Settings, out: Path, **options: Any
+) -> tuple[dict[str, int], list[dict[str, Any]]]:
+    """What the crawl counted, and its items."""
+    given = {
+        "NEARDUP_BOOTSTRAP_SERVERS": settings.bootstrap_servers,
+        "NEARDUP_NAMESPACE": settings.namespace,
+        "NEARDUP_DEV": True,
+        **options,
+    }
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", SPIDER, site, json.dumps(given), str(out)),
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        async with asyncio.timeout(2 * DEADLINE):
+            said, log = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == 0, log.decode()
+    assert "ERROR" not in log.decode(), log.decode()
+    items = (await asyncio.to_thread(out.read_text)).splitlines()
+    return json.loads(said.splitlines()[-1]), [json.loads(line) for line in items]
+
+
+async def test_crawled_pages_get_verdicts_that_the_spider_drops_or_tags(
+    site: str, settings: Settings, tmp_path: Path
+) -> None:
+    await create(settings)
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
+        counted, items = await crawl(site, settings, tmp_path / "first", NEARDUP_DROP=["duplicate"])
+        assert counted["neardup/published"] == len(SITE)
+        found = {each["url"].removeprefix(site): each[FIELD]["verdict"] for each in items if "url" in each}
+        # Which of the two alike is the first, the crawl decides.
+        first = "a.html" if "a.html" in found else "copy-of-a.html"
+        assert found == {first: "unique", "b.html": "unique", "short.html": "insufficient"}
+        assert {"note": "an index is no page"} in items
+        assert counted["item_dropped_count"] == counted["neardup/duplicate"] == 1
+        assert (await audited(settings, len(SITE))).clean
+
+        again, items = await crawl(site, settings, tmp_path / "second", NEARDUP_WAIT=True)
+        assert again["neardup/recrawl"] == 3
+        assert [each[FIELD]["change"] for each in items if "url" in each].count("unchanged") == 3
+
+
+async def test_a_crawl_that_does_not_wait_has_sent_everything_when_it_closes(
+    site: str, settings: Settings, tmp_path: Path
+) -> None:
+    """With nobody who judges."""
+    await create(settings)
+    counted, items = await crawl(site, settings, tmp_path / "items")
+    assert counted["neardup/published"] == len(SITE)
+    assert not any(FIELD in each for each in items)
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
+        assert (await audited(settings, len(SITE))).clean
