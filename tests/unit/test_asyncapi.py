@@ -1,0 +1,106 @@
+"""`schemas/asyncapi.yaml` is valid AsyncAPI 3 and says of the topics what the code makes them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from jsonschema import Draft7Validator
+
+from stream.fingerprint.row import Row, Status
+from stream.kafka.backlog import Rejected, Source
+from stream.kafka.dead_letters import _headers
+from stream.kafka.names import Names
+from stream.kafka.topic_plan import BATCH_MARGIN, plan
+from stream.messages.verdict import Verdict
+from stream.settings import load
+
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+API: dict[str, Any] = yaml.safe_load((SCHEMAS / "asyncapi.yaml").read_text("utf-8"))
+SPECIFICATION = "@asyncapi/specs@6.11.1"
+
+
+@pytest.fixture(scope="module")
+def specification(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The JSON Schema of AsyncAPI 3.0, from the package that its authors publish."""
+    if shutil.which("npm") is None:
+        pytest.skip(f"npm is not there to fetch {SPECIFICATION}")
+    place = tmp_path_factory.mktemp("asyncapi")
+    packed = subprocess.run(
+        ["npm", "pack", "--silent", SPECIFICATION], cwd=place, capture_output=True, text=True, timeout=120
+    )
+    if packed.returncode:
+        pytest.skip(f"{SPECIFICATION} cannot be fetched: {packed.stderr[-300:]}")
+    with tarfile.open(place / packed.stdout.split()[-1]) as package:
+        member = package.extractfile("package/schemas/3.0.0.json")
+        assert member is not None
+        found: dict[str, Any] = json.load(member)
+    return found
+
+
+def references(node: object) -> Iterator[str]:
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for each in node.values():
+            yield from references(each)
+    elif isinstance(node, list):
+        for each in node:
+            yield from references(each)
+
+
+def test_the_document_is_valid_asyncapi(specification: dict[str, Any]) -> None:
+    validator = Draft7Validator(specification)
+    assert not [f"{list(error.path)}: {error.message[:300]}" for error in validator.iter_errors(API)]
+    assert list(validator.iter_errors({**API, "channels": {"pages": {"adress": "pages"}}}))
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in set(references(API)):
+        if not reference.startswith("#/"):
+            assert (SCHEMAS / reference).is_file(), reference
+            continue
+        node: Any = API
+        for step in reference[2:].split("/"):
+            node = node[step]
+        assert node
+
+
+def test_channels_are_the_topics_as_the_code_makes_them() -> None:
+    topics = {each.name: each for each in plan(load(namespace="n"))}
+    channels = {each["address"].format(namespace="n"): each for each in API["channels"].values()}
+    assert channels.keys() == topics.keys()
+    for name, topic in topics.items():
+        kafka = channels[name]["bindings"]["kafka"]
+        assert kafka.get("partitions") == topic.partitions, name
+        told = {option: _written(value) for option, value in kafka["topicConfiguration"].items()}
+        assert told == {**topic.config, "max.message.bytes": str(topic.largest + BATCH_MARGIN)}, name
+
+
+def _written(value: object) -> str:
+    """A value as Kafka's configuration writes it."""
+    if isinstance(value, list):
+        return ",".join(value)
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def test_groups_and_headers_are_the_codes() -> None:
+    groups = {
+        each["bindings"]["kafka"]["groupId"]["const"].format(namespace="n")
+        for each in API["operations"].values()
+        if "bindings" in each
+    }
+    assert groups == {Names("n").workers, Names("n").judge}
+    messages = API["components"]["messages"]
+    verdict = messages["verdict"]["headers"]["properties"]["verdict"]["enum"]
+    assert verdict == [each.name.lower() for each in Verdict]
+    row = Row(Status.REJECTED, None, None, None, reason="failed")
+    written = dict(_headers(Source("cluster", "pages", "0" * 32), Rejected(0, 5, None, b"", row)))
+    assert messages["deadLetter"]["headers"]["required"] == list(written)
