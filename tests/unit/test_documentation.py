@@ -1,0 +1,73 @@
+"""What the documentation tells people to type exists, and what may happen to them stands in it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from stream.cli import COMMANDS, cli
+from stream.errors import EXIT_ERROR, EXIT_REFUSED
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "schemas").glob("*.md"))]
+GUIDE = ROOT / "docs" / "operations.md"
+FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+def typed() -> Iterator[tuple[str, list[str]]]:
+    """Commands of ours in blocks of code: where, and their arguments."""
+    for page in PAGES:
+        for block in FENCE.findall(page.read_text("utf-8")):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = line.split(" #")[0].split(" 2>")[0].split(" | ")[0]
+                if words.startswith("neardup "):
+                    yield f"{page.name}: {line}", shlex.split(words)[1:]
+
+
+def parsed(arguments: list[str]) -> None:
+    command: click.Command = cli
+    context = click.Context(cli, info_name="neardup")
+    while isinstance(command, click.Group):
+        name, *arguments = arguments
+        found = command.get_command(context, name)
+        assert found is not None, name
+        command = found
+    with command.make_context(name, arguments):
+        pass
+
+
+def test_commands_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # click opens the files that are written to
+    commands = list(typed())
+    assert len(commands) > 15
+    for where, arguments in commands:
+        try:
+            parsed(arguments)
+        except click.ClickException as error:
+            pytest.fail(f"{where}: {error.format_message()}")
+
+
+def test_every_command_is_told_of() -> None:
+    told = {arguments[0] for _, arguments in typed()}
+    prose = "".join(page.read_text("utf-8") for page in PAGES)
+    assert [name for name in COMMANDS if name not in told and f"`neardup {name}" not in prose] == []
+
+
+def test_every_alert_has_a_line_in_the_guide() -> None:
+    rules = re.findall(r"alert: (\w+)", (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8"))
+    lines = re.findall(
+        r"^\| `(Neardup\w+)` \|", (ROOT / "docs" / "operations.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert rules == lines
+
+
+def test_exit_codes_are_those_of_the_code() -> None:
+    guide = (ROOT / "docs" / "operations.md").read_text("utf-8").split("## Exit codes")[1]
+    assert {EXIT_ERROR, EXIT_REFUSED} <= {
+        int(code) for code in re.findall(r"^\| (\d+) \|", guide, re.MULTILINE)
+    }
