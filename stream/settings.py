@@ -39,6 +39,9 @@ CONFIG: Final = "NEARDUP_CONFIG"
 """Environment variable with the path of a TOML file."""
 
 
+_VERDICT: Final = "unique|duplicate|recrawl|insufficient|rejected"
+
+
 def _bytes(value: object) -> object:
     """A size in bytes, also of text with a unit. Raises ValueError."""
     if not isinstance(value, str):
@@ -92,6 +95,9 @@ class Settings(BaseSettings):
     """Accept topics that are not replicated: for one broker on one machine."""
     partitions: int = Field(8, ge=1, le=10_000)
     """Partitions of the topics keyed like the pages; used when topics are created."""
+    verdict_routes: str = Field("", pattern=f"^(({_VERDICT})(,({_VERDICT}))*)?$")
+    """Verdicts that go to a topic of their own as well, `NAMESPACE.verdicts.duplicate` and so on, in the same
+    transaction; e.g. `duplicate,rejected`. The same for `topics create` and the judge."""
     state_dir: Path = Path(".neardup")
     """Directory that holds the judge's RocksDB, one sub-directory a namespace."""
 
@@ -170,6 +176,11 @@ class Settings(BaseSettings):
         elif not (self.sasl_username and self.sasl_password):
             raise ValueError(f"sasl_mechanism {self.sasl_mechanism} wants sasl_username and sasl_password")
         return self
+
+    @property
+    def routes(self) -> list[str]:
+        """The names in `verdict_routes`, each once."""
+        return list(dict.fromkeys(filter(None, self.verdict_routes.split(","))))
 
     def environment(self) -> dict[str, str]:
         """Variables that make another process load the same settings; secrets are in them."""

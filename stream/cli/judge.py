@@ -17,6 +17,7 @@ from stream.settings import Settings
     "tables_memory",
     "tables_generation",
     "judge_rows",
+    "verdict_routes",
     "ops_host",
     "ops_port",
 )

@@ -20,7 +20,7 @@ def command() -> None:
 
 
 @command.command("create")
-@with_settings(*CONNECTION, "dev", "partitions")
+@with_settings(*CONNECTION, "dev", "partitions", "verdict_routes")
 @click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
 @click.option(
     "--option", "options", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. distance=10."
@@ -48,7 +48,7 @@ def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: Any)
 
 
 @command.command("describe")
-@with_settings(*CONNECTION, "dev")
+@with_settings(*CONNECTION, "dev", "verdict_routes")
 def describe(settings: Settings) -> None:
     """Show the topics with their partitions, records and what matters of their configuration."""
     from rich.console import Console

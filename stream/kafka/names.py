@@ -31,6 +31,10 @@ class Names:
         """One verdict a page, P partitions: the output."""
         return f"{self.namespace}.verdicts"
 
+    def routed(self, verdict: str) -> str:
+        """Verdicts of that name once more, P partitions."""
+        return f"{self.verdicts}.{verdict}"
+
     @property
     def clusters(self) -> str:
         """What became of anchors, compacted by cluster id."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import IllegalOperation
 
 from stream.failpoints import reach
-from stream.judge.decided import Decided
+from stream.judge.decided import Decided, SourceVerdicts
 from stream.kafka import clients
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
@@ -42,6 +43,11 @@ class Publisher:
             max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
             transaction_timeout_ms=60_000,
         )
+        self._routes = {
+            each.value: names.routed(each.name.lower())
+            for each in Verdict
+            if each.name.lower() in settings.routes
+        }
         self._encode = msgspec.json.Encoder().encode
         # A router need not parse the value.
         self._headers = {
@@ -56,6 +62,9 @@ class Publisher:
             await self._producer.stop()
             raise
         self._partitions = len(await self._producer.partitions_for(self._names.verdicts))
+        self._widths = {
+            topic: len(await self._producer.partitions_for(topic)) for topic in self._routes.values()
+        }
         return self
 
     async def __aexit__(
@@ -100,7 +109,8 @@ class Publisher:
         sent = [await producer.send(names.decisions, encode_decisions(decisions), partition=0)]
         batches: dict[int, Any] = {}
         traces = decided.batch.traceparent
-        for verdicts in decided.messages():
+        runs = list(decided.messages())
+        for verdicts in runs:
             partition = verdicts.source.partition % self._partitions
             batch = batches.get(partition) or batches.setdefault(partition, producer.create_batch())
             columns = zip(verdicts.verdict, verdicts.key, verdicts.value, strict=True)
@@ -114,7 +124,38 @@ class Publisher:
                     batch.append(timestamp=None, key=key, value=value, headers=headers)
         for partition, batch in batches.items():
             sent.append(await producer.send_batch(batch, names.verdicts, partition=partition))
+        if self._routes:
+            sent += await self._send_routed(runs, traces)
         for cluster in decided.clusters():
             key = cluster.cluster.encode()
             sent.append(await producer.send(names.clusters, encode(cluster), key=key, partition=0))
+        return sent
+
+    async def _send_routed(
+        self, runs: list[SourceVerdicts], traces: Mapping[int, str]
+    ) -> list[asyncio.Future[Any]]:
+        """The same records once more, on the topics of their verdicts. A pass of its own: most want none."""
+        producer, sent = self._producer, []
+        batches: dict[tuple[str, int], Any] = {}
+        for verdicts in runs:
+            columns = zip(verdicts.verdict, verdicts.key, verdicts.value, strict=True)
+            for row, (code, key, value) in enumerate(columns, verdicts.first):
+                topic = self._routes.get(code)
+                if topic is None:
+                    continue
+                place = (topic, verdicts.source.partition % self._widths[topic])
+                headers = self._headers[code]
+                if row in traces:
+                    headers = [*headers, (TRACEPARENT, traces[row].encode())]
+                batch = batches.get(place)
+                if (
+                    batch is None
+                    or batch.append(timestamp=None, key=key, value=value, headers=headers) is None
+                ):
+                    if batch is not None:
+                        sent.append(await producer.send_batch(batch, topic, partition=place[1]))
+                    batch = batches[place] = producer.create_batch()
+                    batch.append(timestamp=None, key=key, value=value, headers=headers)
+        for (topic, partition), batch in batches.items():
+            sent.append(await producer.send_batch(batch, topic, partition=partition))
         return sent

@@ -97,10 +97,13 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
         "clusters": TopicPlan(names.clusters, 1, VERDICTS_BYTES, _COMPACTED),
         "rejected": TopicPlan(names.rejected, None, PAGES_BYTES, _ACKNOWLEDGED),
     }
+    routed = [f"verdicts.{verdict}" for verdict in settings.routes]
+    for name, verdict in zip(routed, settings.routes, strict=True):
+        topics[name] = TopicPlan(names.routed(verdict), None, VERDICTS_BYTES, _ACKNOWLEDGED)
     wanted: dict[Role | None, tuple[str, ...]] = {
         None: tuple(topics),
         "worker": ("pages", "journal", "rejected"),
-        "judge": ("journal", "decisions", "verdicts", "clusters"),
+        "judge": ("journal", "decisions", "verdicts", "clusters", *routed),
         "publish": ("pages",),
         "follow": ("verdicts",),
     }
