@@ -108,7 +108,8 @@ def _shown(default: object) -> object:
 
 def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     field = Settings.model_fields[name]
-    default = "" if field.default_factory or field.default in (None, "") else f"  [default: {_shown(field.default)}]"
+    none = field.default_factory or field.default in (None, "")
+    default = "" if none else f"  [default: {_shown(field.default)}]"
     text = _RULE.sub("", field.description or "").replace("\n", " ") + default
     if field.annotation is bool:
         return click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=text)
