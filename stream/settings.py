@@ -6,6 +6,7 @@ Options that decide verdicts are not here: they are written into the journal onc
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -33,6 +34,8 @@ from stream.errors import SettingsError
 MIB: Final = 1 << 20
 PLAINTEXT: Final = "PLAINTEXT"
 OAUTHBEARER: Final = "OAUTHBEARER"
+TOKEN_LENGTH: Final = 16
+"""Characters of the shortest `dashboard_token`."""
 PREFIX: Final = "NEARDUP_"
 """Of environment variables."""
 CONFIG: Final = "NEARDUP_CONFIG"
@@ -54,6 +57,11 @@ def _bytes(value: object) -> object:
 
 _BYTE_SIZE: Final = TypeAdapter(ByteSize)
 Bytes = Annotated[int, BeforeValidator(_bytes)]
+
+
+def networks(listed: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """Networks of a list with commas; an address is one of its own. Raises ValueError."""
+    return [ipaddress.ip_network(each.strip()) for each in listed.split(",") if each.strip()]
 
 
 class Settings(BaseSettings):
@@ -143,9 +151,18 @@ class Settings(BaseSettings):
     """
 
     dashboard_host: str = Field("127.0.0.1", min_length=1)
-    """Address that the dashboard listens at; it asks nobody for a password."""
+    """Address that the dashboard listens at; beyond loopback it wants `dashboard_token` or
+    `dashboard_user_header`."""
     dashboard_port: int = Field(8787, ge=0, le=65_535)
     """Port of the dashboard; 0 takes a free one."""
+    dashboard_token: SecretStr | None = None
+    """What whoever looks at the dashboard must know, at least 16 characters; never logged. No flag."""
+    dashboard_user_header: str | None = Field(None, pattern=r"^[A-Za-z0-9-]+$")
+    """Header in which a reverse proxy that authenticates users names them, like `X-Forwarded-User`."""
+    dashboard_trusted_proxies: str = ""
+    """Addresses and networks of the proxies whose headers are believed, `10.0.0.7,192.168.8.0/24`."""
+    dashboard_metrics_open: bool = False
+    """Serve the dashboard's `/metrics` to whoever asks, also where it wants to know who looks."""
     dashboard_roles: str = Field("", pattern=r"^([a-z]+=https?://[^,\s]+(,[a-z]+=https?://[^,\s]+)*)?$")
     """Roles that the dashboard asks for their health, `judge=http://host:port,worker=...`; `neardup run`
     names its own."""
@@ -156,6 +173,20 @@ class Settings(BaseSettings):
     """How long a role may take to finish its batch when told to stop or rebalance."""
     log_format: str = Field("auto", pattern="^(auto|text|json)$")
     """`text` on a terminal and `json` elsewhere, unless told."""
+
+    @model_validator(mode="after")
+    def _dashboard_knows_whom_to_trust(self) -> Self:
+        if self.dashboard_token and len(self.dashboard_token.get_secret_value()) < TOKEN_LENGTH:
+            raise ValueError(f"dashboard_token has fewer than {TOKEN_LENGTH} characters")
+        try:
+            trusted = networks(self.dashboard_trusted_proxies)
+        except ValueError as error:
+            raise ValueError(f"dashboard_trusted_proxies: {error}") from None
+        if self.dashboard_user_header and not trusted:
+            raise ValueError(
+                "dashboard_user_header wants dashboard_trusted_proxies: anybody can send a header"
+            )
+        return self
 
     @model_validator(mode="after")
     def _security_is_whole(self) -> Self:

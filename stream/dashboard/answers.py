@@ -13,6 +13,21 @@ Moment = Annotated[float, Meta(description="Seconds since 1970-01-01T00:00:00Z."
 ByVerdict = Annotated[dict[str, int], Meta(description="Verdict -> pages.")]
 
 
+class Session(Struct):
+    """How a request is let in."""
+
+    by: Annotated[
+        str | None,
+        Meta(description="token, session (a cookie), proxy, or nobody: none is asked; null: not let in."),
+    ]
+
+
+class LoginRequest(Struct, forbid_unknown_fields=True):
+    """Logs a browser in."""
+
+    token: Annotated[str, Meta(max_length=4096)]
+
+
 class RangeAnswer(Struct, rename={"start": "from", "end": "to"}):
     """The range that was answered for: widened to whole steps, so that the figures are exact."""
 
@@ -227,5 +242,7 @@ ANSWERS: tuple[Any, ...] = (
     System,
     LookupRequest,
     Lookup,
+    LoginRequest,
+    Session,
     Problem,
 )

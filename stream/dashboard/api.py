@@ -21,12 +21,12 @@ from stream.dashboard.answers import (
     HostFigures,
     Hosts,
     LookupRequest,
-    Problem,
     RangeAnswer,
     Series,
     Verdicts,
 )
 from stream.dashboard.app import Statistics
+from stream.dashboard.gate import ProblemError, answer
 from stream.dashboard.lookup import BusyError, Finder, cluster_pages
 from stream.dashboard.recent import Recent, TooManyListenersError, Wanted
 from stream.dashboard.rows import Counts, Histogram
@@ -45,26 +45,6 @@ _RANGE: Final = re.compile(r"^(\d{1,5})([mhd])$")
 _UNITS: Final = {"m": MINUTE, "h": HOUR, "d": DAY}
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
-
-class ProblemError(Exception):
-    """A request that cannot be answered, told as a problem document."""
-
-    def __init__(self, status: int, title: str, detail: str) -> None:
-        super().__init__(detail)
-        self.problem = Problem(title, status, detail)
-
-    def response(self) -> web.Response:
-        """The document."""
-        headers = {"Retry-After": "2"} if self.problem.status == 503 else None
-        return answer(self.problem, self.problem.status, headers, "application/problem+json")
-
-
-def answer(
-    body: Any, status: int = 200, headers: dict[str, str] | None = None, kind: str = "application/json"
-) -> web.Response:
-    """`body` as JSON."""
-    return web.Response(body=msgspec.json.encode(body), status=status, headers=headers, content_type=kind)
 
 
 @dataclass(slots=True)
@@ -175,8 +155,6 @@ class Api:
 
     async def lookup(self, request: web.Request) -> web.Response:
         """What is known of one page."""
-        if request.content_type != "application/json":
-            raise ProblemError(415, "Unsupported media type", "the body must be application/json")
         try:
             asked = msgspec.json.decode(await request.read(), type=LookupRequest)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

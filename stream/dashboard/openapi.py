@@ -12,7 +12,10 @@ from stream.dashboard.answers import (
     Clusters,
     Figures,
     Hosts,
+    LoginRequest,
     Lookup,
+    LookupRequest,
+    Session,
     System,
     Verdicts,
 )
@@ -47,17 +50,21 @@ _BEFORE: Final = _query("before", "Older than this sequence number: `next` of th
 
 def _answers(kind: type, *problems: int, media: str = "application/json") -> dict[str, Any]:
     reference = {"$ref": _REFERENCE.format(name=kind.__name__)}
-    problem = {"$ref": _REFERENCE.format(name="Problem")}
     return {
         "200": {"description": (kind.__doc__ or "").strip(), "content": {media: {"schema": reference}}},
-        **{
-            str(status): {
-                "description": "What was wrong.",
-                "content": {"application/problem+json": {"schema": problem}},
-            }
-            for status in problems
-        },
+        **_problems(*problems),
     }
+
+
+def _problems(*statuses: int) -> dict[str, Any]:
+    problem = {"$ref": _REFERENCE.format(name="Problem")}
+    content = {"application/problem+json": {"schema": problem}}
+    return {str(status): {"description": "What was wrong.", "content": content} for status in statuses}
+
+
+def _body(kind: type, what: str) -> dict[str, Any]:
+    reference = {"$ref": _REFERENCE.format(name=kind.__name__)}
+    return {"required": True, "description": what, "content": {"application/json": {"schema": reference}}}
 
 
 def _get(what: str, parameters: list[dict[str, Any]], answers: dict[str, Any]) -> dict[str, Any]:
@@ -86,17 +93,26 @@ def document() -> dict[str, Any]:
         "/api/v1/lookup": {
             "post": {
                 "summary": "What is known of a page, and what it would get now; nothing is inserted",
-                "requestBody": {
-                    "required": True,
-                    "description": f"At most {LOOKUP_BYTES} bytes.",
-                    "content": {
-                        "application/json": {"schema": {"$ref": _REFERENCE.format(name="LookupRequest")}}
-                    },
-                },
-                "responses": _answers(Lookup, 400, 413, 415, 503, 504),
+                "requestBody": _body(LookupRequest, f"At most {LOOKUP_BYTES} bytes."),
+                "responses": _answers(Lookup, 400, 403, 413, 415, 503, 504),
             }
         },
+        "/api/v1/session": {
+            **_get("How one is let in", [], _answers(Session, 429)),
+            "post": {
+                "summary": "Log a browser in: a cookie for the token",
+                "requestBody": _body(LoginRequest, "The dashboard's token."),
+                "responses": _answers(Session, 400, 401, 403, 404, 415, 429),
+            },
+            "delete": {"summary": "Log out", "responses": _answers(Session, 403)},
+        },
     }
+    for path, methods in paths.items():
+        for method in methods.values():
+            if path == "/api/v1/session":
+                method["security"] = []
+            else:
+                method["responses"] |= _problems(401, 429)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -106,5 +122,13 @@ def document() -> dict[str, Any]:
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "paths": paths,
-        "components": {"schemas": components},
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "`dashboard_token`."},
+                "session": {"type": "apiKey", "in": "cookie", "name": "neardup_session_NAMESPACE"},
+            },
+        },
+        # The empty one: nobody is asked on loopback, and a proxy may vouch for its users.
+        "security": [{"token": []}, {"session": []}, {}],
     }

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
+from stream.dashboard.gate import Gate, check_reach
 from stream.dashboard.lookup import Finder
 from stream.dashboard.recent import Recent
 from stream.dashboard.rows import Event
@@ -37,6 +38,8 @@ class DashboardRole:
     """One dashboard process."""
 
     def __init__(self, settings: Settings) -> None:
+        """Raises SettingsError when strangers could look."""
+        check_reach(settings)
         self.settings = settings
         self._stop = asyncio.Event()
         self.url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -87,7 +90,7 @@ class DashboardRole:
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
             api = Api(statistics, recent, watch, finder)
             await stack.enter_async_context(
-                self._serving(application(api, settings.dashboard_host, metrics, health))
+                self._serving(application(api, Gate(settings), settings.dashboard_host, metrics, health))
             )
             await stack.enter_async_context(_started(statistics.app))
             beside = [

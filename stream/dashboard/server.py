@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -13,7 +12,8 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from stream.dashboard.api import LOOKUP_BYTES, SECONDS, Api, Handler, ProblemError
+from stream.dashboard.api import LOOKUP_BYTES, SECONDS, Api, Handler
+from stream.dashboard.gate import Gate, ProblemError, is_loopback
 from stream.dashboard.openapi import document
 from stream.ops.health import Health
 from stream.ops.metrics import Metrics
@@ -44,20 +44,20 @@ HEADERS: Final = {
 log = structlog.get_logger(__name__)
 
 
-def application(api: Api, host: str, metrics: Metrics, health: Health) -> web.Application:
+def application(api: Api, gate: Gate, host: str, metrics: Metrics, health: Health) -> web.Application:
     """The web application."""
-    app = web.Application(middlewares=[_guard(host)], client_max_size=LOOKUP_BYTES)
+    app = web.Application(middlewares=[_guard(host, gate)], client_max_size=LOOKUP_BYTES)
     app.on_response_prepare.append(_add_headers)
     contract = msgspec.json.encode(document())
 
     async def openapi(_: web.Request) -> web.Response:
         return web.Response(body=contract, content_type="application/json")
 
-    app.add_routes([*api.routes(), web.get("/api/openapi.json", openapi)])
+    app.add_routes([*gate.routes(), *api.routes(), web.get("/api/openapi.json", openapi)])
     add_ops_routes(app, metrics, health)
-    app.add_routes([_file("/", STATIC / "index.html")])
+    app.add_routes([_file("/", STATIC / "index.html"), _file("/login", STATIC / "login.html")])
     for path in sorted(STATIC.rglob("*")):
-        if path.suffix in KINDS and path.name != "index.html":
+        if path.suffix in KINDS and path.suffix != ".html":
             app.add_routes([_file(f"/static/{path.relative_to(STATIC).as_posix()}", path)])
     return app
 
@@ -71,17 +71,18 @@ def _file(place: str, path: Path) -> web.RouteDef:
     return web.get(place, serve)
 
 
-def _guard(host: str) -> Middleware:
-    loopback = _is_loopback(host)
+def _guard(host: str, gate: Gate) -> Middleware:
+    loopback = is_loopback(host)
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         # A page elsewhere may make its own name point at 127.0.0.1 (DNS rebinding) and read our figures.
-        if loopback and not _is_loopback(urlsplit(f"//{request.host}").hostname or ""):
+        if loopback and not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
             return ProblemError(
                 421, "Misdirected request", "this dashboard answers on loopback only"
             ).response()
         try:
+            gate.admit(request)
             if request.path == "/api/v1/events":
                 return await handler(request)
             async with asyncio.timeout(SECONDS):
@@ -104,13 +105,6 @@ def _guard(host: str) -> Middleware:
             return ProblemError(500, "Internal error", "the log of the dashboard says more").response()
 
     return guard
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 async def _add_headers(_: web.Request, response: web.StreamResponse) -> None:

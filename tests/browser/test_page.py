@@ -166,3 +166,28 @@ async def _by_keyboard(page: Page) -> None:
         reached.add(await page.evaluate("document.activeElement.id || document.activeElement.className"))
         assert await page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none"
     assert {"skip", "range", "host", "kind", "theme"} <= reached
+
+
+async def test_the_page_is_shown_to_who_knows_the_token(
+    settings: Settings, opened: Callable[..., Any], shot: Callable[..., Any]
+) -> None:
+    token = "<b>correct</b> horse battery"  # noqa: S105
+    await decide(settings, Verdicts().some(30))
+    locked = Settings(**{**settings.model_dump(), "dashboard_token": token})
+    async with dashboard(locked) as client:
+        page = await opened(client.url + "/#range=all")
+        await expect(page).to_have_url(re.compile("/login#range=all$"))
+        await page.fill("#token", "wrong")
+        await page.keyboard.press("Enter")
+        await expect(page.locator("#refused")).to_have_text("this is not the dashboard's token")
+        await shot(page, "login")
+        assert await page.evaluate(CONTRAST) == []
+        await page.fill("#token", token)
+        await page.keyboard.press("Enter")
+        await shows(page, 30)
+        assert page.url.endswith("/#range=all")
+        assert await page.evaluate("document.cookie") == ""
+        await page.click("#log-out")
+        await expect(page.locator("#login")).to_be_visible()
+        await page.goto(client.url)
+        await expect(page).to_have_url(re.compile("/login"))

@@ -9,6 +9,8 @@ export async function ask(path, query = {}, options = {}) {
   const asked = parameters.size ? `${path}?${parameters}` : path;
   const response = await fetch(asked, { headers: { Accept: "application/json" }, ...options });
   const body = await response.json().catch(() => ({ detail: `answer ${response.status} is no JSON` }));
+  // The session is over, or was never begun: log in, and come back to the same filters.
+  if (response.status === 401 && location.pathname !== "/login") location.assign(`/login${location.hash}`);
   if (!response.ok) throw new Error(body.detail ?? `answer ${response.status}`);
   return body;
 }

@@ -145,6 +145,15 @@ function chooseTheme() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
 
+/** Who came by a cookie can give it back. */
+async function offerToLogOut() {
+  by("log-out").hidden = (await ask("/api/v1/session")).by !== "session";
+  by("log-out").addEventListener("click", async () => {
+    await ask("/api/v1/session", {}, { method: "DELETE" });
+    location.assign("/login");
+  });
+}
+
 recall();
 makeKinds();
 chooseTheme();
@@ -157,4 +166,5 @@ setInterval(() => {
 }, 100);
 setInterval(() => { if (!document.hidden) lookAtSystem(); }, SYSTEM_MS);
 lookAtSystem();
+offerToLogOut().catch((error) => notice("session", error.message));
 live.restart();

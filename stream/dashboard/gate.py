@@ -1,0 +1,248 @@
+"""Who may look: a token, or a name that a reverse proxy vouches for.
+
+Programs send the token (`Authorization: Bearer`); browsers exchange it for a cookie that no script can read
+and no other site can use. A cookie is an expiry signed with the token: nothing is stored, and another token
+ends every session. Wrong tokens are counted by address, and an address with too many must wait.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from stream.dashboard.answers import LoginRequest, Problem, Session
+from stream.errors import SettingsError
+from stream.settings import Settings, networks
+
+OPEN: Final = ("/livez", "/readyz", "/login", "/api/v1/session")
+"""What nobody has to log in for: health, and logging in. Files under /static/ are no secret either."""
+SESSION_SECONDS: Final = 12 * 3600
+FAILURES: Final = 5
+"""Wrong tokens an address may send in FAILURE_SECONDS before it must wait."""
+FAILURE_SECONDS: Final = 60.0
+MOST_ADDRESSES: Final = 10_000
+Way = Literal["nobody", "token", "session", "proxy"]
+
+log = structlog.get_logger(__name__)
+
+
+class ProblemError(Exception):
+    """A request that cannot be answered, told as a problem document."""
+
+    def __init__(self, status: int, title: str, detail: str, **headers: str) -> None:
+        super().__init__(detail)
+        self.problem, self.headers = Problem(title, status, detail), headers
+
+    def response(self) -> web.Response:
+        """The document."""
+        headers = {name.replace("_", "-"): value for name, value in self.headers.items()}
+        if self.problem.status == 503:
+            headers["Retry-After"] = "2"
+        return answer(self.problem, self.problem.status, headers, "application/problem+json")
+
+
+def answer(
+    body: Any, status: int = 200, headers: dict[str, str] | None = None, kind: str = "application/json"
+) -> web.Response:
+    """`body` as JSON."""
+    return web.Response(body=msgspec.json.encode(body), status=status, headers=headers, content_type=kind)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can mean this name or address."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def check_reach(settings: Settings) -> None:
+    """Refuse to be reached from elsewhere by whoever likes to. Raises SettingsError."""
+    if is_loopback(settings.dashboard_host) or settings.dashboard_token or settings.dashboard_user_header:
+        return
+    raise SettingsError(
+        f"dashboard_host: {settings.dashboard_host} can be reached from other machines, and nobody would be "
+        "asked who they are: set dashboard_token (NEARDUP_DASHBOARD_TOKEN), or dashboard_user_header with "
+        "dashboard_trusted_proxies, or listen on 127.0.0.1"
+    )
+
+
+class Gate:
+    """Lets requests in, or raises ProblemError. `now` is the time in seconds since the epoch."""
+
+    def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
+        token = settings.dashboard_token
+        self._token = token.get_secret_value().encode() if token else None
+        self._header = settings.dashboard_user_header
+        self._proxies = networks(settings.dashboard_trusted_proxies)
+        self._cookie = f"neardup_session_{settings.namespace}"  # cookies know no ports
+        self._open = (*OPEN, "/metrics") if settings.dashboard_metrics_open else OPEN
+        self._now = now
+        self._failures: dict[str, deque[float]] = {}
+
+    def routes(self) -> list[web.RouteDef]:
+        """Logging in and out."""
+        return [
+            web.get("/api/v1/session", self.session),
+            web.post("/api/v1/session", self.log_in),
+            web.delete("/api/v1/session", self.log_out),
+        ]
+
+    def admit(self, request: web.Request) -> None:
+        """Raise ProblemError, or send a browser to log in, unless this may be answered."""
+        if request.method not in ("GET", "HEAD", "OPTIONS"):
+            self._refuse_other_sites(request)
+        if request.path in self._open or request.path.startswith("/static/"):
+            return
+        if self.way(request) is not None:
+            return
+        if self._token is None:
+            raise ProblemError(
+                401, "Unauthorized", f"only what a proxy sends with {self._header} is answered"
+            )
+        if request.path == "/":
+            raise web.HTTPSeeOther("/login")
+        raise ProblemError(
+            401,
+            "Unauthorized",
+            "send Authorization: Bearer with the dashboard's token",
+            WWW_Authenticate="Bearer",
+        )
+
+    def way(self, request: web.Request) -> Way | None:
+        """How this request is let in; None when it is not. Raises ProblemError when it must wait."""
+        if self._token is None and self._header is None:
+            return "nobody"
+        if self._header and self._from_proxy(request):
+            named = request.headers.getall(self._header, [])
+            if len(named) == 1 and named[0].strip():
+                return "proxy"
+        if self._token is None:
+            return None
+        if self._signed(request.cookies.get(self._cookie, "")):
+            return "session"
+        kind, _, given = request.headers.get("Authorization", "").partition(" ")
+        if kind.lower() != "bearer":
+            return None
+        return "token" if self._right(request, given.strip()) else None
+
+    # Handlers.
+
+    async def session(self, request: web.Request) -> web.Response:
+        """How one is let in."""
+        return answer(Session(self.way(request)), headers={"Cache-Control": "no-store"})
+
+    async def log_in(self, request: web.Request) -> web.Response:
+        """A cookie for the right token."""
+        if self._token is None:
+            raise ProblemError(404, "Not found", "this dashboard has no token to log in with")
+        try:
+            given = msgspec.json.decode(await request.read(), type=LoginRequest).token
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise ProblemError(400, "Bad request", 'the body must be {"token": "..."}') from None
+        if not self._right(request, given.strip()):
+            raise ProblemError(401, "Unauthorized", "this is not the dashboard's token")
+        response = answer(Session("session"), headers={"Cache-Control": "no-store"})
+        response.set_cookie(
+            self._cookie,
+            self._sign(int(self._now()) + SESSION_SECONDS),
+            max_age=SESSION_SECONDS,
+            httponly=True,
+            samesite="Strict",
+            secure=self._over_tls(request),
+        )
+        return response
+
+    async def log_out(self, request: web.Request) -> web.Response:
+        """Take the cookie back."""
+        response = answer(Session(None))
+        response.del_cookie(self._cookie, httponly=True, samesite="Strict", secure=self._over_tls(request))
+        return response
+
+    # What requests say of themselves, and how far it is believed.
+
+    def _refuse_other_sites(self, request: web.Request) -> None:
+        """Browsers say which site asks; a form of another one cannot send JSON either (CSRF)."""
+        site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+        if site is not None:
+            same = site == "same-origin"
+        else:  # an old browser; programs send neither
+            same = origin is None or urlsplit(origin).netloc.lower() == self._host(request)
+        if not same:
+            raise ProblemError(403, "Forbidden", "a page of another site asks this")
+        if request.method == "POST" and request.content_type != "application/json":
+            raise ProblemError(415, "Unsupported media type", "the body must be application/json")
+
+    def _host(self, request: web.Request) -> str:
+        forwarded = request.headers.get("X-Forwarded-Host") if self._from_proxy(request) else None
+        return (forwarded or request.host).lower()
+
+    def _over_tls(self, request: web.Request) -> bool:
+        return request.secure or (
+            self._from_proxy(request) and request.headers.get("X-Forwarded-Proto", "").lower() == "https"
+        )
+
+    def _from_proxy(self, request: web.Request) -> bool:
+        return self._trusted(request.remote or "")
+
+    def _trusted(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(address.partition("%")[0])
+        except ValueError:
+            return False
+        found = getattr(found, "ipv4_mapped", None) or found
+        return any(found in network for network in self._proxies)
+
+    def _address(self, request: web.Request) -> str:
+        """Whose failures are counted: the last hop that no proxy of ours made."""
+        hops = [request.remote or ""]
+        if self._from_proxy(request):
+            said = ",".join(request.headers.getall("X-Forwarded-For", []))
+            hops = [*(each.strip() for each in said.split(",") if each.strip()), *hops]
+        return next((hop for hop in reversed(hops) if not self._trusted(hop)), hops[0])[:64]
+
+    # Tokens and cookies.
+
+    def _right(self, request: web.Request, given: str) -> bool:
+        address, now = self._address(request), self._now()
+        failures = self._failures.get(address, deque())
+        while failures and failures[0] <= now - FAILURE_SECONDS:
+            failures.popleft()
+        if len(failures) >= FAILURES:
+            wait = str(int(failures[0] + FAILURE_SECONDS - now) + 1)
+            raise ProblemError(
+                429, "Too many requests", f"too many wrong tokens; wait {wait} s", Retry_After=wait
+            )
+        if hmac.compare_digest(given.encode(errors="replace"), self._token or secrets.token_bytes()):
+            return True
+        log.warning("wrong_token", address=address)
+        failures.append(now)
+        self._failures.pop(address, None)
+        self._failures[address] = failures  # the last to fail is the last to be forgotten
+        while len(self._failures) > MOST_ADDRESSES:
+            del self._failures[next(iter(self._failures))]
+        return False
+
+    def _sign(self, expires: int) -> str:
+        said = f"{expires}.{secrets.token_urlsafe(16)}"
+        return f"{said}.{self._signature(said)}"
+
+    def _signature(self, said: str) -> str:
+        return hmac.new(self._token or b"", f"session {said}".encode(), "sha256").hexdigest()
+
+    def _signed(self, cookie: str) -> bool:
+        said, _, signature = cookie.rpartition(".")
+        expires = said.partition(".")[0]
+        if not hmac.compare_digest(signature.encode(), self._signature(said).encode()):
+            return False
+        return int(expires) > self._now()
