@@ -16,6 +16,8 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 WIDTH = 100
+WIDE = ".md-grid { max-width: 82rem } .md-typeset table:not([class]) code { word-break: normal }\n"
+"""Our tables and figures are wide."""
 EXAMPLE = re.compile(r"^(?:>>> .*\n)(?:.+\n)*", re.MULTILINE)
 
 
@@ -29,6 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page in (commands, settings, python, errors):
         place = f"docs/reference/{page.__name__}.md"
         found.append(File.generated(config, place, content="\n".join(page()) + "\n"))
+    found.append(File.generated(config, "site.css", content=WIDE))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,3 +72,20 @@ def test_exit_codes_are_those_of_the_code() -> None:
     assert {EXIT_ERROR, EXIT_REFUSED} <= {
         int(code) for code in re.findall(r"^\| (\d+) \|", guide, re.MULTILINE)
     }
+
+
+def test_make_targets_are_sound_shell() -> None:
+    """Nothing is run: make says what it would do, and bash reads it."""
+    targets = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert {"demo", "test", "lint", "docs"} <= set(targets)
+    for target in targets:
+        would = subprocess.run(
+            ["make", "--always-make", "--dry-run", target],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert would.returncode == 0, would.stderr
+        read = subprocess.run(["bash", "-n"], input=would.stdout, capture_output=True, text=True, check=False)
+        assert read.returncode == 0, f"make {target}: {read.stderr}"
