@@ -15,6 +15,11 @@ HASH_BYTES: Final = 16
 BASE: Final = 0x9E3779B97F4A7C15
 """Of the polynomial over a token's code points; odd, so that it has an inverse modulo 2**64."""
 
+SEED: Final = 0xE4767981C6B1E8E5
+"""Added to the polynomial. Which words share bits is luck, and the commonest words are in every text: over 40
+seeds, modified revisions are 3.5 bits apart on average in Chinese and 1.4 in English; with this one 3.3 and
+1.2. How a seed does on half of the pages tells little about the other half (correlation 0.1 to 0.3)."""
+
 _REACH: Final = 16_384
 """Code points hashed at once: the sums and powers stay in the cache."""
 _FIRST: Final = np.uint32(0x7FEB352D)
@@ -33,7 +38,7 @@ def hash_ranges(
 ) -> NDArray[np.uint64]:
     """A 64-bit hash of each range of code points (n,), the ranges in order and apart.
 
-    `mix64` of the polynomial sum(point[i] * BASE ** i) modulo 2**64, i counting from the range's start:
+    `mix64` of SEED + sum(point[i] * BASE ** i) modulo 2**64, i counting from the range's start:
     differences of prefix sums, so that no object a token is made. Two words of one language practically never
     share it, but it does not withstand whoever looks for words that do, as little as xxh3 with a known seed.
     """
@@ -51,6 +56,7 @@ def hash_ranges(
         part = sums[ends[done:last] - begin]
         part -= sums[start]
         part *= inverses[start]  # what starts later was multiplied by higher powers
+        part += np.uint64(SEED)
         hashes[done:last] = part
         done = last
     return mix64(hashes)

@@ -26,7 +26,7 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "normalise": 2,
     "segment": 2,
     "url_key": 1,
-    "simhash": 2,
+    "simhash": 3,
     "sketch": 3,
 }
 

@@ -69,11 +69,9 @@ def test_sums_beyond_32_bits_are_exact() -> None:
 
 
 def hash_by_hand(word: str) -> int:
-    """A polynomial in the golden ratio's digits, then the finaliser of SplitMix64."""
-    value = (
-        sum(ord(character) * pow(0x9E3779B97F4A7C15, place, 2**64) for place, character in enumerate(word))
-        % 2**64
-    )
+    """A seed and a polynomial in the golden ratio's digits, then the finaliser of SplitMix64."""
+    terms = (ord(character) * pow(0x9E3779B97F4A7C15, place, 2**64) for place, character in enumerate(word))
+    value = (0xE4767981C6B1E8E5 + sum(terms)) % 2**64
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     value = (value ^ value >> 27) * 0x94D049BB133111EB % 2**64
     return value ^ value >> 31
