@@ -45,8 +45,8 @@ def export(
     SOURCE is a judge's state directory (its live anchors as of the last flush; the judge may be running), or
     whatever `match` reads.
     """
-    from stream.batch import gather, open_either
     from stream.errors import SettingsError
+    from stream.match import gather, open_either
     from stream.sources import BASE_URL
     from stream.tables.compression import encode, expected_bytes, sort_words
     from stream.tables.index_file import write_index

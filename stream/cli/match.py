@@ -47,7 +47,7 @@ def command(
     `-`), JSON Lines with a fingerprint (verdicts), a judge's state directory, or pages as for `scan`. Tables
     are made of the batch, so let it be the smaller one; the corpus is read once, on all cores.
     """
-    from stream.batch import find_matches, open_either
+    from stream.match import find_matches, open_either
 
     logging.configure(settings.log_format, "match")
     options: dict[str, Any] = {

@@ -28,6 +28,8 @@ from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.publisher import BATCH_BYTES
 from stream.settings import Settings, load
+from stream.tables.design import Design
+from stream.tables.probes import probe_count
 from tests.bench.journal import NEAR, PARTITIONS, journal
 
 TRANSACTION = 16_384
@@ -98,7 +100,9 @@ async def _run(servers: str, directory: Path, anchors: int, measured: int) -> di
         bootstrap_servers=servers, namespace=f"bench-{secrets.token_hex(4)}", dev=True, partitions=PARTITIONS,
         state_dir=directory, tables_memory=4 << 30,
     )  # fmt: skip
-    await topics.create(settings, scheme, VerdictOptions(), lambda _: None)
+    options = VerdictOptions()
+    tables = Design(options.blocks, options.choose, scheme.width).tables
+    await topics.create(settings, scheme, options, lambda _: None)
     rows = int(anchors / (1 - NEAR) * 1.02) + measured
     await _write_journal(settings, rows, scheme)
     alone = await _publish_alone(settings, measured)
@@ -108,8 +112,8 @@ async def _run(servers: str, directory: Path, anchors: int, measured: int) -> di
         "anchors": stats.verdicts["unique"],
         "rows_measured": counted,
         "duplicates": stats.verdicts["duplicate"],
-        "tables": 10,
-        "probes_a_page": 260,
+        "tables": tables,
+        "probes_a_page": tables * probe_count(options.flip_bits, options.flips),
         "verdicts_per_second": round(rate),
         "publishing_alone_per_second": round(alone),
         "ratio": round(rate / alone, 3),
