@@ -167,7 +167,7 @@ class _Window:
     def _failure(self, message: Message, error: KafkaError) -> PageError | BrokerError:
         if isinstance(error, MessageSizeTooLargeError):
             return PageError(
-                "too-large",
+                "too_large",
                 f"{message.origin}: {len(message.value)} bytes are more than topic {self._topic} takes"
                 f" (max.message.bytes); {self.acknowledged} messages before it were published",
             )

@@ -62,10 +62,10 @@ class DirectorySource(Source):
             try:
                 status = file.stat()
                 if status.st_size > MAX_MESSAGE // 2:
-                    raise PageError("too-large", f"{file}: over {MAX_MESSAGE // 2} bytes")
+                    raise PageError("too_large", f"{file}: over {MAX_MESSAGE // 2} bytes")
                 body = file.read_bytes()
             except OSError as error:
-                raise PageError("damaged-source", f"{file}: {error.strerror}") from error
+                raise PageError("damaged_source", f"{file}: {error.strerror}") from error
             self._bytes_read += len(body)
             relative = file.name if file == self._root else file.relative_to(self._root).as_posix()
             page = Page(
@@ -97,4 +97,4 @@ def _entries(directory: Path) -> list[os.DirEntry[str]]:
         with os.scandir(directory) as entries:
             return sorted(entries, key=lambda entry: entry.name)
     except OSError as error:
-        raise PageError("damaged-source", f"{directory}: {error.strerror}") from error
+        raise PageError("damaged_source", f"{directory}: {error.strerror}") from error

@@ -52,10 +52,10 @@ class JsonlSource(Source):
                 while line := lines.readline(MAX_MESSAGE + 1):
                     number += 1
                     if len(line) > MAX_MESSAGE:
-                        raise PageError("too-large", f"{self.name} line {number}: over {MAX_MESSAGE} bytes")
+                        raise PageError("too_large", f"{self.name} line {number}: over {MAX_MESSAGE} bytes")
                     if number == 1:
                         line = line.removeprefix(codecs.BOM_UTF8)
                     if value := line.rstrip(b"\r\n"):
                         yield Message(value, url_of(value), f"{self.name} line {number}")
             except DAMAGED as error:
-                raise PageError("damaged-source", f"{self.name} after line {number}: {error}") from error
+                raise PageError("damaged_source", f"{self.name} after line {number}: {error}") from error

@@ -60,7 +60,7 @@ class WarcSource(Source):
                 if self.name != STDIN:
                     _check_end(self.name, start)
             except DAMAGED as error:
-                raise PageError("damaged-source", f"{where}: {error}") from error
+                raise PageError("damaged_source", f"{where}: {error}") from error
 
 
 def _check_end(path: str, start: int) -> None:
@@ -76,7 +76,7 @@ def _page(record: WarcRecord, where: str) -> Page | None:
     length = record.headers.get("Content-Length", "")
     if not (length and length.isdecimal()):
         # fastwarc takes a header cut off by the end of the file for an empty record.
-        raise PageError("damaged-source", f"{where}: no Content-Length; the archive is cut off or damaged")
+        raise PageError("damaged_source", f"{where}: no Content-Length; the archive is cut off or damaged")
     url = (record.headers.get("WARC-Target-URI") or "").strip().removeprefix("<").removesuffix(">")
     if not record.record_type & RECORDS or not url.lower().startswith(("http://", "https://")):
         return None
@@ -100,7 +100,7 @@ def _body(record: WarcRecord, where: str) -> bytes | None:
         return None
     payload = record.reader.read()
     if len(payload) != expected:
-        raise PageError("damaged-source", f"{where}: {len(payload)} of {expected} bytes; cut off")
+        raise PageError("damaged_source", f"{where}: {len(payload)} of {expected} bytes; cut off")
     try:
         return body_of(record, payload, MAX_BODY)
     except PageError:

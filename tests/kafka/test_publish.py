@@ -104,7 +104,7 @@ async def test_a_page_that_the_topic_does_not_take_is_named(
 ) -> None:
     noise = random.Random(1).randbytes(2 * LIMIT).hex()  # half its size compressed: still too large
     lines = [line("http://a.example/1", "x"), line("http://a.example/2", noise)]
-    with pytest.raises(PageError, match=r"too-large: .*a\.jsonl line 2.*max\.message\.bytes"):
+    with pytest.raises(PageError, match=r"too_large: .*a\.jsonl line 2.*max\.message\.bytes"):
         await publish(settings, [jsonl(tmp_path / "a.jsonl", lines)])
 
 
@@ -122,7 +122,7 @@ async def test_a_damaged_source_is_named_and_what_was_read_is_published(
     class Damaged(JsonlSource):
         def __iter__(self) -> Iterator[Message]:
             yield from super().__iter__()
-            raise PageError("damaged-source", "here")
+            raise PageError("damaged_source", "here")
 
     (tmp_path / "a.jsonl").write_bytes(line("http://a.example/1", "x"))
     with pytest.raises(PageError, match="here"):

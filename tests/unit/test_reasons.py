@@ -9,8 +9,8 @@ from pathlib import Path
 from stream.messages.reasons import REASONS, page
 
 ROOT = Path(__file__).parents[2]
-OF_SOURCES = {"too-large", "damaged-source"}
-"""End `publish` and `scan`; no verdict has them."""
+OF_SOURCES = {"damaged_source"}
+"""Ends `publish` and `scan`; no verdict has it."""
 
 
 def given(tree: ast.AST) -> Iterator[str]:

@@ -119,14 +119,14 @@ def test_truncated_lines_are_reported_with_file_and_line(tmp_path: Path, suffix:
     path.write_bytes(data[:-100_000])
     with pytest.raises(PageError, match=r"crawl\.jsonl.* after line 1") as error:
         list(JsonlSource(str(path)))
-    assert error.value.reason == "damaged-source"
+    assert error.value.reason == "damaged_source"
 
 
 def test_a_line_beyond_the_bound_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("stream.sources.jsonl.MAX_MESSAGE", 100)
     path = tmp_path / "crawl.jsonl"
     path.write_bytes(LINES[0] + b"\n" + b"x" * 1000)
-    with pytest.raises(PageError, match=r"too-large: .*line 2"):
+    with pytest.raises(PageError, match=r"too_large: .*line 2"):
         list(JsonlSource(str(path)))
 
 
@@ -276,13 +276,13 @@ def test_an_archive_that_is_cut_off_is_reported(
 ) -> None:
     first, second = compress(warc_record("http://a.example/1")), compress(warc_record("http://a.example/2"))
     read: list[Message] = []
-    with pytest.raises(PageError, match=r"damaged-source: .*a\.warc"):
+    with pytest.raises(PageError, match=r"damaged_source: .*a\.warc"):
         read.extend(warc(tmp_path / "a.warc", first + second[: int(len(second) * kept)]))
     assert [m.url_hint for m in read] == ["http://a.example/1"]
 
 
 def test_a_file_that_is_no_archive_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(PageError, match=r"damaged-source: .*a\.warc at its start"):
+    with pytest.raises(PageError, match=r"damaged_source: .*a\.warc at its start"):
         list(warc(tmp_path / "a.warc", b"neither\nthis\nnor that\n" * 9))
 
 
@@ -365,7 +365,7 @@ async def test_feed_keeps_order_and_reads_only_so_far_ahead() -> None:
 async def test_feed_raises_what_reading_raised_after_what_was_read() -> None:
     def broken() -> Iterator[Message]:
         yield Message(b"1", None, "here")
-        raise PageError("damaged-source", "there")
+        raise PageError("damaged_source", "there")
 
     chunks = feed(broken())
     assert len(await anext(chunks)) == 1
