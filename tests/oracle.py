@@ -32,7 +32,8 @@ class OracleVerdict:
     cluster: object = None
     other: object = None
     distance: int | None = None
-    matches: int | None = None
+    similarity: int | None = None
+    """In ten-thousandths."""
     superseded: object = None
 
 
@@ -78,8 +79,8 @@ class Oracle:
             return None
         if self.strict:
             return distance, None
-        matches = self.estimate(a.sketch, b.sketch)
-        return (distance, matches) if matches >= self.least else None
+        similarity = self.estimate(a.sketch, b.sketch)
+        return (distance, similarity) if similarity >= self.least else None
 
     def estimate(self, a, b):
         """Of two sets, from which bins hold an odd number of the 2 * bins least hashes, and their sizes."""
@@ -126,7 +127,7 @@ class Oracle:
                         best = rank, anchor, same
         if best:
             verdict.verdict, verdict.cluster = "duplicate", best[1].page.id
-            verdict.other, (verdict.distance, verdict.matches) = best[1].page.id, best[2]
+            verdict.other, (verdict.distance, verdict.similarity) = best[1].page.id, best[2]
         else:
             verdict.cluster = page.id
             anchor = Anchor(page)

@@ -22,7 +22,6 @@ from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.ids import show
 from stream.judge.judge import Judge
-from stream.judge.rule import NO_MATCHES
 from stream.judge.state import Baseline
 from stream.kafka.follower import Follower
 from stream.messages.journal import Genesis
@@ -180,15 +179,15 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     anchors = state.anchors(candidates.anchor)
     place = np.searchsorted(anchors.number, candidates.anchor)
     sketch = np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
-    matching = rule.matches_at(sketch, candidates.row, anchors.sketch, place)
-    order = np.lexsort((candidates.anchor, candidates.distance, -matching))
+    similarity = rule.similarities_at(sketch, candidates.row, anchors.sketch, place)
+    order = np.lexsort((candidates.anchor, candidates.distance, -similarity))
     near = [
         _near(
             judge,
             anchors.url(int(place[i])),
             int(anchors.page[place[i]]),
             int(candidates.distance[i]),
-            int(matching[i]),
+            int(similarity[i]),
             row.status,
         )
         for i in order[:NEAREST].tolist()
@@ -199,23 +198,21 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
     distance = (baseline.fingerprint ^ row.fingerprint).bit_count()
-    matching = int(judge.rule.matches(sketch, baseline.sketch.reshape(1, -1))[0])
-    return _near(judge, baseline.url, baseline.page, distance, matching, row.status)
+    similarity = int(judge.rule.similarities(sketch, baseline.sketch.reshape(1, -1))[0])
+    return _near(judge, baseline.url, baseline.page, distance, similarity, row.status)
 
 
-def _near(judge: Judge, url: str, page: int, distance: int, matching: int, status: int) -> Near:
+def _near(judge: Judge, url: str, page: int, distance: int, similarity: int, status: int) -> Near:
     rule = judge.rule
-    options, similarity = rule.options, rule.similarity(matching)
+    options, published = rule.options, rule.published(similarity)
     largest = rule.largest_distance(status)
     close = distance <= largest
-    alike = close and matching >= rule.least_matches
+    alike = close and similarity >= rule.least_similarity
     why = f"distance {distance} is {'within' if close else 'over'} {largest} bits"
-    if matching != NO_MATCHES and similarity is not None:
-        why += (
-            f"; similarity {similarity:.3f} is {'at least' if matching >= rule.least_matches else 'below'} "
-        )
-        why += options.similarity
-    return Near(url, show(judge.genesis.journal, page), distance, similarity, alike, why)
+    if published is not None:
+        enough = "at least" if similarity >= rule.least_similarity else "below"
+        why += f"; similarity {published:.3f} is {enough} {options.similarity}"
+    return Near(url, show(judge.genesis.journal, page), distance, published, alike, why)
 
 
 def _judged(near: list[Near], baseline: Near | None) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.ids import NO_PAGE
 from stream.judge.neighbours import Neighbours
-from stream.judge.rule import NO_MATCHES, Rule
+from stream.judge.rule import NO_SIMILARITY, Rule
 from stream.judge.state import Anchors, Baseline, State
 from stream.messages.verdict import Change, Verdict
 from stream.tables.candidates import Candidates
@@ -32,7 +32,7 @@ _Named = tuple[int, int, str, int, int]
 
 @dataclass(frozen=True, slots=True)
 class Supersession:
-    """An anchor that stops matching, and the row of the batch whose page changed it."""
+    """An anchor that stops similarity, and the row of the batch whose page changed it."""
 
     row: int
     anchor: int
@@ -49,11 +49,12 @@ class Judged:
     cluster: NDArray[np.int64]
     """Packed id of the cluster's anchor, NO_PAGE for none."""
     other: NDArray[np.int64]
-    """Packed id of the page that `distance` and `matches` compare with, NO_PAGE for none."""
+    """Packed id of the page that `distance` and `similarity` compare with, NO_PAGE for none."""
     other_url: dict[int, str]
     """Row -> URL of `other`."""
     distance: NDArray[np.int16]
-    matches: NDArray[np.int32]
+    similarity: NDArray[np.int32]
+    """In ten-thousandths, NO_SIMILARITY for none."""
     superseded: list[Supersession] = field(default_factory=list)
     skipped: dict[int, int] = field(default_factory=dict)
     """Row -> bit mask of the full buckets that its anchor did not enter."""
@@ -72,7 +73,7 @@ class Judged:
             other=np.full(n, NO_PAGE, np.int64),
             other_url={},
             distance=np.full(n, NO_DISTANCE, np.int16),
-            matches=np.full(n, NO_MATCHES, np.int32),
+            similarity=np.full(n, NO_SIMILARITY, np.int32),
         )
 
 
@@ -159,9 +160,9 @@ class _Pass:
         judged.cluster[unique] = batch.page[unique]
         if self.named:
             rows = np.fromiter(self.named, np.int64, len(self.named))
-            page, cluster, urls, distance, matching = zip(*self.named.values(), strict=True)
+            page, cluster, urls, distance, similarity = zip(*self.named.values(), strict=True)
             judged.other[rows], judged.cluster[rows] = page, cluster
-            judged.distance[rows], judged.matches[rows] = distance, matching
+            judged.distance[rows], judged.similarity[rows] = distance, similarity
             judged.other_url.update(zip(rows.tolist(), urls, strict=True))
         for place, row in self.superseded_rows:
             number = self.state.tables.count + int(np.searchsorted(unique, row))
@@ -194,19 +195,19 @@ class _Pass:
     def _against_anchors(self, row: int) -> bool:
         """Name the best similar anchor, if there is one: stored ones first, for they are older."""
         best: _Named | None = None
-        for matching, distance, number, page, place, anchors in self.stored.get(row, ()):
+        for similarity, distance, number, page, place, anchors in self.stored.get(row, ()):
             if number not in self.dead:
-                best = (page, page, anchors.url(place), distance, matching)
+                best = (page, page, anchors.url(place), distance, similarity)
                 break
         if probed := self.neighbours.anchors_probed_by(self.rank[row]):
             earlier = self.ready[np.sort(np.fromiter(probed, np.int64, len(probed)))]
-            distances, bins, similar = self._compare(row, earlier)
+            distances, similarities, similar = self._compare(row, earlier)
             if similar.size:
-                first = similar[np.lexsort((similar, distances[similar], -bins[similar]))[0]]
-                distance, matching = int(distances[first]), int(bins[first])
-                if best is None or (-matching, distance) < (-best[4], best[3]):
+                first = similar[np.lexsort((similar, distances[similar], -similarities[similar]))[0]]
+                distance, similarity = int(distances[first]), int(similarities[first])
+                if best is None or (-similarity, distance) < (-best[4], best[3]):
                     page = int(self.batch.page[earlier[first]])
-                    best = (page, page, self._url(int(earlier[first])), distance, matching)
+                    best = (page, page, self._url(int(earlier[first])), distance, similarity)
         if best is None:
             return False
         self.named[row] = best
@@ -218,12 +219,12 @@ class _Pass:
 
     def _name_row(self, row: int, earlier: int) -> bool:
         """Whether `earlier`, the URL's baseline in this batch, is similar; if so, it is named."""
-        distances, bins, similar = self._compare(row, np.array([earlier]))
+        distances, similarities, similar = self._compare(row, np.array([earlier]))
         if not similar.size:
             return False
         page = int(self.batch.page[earlier])
         cluster = self.named[earlier][1] if earlier in self.named else page
-        self.named[row] = (page, cluster, self._url(earlier), int(distances[0]), int(bins[0]))
+        self.named[row] = (page, cluster, self._url(earlier), int(distances[0]), int(similarities[0]))
         return True
 
     def _compare(
@@ -232,9 +233,10 @@ class _Pass:
         """Distances and similarities of a row and m earlier ones, and which of these are similar."""
         batch = self.batch
         distances = np.bitwise_count(batch.fingerprint[earlier] ^ batch.fingerprint[row])
-        bins = self.rule.matches(batch.sketch[earlier], batch.sketch[row : row + 1])
-        near = self.rule.near(distances, batch.status[row : row + 1]) & (bins >= self.rule.least_matches)
-        return distances, bins, np.flatnonzero(near)
+        similarities = self.rule.similarities(batch.sketch[earlier], batch.sketch[row : row + 1])
+        near = self.rule.near(distances, batch.status[row : row + 1])
+        similar = near & (similarities >= self.rule.least_similarity)
+        return distances, similarities, np.flatnonzero(similar)
 
     def _url(self, row: int) -> str:
         return self.batch.url[row] or ""
@@ -245,17 +247,17 @@ class _Pass:
         found = state.tables.search(batch.fingerprint[ready], batch.uncertain[ready])
         rows, anchors = ready[found.row], state.anchors(found.anchor)
         place = np.searchsorted(anchors.number, found.anchor)
-        matching = self.rule.matches_at(batch.sketch, rows, anchors.sketch, place)
+        similarity = self.rule.similarities_at(batch.sketch, rows, anchors.sketch, place)
         similar = np.flatnonzero(
-            (matching >= self.rule.least_matches) & self.rule.near(found.distance, batch.status[rows])
+            (similarity >= self.rule.least_similarity) & self.rule.near(found.distance, batch.status[rows])
         )
         self.judged.candidates += len(rows)
         self.judged.verified += len(similar)
         order = similar[
-            np.lexsort((found.anchor[similar], found.distance[similar], -matching[similar], rows[similar]))
+            np.lexsort((found.anchor[similar], found.distance[similar], -similarity[similar], rows[similar]))
         ]
         columns = (
-            rows[order], matching[order], found.distance[order], found.anchor[order],
+            rows[order], similarity[order], found.distance[order], found.anchor[order],
             anchors.page[place[order]], place[order],
         )  # fmt: skip
         for row, *entry in zip(*(column.tolist() for column in columns), strict=True):
@@ -276,8 +278,8 @@ class _Pass:
         theirs = np.array([baseline.fingerprint for _, baseline in pairs], np.uint64)
         sketches = np.stack([baseline.sketch for _, baseline in pairs])
         distance = np.bitwise_count(self.batch.fingerprint[rows] ^ theirs).astype(np.int64)
-        matching = self.rule.matches(self.batch.sketch[rows], sketches)
+        similarity = self.rule.similarities(self.batch.sketch[rows], sketches)
         near = self.rule.near(distance, self.batch.status[rows])
-        similar = near & (matching >= self.rule.least_matches)
+        similar = near & (similarity >= self.rule.least_similarity)
         for i in np.flatnonzero(similar).tolist():
-            self.baseline_similar[pairs[i][0]] = (int(distance[i]), int(matching[i]))
+            self.baseline_similar[pairs[i][0]] = (int(distance[i]), int(similarity[i]))

@@ -132,7 +132,7 @@ class Decided:
             judged.cluster.tolist(),
             judged.other.tolist(),
             judged.distance.tolist(),
-            judged.matches.tolist(),
+            judged.similarity.tolist(),
             _hex(batch.fingerprint, self.genesis.scheme.width // 4),
             _hashes(batch.text_hash),
             batch.source.tolist(),
@@ -142,11 +142,11 @@ class Decided:
             batch.reason,
             strict=True,
         )
-        similarities = {each: self._similarity(each) for each in set(judged.matches.tolist())}
+        published = {each: self._published(each) for each in set(judged.similarity.tolist())}
         begin = f'{{"v":{VERSION},"id":"'
         values: list[str] = []
         for row, (
-            page, url, verdict, change, cluster, other, distance, matching, fingerprint, text_hash, source,
+            page, url, verdict, change, cluster, other, distance, similarity, fingerprint, text_hash, source,
             offset, fetched_at, time, reason,
         ) in enumerate(columns):  # fmt: skip
             name = f"{journal}.{page >> INDEX_BITS}.{page & INDEX_MASK}"
@@ -156,7 +156,7 @@ class Decided:
                 other_url = encode_basestring(judged.other_url[row])
                 compared = (
                     f',"duplicate_of":{{"url":{other_url},"id":"{show(journal, other)}"}}'
-                    f',"distance":{distance}{similarities[matching]},"fingerprint":{fingerprint}'
+                    f',"distance":{distance}{published[similarity]},"fingerprint":{fingerprint}'
                 )
             elif verdict == Verdict.UNIQUE:
                 cluster_name, compared = f'"{name}"', f"{_ALONE}{fingerprint}"
@@ -169,9 +169,9 @@ class Decided:
             )
         return [value.encode() for value in values]
 
-    def _similarity(self, matching: int) -> str:
-        similarity = self.rule.similarity(matching)
-        return f',"similarity":{"null" if similarity is None else _number(similarity)}'
+    def _published(self, similarity: int) -> str:
+        value = self.rule.published(similarity)
+        return f',"similarity":{"null" if value is None else _number(value)}'
 
 
 _RECORD: Final = msgspec.json.Decoder(VerdictRecord)

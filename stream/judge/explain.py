@@ -293,7 +293,7 @@ def _similarities(anchor: Side, page: Side, scheme: Scheme) -> tuple[float | Non
     if anchor.sketch is not None and page.sketch is not None:
         rule = Rule(VerdictOptions(), scheme)  # also where the mode does not look at sketches
         a, b = (np.frombuffer(s, "<u8").astype(np.uint64)[None] for s in (anchor.sketch, page.sketch))
-        estimated = rule.similarity(int(rule.matches(a, b)[0]))
+        estimated = rule.published(int(rule.similarities(a, b)[0]))
     if anchor.shingles is not None and page.shingles is not None:
         union = len(anchor.shingles | page.shingles)
         exact = round(len(anchor.shingles & page.shingles) / union, 4) if union else None

@@ -27,17 +27,17 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
     anchors = state.anchors(candidates.anchor)
     place = np.searchsorted(anchors.number, candidates.anchor)
     sketches = np.frombuffer(b"".join(rows[i].sketch for i in ready), "<u8").reshape(len(ready), -1)
-    matching = rule.matches_at(sketches.astype(np.uint64), candidates.row, anchors.sketch, place)
-    order = np.lexsort((candidates.anchor, candidates.distance, -matching, candidates.row))
+    similarity = rule.similarities_at(sketches.astype(np.uint64), candidates.row, anchors.sketch, place)
+    order = np.lexsort((candidates.anchor, candidates.distance, -similarity, candidates.row))
     statuses = np.array([rows[i].status for i in ready], np.uint8)
-    similar = (matching >= rule.least_matches) & rule.near(candidates.distance, statuses[candidates.row])
+    similar = (similarity >= rule.least_similarity) & rule.near(candidates.distance, statuses[candidates.row])
     for i in order[similar[order]].tolist():
         found[ready[int(candidates.row[i])]].append(
             {
                 "url": anchors.url(int(place[i])),
                 "id": show(judge.genesis.journal, int(anchors.page[place[i]])),
                 "distance": int(candidates.distance[i]),
-                "similarity": rule.similarity(int(matching[i])),
+                "similarity": rule.published(int(similarity[i])),
             }
         )
     return found

@@ -18,8 +18,8 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import similarities
 from stream.judge.options import VerdictOptions
 
-NO_MATCHES: Final = -1
-"""Where the mode is strict and no sketch is looked at."""
+NO_SIMILARITY: Final = -1
+"""Where nothing is compared, or the mode is strict and no sketch is looked at."""
 _SLICE: Final = 1 << 15
 """Pairs compared at once: 256-byte sketches of so many pairs take 8 MiB."""
 
@@ -50,18 +50,18 @@ class Rule:
         return near
 
     @property
-    def least_matches(self) -> int:
+    def least_similarity(self) -> int:
         """Least similarity of a near-duplicate, in ten-thousandths; below every one in strict mode."""
-        return NO_MATCHES if self.options.strict else round(self.options.least_similarity * ONE)
+        return NO_SIMILARITY if self.options.strict else round(self.options.least_similarity * ONE)
 
-    def matches(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """How well m pairs of sketches match, each (m, words): estimated Jaccard similarity in whole
-        ten-thousandths; all NO_MATCHES in strict mode."""
+    def similarities(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """Estimated Jaccard similarities of m pairs of sketches, each (m, words), in whole ten-thousandths;
+        all NO_SIMILARITY in strict mode."""
         if self.options.strict:
-            return np.full(len(a), NO_MATCHES, np.int64)
+            return np.full(len(a), NO_SIMILARITY, np.int64)
         return similarities(a, b, self.scheme)
 
-    def matches_at(
+    def similarities_at(
         self,
         a: NDArray[np.uint64],
         rows_a: NDArray[np.int64],
@@ -70,11 +70,11 @@ class Rule:
     ) -> NDArray[np.int64]:
         """The same of the m pairs (a[rows_a], b[rows_b]), in slices that bound the memory."""
         found = [
-            self.matches(a[rows_a[i : i + _SLICE]], b[rows_b[i : i + _SLICE]])
+            self.similarities(a[rows_a[i : i + _SLICE]], b[rows_b[i : i + _SLICE]])
             for i in range(0, len(rows_a), _SLICE)
         ]
         return np.concatenate(found) if found else np.zeros(0, np.int64)
 
-    def similarity(self, matching: int) -> float | None:
-        """Estimated Jaccard similarity as published; None in strict mode."""
-        return None if matching == NO_MATCHES else matching / ONE
+    def published(self, similarity: int) -> float | None:
+        """A similarity of so many ten-thousandths as verdicts say it; None in strict mode."""
+        return None if similarity == NO_SIMILARITY else similarity / ONE

@@ -79,7 +79,7 @@ async def bear_witness(servers: str, namespace: str, oracle: Oracle | None = Non
             )  # fmt: skip
             cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
             due = (want.id, want.verdict, want.change, cluster, want.other, want.distance)
-            similarity = want.matches and want.matches / 10_000
+            similarity = want.similarity and want.similarity / 10_000
             if found != due or abs((got["similarity"] or 0) - (similarity or 0)) > 1e-4:
                 said.different.append((found, due, got["similarity"], similarity))
     return said

@@ -99,7 +99,7 @@ def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[objec
         decided = judge.decide(part)
         j = decided.judged
         gone = {s.row: s.page for s in j.superseded}
-        columns = (j.cluster, j.other, j.distance, j.matches)
+        columns = (j.cluster, j.other, j.distance, j.similarity)
         found += [
             (page, NAMES[verdict], CHANGES[change], *(int(c[row]) for c in columns), gone.get(row))
             for row, (page, verdict, change) in enumerate(
@@ -119,7 +119,7 @@ def expected(oracle: Oracle, pages: list[OraclePage]) -> list[tuple[object, ...]
     return [
         (
             v.id, v.verdict, v.change, number(v.cluster), number(v.other), number(v.distance),
-            number(v.matches), v.superseded,
+            number(v.similarity), v.superseded,
         )
         for v in map(oracle.judge, pages)
     ]  # fmt: skip
