@@ -30,6 +30,7 @@ from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.page import Page
 from stream.messages.verdict import VerdictRecord
+from stream.text.surrogates import replace_surrogates
 from stream.text.url import url_key
 
 MEMORY: Final = 1 << 30
@@ -257,7 +258,7 @@ def _answer(verdict: VerdictRecord) -> Answer:
 
 
 def _named(name: str, text: str) -> ReadPage:
-    name = name.encode(errors="replace").decode()
+    name = replace_surrogates(name)
     try:
         return ReadPage(name, url_key(name), None, text)
     except PageError:  # any other name is its own key

@@ -26,6 +26,7 @@ from stream.text.content import page_text
 from stream.text.normalise import normalise
 from stream.text.pieces import Pieces, pieces, words_of
 from stream.text.segment import segment, warm, words
+from stream.text.surrogates import replace_surrogates
 from stream.text.url import MAX_URL, url_key
 from stream.text.variants import simplified
 
@@ -240,8 +241,8 @@ class Fingerprinter:
 def rejected(error: PageError, url: str | None, key: str | None, fetched_at: int | None) -> Row:
     """The row of a page that cannot be fingerprinted. The URL key is found where the URL has one; a URL over
     MAX_URL is not kept, since rows must stay small."""
-    if url is not None and len(url) > MAX_URL:
-        url = None
+    if url is not None:
+        url = None if len(url) > MAX_URL else replace_surrogates(url)
     if url is not None and key is None and error.reason != "bad_url":
         try:
             key = url_key(url)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-import re
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from stream.errors import PageError
 from stream.messages.compression import GZIP_MAGIC, gunzip, inflate, unzstd
 from stream.messages.scrapy_cluster import CrawlRecord, is_crawl_record
 from stream.outside.outside import Outside
+from stream.text.surrogates import replace_surrogates
 
 CONTENT: Final = ("html", "text", "body", "warc_filename")
 FRAME: Final = 5
@@ -25,8 +25,6 @@ FRAME: Final = 5
 EARLIEST: Final = -62_135_596_800_000
 """0001-01-01 in milliseconds since the epoch: times that RFC 3339 can write."""
 LATEST: Final = 253_402_300_799_999
-
-_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,8 +179,7 @@ def _lenient(document: bytes, detail: str) -> Any:
     if not isinstance(fields, dict):
         return fields
     return {
-        name: _SURROGATES.sub("�", field) if isinstance(field, str) else field
-        for name, field in fields.items()
+        name: replace_surrogates(field) if isinstance(field, str) else field for name, field in fields.items()
     }
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from resiliparse.extract.html2text import extract_plain_text
 
 from stream.errors import PageError
+from stream.text.surrogates import SURROGATE, replace_surrogates
 
 MAX_DEPTH: Final = 1000
 """Deepest nesting that main-content extraction is trusted with. Its time grows with the square of the depth
@@ -26,7 +27,6 @@ _CHROME: Final = [
     *(f"{mark}{name}" for mark in ".#" for name in ("nav", "menu", "sidebar", "footer")),
 ]
 
-_SURROGATES = re.compile("[\ud800-\udfff]")
 # Neither void elements nor those that the parser closes by itself can nest without another between them.
 _SHALLOW: Final = frozenset(
     re.findall(
@@ -52,7 +52,7 @@ def extract(html: str) -> str:
     try:
         return _extracted(html)
     except (TypeError, UnicodeError):  # how resiliparse says that a str does not encode as UTF-8
-        return _extracted(_SURROGATES.sub("�", html))
+        return _extracted(replace_surrogates(html))
 
 
 def _extracted(html: str) -> str:
@@ -63,7 +63,7 @@ def _extracted(html: str) -> str:
                 return text
         return _plain(html, main_content=False)
     except (TypeError, UnicodeError):
-        if _SURROGATES.search(html):
+        if SURROGATE.search(html):
             raise
         raise PageError("extraction_failed", "not a text") from None
     except (RuntimeError, ValueError, MemoryError) as error:

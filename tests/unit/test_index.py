@@ -58,6 +58,16 @@ def test_pages_that_cannot_be_used_are_answered_when_added_and_an_error_when_ask
             index.near(picture)
 
 
+@pytest.mark.parametrize(
+    "url", ["http://example.com/\ud800", "\udfff", 'http://example.com/"\x00\\\u2028é\x7f']
+)
+def test_a_page_whose_url_is_no_text_is_rejected_like_any_other(url: str) -> None:
+    with Index() as index:
+        answer = index.add_page(Page(url=url, text=HARBOUR))
+        assert (answer.verdict, answer.reason) == ("rejected", "bad_url")
+        assert answer.name == url.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def test_many_at_once_are_judged_as_one_by_one() -> None:
     items = [(f"n{i}", (HARBOUR if i % 3 else MARKET) * (1 + i % 5)) for i in range(40)]
     with Index() as one, Index() as many:
