@@ -24,6 +24,7 @@ SECTIONS = {
     "Use one": {
         "publish": "publish pages from files to the pages topic",
         "tail": "follow the verdicts",
+        "verdicts": "export the verdicts to DuckDB or PostgreSQL",
         "query": "which anchors match, nothing inserted",
         "audit": "check that every page has exactly one verdict",
     },

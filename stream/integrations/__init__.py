@@ -1,1 +1,1 @@
-"""Other programs' plug-ins -> page messages and verdicts; each needs its own extra."""
+"""Other programs' items -> page messages; verdicts -> their tables. Each needs an extra."""

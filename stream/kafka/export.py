@@ -1,0 +1,76 @@
+"""The verdicts topic -> a table: what is committed now, each verdict once; the next time from there on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+from aiokafka import TopicPartition
+
+from stream.errors import RecordError
+from stream.integrations.sinks import Sink
+from stream.kafka import clients, cluster
+from stream.kafka.names import Names
+from stream.messages.verdict import VerdictRecord
+from stream.settings import Settings
+
+ROWS: Final = 10_000
+"""Verdicts in one transaction of the target, at most."""
+POLL_MS: Final = 500
+
+
+@clients.explains_denials
+async def export(settings: Settings, sink: Sink, progress: Callable[[int], None] | None = None) -> int:
+    """Append the verdicts that the target lacks, up to the present end. Returns how many.
+
+    Offsets are kept in the target and move in the transaction of the rows: after a crash nothing is there
+    twice, and nothing is left out. `progress` is told how many rows were committed so far.
+    """
+    topic, exported = Names(settings.namespace).verdicts, 0
+    consumer = clients.consumer(
+        settings,
+        group_id=None,
+        isolation_level="read_committed",
+        auto_offset_reset="none",
+        enable_auto_commit=False,
+    )
+    await clients.start(settings, consumer)
+    try:
+        client = consumer._client
+        bounds = await cluster.log_bounds(client, [topic], committed=True)
+        topic_id = (await cluster.topic_ids(client, [topic]))[topic]
+        starts = sink.offsets(topic_id)
+        ends = {key.partition: bound.end for key, bound in bounds.items()}
+        at = {key.partition: max(starts.get(key.partition, 0), bound.start) for key, bound in bounds.items()}
+        behind = [TopicPartition(topic, partition) for partition in at if at[partition] < ends[partition]]
+        if not behind:
+            return 0
+        consumer.assign(behind)
+        for key in behind:
+            consumer.seek(key, at[key.partition])
+        decode = msgspec.json.Decoder(VerdictRecord).decode
+        while behind:
+            rows: list[VerdictRecord] = []
+            for key, records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=ROWS)).items():
+                for record in records:
+                    if record.offset >= ends[key.partition]:
+                        break
+                    try:
+                        rows.append(decode(record.value))
+                    except msgspec.DecodeError as error:
+                        where = f"{topic}[{key.partition}] offset {record.offset}"
+                        raise RecordError(f"{where}: no verdict: {error}") from error
+            moved = {key.partition: await consumer.position(key) for key in behind}
+            at |= {partition: min(place, ends[partition]) for partition, place in moved.items()}
+            sink.append(rows, topic_id, {partition: at[partition] for partition in moved})
+            exported += len(rows)
+            if progress:
+                progress(exported)
+            done = [key for key in behind if at[key.partition] >= ends[key.partition]]
+            if done:
+                consumer.pause(*done)
+                behind = [key for key in behind if key not in done]
+        return exported
+    finally:
+        await consumer.stop()

@@ -1,0 +1,119 @@
+"""Exported verdicts are in the target once each, and a second run adds only what is new."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stream.errors import SettingsError
+from stream.integrations.sinks import ExportError, open_sink
+from stream.kafka.export import export
+from stream.kafka.judge import JudgeRole
+from stream.kafka.worker import WorkerRole
+from stream.settings import Settings
+from tests.kafka.judge_helpers import audited, page, running
+from tests.kafka.worker_helpers import create, publish
+
+duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)")
+pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra `export`)")
+pytestmark = pytest.mark.broker
+
+COUNTS = "SELECT verdict, count(*), count(DISTINCT id) FROM verdicts GROUP BY verdict ORDER BY verdict"
+
+
+@pytest.fixture
+def postgres() -> Iterator[str]:
+    """A PostgreSQL of one's own on a free port of the loopback."""
+    pytest.importorskip("psycopg", reason="psycopg is not installed (extra `export`)")
+    found = [shutil.which("initdb"), *map(str, Path("/usr/lib/postgresql").glob("*/bin/initdb"))]
+    initdb = next((each for each in found if each), None)
+    if initdb is None:
+        pytest.skip("PostgreSQL's server is not installed")
+    pg_ctl = str(Path(initdb).resolve().parent / "pg_ctl")
+    user: dict[str, Any] = {}
+    folder = tempfile.mkdtemp(prefix="neardup-postgres-")
+    if os.getuid() == 0:  # which PostgreSQL refuses
+        try:
+            owner = pwd.getpwnam("postgres")
+        except KeyError:
+            pytest.skip("PostgreSQL does not run as root, and there is no user postgres")
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+        user = {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    data, log = f"{folder}/data", f"{folder}/log"
+    told = f"-c listen_addresses=127.0.0.1 -p {port} -k {folder} -c fsync=off"
+    quietly: dict[str, Any] = {"check": True, "capture_output": True, "cwd": folder, **user}
+    try:
+        subprocess.run([initdb, "-D", data, "-U", "postgres", "-A", "trust", "-N"], **quietly)
+        subprocess.run(
+            [pg_ctl, "-D", data, "-l", log, "-w", "-o", told, "start"],
+            check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **user,
+        )  # fmt: skip
+        try:
+            yield f"postgresql://postgres@127.0.0.1:{port}/postgres"
+        finally:
+            subprocess.run([pg_ctl, "-D", data, "-m", "immediate", "-w", "stop"], **quietly)
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["duckdb", "postgres"])
+def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "duckdb":
+        return str(tmp_path / "crawl.duckdb")
+    url: str = request.getfixturevalue("postgres")
+    return url
+
+
+def ask(target: str, question: str) -> list[tuple[Any, ...]]:
+    if not target.startswith("postgresql://"):
+        with duckdb.connect(target) as database:
+            found: list[tuple[Any, ...]] = database.execute(question).fetchall()
+            return found
+    import psycopg
+
+    with psycopg.connect(target) as connection:
+        return connection.execute(question).fetchall()
+
+
+async def exported(settings: Settings, target: str) -> int:
+    with open_sink(target) as sink:
+        return await export(settings, sink)
+
+
+async def test_a_second_export_adds_only_what_is_new(settings: Settings, target: str) -> None:
+    await create(settings)
+    assert await exported(settings, target) == 0
+    for partition in range(2):
+        pages = [page(f"http://a/{partition}/{n}", n % 4) for n in range(6)]
+        await publish(settings, [*pages, b"no JSON"], partition=partition)
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
+        assert (await audited(settings, 14)).clean
+        assert await exported(settings, target) == 14
+        assert await exported(settings, target) == 0
+        assert ask(target, COUNTS) == [("duplicate", 8, 8), ("rejected", 2, 2), ("unique", 4, 4)]
+        await publish(settings, [page("http://a/late", 1)], partition=2)
+        assert (await audited(settings, 15)).clean
+        assert await exported(settings, target) == 1
+    assert ask(target, COUNTS) == [("duplicate", 9, 9), ("rejected", 2, 2), ("unique", 4, 4)]
+    others = (
+        "SELECT count(*) FROM verdicts a JOIN verdicts b ON a.duplicate_of_id = b.id WHERE b.change = 'new'"
+    )
+    assert ask(target, others) == [(9,)]
+
+
+def test_a_target_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="mysql"), open_sink("mysql://host/base"):
+        pass
+    with pytest.raises(ExportError, match="nowhere"), open_sink(str(tmp_path / "nowhere" / "x.duckdb")):
+        pass
