@@ -18,7 +18,7 @@ help: ## show this list
 
 .PHONY: demo
 demo: broker-tools $(INSTALLED) ## a broker, pages with near-duplicates, and the verdicts
-	@$(call say,"neardup demo: starts a Kafka broker$(comma) a worker and a judge; Ctrl-C ends them all")
+	@$(call say,"neardup demo: starts a Kafka broker$(comma) two workers$(comma) a judge and a dashboard; Ctrl-C ends them all")
 	$(BIN)/neardup demo $(ARGS)
 
 .PHONY: test

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -78,13 +79,13 @@ def test_make_targets_are_sound_shell() -> None:
     """Nothing is run: make says what it would do, and bash reads it."""
     targets = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert {"demo", "test", "lint", "docs"} <= set(targets)
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))
+    }
     for target in targets:
+        command = ["make", "--always-make", "--dry-run", target]
         would = subprocess.run(
-            ["make", "--always-make", "--dry-run", target],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            check=False,
+            command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
         )
         assert would.returncode == 0, would.stderr
         read = subprocess.run(["bash", "-n"], input=would.stdout, capture_output=True, text=True, check=False)
