@@ -7,6 +7,7 @@ each answered by lists of `Row`, in order, as they come.
 
 from __future__ import annotations
 
+import fcntl
 import importlib
 import os
 import resource
@@ -15,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 import msgspec
@@ -34,10 +36,16 @@ T = TypeVar("T")
 
 TOGETHER_CHARACTERS: Final = 65_536
 """Pages are fingerprinted together when they have so much text; more would leave the cache."""
-TOGETHER_SECONDS: Final = 0.02
-"""Pages that were read wait this long for company; pages of HTML take some milliseconds each."""
-FLUSH_SECONDS: Final = 0.02
-"""Rows wait this long for company; a write and the parent's wake-up cost as much as a small page."""
+COMPANY_SECONDS: Final = 0.02
+"""Pages that were read wait for company while so much processor time goes into reading others (some
+milliseconds each, for HTML), so that a busy machine does not cut batches to single pages. Then rows wait as
+long: a write and the parent's wake-up cost as much as a small page."""
+BUSY_SECONDS: Final = 0.1
+"""The same while other pages wait for a child: who is behind saves work rather than a moment."""
+MOST_SECONDS: Final = 0.25
+"""Pages that were read wait no longer, whatever the others wait for."""
+PIPE_BYTES: Final = 1 << 20
+"""What a pipe holds, where the system allows it: a chunk is written in one go, not 64 KiB a wake-up."""
 ORPHAN_SECONDS: Final = 1.0
 """How soon an idle child, or one in the middle of a long page, notices that its parent is gone."""
 OUT_OF_MEMORY: Final = 77
@@ -85,6 +93,8 @@ class Chunk(msgspec.Struct, frozen=True, array_like=True):
     values: list[bytes | None]
     careful: bool
     """Send every row as soon as it is there: the chunk has killed a process before."""
+    busy: bool = False
+    """Other chunks wait for a child: rows go back in larger lots."""
 
 
 class MessageFingerprinter(Protocol):
@@ -127,7 +137,9 @@ def main() -> None:
     _write(rows_out, Ready())
     outbox, outside = _Outbox(rows_out), Outside(configuration.outside)
     while (frame := _read(chunks_in)) is not None:
-        _answer(_CHUNK.decode(frame), fingerprinter, configuration, outbox, outside)
+        chunk = _CHUNK.decode(frame)
+        outbox.pause = BUSY_SECONDS if chunk.busy else COMPANY_SECONDS
+        _answer(chunk, fingerprinter, configuration, outbox, outside)
 
 
 def _answer(
@@ -157,12 +169,12 @@ def _answer_together(
     """Reads pages one by one and fingerprints a handful at once, at half the cost. What a page that hangs or
     kills keeps back is answered from the next, careful chunk, where each page is done alone."""
     read: list[ReadPage | Row] = []
-    size, began = 0, time.monotonic()
+    size, began, since = 0, time.process_time(), time.monotonic()
 
     def finish() -> None:
-        nonlocal read, size, began
+        nonlocal read, size, began, since
         _finish(read, fingerprinter, configuration.deadline, outbox)
-        read, size, began = [], 0, time.monotonic()
+        read, size, began, since = [], 0, time.process_time(), time.monotonic()
 
     def away(error: AwayError) -> None:
         finish()  # what is before the page need not wait
@@ -173,7 +185,8 @@ def _answer_together(
         one = _read_page(value, fingerprinter, configuration, outside, away)
         read.append(one)
         size += 0 if isinstance(one, Row) else len(one.text)
-        if chunk.careful or size >= TOGETHER_CHARACTERS or time.monotonic() - began > TOGETHER_SECONDS:
+        late = time.process_time() - began > outbox.pause or time.monotonic() - since > MOST_SECONDS
+        if chunk.careful or late or size >= TOGETHER_CHARACTERS:
             finish()
             if chunk.careful:
                 outbox.flush()
@@ -247,6 +260,8 @@ class _Outbox:
     """Rows on their way to the parent. A thread sends them, so a long page keeps back none before it."""
 
     def __init__(self, pipe: BinaryIO) -> None:
+        self.pause = COMPANY_SECONDS
+        """Seconds that pages, then rows, wait for company."""
         self._pipe = pipe
         self._rows: list[Row] = []
         self._lock = threading.Lock()
@@ -273,7 +288,7 @@ class _Outbox:
         while True:
             if self._waiting.wait(ORPHAN_SECONDS):
                 self._waiting.clear()
-                time.sleep(FLUSH_SECONDS)
+                time.sleep(self.pause)
                 try:
                     self.flush()
                 except OSError:  # the parent is gone
@@ -288,6 +303,9 @@ def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
     """The two pipes; whatever a library prints goes to stderr and cannot garble a frame."""
     rows_out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    for pipe in (rows_out, sys.stdin):
+        with suppress(OSError):  # a system's bound for one user, or no pipe
+            fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return rows_out, sys.stdin.buffer
 
 

@@ -82,6 +82,8 @@ class ChildPool:
         self._ended = False
         self.crashes = 0
         """Processes that died at work."""
+        self.waiting = 0
+        """Chunks that wait for a child."""
 
     async def __aenter__(self) -> Self:
         """Start all children. Raises ChildError when one cannot work."""
@@ -118,7 +120,11 @@ class ChildPool:
         to None) once its row was answered. When the caller is cancelled, the child finishes the chunk for
         nobody and then is free again: starting another costs more. Raises ChildError.
         """
-        child = await self._free.get()
+        self.waiting += 1
+        try:
+            child = await self._free.get()
+        finally:
+            self.waiting -= 1
         if self._ended:
             self._free.put_nowait(child)
             raise ChildError("the pool of fingerprinting processes has ended")
@@ -139,7 +145,7 @@ class ChildPool:
         try:
             while len(rows) < len(values):
                 child = child or await _Child.start(self._configuration)
-                async for more in child.rows(Chunk(values[len(rows) :], careful)):
+                async for more in child.rows(Chunk(values[len(rows) :], careful, self.waiting > 0)):
                     rows += more
                     if answered:
                         answered(more)

@@ -121,6 +121,11 @@ class Batch:
     """Bytes that are held until the batch is released."""
 
     @property
+    def full(self) -> bool:
+        """Whether it is half of what a record may be, or more."""
+        return len(self.rows) >= BATCH_ROWS // 2 or self.size >= BATCH_BYTES // 2
+
+    @property
     def ends(self) -> dict[int, int]:
         """By partition, the offset to commit when the batch is in the journal."""
         return {each.partition: each.end for each in self.ranges}

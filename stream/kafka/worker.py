@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -35,6 +35,8 @@ PROGRESS_SECONDS: Final = 5
 POLL_MS: Final = 500
 POLL_RECORDS: Final = 64
 """Records taken from the consumer before the held bytes are looked at again."""
+BUSY_SECONDS: Final = 0.1
+"""How long an append waits for company while pages wait for a child (rule 3)."""
 log = structlog.get_logger(__name__, role="worker")
 
 
@@ -74,7 +76,7 @@ class _Shift:
     chunks: set[asyncio.Task[None]] = field(default_factory=set)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be something to append."""
-    ending: bool = False
+    ending: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -150,12 +152,19 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._pool.fingerprint(chunk.values, answered)
 
     async def _write(self, shift: _Shift, backlog: Backlog) -> None:
-        """Finished prefixes into the journal; one append at a time, as full as it has become meanwhile."""
+        """Finished prefixes into the journal; one append at a time, as full as it has become meanwhile.
+
+        While pages wait for a child, it waits for company: an append costs worker and broker as much as a
+        page, and who is behind saves work rather than a moment.
+        """
         while batch := await self._finished(shift, backlog):
             with self.watch.batch(batch):
                 await self._append(batch, backlog)
             backlog.release(batch)
             self._throttle(shift, backlog)
+            if self._pool.waiting and not batch.full:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(shift.ending.wait(), BUSY_SECONDS)
 
     async def _append(self, batch: Batch, backlog: Backlog) -> None:
         stage = self.watch.stage
@@ -240,7 +249,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _finished(self, shift: _Shift, backlog: Backlog) -> Batch | None:
         """The next batch; None when the shift is over."""
-        while (batch := backlog.take()) is None and not shift.ending:
+        while (batch := backlog.take()) is None and not shift.ending.is_set():
             shift.news.clear()
             await shift.news.wait()
         return batch
@@ -305,7 +314,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                 await asyncio.wait(ended)
             if shift.backlog:
                 shift.backlog.keep_finished()
-            shift.ending = True
+            shift.ending.set()
             shift.news.set()
             if shift.writing:
                 _, late = await asyncio.wait({shift.writing}, timeout=self.settings.shutdown_seconds)

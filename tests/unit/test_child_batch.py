@@ -19,6 +19,8 @@ OUTSIDE = Outside(CONFIGURATION.outside)
 
 
 class Outbox:
+    pause = 0.02
+
     def __init__(self) -> None:
         self.rows: list[Row] = []
 
