@@ -74,11 +74,13 @@ def test_stray_end_tags_do_not_hide_the_depth() -> None:
     assert too_deep("<div></b>" * (MAX_DEPTH + 1))
     assert too_deep("</div>" * 5000 + "<div>" * (MAX_DEPTH + 1))
     assert too_deep("<DIV>" * (MAX_DEPTH + 1))
+    assert too_deep("<td><é>" * 10 + "<tdx><ax>" * MAX_DEPTH + "<b")
 
 
 def test_a_long_flat_page_is_not_deep() -> None:
     assert not too_deep("<div><p>one<p>two<br></div>" * 5000)
     assert not too_deep("<p>one<li>two<br><img src=x>" * 5000)
+    assert not too_deep("<P\n>one<Li/>two<a href=x><td\t>三" * 5000)
 
 
 @pytest.mark.parametrize(
