@@ -1,0 +1,127 @@
+"""HTML -> fingerprint as a worker's child does it, against the extraction library alone on the same pages,
+interleaved; and where the child's time goes.
+
+    python -m tests.bench.bench_extract [directory with web-html.jsonl.xz]
+
+The library alone is given the same decoded pages with the same options, and asked again for the whole text
+where it finds no main content.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from stream.children import child
+from stream.children.child import Chunk, Configuration
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.row import Row
+from stream.fingerprint.scheme import Scheme
+from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES
+from stream.messages.page import decode_page
+from stream.text.content import page_text
+from stream.text.extract import _plain
+from stream.text.pieces import pieces
+from tests.bench.bench_worker import pages
+
+PAGES = 400
+ROUNDS = 5
+PAGES_A_CHUNK = min(CHUNK_PAGES, CHUNK_BYTES // 75_000)
+"""Pages of that many bytes that a child gets at once."""
+BATCH = 16
+"""Texts segmented at once: about as many as the fingerprinter takes."""
+CONFIGURATION = Configuration(scheme=Scheme(), page_bytes=16 << 20, memory=1 << 31, deadline=600)
+
+
+class _Sink:
+    """Where a child's rows go: encoded, and dropped."""
+
+    pause = child.BUSY_SECONDS
+
+    def __init__(self) -> None:
+        self.rows: list[Row] = []
+
+    def add(self, row: Row) -> None:
+        self.rows.append(row)
+
+    def flush(self) -> None:
+        child.frame(self.rows)
+        self.rows = []
+
+
+def run(data: Path | None = None, count: int = PAGES, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Microseconds a page and `ratio`, the library's time to ours, each decoding included; `shares` of our
+    time by stage. Medians of the rounds' processor time."""
+    values = pages(count, data)
+    fingerprinter = Fingerprinter()
+    fingerprinter.warm()
+    decoded = [decode_page(value, CONFIGURATION.page_bytes) for value in values]
+    documents = [page.html or "" for page in decoded]
+    texts = [page_text(page) for page in decoded]
+    works: dict[str, Callable[[], object]] = {
+        "ours": lambda: _child(values, fingerprinter),
+        "library": lambda: [_library(value) for value in values],
+        "decode": lambda: [decode_page(value, CONFIGURATION.page_bytes) for value in values],
+        "library_without_decode": lambda: [_extracted(document) for document in documents],
+        "extract": lambda: [page_text(page) for page in decoded],
+        "normalise_and_segment": lambda: _segment(texts, fingerprinter),
+        "from_text": lambda: fingerprinter.texts(texts),
+    }
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(rounds):
+        for name, work in works.items():
+            began = time.process_time()
+            work()
+            seconds[name].append(time.process_time() - began)
+    median = {name: statistics.median(each) for name, each in seconds.items()}
+    parts = {
+        "decode": median["decode"],
+        "extract": median["extract"],
+        "normalise_and_segment": median["normalise_and_segment"],
+        "hash": median["from_text"] - median["normalise_and_segment"],
+    }
+    parts["rest"] = median["ours"] - sum(parts.values())
+    return {
+        "pages": len(values),
+        "megabytes": round(sum(map(len, values)) / 1e6, 1),
+        "text_megabytes": round(sum(len(text.encode()) for text in texts) / 1e6, 2),
+        **{f"{name}_us_a_page": round(each / len(values) * 1e6, 1) for name, each in median.items()},
+        "ratio": _ratio(seconds["library"], seconds["ours"]),
+        "extraction_mb_s": round(sum(map(len, documents)) / median["library_without_decode"] / 1e6, 1),
+        "shares": {name: round(part / median["ours"], 3) for name, part in parts.items()},
+    }
+
+
+def _ratio(of: list[float], to: list[float]) -> float:
+    return round(statistics.median(x / y for x, y in zip(of, to, strict=True)), 3)
+
+
+def _child(values: Sequence[bytes], fingerprinter: Fingerprinter) -> None:
+    """What a child does from the frame of a chunk to the frame of its rows."""
+    for first in range(0, len(values), PAGES_A_CHUNK):
+        content = child.frame(Chunk(list(values[first : first + PAGES_A_CHUNK]), careful=False))
+        chunk = child._CHUNK.decode(content[child.LENGTH :])
+        child._answer(chunk, fingerprinter, CONFIGURATION, _Sink())  # type: ignore[arg-type]
+
+
+def _library(value: bytes) -> str:
+    return _extracted(decode_page(value, CONFIGURATION.page_bytes).html or "")
+
+
+def _extracted(document: str) -> str:
+    text = _plain(document, main_content=True)
+    return text if text.strip() else _plain(document, main_content=False)
+
+
+def _segment(texts: list[str], fingerprinter: Fingerprinter) -> None:
+    for first in range(0, len(texts), BATCH):
+        pieces([fingerprinter.normalised(text) for text in texts[first : first + BATCH]], "rjieba")
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(Path(sys.argv[1]) if sys.argv[1:] else None), indent=2) + "\n")
