@@ -17,6 +17,7 @@ from stream.ops import logging
 
 STAGES = {
     "fingerprint": ("fingerprint",),
+    "extract": ("extract",),
     "tables": ("tables", "methods"),
     "judge": ("judge",),
     "worker": ("worker",),

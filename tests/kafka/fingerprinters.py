@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.outside.outside import Outside
 
 HOARD: list[bytearray] = []
 
@@ -69,13 +70,13 @@ class Treacherous(Fingerprinter):
     """The real one, except for pages that hang it or kill it, while they are read or when their text is
     fingerprinted."""
 
-    def read(self, value: bytes | None, page_bytes: int) -> ReadPage | Row:
+    def read(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> ReadPage | Row:
         """What is read of the page, unless the page says HANG or DIE."""
         if value and b"HANG" in value:
             time.sleep(3600)
         if value and b"DIE" in value:
             os.kill(os.getpid(), signal.SIGSEGV)
-        return super().read(value, page_bytes)
+        return super().read(value, page_bytes, outside)
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
         """The pages' rows, unless a page says LATE."""
