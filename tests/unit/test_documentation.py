@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -10,13 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+import msgspec
 import pytest
+from jsonschema import Draft202012Validator
 
+from stream import Fingerprinter, Index, Page
 from stream.cli import COMMANDS, cli
 from stream.errors import EXIT_ERROR, EXIT_REFUSED
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "schemas").glob("*.md"))]
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "schemas").glob("*.md"))]
 GUIDE = ROOT / "docs" / "operations.md"
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -90,3 +95,31 @@ def test_make_targets_are_sound_shell() -> None:
         assert would.returncode == 0, would.stderr
         read = subprocess.run(["bash", "-n"], input=would.stdout, capture_output=True, text=True, check=False)
         assert read.returncode == 0, f"make {target}: {read.stderr}"
+
+
+def test_files_that_are_named_are_there() -> None:
+    named = re.compile(r"`((?:stream|tests|docs|schemas|deploy)/[\w./-]+)`|\]\(([\w./-]+)(?:#[\w-]+)?\)")
+    missing = []
+    for page in PAGES:
+        for path, link in named.findall(page.read_text("utf-8")):
+            if not (ROOT / path if path else page.parent / link).exists():
+                missing.append(f"{page.name}: {path or link}")
+    assert missing == []
+
+
+def test_the_readmes_example_is_what_its_page_gets() -> None:
+    """The verdict of the page after the same text under another URL, but for ids, times and source."""
+    blocks = re.findall(r"^```json\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    message, verdict = (json.loads(block) for block in blocks)
+    for name, content in (("page", message), ("verdict", verdict)):
+        schema = json.loads((ROOT / "schemas" / f"{name}.schema.json").read_text("utf-8"))
+        Draft202012Validator(schema).validate(content)
+    with Index() as index:
+        first = Page(url=verdict["duplicate_of"]["url"], text=message["text"])
+        index.add_page(first)
+        rows = [Fingerprinter().message(json.dumps(message).encode(), 1 << 20)]
+        (found,) = msgspec.to_builtins(list(index.judge(rows).verdicts()))
+    assert list(found) == list(verdict)
+    for field in ("id", "cluster", "duplicate_of", "source", "decided_at"):
+        del found[field], verdict[field]
+    assert found == verdict
