@@ -86,6 +86,24 @@ class AccessError(NeardupError):
     exit_code = EXIT_REFUSED
 
 
+class ChildError(NeardupError):
+    """A fingerprinting process cannot be started: the environment is at fault, not a page."""
+
+
+class RejectLimitError(NeardupError):
+    """So many pages were rejected that the fault is rather ours, or the crawler's, than theirs."""
+
+    exit_code = EXIT_REFUSED
+
+
+class RoleRefusedError(RefusedError):
+    """A supervised role cannot run as things are; its own last words say why."""
+
+
+class CrawlError(NeardupError):
+    """The demonstration's pages could not be fetched; the message says what was tried."""
+
+
 class PortTakenError(NeardupError):
     """The address for metrics and health cannot be had; the message names the options."""
 

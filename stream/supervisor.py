@@ -20,7 +20,7 @@ from typing import Any
 
 import structlog
 
-from stream.errors import EXIT_REFUSED, RefusedError
+from stream.errors import EXIT_REFUSED, RoleRefusedError
 from stream.kafka.lifecycle import SUPERVISOR
 from stream.settings import Settings
 
@@ -94,10 +94,6 @@ def _free_ports(count: int) -> list[int]:
         for probe in probes:
             probe.bind(("", 0))
         return [int(probe.getsockname()[1]) for probe in probes]
-
-
-class RoleRefusedError(RefusedError):
-    """A supervised role cannot run as things are; its own last words say why."""
 
 
 class Supervisor:

@@ -28,7 +28,7 @@ from stream.children.child import (
     Ready,
     frame,
 )
-from stream.errors import NeardupError
+from stream.errors import ChildError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.outside.options import OutsideOptions
@@ -47,10 +47,6 @@ ONE_THREAD: Final = {
 """Children are the parallelism; threads of a BLAS under them would only compete."""
 
 log = structlog.get_logger(__name__, role="worker")
-
-
-class ChildError(NeardupError):
-    """A fingerprinting process cannot be started: the environment is at fault, not a page."""
 
 
 def configuration_of(settings: Settings, scheme: Scheme, fingerprinter: str = FINGERPRINTER) -> Configuration:

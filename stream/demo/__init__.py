@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from stream.demo.chinese import EXPECTED, chinese_messages
 from stream.demo.crawl import Crawl, prepare
-from stream.demo.fetch import CrawlError
+from stream.errors import CrawlError
 from stream.sources import Message
 
 __all__ = ["EXPECTED", "Crawl", "CrawlError", "chinese_messages", "demo_messages", "prepare"]

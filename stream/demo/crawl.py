@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from stream.demo.chinese import chinese_messages
-from stream.demo.fetch import CrawlError, Say, cache_directory, cached, fetch
+from stream.demo.fetch import Say, cache_directory, cached, fetch
 from stream.demo.order import shuffled
 from stream.demo.releases import MAVEN, PIP, Release
+from stream.errors import CrawlError
 from stream.messages.page import Page
 from stream.sources import Message, Source, encode_page
 

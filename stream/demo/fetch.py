@@ -16,15 +16,11 @@ from typing import Final
 import platformdirs
 
 from stream.demo.releases import Release
-from stream.errors import NeardupError
+from stream.errors import CrawlError
 
 Say = Callable[[str], None]
 TIMEOUT: Final = 300
 """Seconds one download may take."""
-
-
-class CrawlError(NeardupError):
-    """The demonstration's pages could not be fetched; the message says what was tried."""
 
 
 def cache_directory() -> Path:

@@ -9,9 +9,6 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-HASH_BYTES: Final = 16
-"""Size of a text hash."""
-
 BASE: Final = 0x9E3779B97F4A7C15
 """Of the polynomial over a token's code points; odd, so that it has an inverse modulo 2**64."""
 

@@ -164,11 +164,11 @@ class Records:
 
     def baselines(self, url_keys: Iterable[str]) -> dict[str, Baseline]:
         """Baselines of the URLs that have one."""
-        distinct = list(dict.fromkeys(url_keys))
-        found = self.store.get("urls", [_text(key) for key in distinct])
+        keys = list(dict.fromkeys(url_keys))
+        found = self.store.get("urls", [_text(key) for key in keys])
         references: list[tuple[str, int]] = []
         baselines: dict[str, Baseline] = {}
-        for key, value in zip(distinct, found, strict=True):
+        for key, value in zip(keys, found, strict=True):
             if value is None:
                 continue
             if value[:1] == b"a":

@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from aiokafka import AIOKafkaProducer
 
-from stream.errors import EXIT_REFUSED, NeardupError
+from stream.errors import RejectLimitError
 from stream.fingerprint.row import Row, Status
 from stream.kafka import cluster
 from stream.kafka.backlog import Rejected, Source
@@ -22,12 +22,6 @@ FLIGHT_BYTES: Final = 1 << 20
 """Letters on their way at once: a request must stay far below a broker's `socket.request.max.bytes`."""
 REJECT_WINDOW: Final = 1000
 """Pages that `reject_limit` looks back on."""
-
-
-class RejectLimitError(NeardupError):
-    """So many pages were rejected that the fault is rather ours, or the crawler's, than theirs."""
-
-    exit_code = EXIT_REFUSED
 
 
 class RejectLimit:

@@ -70,8 +70,8 @@ def combine(single: NDArray[Word], flips: int) -> NDArray[Word]:
 def probe_keys(design: Design, keys: U64, uncertain: NDArray[np.uint8], flip_bits: int, flips: int) -> U64:
     """Keys of every bucket to look into, shape (n, T, P), for exact keys of shape (n, T).
 
-    `[:, :, 0]` are the exact keys; then every way to flip one, then two, of the `flip_bits` least certain
-    bits inside that table's prefix. Where fewer lie inside, the missing ones flip nothing.
+    `[:, :, 0]` are the exact keys; then every way to flip one, two, up to `flips` of the `flip_bits` least
+    certain bits inside that table's prefix. Where fewer lie inside, the missing ones flip nothing.
     """
     bits = uncertain_bits(design, uncertain, flip_bits)
     single = design.key_flip[bits, np.arange(design.tables)]

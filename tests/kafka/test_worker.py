@@ -14,11 +14,10 @@ from aiokafka.admin import NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
 
-from stream.errors import RefusedError
+from stream.errors import RefusedError, RejectLimitError
 from stream.fingerprint.row import Status
 from stream.kafka import cluster
 from stream.kafka import worker as worker_module
-from stream.kafka.dead_letters import RejectLimitError
 from stream.kafka.names import Names
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (

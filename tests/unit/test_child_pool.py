@@ -16,7 +16,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 
 from stream.children.child import Configuration
-from stream.children.pool import ChildError, ChildPool
+from stream.children.pool import ChildPool
+from stream.errors import ChildError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme

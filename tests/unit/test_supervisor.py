@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from stream import supervisor
-from stream.errors import EXIT_REFUSED
+from stream.errors import EXIT_REFUSED, RoleRefusedError
 from stream.settings import load
-from stream.supervisor import Role, RoleRefusedError, Supervisor, deployment
+from stream.supervisor import Role, Supervisor, deployment
 
 
 def test_supervised_roles_have_a_port_each() -> None:
