@@ -13,9 +13,11 @@ import secrets
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 from aiokafka import AIOKafkaProducer
 
 from stream.brokers.broker import start_broker
@@ -68,8 +70,9 @@ async def _alone(settings: Settings, values: list[bytes]) -> float:
         return len(values) / (time.perf_counter() - started)
 
 
-async def _through_kafka(settings: Settings, values: list[bytes]) -> tuple[float, int]:
-    """Pages a second of a worker, from its first appended record to its last; most bytes held."""
+async def _through_kafka(settings: Settings, values: list[bytes]) -> tuple[float, int, dict[str, float]]:
+    """Pages a second of a worker, from its first appended record to its last; most bytes held; microseconds
+    of processor time a page, by who spent them."""
     await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
     producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=5)
     await producer.start()
@@ -85,27 +88,42 @@ async def _through_kafka(settings: Settings, values: list[bytes]) -> tuple[float
         await asyncio.sleep(0.005)
         if running.done():
             running.result()
-    started, first = time.perf_counter(), worker.stats.pages
+    started, first, spent = time.perf_counter(), worker.stats.pages, _processor_seconds()
     while worker.stats.pages < len(values):
-        await asyncio.sleep(0.005)
+        await asyncio.sleep(0.02)
         if running.done():
             running.result()
-    rate = (len(values) - first) / (time.perf_counter() - started)
+    count = len(values) - first
+    rate = count / (time.perf_counter() - started)
+    each = {who: (now - spent[who]) / count * 1e6 for who, now in _processor_seconds().items()}
     worker.stop()
     await running
-    return rate, worker.stats.most_held_bytes
+    return rate, worker.stats.most_held_bytes, each
+
+
+def _processor_seconds() -> dict[str, float]:
+    """Of this process, which is the worker, its children, and a broker that it started."""
+    spent = {"worker": time.process_time(), "children": 0.0, "broker": 0.0}
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            name = "broker" if "java" in process.name() else "children"
+            spent[name] += times.user + times.system
+    return spent
 
 
 async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, Any]:
     alone, through, held = [], [], 0
+    spent: list[dict[str, float]] = []
     for _ in range(ROUNDS):
         settings = load(
             bootstrap_servers=servers, namespace=f"bench-{secrets.token_hex(4)}", dev=True, partitions=8,
             worker_processes=PROCESSES, state_dir=directory,
         )  # fmt: skip
         alone.append(await _alone(settings, values))
-        rate, most = await _through_kafka(settings, values)
+        rate, most, each = await _through_kafka(settings, values)
         through.append(rate)
+        spent.append(each)
         held = max(held, most)
     middle = ROUNDS // 2
     return {
@@ -114,6 +132,7 @@ async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, 
         "pages_per_second": round(sorted(through)[middle]),
         "without_kafka_per_second": round(sorted(alone)[middle]),
         "ratio": round(sorted(t / a for t, a in zip(through, alone, strict=True))[middle], 3),
+        "processor_us_a_page": {who: round(sorted(each[who] for each in spent)[middle]) for who in spent[0]},
         "most_held_bytes": held,
         "bound_bytes": settings.worker_memory,
     }
