@@ -36,6 +36,11 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         self._under_way.add(sent)
         return sent
 
+    def _verify_source_topic_partitions(self, source_topic: str) -> None:
+        # Of a changelog made a moment ago, the consumer's metadata may say that it has no partitions.
+        if self.app.consumer.topic_partitions(self.changelog_topic_name) != 0:
+            super()._verify_source_topic_partitions(source_topic)
+
     async def durable(self) -> None:
         """Wait until the broker has every changelog record. Raises what a send failed with."""
         under_way, self._under_way = self._under_way, set()
