@@ -177,7 +177,7 @@ async def recreate(settings: Settings, topic: str) -> None:
         await until(ready)
 
 
-async def audited(settings: Settings, pages: int) -> audit.Findings:
+async def audited(settings: Settings, pages: int, seconds: float = DEADLINE) -> audit.Findings:
     """What an audit finds once at least so many pages have their verdicts."""
     found = audit.Findings()
 
@@ -186,5 +186,5 @@ async def audited(settings: Settings, pages: int) -> audit.Findings:
         found = await audit.audit(settings)
         return found.pages >= pages and not found.missing
 
-    await until(done)
+    await until(done, seconds)
     return found

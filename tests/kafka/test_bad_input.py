@@ -174,7 +174,7 @@ async def judge(settings: Settings, messages: Sequence[Case]) -> dict[tuple[int,
     places = await send(settings, messages)
     worker = WorkerRole(settings, fingerprinter="tests.kafka.fingerprinters.Treacherous")
     async with running(worker), running(JudgeRole(settings)):
-        found = await audited(settings, len(messages))
+        found = await audited(settings, len(messages), seconds=180)
     assert found.clean, found
     given = await verdicts(settings)
     assert len(given) == len(messages)
