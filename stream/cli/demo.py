@@ -8,6 +8,7 @@ import sys
 import tempfile
 import uuid
 from contextlib import nullcontext
+from logging import WARNING
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ def command(as_json: bool, keep: bool) -> None:
     from stream.brokers.broker import start_broker
     from stream.demo.crawl import prepare
 
-    logging.configure("auto", "demo")
+    logging.configure("auto", "demo", WARNING)  # who starts when is in the logs of the roles
     console = Console(stderr=as_json, soft_wrap=True)
 
     def said(line: str) -> None:

@@ -20,7 +20,7 @@ from stream.dashboard.rows import Event
 from stream.dashboard.server import application
 from stream.dashboard.system import Watch
 from stream.errors import PortTakenError
-from stream.kafka import cluster, topics
+from stream.kafka import clients, cluster, permits, topics
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis
@@ -51,7 +51,7 @@ class DashboardRole:
 
     async def run(self) -> None:
         """Serve until SIGTERM, SIGINT or `stop()`. Any error ends it: start it again."""
-        with stop_event_on_signals(self._stop):
+        with stop_event_on_signals(self._stop), clients.explained_denials():
             genesis = await unless_stopped(self._stop, self._genesis())
             if genesis is not None:
                 await self._run(genesis)
@@ -59,6 +59,7 @@ class DashboardRole:
     async def _genesis(self) -> Genesis:
         genesis = await topics.wait_for_genesis(self.settings)
         await topics.check(self.settings, "follow")
+        await permits.demand(self.settings, "dashboard")
         return genesis
 
     async def _run(self, genesis: Genesis) -> None:
@@ -93,6 +94,7 @@ class DashboardRole:
                 self._serving(application(api, Gate(settings), settings.dashboard_host, metrics, health))
             )
             await stack.enter_async_context(_started(statistics.app))
+            await permits.demand(settings, "dashboard")  # of the topics, too, that Faust has made meanwhile
             beside = [
                 await stack.enter_async_context(_beside(work))
                 for work in (statistics.sweep(), watch.run(), finder.run())
@@ -129,7 +131,10 @@ class DashboardRole:
 async def _first_error(statistics: Statistics, beside: list[asyncio.Task[None]]) -> None:
     """Raise what ends the Faust app, or the work beside it."""
     while not statistics.failed.done():
-        if crash := getattr(statistics.app, "crash_reason", None) or statistics.app.should_stop:
+        crash = getattr(statistics.app, "crash_reason", None) or statistics.app.should_stop
+        if isinstance(crash, clients.DENIED):
+            raise crash
+        if crash:
             raise RuntimeError(f"the Faust app ended: {crash!r}")
         await asyncio.wait({statistics.failed, *beside}, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
         for task in beside:

@@ -90,6 +90,8 @@ class Watch:
             self._health.turn()
             try:
                 await self._look_until_it_fails()
+            except clients.DENIED:
+                raise
             except (KafkaError, NeardupError, OSError, TimeoutError) as error:
                 self._failed(f"the brokers do not answer: {error!r}")
             await asyncio.sleep(LOOK_SECONDS)

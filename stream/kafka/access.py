@@ -63,6 +63,19 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.journal", (_READ,), "build the state"),
         ("topic", "{ns}.decisions", (_READ,), "build the state"),
     ),
+    "dashboard": (
+        ("topic", "{ns}.verdicts", (_READ, _CONFIGS), "count them"),
+        ("topic", "{ns}.pages", (_READ,), "how old is what the workers have not read"),
+        ("topic", "{ns}.journal", (_READ,), "the genesis; build the look-up's state; the judge's lag"),
+        ("topic", "{ns}.decisions", (_READ,), "build the look-up's state"),
+        *(
+            ("topic", "{ns}.dashboard-" + name + "-changelog", ("Create", _READ, _WRITE), "its tables")
+            for name in ("totals", "hosts", "clusters", "urls")
+        ),
+        ("group", "{ns}.dashboard", (_READ,), "share the partitions, commit"),
+        ("group", "{ns}.workers", ("Describe",), "their lag"),
+        ("group", "{ns}.judge", ("Describe",), "its lag"),
+    ),
 }
 ROLES: Final = tuple(_NEEDS)
 

@@ -105,6 +105,21 @@ async def metadata(client: AIOKafkaClient, topics: Iterable[str], node: int | No
     return Metadata(answer.cluster_id, found)
 
 
+async def allowed_operations(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, int]:
+    """What we may do with those topics that exist: a bit for each of Kafka's operations (KIP-430).
+
+    Raises TopicAuthorizationFailedError for one that we may not even see.
+    """
+    answer = await _ask(client, MetadataRequest(list(topics), operations=True))
+    found = {}
+    for code, name, _, _, _, _, allowed, _ in answer.topics:
+        if code == TopicAuthorizationFailedError.errno:
+            raise TopicAuthorizationFailedError(name, "(Describe)")
+        if code != UNKNOWN_TOPIC:
+            found[name] = allowed
+    return found
+
+
 async def cluster_id(client: AIOKafkaClient) -> str:
     """The cluster's own name, 22 characters."""
     return (await metadata(client, [])).cluster_id

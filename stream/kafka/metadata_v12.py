@@ -82,12 +82,15 @@ class MetadataRequest(Request[MetadataRequest12]):  # type: ignore[misc]
 
     API_KEY = 3
 
-    def __init__(self, topics: list[str]) -> None:
-        self._topics = topics
+    def __init__(self, topics: list[str], *, operations: bool = False) -> None:
+        """`operations`: tell also what we may do with each (KIP-430)."""
+        self._topics, self._operations = topics, operations
 
     def build(self, request_struct_class: type[MetadataRequest12]) -> Any:
         """The request as it travels."""
-        return request_struct_class([(0, 0, topic, {}) for topic in self._topics], False, False, {})
+        return request_struct_class(
+            [(0, 0, topic, {}) for topic in self._topics], False, self._operations, {}
+        )
 
 
 def topic_id(high: int, low: int) -> str:

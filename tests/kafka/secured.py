@@ -159,7 +159,7 @@ class SecuredBroker:
     def _common(self, namespace: str) -> dict[str, Any]:
         return {
             "namespace": namespace, "dev": True, "partitions": 2, "worker_processes": 1, "ops_port": -1,
-            "state_dir": self._directory / "state",
+            "dashboard_port": 0, "state_dir": self._directory / "state",
         }  # fmt: skip
 
     async def grant(self, principal: str, grants: Iterable[Grant]) -> None:
