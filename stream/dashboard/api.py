@@ -32,8 +32,8 @@ from stream.dashboard.recent import Recent, TooManyListenersError, Wanted
 from stream.dashboard.rows import Counts, Histogram
 from stream.dashboard.system import Watch
 from stream.dashboard.windows import DAY, HOUR, MINUTE
+from stream.messages.verdict import VERDICTS
 
-VERDICTS: Final = ("unique", "duplicate", "recrawl", "insufficient", "rejected")
 MOST: Final = 200
 """Largest `limit`."""
 LOOKUP_BYTES: Final = 4 << 20

@@ -19,7 +19,8 @@ from stream.dashboard.answers import (
     System,
     Verdicts,
 )
-from stream.dashboard.api import LOOKUP_BYTES, MOST, VERDICTS
+from stream.dashboard.api import LOOKUP_BYTES, MOST
+from stream.messages.verdict import VERDICTS
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 

@@ -21,6 +21,10 @@ class Verdict(enum.IntEnum):
     REJECTED = 5
 
 
+VERDICTS: Final = tuple(each.name.lower() for each in Verdict)
+"""Verdicts as JSON, headers, metrics and options name them."""
+
+
 class Change(enum.IntEnum):
     """What happened to the page's URL; NONE (JSON null) for pages without a fingerprint."""
 

@@ -14,6 +14,8 @@ from typing import ClassVar, Final
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.process_collector import ProcessCollector
 
+from stream.messages.verdict import VERDICTS
+
 STAGE_BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 AGE_BUCKETS: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 21_600, 86_400)
 ROW_BUCKETS: Final = (1, 4, 16, 64, 256, 512, 1024, 2048, 4096, 16_384, 65_536)
@@ -141,7 +143,7 @@ class JudgeMetrics(Metrics):
             "Verdicts published, by kind: unique, duplicate, recrawl, insufficient, rejected.",
             "verdict",
         )
-        for verdict in ("unique", "duplicate", "recrawl", "insufficient", "rejected"):
+        for verdict in VERDICTS:
             self.verdicts.labels(verdict)
         self.rejects = self._counter(
             "neardup_judge_rejects_total", "Verdicts `rejected`, by the verdict's reason.", "reason"
