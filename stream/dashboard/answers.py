@@ -91,6 +91,9 @@ class ClusterFigures(Struct):
     cluster: Annotated[str, Meta(description="Id of its anchor.")]
     anchor: Annotated[str, Meta(description="URL of its anchor.")]
     pages: Annotated[int, Meta(description="Its anchor and the duplicates, since the topic's beginning.")]
+    superseded: Annotated[
+        bool, Meta(description="Its anchor's URL says something else now: it matches no more.")
+    ]
 
 
 class Clusters(Struct):

@@ -30,6 +30,7 @@ from stream.dashboard.gate import ProblemError, answer
 from stream.dashboard.lookup import BusyError, Finder, cluster_pages
 from stream.dashboard.recent import Recent, TooManyListenersError, Wanted
 from stream.dashboard.rows import Counts, Histogram
+from stream.dashboard.superseded import Superseded
 from stream.dashboard.system import Watch
 from stream.dashboard.windows import DAY, HOUR, MINUTE
 from stream.messages.verdict import VERDICTS
@@ -55,6 +56,7 @@ class Api:
     recent: Recent
     watch: Watch
     finder: Finder
+    superseded: Superseded
 
     def routes(self) -> list[web.RouteDef]:
         """Paths, methods and handlers; `stream.dashboard.openapi` documents each."""
@@ -125,7 +127,9 @@ class Api:
         return answer(
             Clusters(
                 clusters=[
-                    ClusterFigures(each.id, each.anchor, each.duplicates + 1)
+                    ClusterFigures(
+                        each.id, each.anchor, each.duplicates + 1, each.id in self.superseded.clusters
+                    )
                     for each in ranked[offset : offset + limit]
                 ],
                 total=len(ranked),

@@ -18,6 +18,7 @@ from stream.dashboard.lookup import Finder
 from stream.dashboard.recent import Recent
 from stream.dashboard.rows import Event
 from stream.dashboard.server import application
+from stream.dashboard.superseded import Superseded
 from stream.dashboard.system import Watch
 from stream.errors import PortTakenError
 from stream.kafka import clients, cluster, permits, topics
@@ -78,6 +79,7 @@ class DashboardRole:
         metrics.listeners.set_function(lambda: recent.listeners)
         statistics = Statistics(settings, partitions, tell)
         finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
+        superseded = Superseded(settings, names.clusters)
         watch = Watch(
             settings,
             partitions,
@@ -89,16 +91,16 @@ class DashboardRole:
         async with AsyncExitStack() as stack:
             stack.callback(statistics.failed.cancel)
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
-            api = Api(statistics, recent, watch, finder)
+            api = Api(statistics, recent, watch, finder, superseded)
             await stack.enter_async_context(
                 self._serving(application(api, Gate(settings), settings.dashboard_host, metrics, health))
             )
             await stack.enter_async_context(_started(statistics.app))
-            await permits.demand(settings, "dashboard")  # of the topics, too, that Faust has made meanwhile
             beside = [
                 await stack.enter_async_context(_beside(work))
-                for work in (statistics.sweep(), watch.run(), finder.run())
+                for work in (statistics.sweep(), watch.run(), finder.run(), superseded.run())
             ]
+            await permits.demand(settings, "dashboard")  # of the topics, too, that Faust has made meanwhile
             log.info("dashboard_started", url=self.url.result(), group=names.dashboard)
             await unless_stopped(self._stop, _first_error(statistics, beside))
             log.info("stopped")

@@ -68,6 +68,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.pages", (_READ,), "how old is what the workers have not read"),
         ("topic", "{ns}.journal", (_READ,), "the genesis; build the look-up's state; the judge's lag"),
         ("topic", "{ns}.decisions", (_READ,), "build the look-up's state"),
+        ("topic", "{ns}.clusters", (_READ,), "which anchors are superseded"),
         *(
             ("topic", "{ns}.dashboard-" + name + "-changelog", ("Create", _READ, _WRITE), "its tables")
             for name in ("totals", "hosts", "clusters", "urls")

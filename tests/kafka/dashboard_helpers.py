@@ -20,7 +20,7 @@ import aiohttp
 from aiokafka import AIOKafkaProducer
 
 from stream.kafka.names import Names
-from stream.messages.verdict import PageRef, Source, VerdictRecord, rfc3339
+from stream.messages.verdict import ClusterRecord, PageRef, Source, VerdictRecord, rfc3339
 from stream.settings import Settings
 from tests.kafka.worker_helpers import DEADLINE, until
 
@@ -90,6 +90,18 @@ async def decide(settings: Settings, verdicts: Sequence[VerdictRecord], *, commi
         await (producer.commit_transaction() if commit else producer.abort_transaction())
     finally:
         await producer.stop()
+
+
+async def supersede(settings: Settings, cluster: str) -> None:
+    """Publish that a cluster's anchor matches no more, as a judge does."""
+    import msgspec
+
+    record = ClusterRecord(
+        cluster=cluster, url="https://a/", state="superseded", by=f"{JOURNAL}.8.1", decided_at=rfc3339(0)
+    )
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+        topic = Names(settings.namespace).clusters
+        await producer.send_and_wait(topic, msgspec.json.encode(record), cluster.encode(), partition=0)
 
 
 def by_kind(verdicts: Sequence[VerdictRecord]) -> dict[str, int]:

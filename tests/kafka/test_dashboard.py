@@ -25,6 +25,7 @@ from tests.kafka.dashboard_helpers import (
     dashboard,
     dashboard_process,
     decide,
+    supersede,
 )
 from tests.kafka.judge_helpers import audited, page, running, text
 from tests.kafka.worker_helpers import publish, until
@@ -68,6 +69,15 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
         clusters = (await client.get("/api/v1/clusters", limit=5))["clusters"]
         sizes = Counter(each.cluster for each in duplicates)
         assert [each["pages"] for each in clusters] == [1 + n for _, n in sizes.most_common(5)]
+        await supersede(settings, clusters[1]["cluster"])
+
+        async def marked() -> bool:
+            nonlocal clusters
+            clusters = (await client.get("/api/v1/clusters", limit=5))["clusters"]
+            return any(each["superseded"] for each in clusters)
+
+        await until(marked)
+        assert [each["superseded"] for each in clusters] == [False, True, False, False, False]
         one = await client.get(f"/api/v1/clusters/{clusters[0]['cluster']}")
         assert one["pages"] == clusters[0]["pages"]
         assert {each["id"] for each in one["members"]} <= {each.id for each in duplicates}
@@ -196,8 +206,12 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
         async with client.session.get(client.url) as response:
             assert "script-src 'self'" in response.headers["Content-Security-Policy"]
             assert response.headers["X-Content-Type-Options"] == "nosniff"
-        async with client.session.get(client.url + "/readyz") as response:
-            assert response.status == 200
+
+        async def ready() -> bool:
+            async with client.session.get(client.url + "/readyz") as response:
+                return response.status == 200
+
+        await until(ready)
 
 
 async def _refuses_bad_look_ups(client: Client) -> None:

@@ -43,7 +43,9 @@ export function showClusters(found) {
     const button = element("button", { type: "button", class: "plain", "aria-expanded": "false" }, each.anchor);
     button.addEventListener("click", () => toggle(each.cluster, button, pages));
     if (opened.has(each.cluster)) { opened.delete(each.cluster); toggle(each.cluster, button, pages); }
-    return row(columns, [[button, pages], count(each.pages)]);
+    const old = each.superseded ? element("div", { class: "like", title: "The anchor's URL says something else now." },
+      "superseded: takes no more pages") : null;
+    return row(columns, [[button, old, pages], count(each.pages)]);
   })), found.total > found.clusters.length ? element("p", { class: "hint" }, `${count(found.total)} clusters with duplicates in all.`) : null);
 }
 

@@ -1,0 +1,57 @@
+"""Which anchors match no more, by the `clusters` topic."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+import structlog
+from aiokafka import TopicPartition
+from aiokafka.errors import KafkaError
+
+from stream.errors import NeardupError
+from stream.kafka import clients
+from stream.messages.verdict import ClusterRecord
+from stream.settings import Settings
+
+RETRY_SECONDS: Final = 5.0
+
+log = structlog.get_logger(__name__)
+_RECORD: Final = msgspec.json.Decoder(ClusterRecord)
+
+
+class Superseded:
+    """Ids of clusters whose anchor was superseded; `run` keeps them up to date. All are in memory."""
+
+    def __init__(self, settings: Settings, topic: str) -> None:
+        self._settings, self._partition = settings, TopicPartition(topic, 0)
+        self.clusters: set[str] = set()
+
+    async def run(self) -> None:
+        """Read the topic until cancelled; begin again where the brokers do not answer."""
+        while True:
+            try:
+                await self._read()
+            except clients.DENIED:
+                raise
+            except (KafkaError, NeardupError, OSError) as error:
+                log.warning("clusters_unavailable", error=str(error), retry_seconds=RETRY_SECONDS)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _read(self) -> None:
+        consumer = clients.consumer(
+            self._settings,
+            group_id=None,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        try:
+            await clients.start(self._settings, consumer)
+            consumer.assign([self._partition])
+            async for record in consumer:
+                if record.value is not None and _RECORD.decode(record.value).state == "superseded":
+                    self.clusters.add(_RECORD.decode(record.value).cluster)
+        finally:
+            await consumer.stop()
