@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import zlib
+from collections.abc import Iterator
 from typing import Final
 
 import zstandard
@@ -15,7 +16,10 @@ ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 MAX_WINDOW: Final = 1 << 27
 """Largest zstd window accepted, in bytes: a decoder allocates it before the first byte (RFC 8878 asks for at
 least 8 MiB)."""
+MAX_PARTS: Final = 1 << 16
+"""Most gzip members or zstd frames in one body; each takes some microseconds, however little it holds."""
 
+_FIRST: Final = 1 << 9
 _STEP: Final = 1 << 16
 
 
@@ -37,36 +41,51 @@ def gunzip(data: bytes, limit: int, what: str, *, strict: bool = True) -> bytes:
     """All members of a gzip stream. Zero padding behind the last is allowed, as in gzip(1); if not `strict`,
     so is anything else."""
     out = bytearray()
-    while True:
-        part, rest = _inflated(data, zlib.MAX_WBITS | 16, limit - len(out), limit, what)
+    place = 0
+    for _ in range(MAX_PARTS):
+        part, place = _inflated(data, place, zlib.MAX_WBITS | 16, limit - len(out), limit, what)
         out += part
-        data = rest.lstrip(b"\0")
-        if not data or not (strict or data.startswith(GZIP_MAGIC)):
+        while data[place : place + 1] == b"\0":
+            place += 1
+        if place == len(data) or not (strict or data.startswith(GZIP_MAGIC, place)):
             return bytes(out)
+    raise PageError("bad_compression", f"{what}: more than {MAX_PARTS} gzip members")
 
 
 def undeflate(data: bytes, limit: int, what: str) -> bytes:
     """What Content-Encoding calls `deflate`: zlib by RFC 9110, and bare deflate as many servers send it."""
     try:
-        return _inflated(data, zlib.MAX_WBITS, limit, limit, what)[0]
+        return _inflated(data, 0, zlib.MAX_WBITS, limit, limit, what)[0]
     except PageError as error:
         if error.reason == "too_large":
             raise
-        return _inflated(data, -zlib.MAX_WBITS, limit, limit, what)[0]
+        return _inflated(data, 0, -zlib.MAX_WBITS, limit, limit, what)[0]
 
 
-def _inflated(data: bytes, window: int, room: int, limit: int, what: str) -> tuple[bytes, bytes]:
-    """One stream, of at most `room` bytes, and what follows it."""
+def _inflated(data: bytes, place: int, window: int, room: int, limit: int, what: str) -> tuple[bytes, int]:
+    """The stream that begins at `place`, of at most `room` bytes, and where it ends."""
     stream = zlib.decompressobj(window)
+    out = bytearray()
     try:
-        out = stream.decompress(data, room + 1)
+        for piece in _pieces(data, place):
+            out += stream.decompress(piece, room + 1 - len(out))
+            if len(out) > room:
+                raise too_large(limit, what)
+            place += len(piece)
+            if stream.eof:
+                return bytes(out), place - len(stream.unused_data)
     except zlib.error as error:
         raise PageError("bad_compression", f"{what}: {error}") from None
-    if len(out) > room:
-        raise too_large(limit, what)
-    if not stream.eof:
-        raise PageError("bad_compression", f"{what}: the compressed stream ends early")
-    return out, stream.unused_data
+    raise PageError("bad_compression", f"{what}: the compressed stream ends early")
+
+
+def _pieces(data: bytes, place: int) -> Iterator[bytes]:
+    """`data` from `place` on, in pieces: decoders copy what stands behind the end of a stream, and a page of
+    a million tiny streams would be copied as often. So the first piece is small."""
+    end = min(place + _FIRST, len(data))
+    while place < len(data):
+        yield data[place:end]
+        place, end = end, min(end + _STEP, len(data))
 
 
 def unzstd(data: bytes, limit: int, what: str) -> bytes:
@@ -85,12 +104,20 @@ def unzstd(data: bytes, limit: int, what: str) -> bytes:
             size += count
             if size > limit:
                 raise too_large(limit, what)
-        while data:
+        place = parts = 0
+        while place < len(data):
             frame = decoder.decompressobj()
-            out.append(frame.decompress(data))
-            if not frame.eof:
+            for piece in _pieces(data, place):
+                out.append(frame.decompress(piece))
+                place += len(piece)
+                if frame.eof:
+                    break
+            else:
                 raise PageError("bad_compression", f"{what}: zstd frame ends early")
-            data = frame.unused_data
+            place -= len(frame.unused_data)
+            parts += 1
+            if parts > MAX_PARTS:
+                raise PageError("bad_compression", f"{what}: more than {MAX_PARTS} zstd frames")
     except zstandard.ZstdError as error:
         raise PageError("bad_compression", f"{what}: {error}") from None
     return b"".join(out)

@@ -6,6 +6,7 @@ import base64
 import gzip
 import json
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import pytest
 import zstandard
 from jsonschema import Draft202012Validator
 
+from stream.errors import PageError
+from stream.messages.compression import MAX_PARTS, inflate
 from stream.messages.page import Page, PageMessageError, decode_page
 
 LIMIT = 1 << 20
@@ -167,3 +170,11 @@ def test_the_schema_refuses_bad_pages(fields: dict[str, Any]) -> None:
 
 def test_the_schema_itself_is_valid() -> None:
     Draft202012Validator.check_schema(SCHEMA)
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
+def test_a_body_of_too_many_tiny_streams_is_refused(compress: Callable[[bytes], bytes]) -> None:
+    """Each takes time and gives nothing: a page of them would outlast its deadline."""
+    assert inflate(compress(b"") * MAX_PARTS, LIMIT, "body") == b""
+    with pytest.raises(PageError, match=f"body: more than {MAX_PARTS}"):
+        inflate(compress(b"") * (MAX_PARTS + 1), LIMIT, "body")
