@@ -66,8 +66,12 @@ def ratios(found: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float
     for name, value in found.items():
         if isinstance(value, dict):
             yield from ratios(value, f"{prefix}{name}: ")
-        elif isinstance(value, (int, float)) and (name.endswith("ratio") or name in ("last_to_first", "f1")):
+        elif isinstance(value, (int, float)) and _is_ratio(name):
             yield f"{prefix}{name}", value
+
+
+def _is_ratio(name: str) -> bool:
+    return name.endswith("ratio") or name.startswith("times_simhash") or name in ("last_to_first", "f1")
 
 
 def _page(path: Path, kept: dict[str, Any]) -> str:
