@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stream.cli.options import structure, with_scheme, with_settings
+from stream.cli.options import with_scheme, with_settings, with_verdict_options
 from stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,18 +28,14 @@ _REMEMBERED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\
 @with_settings("page_bytes", "state_dir", "namespace")
 @click.argument("anchor", metavar="A")
 @click.argument("page", metavar="B")
-@click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
-@click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance.")
-@click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. blocks=6.")
+@with_verdict_options
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     settings: Settings,
     anchor: str,
     page: str,
-    mode: str,
-    distance: int | None,
-    given: tuple[str, ...],
+    options: VerdictOptions,
     scheme: Scheme,
     as_json: bool,
 ) -> None:
@@ -53,15 +49,7 @@ def command(
 
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.judge.explain import explain
-    from stream.judge.options import VerdictOptions
 
-    if mode == "strict":
-        k = 3 if distance is None else distance
-        base = VerdictOptions.paper(k=k, blocks=k + 2)
-    else:
-        base = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
-    chosen = [f"{name}={value}" for name, value in msgspec.structs.asdict(base).items()]
-    options = structure(VerdictOptions, (*chosen, *given), "--option")
     fingerprinter = Fingerprinter(scheme)
     sides = [
         _remembered(text, settings, scheme, options)

@@ -84,6 +84,36 @@ def with_scheme(function: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
+def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command `options`, the verdict options of `--mode`, `--distance` and `--option NAME=VALUE`."""
+
+    @functools.wraps(function)
+    def command(*args: Any, mode: str, distance: int | None, given: tuple[str, ...], **kwargs: Any) -> Any:
+        import msgspec
+
+        from stream.judge.options import VerdictOptions
+
+        if mode == "strict":
+            k = 3 if distance is None else distance
+            base = VerdictOptions.paper(k=k, blocks=k + 2)
+        else:
+            base = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
+        chosen = [f"{name}={value}" for name, value in msgspec.structs.asdict(base).items()]
+        return function(*args, options=structure(VerdictOptions, (*chosen, *given), "--option"), **kwargs)
+
+    for decorate in (
+        click.option(
+            "--option", "given", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. blocks=6."
+        ),
+        click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance."),
+        click.option(
+            "--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True
+        ),
+    ):
+        command = decorate(command)
+    return command
+
+
 def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
     """A scheme or verdict options from NAME=VALUE pairs. Raises SettingsError, naming the option."""
     import msgspec

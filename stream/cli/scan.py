@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from stream.cli.options import structure, with_scheme, with_settings, with_sources
+from stream.cli.options import with_scheme, with_settings, with_sources, with_verdict_options
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -30,34 +30,19 @@ from stream.settings import Settings
     type=click.File("wb", lazy=False),
     help="File for the verdicts, JSON Lines; - for stdout.",
 )
-@click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
-@click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance.")
-@click.option("--option", "given", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. blocks=6.")
+@with_verdict_options
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def command(
     settings: Settings,
     opened: list[Any],
     output: BinaryIO | None,
-    mode: str,
-    distance: int | None,
-    given: tuple[str, ...],
+    options: Any,
     scheme: Any,
     as_json: bool,
 ) -> None:
     """Judge pages offline: SOURCES are JSON Lines, web archives, directories of saved pages, or -."""
-    import msgspec
-
-    from stream.judge.options import VerdictOptions
-
     logging.configure(settings.log_format, "scan")
-    if mode == "strict":
-        k = 3 if distance is None else distance
-        base = VerdictOptions.paper(k=k, blocks=k + 2)
-    else:
-        base = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
-    chosen = [f"{name}={value}" for name, value in msgspec.structs.asdict(base).items()]
-    options = structure(VerdictOptions, (*chosen, *given), "--option")
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory:
         seen = asyncio.run(_scan(settings, opened, Path(directory) / "state", scheme, options, output))
@@ -103,17 +88,22 @@ class Seen:
 async def _scan(
     settings: Settings, opened: list[Any], directory: Path, scheme: Any, options: Any, sink: BinaryIO | None
 ) -> Seen:
+    import msgspec
+
     from stream.cli.progress import reading
+    from stream.messages.verdict import VerdictRecord
     from stream.scan import scan
 
+    decode = msgspec.json.Decoder(VerdictRecord).decode
     seen = Seen()
     with reading(opened) as advance:
         messages = seen.going_in(chain.from_iterable(opened))
         async with aclosing(scan(settings, messages, directory, scheme=scheme, options=options)) as chunks:
             async for decided in chunks:
-                for verdict in decided.verdicts():
+                values = [value for each in decided.messages() for value in each.value]
+                for verdict in map(decode, values):
                     seen.came_out(verdict.verdict, verdict.source.offset)
                 if sink:
-                    sink.writelines(value + b"\n" for each in decided.messages() for value in each.value)
+                    sink.writelines(value + b"\n" for value in values)
                 advance(seen.verdicts.total())
     return seen

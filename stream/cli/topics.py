@@ -6,9 +6,8 @@ import asyncio
 from typing import Any
 
 import click
-import msgspec
 
-from stream.cli.options import CONNECTION, structure, with_scheme, with_settings
+from stream.cli.options import CONNECTION, with_scheme, with_settings, with_verdict_options
 from stream.judge.options import VerdictOptions
 from stream.ops import logging
 from stream.settings import Settings
@@ -21,12 +20,9 @@ def command() -> None:
 
 @command.command("create")
 @with_settings(*CONNECTION, "dev", "partitions", "verdict_routes")
-@click.option("--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True)
-@click.option(
-    "--option", "options", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. distance=10."
-)
+@with_verdict_options
 @with_scheme
-def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: Any) -> None:
+def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
     """Create the topics and write the journal's genesis. Safe to run again.
 
     Scheme and verdict options are fixed from then on: they live in the journal.
@@ -34,12 +30,7 @@ def create(settings: Settings, mode: str, options: tuple[str, ...], scheme: Any)
     from stream.kafka import topics
 
     logging.configure(settings.log_format, "topics")
-    base = VerdictOptions.paper() if mode == "strict" else VerdictOptions()
-    fields = {**msgspec.structs.asdict(base)}
-    chosen = [f"{name}={value}" for name, value in fields.items()]
-    genesis = asyncio.run(
-        topics.create(settings, scheme, structure(VerdictOptions, (*chosen, *options), "--option"))
-    )
+    genesis = asyncio.run(topics.create(settings, scheme, options))
     click.echo(
         f"journal {genesis.journal[:8]} of namespace {settings.namespace}: "
         f"scheme {genesis.scheme_id}, mode {genesis.options.mode}, "
