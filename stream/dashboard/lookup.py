@@ -20,6 +20,7 @@ from stream.dashboard.rows import ClusterRow, normal
 from stream.errors import NeardupError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
+from stream.judge.compared import compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 from stream.judge.state import Baseline
@@ -175,19 +176,18 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     """The nearest live anchors, those alike first; and the URL's baseline, where there is one."""
     state, rule = judge.state, judge.rule
     uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
-    candidates = state.tables.search(np.array([row.fingerprint], np.uint64), uncertain)
-    anchors = state.anchors(candidates.anchor)
-    place = np.searchsorted(anchors.number, candidates.anchor)
     sketch = np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
-    similarity = rule.similarities_at(sketch, candidates.row, anchors.sketch, place)
-    order = np.lexsort((candidates.anchor, candidates.distance, -similarity))
+    fingerprint, status = np.array([row.fingerprint], np.uint64), np.array([row.status], np.uint8)
+    pairs = compare(state, rule, fingerprint, uncertain, sketch, status)
+    candidates, anchors, place = pairs.found, pairs.anchors, pairs.place
+    order = pairs.best_first(np.arange(len(place)))
     near = [
         _near(
             judge,
             anchors.url(int(place[i])),
             int(anchors.page[place[i]]),
             int(candidates.distance[i]),
-            int(similarity[i]),
+            int(pairs.similarity[i]),
             row.status,
         )
         for i in order[:NEAREST].tolist()

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
+from stream.judge.compared import compare
 from stream.judge.ids import NO_PAGE
 from stream.judge.neighbours import Neighbours
 from stream.judge.rule import NO_SIMILARITY, Rule
@@ -243,22 +244,23 @@ class _Pass:
 
     def _search(self, ready: NDArray[np.int64]) -> Candidates:
         """Find stored candidates and keep the similar ones, best first."""
-        batch, state = self.batch, self.state
-        found = state.tables.search(batch.fingerprint[ready], batch.uncertain[ready])
-        rows, anchors = ready[found.row], state.anchors(found.anchor)
-        place = np.searchsorted(anchors.number, found.anchor)
-        similarity = self.rule.similarities_at(batch.sketch, rows, anchors.sketch, place)
-        similar = np.flatnonzero(
-            (similarity >= self.rule.least_similarity) & self.rule.near(found.distance, batch.status[rows])
+        batch = self.batch
+        pairs = compare(
+            self.state,
+            self.rule,
+            batch.fingerprint[ready],
+            batch.uncertain[ready],
+            batch.sketch[ready],
+            batch.status[ready],
         )
-        self.judged.candidates += len(rows)
-        self.judged.verified += len(similar)
-        order = similar[
-            np.lexsort((found.anchor[similar], found.distance[similar], -similarity[similar], rows[similar]))
-        ]
+        found, anchors = pairs.found, pairs.anchors
+        order = pairs.best_first(np.flatnonzero(pairs.similar))
+        self.judged.candidates += len(pairs.similar)
+        self.judged.verified += len(order)
+        place = pairs.place[order]
         columns = (
-            rows[order], similarity[order], found.distance[order], found.anchor[order],
-            anchors.page[place[order]], place[order],
+            ready[found.row[order]], pairs.similarity[order], found.distance[order], found.anchor[order],
+            anchors.page[place], place,
         )  # fmt: skip
         for row, *entry in zip(*(column.tolist() for column in columns), strict=True):
             self.stored.setdefault(row, []).append((*entry, anchors))

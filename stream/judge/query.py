@@ -9,6 +9,7 @@ import numpy as np
 
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS
+from stream.judge.compared import compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 
@@ -21,23 +22,23 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
         return found
     state, rule = judge.state, judge.rule
     uncertain = np.frombuffer(b"".join(rows[i].uncertain for i in ready), np.uint8)
-    candidates = state.tables.search(
-        np.array([rows[i].fingerprint for i in ready], np.uint64), uncertain.reshape(-1, UNCERTAIN_BITS)
-    )
-    anchors = state.anchors(candidates.anchor)
-    place = np.searchsorted(anchors.number, candidates.anchor)
     sketches = np.frombuffer(b"".join(rows[i].sketch for i in ready), "<u8").reshape(len(ready), -1)
-    similarity = rule.similarities_at(sketches.astype(np.uint64), candidates.row, anchors.sketch, place)
-    order = np.lexsort((candidates.anchor, candidates.distance, -similarity, candidates.row))
-    statuses = np.array([rows[i].status for i in ready], np.uint8)
-    similar = (similarity >= rule.least_similarity) & rule.near(candidates.distance, statuses[candidates.row])
-    for i in order[similar[order]].tolist():
+    pairs = compare(
+        state,
+        rule,
+        np.array([rows[i].fingerprint for i in ready], np.uint64),
+        uncertain.reshape(-1, UNCERTAIN_BITS),
+        sketches.astype(np.uint64),
+        np.array([rows[i].status for i in ready], np.uint8),
+    )
+    candidates, anchors, place = pairs.found, pairs.anchors, pairs.place
+    for i in pairs.best_first(np.flatnonzero(pairs.similar)).tolist():
         found[ready[int(candidates.row[i])]].append(
             {
                 "url": anchors.url(int(place[i])),
                 "id": show(judge.genesis.journal, int(anchors.page[place[i]])),
                 "distance": int(candidates.distance[i]),
-                "similarity": rule.published(int(similarity[i])),
+                "similarity": rule.published(int(pairs.similarity[i])),
             }
         )
     return found

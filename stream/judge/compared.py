@@ -1,0 +1,52 @@
+"""Stored candidates of fingerprints, each with its similarity: judging, querying and look-up begin here."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.judge.rule import Rule
+from stream.judge.state import Anchors, State
+from stream.tables.candidates import Candidates
+
+
+class Compared(NamedTuple):
+    """m (row, anchor) pairs that a search found, sorted by row, then anchor."""
+
+    found: Candidates
+    anchors: Anchors
+    """Records of the anchors in `found`, each once."""
+    place: NDArray[np.int64]
+    """Where in `anchors` each pair's anchor stands (m,)."""
+    similarity: NDArray[np.int64]
+    """Estimated similarity in ten-thousandths; NO_SIMILARITY in strict mode (m,)."""
+    similar: NDArray[np.bool_]
+    """Whether the rule holds for the pair (m,)."""
+
+    def best_first(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
+        """These pairs, the best of each row first: similarity, then distance, then age (rule 15)."""
+        found = self.found
+        order = np.lexsort(
+            (found.anchor[pairs], found.distance[pairs], -self.similarity[pairs], found.row[pairs])
+        )
+        return pairs[order]
+
+
+def compare(
+    state: State,
+    rule: Rule,
+    fingerprints: NDArray[np.uint64],
+    uncertain: NDArray[np.uint8],
+    sketches: NDArray[np.uint64],
+    statuses: NDArray[np.uint8],
+) -> Compared:
+    """Search for n rows: fingerprints (n,), least certain bits (n, UNCERTAIN_BITS), sketches (n, words) and
+    `Status` codes (n,)."""
+    found = state.tables.search(fingerprints, uncertain)
+    anchors = state.anchors(found.anchor)
+    place = np.searchsorted(anchors.number, found.anchor)
+    similarity = rule.similarities_at(sketches, found.row, anchors.sketch, place)
+    similar = (similarity >= rule.least_similarity) & rule.near(found.distance, statuses[found.row])
+    return Compared(found, anchors, place, similarity, similar)
