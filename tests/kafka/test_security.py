@@ -7,7 +7,7 @@ import dataclasses
 import os
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from stream.sources import open_source
 from tests.kafka.dashboard_helpers import dashboard
+from tests.kafka.farewells import farewells
 from tests.kafka.judge_helpers import audited, page, running
 from tests.kafka.secured import PASSWORD, USER, SecuredBroker
 from tests.kafka.worker_helpers import until
@@ -36,6 +37,12 @@ from tests.kafka.worker_helpers import until
 pytestmark = pytest.mark.broker
 PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), b"{"]
 """Unique, duplicate, changed (so that an anchor is superseded), rejected."""
+
+
+@pytest.fixture(autouse=True)
+async def no_connection_half_closed() -> AsyncIterator[None]:
+    async with farewells():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +77,7 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
     by["judge"] = secured.by_certificate(namespace, f"{namespace}-judge")
     sources = [open_source(str(crawl))]
 
+    @farewells()
     async def work() -> None:
         for role in ROLES:
             await secured.grant(f"{namespace}-{role.replace(' ', '-')}", grants(role, Names(namespace)))
