@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 
 from stream.ops.metrics import JudgeMetrics, WorkerMetrics
 from stream.ops.metrics_page import ROLES
+from tests import validators
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROMETHEUS, DASHBOARD = DEPLOY / "prometheus", DEPLOY / "grafana" / "dashboards" / "neardup.json"
@@ -79,10 +79,11 @@ def test_every_rule_is_tried() -> None:
 
 
 def test_rules_fire_when_they_should(report: Callable[[str], None]) -> None:
-    promtool = shutil.which("promtool")
-    if promtool is None:
-        report("promtool is not installed (Debian package prometheus): the rules' own tests did not run")
-        pytest.skip("no promtool")
+    try:
+        promtool = validators.promtool()
+    except validators.NotFetchedError as error:
+        report(f"the rules' own tests did not run, for want of promtool: {error}")
+        pytest.skip(str(error))
     for command in (
         ["check", "config", "prometheus.yml"],
         ["check", "config", "prometheus.compose.yml"],
