@@ -34,6 +34,7 @@ from stream.errors import SettingsError
 MIB: Final = 1 << 20
 PLAINTEXT: Final = "PLAINTEXT"
 OAUTHBEARER: Final = "OAUTHBEARER"
+AVRO: Final = "avro"
 TOKEN_LENGTH: Final = 16
 """Characters of the shortest `dashboard_token`."""
 PREFIX: Final = "NEARDUP_"
@@ -106,6 +107,9 @@ class Settings(BaseSettings):
     verdict_routes: str = Field("", pattern=f"^(({_VERDICT})(,({_VERDICT}))*)?$")
     """Verdicts that go to a topic of their own as well, `NAMESPACE.verdicts.duplicate` and so on, in the same
     transaction; e.g. `duplicate,rejected`. The same for `topics create` and the judge."""
+    verdict_format: str = Field("json", pattern=f"^(json|{AVRO})$")
+    """What the judge writes verdicts in: `json`, or `avro`, whose schema it registers at
+    `schema_registry_url`. Readers tell them apart."""
     state_dir: Path = Path(".neardup")
     """Directory that holds the judge's RocksDB, one sub-directory a namespace."""
 
@@ -186,6 +190,12 @@ class Settings(BaseSettings):
             raise ValueError(
                 "dashboard_user_header wants dashboard_trusted_proxies: anybody can send a header"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _avro_has_its_registry(self) -> Self:
+        if self.verdict_format == AVRO and not self.schema_registry_url:
+            raise ValueError("verdict_format avro wants schema_registry_url")
         return self
 
     @model_validator(mode="after")

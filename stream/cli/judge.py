@@ -18,6 +18,7 @@ from stream.settings import Settings
     "tables_generation",
     "judge_rows",
     "verdict_routes",
+    "verdict_format",
     "ops_host",
     "ops_port",
 )

@@ -24,7 +24,7 @@ from stream.settings import Settings
     help="Only these verdicts; may be given several times.",
 )
 @click.option("--limit", type=click.IntRange(1), help="End after so many verdicts.")
-@click.option("--json", "as_json", is_flag=True, help="Print the records as they are, one a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print the records as JSON, one a line.")
 def command(
     settings: Settings, from_beginning: bool, wanted: tuple[str, ...], limit: int | None, as_json: bool
 ) -> None:
@@ -69,6 +69,7 @@ async def _follow(
 
     from stream.kafka import clients, topics
     from stream.kafka.names import Names
+    from stream.kafka.verdict_values import VerdictReader
 
     await topics.check(settings, "follow")
     consumer = clients.consumer(
@@ -79,13 +80,14 @@ async def _follow(
         enable_auto_commit=False,
     )
     await consumer.start()
-    shown = 0
+    reader, shown = VerdictReader(settings), 0
     try:
         async for message in consumer:
-            record = msgspec.json.decode(message.value)
+            value = reader.json(message)
+            record = msgspec.json.decode(value)
             if wanted and record["verdict"] not in wanted:
                 continue
-            show(record, message.value)
+            show(record, value)
             shown += 1
             if shown == limit:
                 return

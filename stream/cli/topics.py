@@ -19,7 +19,7 @@ def command() -> None:
 
 
 @command.command("create")
-@with_settings(*CONNECTION, "dev", "partitions", "verdict_routes")
+@with_settings(*CONNECTION, "dev", "partitions", "verdict_routes", "verdict_format")
 @with_verdict_options
 @with_scheme
 def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:

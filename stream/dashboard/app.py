@@ -39,6 +39,7 @@ from stream.dashboard.tables import RowTable, in_scope_of
 from stream.dashboard.view import View, Window
 from stream.dashboard.windows import DAY, HOSTS, TOTALS, Calendar
 from stream.kafka.names import Names
+from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.settings import Settings
 
@@ -58,6 +59,7 @@ class Statistics:
         names = Names(settings.namespace)
         self._settings, self._partitions, self._told = settings, partitions, told
         self._verdicts = names.verdicts
+        self._reader = VerdictReader(settings)
         self.view = View(self.host_counts, self.cluster_rows)
         self.ready = asyncio.Event()
         """Set once the tables are recovered and the view is loaded."""
@@ -159,7 +161,9 @@ class Statistics:
                         f"{self._verdicts}[{partition}]: Faust left out verdicts before {each.message.offset}"
                     )
                 self._given[partition] = each.message.offset
-            events = [decode(partition, each.message.offset, each.message.value) for each in messages]
+            events = [
+                decode(partition, each.message.offset, self._reader.json(each.message)) for each in messages
+            ]
             with in_scope_of(messages[-1]):
                 new = self._fold_partition(partition, events)
             self._told(new)

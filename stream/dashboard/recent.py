@@ -13,6 +13,7 @@ from typing import Final
 from stream.dashboard.answers import SeenVerdict
 from stream.dashboard.rows import Event, decode
 from stream.kafka import clients, cluster
+from stream.kafka.verdict_values import VerdictReader
 from stream.settings import Settings
 
 KEPT: Final = 5000
@@ -128,6 +129,7 @@ class Recent:
         )
         await consumer.start()
         found: list[Event] = []
+        reader = VerdictReader(settings)
         try:
             consumer.assign(list(open_ones))
             for key, end in open_ones.items():
@@ -135,7 +137,7 @@ class Recent:
             async with asyncio.timeout(TAIL_SECONDS):
                 while open_ones:
                     for records in (await consumer.getmany(timeout_ms=200)).values():
-                        found += [decode(each.partition, each.offset, each.value) for each in records]
+                        found += [decode(each.partition, each.offset, reader.json(each)) for each in records]
                     open_ones = {k: end for k, end in open_ones.items() if await consumer.position(k) < end}
         except TimeoutError:
             pass  # what came will do

@@ -20,6 +20,7 @@ from stream.kafka import clients, topics
 from stream.kafka.audit import Findings, audit
 from stream.kafka.names import Names
 from stream.kafka.publish import publish
+from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.settings import Settings, load
 from stream.sources import Source
@@ -158,7 +159,7 @@ async def _follow(settings: Settings, outcome: Outcome, progress: Callable[[int,
         auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    decoder = msgspec.json.Decoder(VerdictRecord)
+    decoder, reader = msgspec.json.Decoder(VerdictRecord), VerdictReader(settings)
     partition_of: dict[str, int] = {}
     await consumer.start()
     try:
@@ -166,7 +167,7 @@ async def _follow(settings: Settings, outcome: Outcome, progress: Callable[[int,
         while not outcome.published or outcome.verdicts.total() < outcome.published:
             batches = (await consumer.getmany(timeout_ms=200)).values()
             for record in (record for records in batches for record in records):
-                verdict = decoder.decode(record.value)
+                verdict = decoder.decode(reader.json(record))
                 partition_of[verdict.id] = verdict.source.partition
                 outcome.verdicts[verdict.verdict] += 1
                 if verdict.verdict == "duplicate":

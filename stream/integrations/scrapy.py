@@ -14,7 +14,6 @@ An item is a page when it has `url` and one of `html`, `text` and `body` (bytes)
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from datetime import datetime
 from typing import Any, Final, Self
@@ -28,6 +27,7 @@ from stream.errors import BrokerError
 from stream.kafka import clients, topics
 from stream.kafka.names import Names
 from stream.kafka.publish import BATCH_BYTES, LINGER_MS, key_of
+from stream.kafka.verdict_values import VerdictReader
 from stream.messages.page import Page
 from stream.messages.verdict import Verdict
 from stream.settings import PREFIX, Settings, load
@@ -170,18 +170,26 @@ class NeardupPipeline:
         place = (acknowledged.partition, acknowledged.offset)
         if place in self._early:
             return self._early.pop(place)
-        waiting = self._waiting[place] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[place] = waiting
+        following = self._following
+        assert following is not None  # noqa: S101 (as we wait)
         try:
-            with contextlib.suppress(TimeoutError):
-                return await asyncio.wait_for(waiting, self._seconds)
+            ends: set[asyncio.Future[Any]] = {waiting, following}
+            done, _ = await asyncio.wait(ends, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._waiting[place]
+        if waiting in done:
+            return waiting.result()
+        if following in done:
+            following.result()  # raises why no verdict will come
         return None
 
     async def _follow(self) -> None:
         """Hand verdicts to the items that wait for them."""
+        reader = VerdictReader(self.settings)
         async for message in self._consumer:
-            verdict = msgspec.json.decode(message.value)
+            verdict = msgspec.json.decode(reader.json(message))
             place = (verdict["source"]["partition"], verdict["source"]["offset"])
             waiting = self._waiting.get(place)
             if waiting is not None and not waiting.done():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from stream.errors import RecordError
 from stream.kafka import clients, cluster
 from stream.kafka.names import Names
 from stream.kafka.reader import TopicReader
+from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import decode_decisions
 from stream.settings import Settings
 
@@ -75,15 +77,18 @@ async def audit(settings: Settings, progress: Callable[[str, int], None] = lambd
     # Pages first: verdicts of pages that come meanwhile lie beyond the masks and are left alone.
     pages, starts = await _pages(settings, names.pages, progress)
     seen = {p: np.zeros(len(present), np.uint16) for p, present in pages.items()}
-    async for record in _committed(settings, names.verdicts, progress):
-        verdict = _decode(record)
-        findings.verdicts[verdict.verdict] += 1
-        source = verdict.source
-        place = source.offset - starts.get(source.partition, 0)
-        if source.topic_id != topic_id or place < 0:
-            findings.earlier += 1
-        elif source.partition in seen and place < len(seen[source.partition]):
-            seen[source.partition][place] += 1
+    reader = VerdictReader(settings)
+    # Closed also where a record ends it: its consumer must not outlive it.
+    async with aclosing(_committed(settings, names.verdicts, progress)) as records:
+        async for record in records:
+            verdict = _decode(record, reader.json(record))
+            findings.verdicts[verdict.verdict] += 1
+            source = verdict.source
+            place = source.offset - starts.get(source.partition, 0)
+            if source.topic_id != topic_id or place < 0:
+                findings.earlier += 1
+            elif source.partition in seen and place < len(seen[source.partition]):
+                seen[source.partition][place] += 1
     for partition, present in pages.items():
         verdicts, start = seen[partition], starts[partition]
         findings.pages += int(present.sum())
@@ -162,9 +167,9 @@ async def _lost(settings: Settings, names: Names) -> int:
     return sum(lost.values())
 
 
-def _decode(record: Any) -> _Verdict:
+def _decode(record: Any, value: bytes) -> _Verdict:
     try:
-        return msgspec.json.decode(record.value, type=_Verdict)
+        return msgspec.json.decode(value, type=_Verdict)
     except msgspec.DecodeError as error:
         raise RecordError(f"{record.topic}[{record.partition}] offset {record.offset}: {error}") from error
 

@@ -12,6 +12,7 @@ from stream.errors import RecordError
 from stream.integrations.sinks import Sink
 from stream.kafka import clients, cluster
 from stream.kafka.names import Names
+from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.settings import Settings
 
@@ -49,7 +50,7 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
         consumer.assign(behind)
         for key in behind:
             consumer.seek(key, at[key.partition])
-        decode = msgspec.json.Decoder(VerdictRecord).decode
+        decode, reader = msgspec.json.Decoder(VerdictRecord).decode, VerdictReader(settings)
         while behind:
             rows: list[VerdictRecord] = []
             for key, records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=ROWS)).items():
@@ -57,7 +58,7 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
                     if record.offset >= ends[key.partition]:
                         break
                     try:
-                        rows.append(decode(record.value))
+                        rows.append(decode(reader.json(record)))
                     except msgspec.DecodeError as error:
                         where = f"{topic}[{key.partition}] offset {record.offset}"
                         raise RecordError(f"{where}: no verdict: {error}") from error

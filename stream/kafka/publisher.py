@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -17,10 +18,11 @@ from stream.judge.decided import Decided, SourceVerdicts
 from stream.kafka import clients
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
+from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.trace import TRACEPARENT
 from stream.messages.verdict import Verdict
-from stream.settings import Settings
+from stream.settings import AVRO, Settings
 
 BATCH_BYTES = 900_000
 """Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
@@ -48,6 +50,7 @@ class Publisher:
             for each in Verdict
             if each.name.lower() in settings.routes
         }
+        self._avro = AvroVerdicts(settings) if settings.verdict_format == AVRO else None
         self._encode = msgspec.json.Encoder().encode
         # A router need not parse the value.
         self._headers = {
@@ -57,6 +60,9 @@ class Publisher:
 
     async def __aenter__(self) -> Self:
         try:
+            if self._avro is not None:  # before anybody is fenced
+                written = [self._names.verdicts, *self._routes.values()]
+                await asyncio.to_thread(self._avro.register, written)
             await self._producer.start()
         except BaseException:
             await self._producer.stop()
@@ -110,6 +116,8 @@ class Publisher:
         batches: dict[int, Any] = {}
         traces = decided.batch.traceparent
         runs = list(decided.messages())
+        if self._avro is not None:
+            runs = [dataclasses.replace(run, value=self._avro.values(run.value)) for run in runs]
         for verdicts in runs:
             partition = verdicts.source.partition % self._partitions
             batch = batches.get(partition) or batches.setdefault(partition, producer.create_batch())

@@ -25,8 +25,9 @@ from stream.kafka import clients, cluster
 from stream.kafka.genesis import wait_for_genesis, write_genesis
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
+from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.journal import Genesis
-from stream.settings import Settings
+from stream.settings import AVRO, Settings
 from stream.tables.design import Design
 
 __all__ = ["TopicRow", "check", "create", "describe", "wait_for_genesis"]
@@ -65,7 +66,8 @@ async def create(
 
     Raises TopicError when a topic cannot be made or exists in another form, RefusedError when the journal has
     another scheme or other options, SettingsError when no tables can be made so,
-    BrokerError when no broker answers. `progress` is told what was done.
+    BrokerError when no broker answers, AwayError when a schema registry is wanted and does not answer.
+    `progress` is told what was done.
     """
     names = Names(settings.namespace)
     Design(options.blocks, options.choose, scheme.width)  # refuses a design that no judge could open
@@ -89,6 +91,10 @@ async def create(
         progress(f"wrote the genesis of journal {genesis.journal} to {names.journal}")
     else:
         progress(f"{names.journal} has its genesis, with this scheme and these options: nothing to do")
+    if settings.verdict_format == AVRO:
+        described = [names.verdicts, *map(names.routed, settings.routes)]
+        number = await asyncio.to_thread(AvroVerdicts(settings).register, described)
+        progress(f"verdicts are of schema {number}")
     return genesis
 
 

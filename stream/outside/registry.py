@@ -1,4 +1,4 @@
-"""A schema registry, as far as a consumer needs it: schemas by id.
+"""A schema registry: schemas by id, and the ids of our own.
 
 The REST calls are Confluent's, which Karapace and Apicurio (`/apis/ccompat/v7`) answer too.
 """
@@ -11,14 +11,15 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from stream.errors import PageError
+from stream.errors import PageError, RefusedError
 from stream.outside.errors import AwayError, WantedError
 from stream.outside.schema import AvroSchema, JsonSchema, Schema
 
+MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 SECONDS: Final = 10.0
 """How long an answer may take."""
 UNKNOWN_SECONDS: Final = 60.0
@@ -27,11 +28,18 @@ MAX_ANSWER: Final = 8 << 20
 MAX_REFERENCES: Final = 100
 NOT_FOUND: Final = range(40_400, 40_500)
 """Confluent's codes of what is not there; any other 404 is a wrong URL."""
+REFUSALS: Final = (400, 401, 403, 409, 422)
+"""Statuses of a schema that is not taken: asking again would not help."""
+_T = TypeVar("_T")
 
 
 class _Reference(msgspec.Struct):
     subject: str
     version: int
+
+
+class _Registered(msgspec.Struct):
+    id: int
 
 
 class _Answer(msgspec.Struct, rename="camel"):
@@ -42,6 +50,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 class _Error(msgspec.Struct):
     error_code: int = 0
+    message: str = ""
 
 
 class Registry:
@@ -49,7 +58,7 @@ class Registry:
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None) -> None:
         self._url = url.rstrip("/")
-        self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
+        self._headers = {"Accept": f"{MEDIA_TYPE}, application/json"}
         if user is not None:
             token = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
             self._headers["Authorization"] = f"Basic {token}"
@@ -105,23 +114,63 @@ class Registry:
 
     def _ask(self, path: str) -> _Answer | None:
         """The answer; None where the registry says that there is no such thing. Raises AwayError."""
-        request = urllib.request.Request(self._url + path, headers=self._headers)  # noqa: S310 (the setting's scheme)
+        try:
+            return self._call(path, _Answer)
+        except _NotThereError:
+            return None
+        except _StatusError as error:
+            raise AwayError(str(error)) from None
+
+    def register(self, subject: str, schema: str) -> int:
+        """The id of an Avro schema of that subject, to which it is added where it is not there.
+
+        Looked up first: who may only read can use what somebody else registered. Raises AwayError, and
+        RefusedError when the registry does not take the schema.
+        """
+        place = f"/subjects/{urllib.parse.quote(subject, safe='')}"
+        content = {"schema": schema}
+        try:
+            try:
+                return self._call(place, _Registered, content).id
+            except _NotThereError:
+                return self._call(f"{place}/versions", _Registered, content).id
+        except _StatusError as error:
+            kind = RefusedError if error.status in REFUSALS else AwayError
+            raise kind(f"{error}: {error.said}") from None
+
+    def _call(self, path: str, answer: type[_T], content: object = None) -> _T:
+        """GET, or POST with a content. Raises AwayError, _StatusError, and _NotThereError of nothing."""
+        where = f"schema_registry_url {self._url}: {path}"
+        data = None if content is None else msgspec.json.encode(content)
+        headers = self._headers if data is None else {**self._headers, "Content-Type": MEDIA_TYPE}
+        request = urllib.request.Request(self._url + path, data, headers)  # noqa: S310 (the setting's scheme)
         try:
             with urllib.request.urlopen(request, timeout=SECONDS) as response:  # noqa: S310
-                content = response.read(MAX_ANSWER)
-            return msgspec.json.decode(content, type=_Answer)
+                return msgspec.json.decode(response.read(MAX_ANSWER), type=answer)
         except urllib.error.HTTPError as error:
             with error:
-                said = error.read(MAX_ANSWER)
-            if error.code == 404 and _code(said) in NOT_FOUND:
-                return None
-            raise AwayError(f"schema_registry_url {self._url}: {path}: {error.code} {error.reason}") from None
+                said = _error(error.read(MAX_ANSWER))
+            if error.code == 404 and said.error_code in NOT_FOUND:
+                raise _NotThereError from None
+            raise _StatusError(f"{where}: {error.code} {error.reason}", error.code, said.message) from None
         except (OSError, http.client.HTTPException, msgspec.DecodeError, ValueError) as error:
-            raise AwayError(f"schema_registry_url {self._url}: {path}: {error}") from None
+            raise AwayError(f"{where}: {error}") from None
 
 
-def _code(said: bytes) -> Any:
+class _NotThereError(Exception):
+    """The registry knows no such thing."""
+
+
+class _StatusError(Exception):
+    """The registry answered, with an error."""
+
+    def __init__(self, what: str, status: int, said: str) -> None:
+        super().__init__(what)
+        self.status, self.said = status, said
+
+
+def _error(said: bytes) -> _Error:
     try:
-        return msgspec.json.decode(said, type=_Error).error_code
+        return msgspec.json.decode(said, type=_Error)
     except msgspec.DecodeError:
-        return 0
+        return _Error()

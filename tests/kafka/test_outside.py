@@ -66,6 +66,5 @@ async def test_pages_wait_for_an_absent_store_and_registry(settings: Settings, t
                 await until(lambda: journalled("http://a/claim", "http://a/avro"))
                 assert worker.stats.crashes == 0
     finally:
-        registry.server.shutdown()
-        registry.server.server_close()
+        registry.close()
     assert set(rows.values()) == {(int(Status.READY), None)}

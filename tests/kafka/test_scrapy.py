@@ -21,6 +21,7 @@ from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, running
 from tests.kafka.worker_helpers import DEADLINE, ROOT, create
+from tests.unit.test_registry import Served
 
 pytestmark = [
     pytest.mark.broker,
@@ -84,6 +85,13 @@ def site(tmp_path: Path) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.fixture
+def registry() -> Iterator[Served]:
+    served = Served()
+    yield served
+    served.close()
+
+
 async def crawl(
     site: str, settings: Settings, out: Path, **options: Any
 ) -> tuple[dict[str, int], list[dict[str, Any]]]:
@@ -114,8 +122,9 @@ async def crawl(
 
 
 async def test_crawled_pages_get_verdicts_that_the_spider_drops_or_tags(
-    site: str, settings: Settings, tmp_path: Path
+    site: str, settings: Settings, registry: Served, tmp_path: Path
 ) -> None:
+    """In whatever format a judge writes them."""
     await create(settings)
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         counted, items = await crawl(site, settings, tmp_path / "first", NEARDUP_DROP=["duplicate"])
@@ -128,7 +137,10 @@ async def test_crawled_pages_get_verdicts_that_the_spider_drops_or_tags(
         assert counted["item_dropped_count"] == counted["neardup/duplicate"] == 1
         assert (await audited(settings, len(SITE))).clean
 
-        again, items = await crawl(site, settings, tmp_path / "second", NEARDUP_WAIT=True)
+    in_avro = {"schema_registry_url": registry.url, "verdict_format": "avro"}
+    async with running(WorkerRole(settings)), running(JudgeRole(settings.model_copy(update=in_avro))):
+        url = {"NEARDUP_SCHEMA_REGISTRY_URL": registry.url}
+        again, items = await crawl(site, settings, tmp_path / "second", NEARDUP_WAIT=True, **url)
         assert again["neardup/recrawl"] == 3
         assert [each[FIELD]["change"] for each in items if "url" in each].count("unchanged") == 3
 

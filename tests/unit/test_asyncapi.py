@@ -101,7 +101,7 @@ def test_groups_and_headers_are_the_codes() -> None:
     }
     assert groups == {Names("n").workers, Names("n").judge}
     messages = API["components"]["messages"]
-    verdict = messages["verdict"]["headers"]["properties"]["verdict"]["enum"]
+    verdict = API["components"]["schemas"]["verdictHeaders"]["properties"]["verdict"]["enum"]
     assert verdict == [each.name.lower() for each in Verdict]
     row = Row(Status.REJECTED, None, None, None, reason="failed")
     written = dict(_headers(Source("cluster", "pages", "0" * 32), Rejected(0, 5, None, b"", row)))

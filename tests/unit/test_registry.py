@@ -13,23 +13,36 @@ import secrets
 import threading
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import fastavro
 import pytest
 
+from stream.errors import RecordError, RefusedError, SettingsError
+from stream.kafka.verdict_values import AvroVerdicts, VerdictReader
 from stream.messages.page import Page, PageMessageError, decode_page
 from stream.outside.errors import AwayError, WantedError
 from stream.outside.options import OutsideOptions
 from stream.outside.outside import Outside
+from stream.settings import Settings, load
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "schemas" / "page.avsc").read_text("utf-8"))
+SCHEMAS = Path(__file__).parents[2] / "schemas"
+SCHEMA = json.loads((SCHEMAS / "page.avsc").read_text("utf-8"))
+VERDICT_SCHEMA = json.loads((SCHEMAS / "verdict.avsc").read_text("utf-8"))
 URL = "http://example.com/news"
 REAL = os.environ.get("NEARDUP_TEST_REGISTRY")
 
 Register = Callable[..., int]
+VERDICT = (
+    b'{"v":1,"id":"abababab.2.1","url":"http://a/\xc3\xa9","verdict":"duplicate","change":"new",'
+    b'"cluster":"abababab.2.0","duplicate_of":{"url":"http://a/","id":"abababab.2.0"},"distance":3,'
+    b'"similarity":0.8125,"fingerprint":"0123456789abcdef","text_hash":"%s","scheme":"0123456789abcdef",'
+    b'"source":{"topic":"pages","topic_id":"%s","partition":2,"offset":5000000000},'
+    b'"fetched_at":"0001-01-01T00:00:00.001Z","decided_at":"9999-12-31T23:59:59.999Z","reason":null}'
+) % (b"ab" * 16, b"cd" * 16)
 
 
 class Served:
@@ -48,7 +61,14 @@ class Served:
             def do_GET(self) -> None:
                 served.asked.append(self.path)
                 served.authorization = self.headers["Authorization"]
-                status, answer = served.answer(self.path)
+                self.answered(*served.answer(self.path))
+
+            def do_POST(self) -> None:
+                content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                served.asked.append(self.path)
+                self.answered(*served.post(self.path, content))
+
+            def answered(self, status: int, answer: object) -> None:
                 content = b"<html>" if served.garbage else json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Length", str(len(content)))
@@ -62,6 +82,10 @@ class Served:
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
 
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+
     def answer(self, path: str) -> tuple[int, dict[str, Any]]:
         if self.fail is not None:
             return self.fail, {"error_code": 50001, "message": "on purpose"}
@@ -72,6 +96,21 @@ class Served:
         if parts[1] == "subjects":
             return 200, self.schemas[self.subjects[parts[2]]]
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
+
+    def post(self, path: str, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+        """Look a schema up, or add it: an id is a schema's, whatever its subjects."""
+        if self.fail is not None:
+            return self.fail, {"error_code": 50001, "message": "on purpose"}
+        _, _, subject, *versions = path.split("/")
+        number = next((n for n, each in self.schemas.items() if each["schema"] == content["schema"]), None)
+        if not versions and (number is None or self.subjects.get(subject) != number):
+            code = 40403 if subject in self.subjects else 40401
+            return 404, {"error_code": code, "message": "not found"}
+        if number is None:
+            number = self.register(json.loads(content["schema"]))
+            self.schemas[number]["schema"] = content["schema"]
+        self.subjects[subject] = number
+        return 200, {"id": number}
 
     def register(self, schema: object, kind: str = "AVRO", references: tuple[str, ...] = ()) -> int:
         number = len(self.schemas) + 7
@@ -90,8 +129,7 @@ class Served:
 def served() -> Iterator[Served]:
     registry = Served()
     yield registry
-    registry.server.shutdown()
-    registry.server.server_close()
+    registry.close()
 
 
 @pytest.fixture(params=["served", *(["real"] if REAL else [])])
@@ -259,3 +297,78 @@ def test_without_a_registry_a_framed_message_is_refused() -> None:
     for outside in (None, Outside(OutsideOptions())):
         with pytest.raises(PageMessageError, match="unknown_schema"):
             decode_page(framed(1, b"body"), 1 << 20, outside)
+
+
+# Verdicts: our own schema is registered, and whatever a topic holds is read.
+
+
+class Read(NamedTuple):
+    """A record as consumers give it."""
+
+    value: bytes
+    topic: str = "n.verdicts"
+    partition: int = 2
+    offset: int = 7
+
+
+def with_registry(url: str, **options: Any) -> Settings:
+    return Settings(schema_registry_url=url, verdict_format="avro", **options)
+
+
+def test_a_verdict_comes_back_as_the_same_json(registry: tuple[str, Register]) -> None:
+    settings = with_registry(registry[0])
+    writer = AvroVerdicts(settings)
+    number = writer.register([f"{secrets.token_hex(8)}.verdicts", "routed"])
+    (value,) = writer.values([VERDICT])
+    assert value[:5] == b"\0" + number.to_bytes(4, "big")
+    assert len(value) < len(VERDICT) * 0.6
+    reader = VerdictReader(settings)
+    assert reader.json(Read(value)) == VERDICT
+    assert reader.json(Read(VERDICT)) is VERDICT, "JSON is left alone"
+    plain = fastavro.schemaless_reader(io.BytesIO(value[5:]), fastavro.parse_schema(VERDICT_SCHEMA), None)
+    assert plain["fetched_at"] == datetime(1, 1, 1, 0, 0, 0, 1000, UTC), "as any other reader sees it"
+
+
+def test_a_schema_is_registered_once_and_then_looked_up(served: Served) -> None:
+    topics = ["n.verdicts", "n.verdicts.duplicate"]
+    numbers = {AvroVerdicts(with_registry(served.url)).register(topics) for _ in range(2)}
+    assert len(numbers) == len(served.schemas) == 1
+    assert set(served.subjects) >= {"n.verdicts-value", "n.verdicts.duplicate-value"}
+    looked = [f"/subjects/{topic}-value" for topic in topics]
+    first = [path for each in looked for path in (each, f"{each}/versions")]
+    assert served.asked == [*first, *looked], "who may only read can start, once it is there"
+
+
+def test_a_schema_that_is_not_taken_is_a_refusal(served: Served) -> None:
+    writer = AvroVerdicts(with_registry(served.url))
+    for status in (401, 403, 409, 422):
+        served.fail = status
+        with pytest.raises(RefusedError, match=f"schema_registry_url .*n.verdicts-value: {status} .*purpose"):
+            writer.register(["n.verdicts"])
+    served.fail = 500
+    with pytest.raises(AwayError, match=r"schema_registry_url .*n\.verdicts-value: 500"):
+        writer.register(["n.verdicts"])
+
+
+def test_a_verdict_that_cannot_be_read_is_named(served: Served) -> None:
+    settings = with_registry(served.url)
+    writer = AvroVerdicts(settings)
+    number = writer.register(["n.verdicts"])
+    (value,) = writer.values([VERDICT])
+    where = r"n\.verdicts\[2\] offset 7"
+    with pytest.raises(RecordError, match=f"{where}: is of schema {number}, .*no schema_registry_url"):
+        VerdictReader(Settings()).json(Read(value))
+    other = served.register(SCHEMA)
+    for wrong in (b"\0", framed(2_000_000_000, value[5:]), value[:-3], avro(other, SCHEMA, url=URL)):
+        with pytest.raises(RecordError, match=f"{where}: no verdict"):
+            VerdictReader(settings).json(Read(wrong))
+    served.fail = 503
+    with pytest.raises(AwayError, match="503"):
+        VerdictReader(settings).json(Read(value))
+
+
+def test_avro_verdicts_want_a_registry() -> None:
+    with pytest.raises(SettingsError, match="verdict_format avro wants schema_registry_url"):
+        load(verdict_format="avro")
+    with pytest.raises(SettingsError, match="--verdict-format"):
+        load(verdict_format="protobuf", schema_registry_url="http://registry")

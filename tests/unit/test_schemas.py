@@ -27,6 +27,8 @@ from stream.judge.options import VerdictOptions
 from stream.judge.state import State
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
+from stream.messages.verdict_avro import to_avro, to_json
+from stream.outside.schema import AvroSchema
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 FORMATS = FormatChecker(formats=())
@@ -140,6 +142,14 @@ def test_every_kind_of_verdict_validates(decided: list[Decided]) -> None:
     for each in published:
         validator("verdict").validate(each)
         assert list(each) == list(schema("verdict")["properties"]), "fields, in the order of the schema"
+
+
+def test_every_kind_of_verdict_is_the_same_in_avro(decided: list[Decided]) -> None:
+    avro = AvroSchema((SCHEMAS / "verdict.avsc").read_text("utf-8"), [])
+    for value in (value for each in decided for run in each.messages() for value in run.value):
+        fields = avro.fields(to_avro(value))
+        assert list(fields) == list(schema("verdict")["properties"]), "fields, in the order of the schema"
+        assert to_json(fields) == value
 
 
 def test_every_cluster_change_validates(decided: list[Decided]) -> None:

@@ -1,0 +1,57 @@
+"""Verdicts in Avro, as `schemas/verdict.avsc` says: the fields of the JSON, with times as milliseconds."""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from stream.contracts import contract
+from stream.messages.verdict import VerdictRecord, rfc3339
+
+SCHEMA: Final = "verdict.avsc"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def to_avro(value: bytes) -> bytes:
+    """The Avro of a verdict that is given as JSON."""
+    import fastavro
+
+    fields = msgspec.json.decode(value)
+    fields["decided_at"] = _milliseconds(fields["decided_at"])
+    if fields["fetched_at"] is not None:
+        fields["fetched_at"] = _milliseconds(fields["fetched_at"])
+    out = io.BytesIO()
+    fastavro.schemaless_writer(out, _schema(), fields)
+    return out.getvalue()
+
+
+def to_json(fields: Mapping[str, Any]) -> bytes:
+    """The JSON of a verdict that is given as the fields of a record; the very bytes that `to_avro` was given.
+
+    Raises msgspec.ValidationError for what is no verdict.
+    """
+    times = {
+        name: rfc3339((moment - _EPOCH) // _MILLISECOND)
+        for name in ("fetched_at", "decided_at")
+        if isinstance(moment := fields.get(name), datetime)
+    }
+    return msgspec.json.encode(msgspec.convert({**fields, **times}, VerdictRecord))
+
+
+@functools.cache
+def _schema() -> Any:
+    import fastavro
+
+    return fastavro.parse_schema(msgspec.json.decode(contract(SCHEMA)))
+
+
+# A batch of the judge has one or few times of deciding.
+@functools.lru_cache(maxsize=1024)
+def _milliseconds(told: str) -> int:
+    return (datetime.fromisoformat(told) - _EPOCH) // _MILLISECOND
