@@ -22,9 +22,9 @@ def command() -> None:
 def export(settings: Settings, target: str) -> None:
     """Append the verdicts that TARGET lacks to its table `verdicts`, up to the present end.
 
-    TARGET is postgresql://user@host/database (the password in PGPASSWORD), or the path of a DuckDB file, from
-    which `COPY verdicts TO 'verdicts.parquet'` makes Parquet. How far it came stands in the same database, so
-    run it as often as you like: no verdict is there twice, also after a crash.
+    TARGET is postgresql://user@host/database (the password in PGPASSWORD), a directory NAME.parquet, to which
+    files are added, or the path of a DuckDB file. How far it came stands in the same place: run it as often
+    as you like, no verdict is there twice, also after a crash.
     """
     from stream.integrations.sinks import open_sink
     from stream.kafka.export import export as export_verdicts

@@ -1,4 +1,4 @@
-"""Tables that verdicts are exported to: DuckDB in a file, or PostgreSQL. Each needs the extra `export`."""
+"""Tables that verdicts are exported to: DuckDB, PostgreSQL, Parquet. Each needs the extra `export`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream.messages.verdict import VerdictRecord
 
 TABLE: Final = "verdicts"
 PROGRESS: Final = "verdicts_progress"
-_COLUMNS: Final = {
+COLUMNS: Final = {
     "id": "VARCHAR NOT NULL",
     "url": "VARCHAR",
     "verdict": "VARCHAR NOT NULL",
@@ -36,7 +36,7 @@ _COLUMNS: Final = {
     "reason": "VARCHAR",
 }
 _CREATE: Final = (
-    f"CREATE TABLE IF NOT EXISTS {TABLE} ({', '.join(map(' '.join, _COLUMNS.items()))})",
+    f"CREATE TABLE IF NOT EXISTS {TABLE} ({', '.join(map(' '.join, COLUMNS.items()))})",
     f"CREATE TABLE IF NOT EXISTS {PROGRESS} (topic_id VARCHAR NOT NULL, partition INTEGER NOT NULL, "
     "next BIGINT NOT NULL, PRIMARY KEY (topic_id, partition))",
 )
@@ -60,7 +60,7 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
-        """Rows and offsets, in one transaction. Raises ExportError."""
+        """Rows and offsets, both or neither. Raises ExportError."""
 
     @abc.abstractmethod
     def close(self) -> None:
@@ -69,12 +69,22 @@ class Sink(abc.ABC):
 
 @contextmanager
 def open_sink(target: str) -> Iterator[Sink]:
-    """`postgresql://...`, or the path of a DuckDB file, which is made. Raises SettingsError, ExportError."""
-    postgres = target.startswith(("postgresql://", "postgres://"))
-    if not postgres and "://" in target:
-        raise SettingsError(f"target {target}: postgresql://..., or the path of a DuckDB file")
+    """`postgresql://...`, a directory `*.parquet`, or the path of a DuckDB file; the latter two are made.
+
+    Raises SettingsError, ExportError.
+    """
+    from stream.integrations.parquet import SUFFIX, ParquetSink
+
+    sink: Sink
     try:
-        sink: Sink = PostgresSink(target) if postgres else DuckSink(Path(target))
+        if target.startswith(("postgresql://", "postgres://")):
+            sink = PostgresSink(target)
+        elif "://" in target:
+            raise SettingsError(f"target {target}: postgresql://..., NAME{SUFFIX}, or a DuckDB file")
+        elif target.rstrip("/").endswith(SUFFIX):
+            sink = ParquetSink(Path(target))
+        else:
+            sink = DuckSink(Path(target))
     except ImportError as error:
         raise SettingsError(f"target {target}: pip install 'neardup-stream[export]' ({error})") from error
     try:
@@ -109,8 +119,8 @@ class DuckSink(Sink):
             self._database.begin()
             try:
                 if rows:
-                    columns = zip(*map(_values, rows), strict=True)
-                    table = pyarrow.table(dict(zip(_COLUMNS, map(list, columns), strict=True)))
+                    columns = zip(*map(values_of, rows), strict=True)
+                    table = pyarrow.table(dict(zip(COLUMNS, map(list, columns), strict=True)))
                     self._database.register("coming", table)
                     self._database.execute(f"INSERT INTO {TABLE} SELECT * FROM coming")  # noqa: S608
                     self._database.unregister("coming")
@@ -158,7 +168,7 @@ class PostgresSink(Sink):
         with self._explained(), self._database.transaction(), self._database.cursor() as cursor:
             with cursor.copy(f"COPY {TABLE} FROM STDIN") as copy:
                 for row in rows:
-                    copy.write_row([_without_nul(value) for value in _values(row)])
+                    copy.write_row([_without_nul(value) for value in values_of(row)])
             cursor.executemany(_ADVANCE, [(topic_id, *each) for each in offsets.items()])
 
     def close(self) -> None:
@@ -173,8 +183,8 @@ class PostgresSink(Sink):
             raise ExportError(f"target postgresql: {str(error).strip()}") from error
 
 
-def _values(row: VerdictRecord) -> tuple[Any, ...]:
-    """In the order of the columns."""
+def values_of(row: VerdictRecord) -> tuple[Any, ...]:
+    """What stands in the columns, in their order."""
     other, source = row.duplicate_of, row.source
     return (
         row.id,

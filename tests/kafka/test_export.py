@@ -12,14 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from stream.errors import SettingsError
+from stream.integrations import parquet
 from stream.integrations.sinks import ExportError, open_sink
 from stream.kafka.export import export
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
+from stream.messages.verdict import Source, VerdictRecord
 from stream.settings import Settings
+from tests.kafka.dashboard_helpers import Verdicts
 from tests.kafka.judge_helpers import audited, page, running
 from tests.kafka.worker_helpers import create, publish
 
@@ -67,15 +71,19 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-@pytest.fixture(params=["duckdb", "postgres"])
+@pytest.fixture(params=["duckdb", "parquet", "postgres"])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "duckdb":
-        return str(tmp_path / "crawl.duckdb")
+    if request.param != "postgres":
+        return str(tmp_path / f"crawl.{request.param}")
     url: str = request.getfixturevalue("postgres")
     return url
 
 
 def ask(target: str, question: str) -> list[tuple[Any, ...]]:
+    if target.endswith(".parquet"):
+        with duckdb.connect() as database:
+            database.execute(f"CREATE VIEW verdicts AS FROM '{target}/*.parquet'")
+            return list(database.execute(question).fetchall())
     if not target.startswith("postgresql://"):
         with duckdb.connect(target) as database:
             found: list[tuple[Any, ...]] = database.execute(question).fetchall()
@@ -112,8 +120,42 @@ async def test_a_second_export_adds_only_what_is_new(settings: Settings, target:
     assert ask(target, others) == [(9,)]
 
 
+def rows(first: int, count: int) -> list[VerdictRecord]:
+    made = Verdicts(seed=first)
+    return [made.one(source=Source("pages", "ab" * 16, 0, first + n)) for n in range(count)]
+
+
+def test_parquet_files_are_whole_and_say_how_far_they_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "ROWS", 25)
+    target = tmp_path / "crawl.parquet"
+    with open_sink(str(target)) as sink:
+        for first in range(0, 50, 10):
+            sink.append(rows(first, 10), "topic", {0: first + 10})
+        assert [file.name for file in target.glob("*.parquet")] == ["verdicts-000001.parquet"]
+        sink.append([], "topic", {0: 51})
+    with open_sink(str(target)) as sink:
+        assert sink.offsets("topic") == {0: 51}
+        with pytest.raises(ExportError, match="another process"), open_sink(str(target)):
+            pass
+        sink.append(rows(51, 5), "topic", {0: 56})
+        with pytest.raises(ExportError, match=r"crawl\.parquet"):
+            sink.append([msgspec.structs.replace(rows(56, 1)[0], id=None)], "topic", {0: 57})
+    with open_sink(str(target)) as sink:
+        assert sink.offsets("topic") == {0: 51}, "what failed took its file along, and nothing else"
+        sink.append(rows(51, 6), "other", {1: 57})
+    with open_sink(str(target)) as sink:
+        assert (sink.offsets("topic"), sink.offsets("other")) == ({0: 51}, {1: 57})
+    found = ask(
+        str(target), "SELECT count(*), count(DISTINCT source_offset), max(decided_at) > now() FROM verdicts"
+    )
+    assert found == [(56, 56, False)]
+
+
 def test_a_target_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="mysql"), open_sink("mysql://host/base"):
         pass
-    with pytest.raises(ExportError, match="nowhere"), open_sink(str(tmp_path / "nowhere" / "x.duckdb")):
-        pass
+    for file in ("x.duckdb", "x.parquet"):
+        with pytest.raises(ExportError, match="nowhere"), open_sink(str(tmp_path / "nowhere" / file)):
+            pass

@@ -1,0 +1,143 @@
+"""A directory of Parquet files that verdicts are exported to; each says in its metadata how far it came."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from stream.integrations.sinks import COLUMNS, ExportError, Sink, values_of
+from stream.messages.verdict import VerdictRecord
+
+SUFFIX: Final = ".parquet"
+ROWS: Final = 1_000_000
+"""Rows of one file, about."""
+OFFSETS: Final = b"neardup.offsets"
+"""Name of the metadata: JSON of topic id -> partition -> the next offset to export."""
+_TYPES: Final = {
+    "VARCHAR": "string",
+    "INTEGER": "int32",
+    "BIGINT": "int64",
+    "DOUBLE": "float64",
+}
+_Offsets = dict[str, dict[int, int]]
+
+
+class ParquetSink(Sink):
+    """Files `verdicts-000001.parquet` and so on; a file appears when it is whole, and never changes.
+
+    What was appended is kept when its file is full, or by `close`.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        """Makes the directory. Raises ExportError where another process exports to it, ImportError."""
+        import pyarrow
+        import pyarrow.parquet
+
+        self._arrow, self._parquet, self._directory = pyarrow, pyarrow.parquet, directory
+        self._writer: Any = None
+        self._rows = 0
+        self._schema = pyarrow.schema([self._column(*each) for each in COLUMNS.items()])
+        with self._explained():
+            directory.mkdir(exist_ok=True)
+            self._held = os.open(directory, os.O_RDONLY)
+            try:
+                self._lock()
+                for left in directory.glob(".*.part"):
+                    left.unlink()
+                self._number, self._offsets = self._found()
+            except BaseException:
+                os.close(self._held)
+                raise
+
+    def offsets(self, topic_id: str) -> dict[int, int]:
+        """See `Sink`."""
+        return dict(self._offsets.get(topic_id, {}))
+
+    def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
+        """See `Sink`."""
+        with self._explained():
+            try:
+                if rows:
+                    columns = map(list, zip(*map(values_of, rows), strict=True))
+                    table = self._arrow.table(list(columns), schema=self._schema)
+                    self._open().write_table(table)
+                    self._rows += len(rows)
+            except BaseException:
+                self._writer = None  # what it wrote is never given a name
+                raise
+            self._offsets.setdefault(topic_id, {}).update(offsets)
+            if self._rows >= ROWS:
+                self._finish()
+
+    def close(self) -> None:
+        """See `Sink`."""
+        try:
+            with self._explained():
+                self._finish()
+        finally:
+            os.close(self._held)
+
+    def _column(self, name: str, told: str) -> Any:
+        kind, *_ = told.split()
+        arrow = self._arrow.timestamp("ms", "UTC") if kind == "TIMESTAMPTZ" else _TYPES[kind]
+        return self._arrow.field(name, arrow, nullable="NOT NULL" not in told)
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ValueError("another process exports to it") from None
+
+    def _found(self) -> tuple[int, _Offsets]:
+        """The number of the last file, and how far it came."""
+        number, last = max(
+            (
+                (int(file.stem.partition("-")[2]), file)
+                for file in self._directory.glob(f"verdicts-*{SUFFIX}")
+            ),
+            default=(0, None),
+        )
+        if last is None:
+            return 0, {}
+        told = (self._parquet.read_metadata(last).metadata or {}).get(OFFSETS)
+        if told is None:
+            raise ValueError(f"{last.name} is not of an export")
+        return number, msgspec.json.decode(told, type=_Offsets)
+
+    def _name(self) -> str:
+        return f"verdicts-{self._number + 1:06}{SUFFIX}"
+
+    def _part(self) -> Path:
+        return self._directory / f".{self._name()}.part"
+
+    def _open(self) -> Any:
+        if self._writer is None:
+            self._rows = 0
+            self._writer = self._parquet.ParquetWriter(self._part(), self._schema, compression="zstd")
+        return self._writer
+
+    def _finish(self) -> None:
+        """Give the file its name, now that it is whole."""
+        if self._writer is None:
+            return
+        writer, self._writer = self._writer, None
+        writer.add_key_value_metadata({OFFSETS: msgspec.json.encode(self._offsets)})
+        writer.close()
+        with self._part().open("rb") as written:
+            os.fsync(written.fileno())
+        os.replace(self._part(), self._directory / self._name())
+        os.fsync(self._held)
+        self._number += 1
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ValueError, self._arrow.ArrowException) as error:
+            raise ExportError(f"target {self._directory}: {error}") from error
