@@ -108,13 +108,17 @@ class ChildPool:
                 await child.kill()
 
     async def fingerprint(
-        self, values: list[bytes | None], answered: Callable[[list[Row]], None] | None = None
+        self,
+        values: list[bytes | None],
+        answered: Callable[[list[Row]], None] | None = None,
+        begun: Callable[[], None] | None = None,
     ) -> list[Row]:
         """The rows of `values`, in order; waits for a free child.
 
-        `answered` is called with rows as soon as they are known; a value may be dropped from `values` (set
-        to None) once its row was answered. When the caller is cancelled, the child finishes the chunk for
-        nobody and then is free again: starting another costs more. Raises ChildError.
+        `values` may grow until `begun` is called, when a child is free. `answered` is called with rows as
+        soon as they are known; a value may be dropped from `values` (set to None) once its row was answered.
+        When the caller is cancelled, the child finishes the chunk for nobody and then is free again: starting
+        another costs more. Raises ChildError.
         """
         self.waiting += 1
         try:
@@ -124,6 +128,8 @@ class ChildPool:
         if self._ended:
             self._free.put_nowait(child)
             raise ChildError("the pool of fingerprinting processes has ended")
+        if begun:
+            begun()
         conversation = asyncio.create_task(self._converse(child, values, answered))
         self._conversations.add(conversation)
         conversation.add_done_callback(self._conversations.discard)

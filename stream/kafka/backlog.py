@@ -16,7 +16,8 @@ from stream.messages.trace import traceparent_of
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
-"""A chunk is what one child gets at once: large enough to hide the pipe, small enough to share the work."""
+"""A chunk is what one child gets at once: all that waits of a partition when the child is free, up to these
+bounds, which are large enough to hide the pipe and small enough to share the work."""
 BATCH_ROWS: Final = 512
 BATCH_BYTES: Final = 256 << 10
 """Bounds of a journal record (rule 3); a single row may be larger and travels alone."""
@@ -67,8 +68,12 @@ class Chunk:
     """Index -> `traceparent` of the pages that have one."""
     rows: list[Row] = field(default_factory=list)
     """Rows of the first pages; they come in order."""
+    size: int = 0
+    """Bytes of its pages."""
+    begun: bool = False
+    """A child has it; until then, pages join."""
     taken: int = 0
-    """How many of them have been taken out of the backlog."""
+    """How many rows have been taken out of the backlog."""
     cut: bool = False
     """Pages without a row were abandoned; a child that is still at them is not listened to."""
 
@@ -145,6 +150,7 @@ class Backlog:
         self.source = source
         self.held = 0
         """Bytes of pages and rows, until released or dropped."""
+        self._waiting_pages = self._waiting_bytes = 0
         self._partitions: OrderedDict[int, _Partition] = OrderedDict()
         self._declared: deque[SourceRange] = deque()
 
@@ -174,26 +180,39 @@ class Backlog:
         self._partitions[partition] = _Partition(end)
         self._declared.append(self._range(partition, start, end, lost=True))
 
+    @property
+    def behind(self) -> bool:
+        """Whether more than a chunk waits for children."""
+        return self._waiting_pages > CHUNK_PAGES or self._waiting_bytes > CHUNK_BYTES
+
     def add(self, partition: int, records: Sequence[Record]) -> list[Chunk]:
-        """Queue consecutive records; the new chunks, to be fingerprinted."""
+        """Queue consecutive records; the new chunks, to be fingerprinted. Others joined one that waits."""
         chunks: list[Chunk] = []
-        size = 0
+        queue = self._partitions[partition].chunks
+        chunk = queue[-1] if queue and not queue[-1].begun else None
         for record in records:
             length = len(record.value or b"")
-            if not chunks or len(chunks[-1].offsets) == CHUNK_PAGES or size + length > CHUNK_BYTES:
-                chunks.append(Chunk(partition))
-                size = 0
-            chunk = chunks[-1]
+            if chunk is None or len(chunk.offsets) == CHUNK_PAGES or chunk.size + length > CHUNK_BYTES:
+                chunk = Chunk(partition)
+                chunks.append(chunk)
+                queue.append(chunk)
             chunk.offsets.append(record.offset)
             chunk.keys.append(record.key)
             chunk.values.append(record.value)
             chunk.times.append(record.timestamp)
             if record.headers and (trace := traceparent_of(record.headers)):
                 chunk.traces[len(chunk.offsets) - 1] = trace
-            size += length
+            chunk.size += length
             self.held += chunk.charge(-1)
-        self._partitions[partition].chunks.extend(chunks)
+            self._waiting_pages += 1
+            self._waiting_bytes += length
         return chunks
+
+    def begin(self, chunk: Chunk) -> None:
+        """A child takes the chunk as it is."""
+        chunk.begun = True
+        self._waiting_pages -= len(chunk.offsets)
+        self._waiting_bytes -= chunk.size
 
     def answer(self, chunk: Chunk, rows: Iterable[Row]) -> None:
         """Note the rows of the chunk's next pages."""
@@ -273,8 +292,7 @@ class Backlog:
                 else:
                     first = chunk.taken
                 whole = whole and len(chunk.rows) == len(chunk.offsets)
-                self.held -= sum(map(chunk.charge, range(first, len(chunk.offsets))))
-                chunk.cut_off()
+                self._abandon(chunk, first)
             state.chunks = kept
 
     def drop(self, partition: int) -> None:
@@ -282,8 +300,13 @@ class Backlog:
         state = self._partitions.pop(partition)
         self._declared = deque(each for each in self._declared if each.partition != partition)
         for chunk in state.chunks:
-            self.held -= sum(map(chunk.charge, range(chunk.taken, len(chunk.offsets))))
-            chunk.cut_off()
+            self._abandon(chunk, chunk.taken)
+
+    def _abandon(self, chunk: Chunk, first: int) -> None:
+        if not chunk.begun:
+            self.begin(chunk)
+        self.held -= sum(map(chunk.charge, range(first, len(chunk.offsets))))
+        chunk.cut_off()
 
     def _range(
         self,

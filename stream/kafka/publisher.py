@@ -27,6 +27,8 @@ from stream.settings import AVRO, Settings
 BATCH_BYTES = 900_000
 """Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
 ABORT_SECONDS = 5.0
+RETRY_MS = 20
+"""A broker refuses what comes while it ends the transaction before, which takes some milliseconds."""
 
 
 class Publisher:
@@ -44,6 +46,7 @@ class Publisher:
             max_batch_size=BATCH_BYTES,
             max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
             transaction_timeout_ms=60_000,
+            retry_backoff_ms=RETRY_MS,
         )
         self._routes = {
             each.value: names.routed(each.name.lower())
@@ -86,12 +89,12 @@ class Publisher:
         await self._producer.begin_transaction()
         try:
             sent = await self._send(decided, decisions)
-            # aiokafka commits a transaction although one of its sends failed: await every one (rule 10).
-            delivered = await asyncio.gather(*sent)
-            reach("judge.sent")
-            await self._producer.send_offsets_to_transaction(
+            offset = self._producer.send_offsets_to_transaction(
                 {TopicPartition(self._names.journal, 0): decided.entries[-1].offset + 1}, self._names.judge
             )
+            # aiokafka commits a transaction although one of its sends failed: await every one (rule 10).
+            delivered = (await asyncio.gather(*sent, offset))[:-1]
+            reach("judge.sent")
             await self._producer.commit_transaction()
         except BaseException as error:
             cause = self._refusal() if isinstance(error, IllegalOperation) else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self
 
@@ -94,12 +95,18 @@ class JournalReader:
         self._topic = TopicReader(settings, topic, start)
         self._genesis = genesis
         self._waiting: deque[Entry] = deque()
+        self._rows = 0
+        self._news, self._room = asyncio.Event(), asyncio.Event()
+        self._ahead: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
         await self._topic.__aenter__()
         return self
 
     async def __aexit__(self, *exception: Any) -> None:
+        if self._ahead is not None:
+            self._ahead.cancel()
+            await asyncio.gather(self._ahead, return_exceptions=True)
         await self._topic.__aexit__(*exception)
 
     @property
@@ -118,15 +125,39 @@ class JournalReader:
         return self._waiting[0].time if self._waiting else None
 
     async def next_rows(self, limit: int, seconds: float = POLL_SECONDS) -> list[Entry]:
-        """The next records, up to `limit` rows unless the first alone has more; none when it is quiet."""
-        if not self._waiting:
-            await self._fetch(seconds)
+        """The next records, up to `limit` rows unless the first alone has more; none when it is quiet.
+
+        From the first call on, records are read while the caller is at those before, about `limit` rows:
+        alone, aiokafka fetches once ahead, as soon as one record is there, and no more until that was taken.
+        """
+        if self._ahead is None:
+            self._ahead = asyncio.create_task(self._read_ahead(limit))
+            self._ahead.add_done_callback(lambda _: self._news.set())
+        if not self._waiting and not self._ahead.done():
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
+        if not self._waiting and self._ahead.done():
+            self._ahead.result()
         taken: list[Entry] = []
         rows = 0
         while self._waiting and (not taken or rows + len(self._waiting[0].rows) <= limit):
             rows += len(self._waiting[0].rows)
             taken.append(self._waiting.popleft())
+        self._rows -= rows
+        self._room.set()
         return taken
+
+    async def _read_ahead(self, limit: int) -> None:
+        while True:
+            if self._rows >= limit:
+                self._room.clear()
+                await self._room.wait()
+            await self._fetch(POLL_SECONDS)
+            if self._waiting:
+                self._news.set()
+            await asyncio.sleep(0)  # getmany does not yield while it has records at hand
 
     async def up_to(self, end: int, deadline: float = 60.0) -> list[Entry]:
         """All records not handed out yet below offset `end`; the last must stand at `end - 1`."""
@@ -141,6 +172,7 @@ class JournalReader:
         taken: list[Entry] = []
         while self._waiting and self._waiting[0].offset < end:
             taken.append(self._waiting.popleft())
+        self._rows -= sum(len(entry.rows) for entry in taken)
         if not taken or taken[-1].offset != end - 1:
             raise StateError(f"topic {self._topic.topic}: decisions end at {end}, where no record ends")
         return taken
@@ -163,3 +195,4 @@ class JournalReader:
                     f"{rows.scheme}, but the journal's are of scheme {self._genesis.scheme_id}"
                 )
             self._waiting.append(Entry(record.offset, record.timestamp, digest_of(record.value), rows))
+            self._rows += len(rows)

@@ -36,7 +36,9 @@ POLL_MS: Final = 500
 POLL_RECORDS: Final = 64
 """Records taken from the consumer before the held bytes are looked at again."""
 BUSY_SECONDS: Final = 0.1
-"""How long an append waits for company while pages wait for a child (rule 3)."""
+"""How long an append waits for company while more than a chunk waits for children (rule 3)."""
+COMMIT_SECONDS: Final = 0.1
+"""How long a commit waits for company: whatever is appended meanwhile is committed with it."""
 log = structlog.get_logger(__name__, role="worker")
 
 
@@ -77,6 +79,12 @@ class _Shift:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be something to append."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
+    ends: dict[int, int] = field(default_factory=dict)
+    """By partition, the offset to commit: what is below it is in the journal."""
+    appended: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there may be something to commit."""
+    written: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when nothing will be appended any more."""
 
 
 class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -149,22 +157,31 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             self._throttle(shift, backlog)
 
         with self.watch.stage("fingerprint"):
-            await self._pool.fingerprint(chunk.values, answered)
+            await self._pool.fingerprint(chunk.values, answered, lambda: backlog.begin(chunk))
 
     async def _write(self, shift: _Shift, backlog: Backlog) -> None:
         """Finished prefixes into the journal; one append at a time, as full as it has become meanwhile.
 
-        While pages wait for a child, it waits for company: an append costs worker and broker as much as a
+        While the children are behind, it waits for company: an append costs worker and broker as much as a
         page, and who is behind saves work rather than a moment.
         """
-        while batch := await self._finished(shift, backlog):
-            with self.watch.batch(batch):
-                await self._append(batch, backlog)
-            backlog.release(batch)
-            self._throttle(shift, backlog)
-            if self._pool.waiting and not batch.full:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(shift.ending.wait(), BUSY_SECONDS)
+        committing = self._spawn(self._commit(shift, backlog.source))
+        try:
+            while batch := await self._finished(shift, backlog):
+                with self.watch.batch(batch):
+                    await self._append(batch, backlog)
+                backlog.release(batch)
+                shift.ends |= batch.ends
+                shift.appended.set()
+                self._throttle(shift, backlog)
+                if backlog.behind and not batch.full:
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(shift.ending.wait(), BUSY_SECONDS)
+            shift.written.set()
+            shift.appended.set()
+            await committing
+        finally:
+            committing.cancel()
 
     async def _append(self, batch: Batch, backlog: Backlog) -> None:
         stage = self.watch.stage
@@ -181,8 +198,18 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             await self._producer.send_and_wait(self.names.journal, rows.encode(), partition=0)
         reach("worker.append")
         self._count(batch)
-        with stage("commit"):
-            await self._commit(batch, backlog.source)
+
+    async def _commit(self, shift: _Shift, source: Source) -> None:
+        """Committed offsets follow the journal, beside the next append: nothing depends on how closely."""
+        while not shift.written.is_set() or shift.ends:
+            await shift.appended.wait()
+            shift.appended.clear()
+            ends, shift.ends = shift.ends, {}
+            if ends:
+                with self.watch.stage("commit"):
+                    await self._commit_ends(ends, source)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(shift.written.wait(), COMMIT_SECONDS)
 
     # Reading.
 
@@ -265,17 +292,16 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                 f"{topic_id}; a restart begins with the new topic"
             )
 
-    async def _commit(self, batch: Batch, source: Source) -> None:
-        ends = {
-            TopicPartition(source.topic, partition): (end, source.topic_id)
-            for partition, end in batch.ends.items()
+    async def _commit_ends(self, ends: dict[int, int], source: Source) -> None:
+        commits = {
+            TopicPartition(source.topic, partition): (end, source.topic_id) for partition, end in ends.items()
         }
         try:
-            await self._consumer.commit(ends)
+            await self._consumer.commit(commits)
         except (CommitFailedError, IllegalStateError) as error:
             # The partitions are somebody else's now, who reads and appends these pages once more: the judge
             # drops what it has judged (rule 7).
-            log.warning("commit_refused", ends=batch.ends, error=str(error))
+            log.warning("commit_refused", ends=ends, error=str(error))
 
     def _count(self, batch: Batch) -> None:
         self.stats.pages += len(batch.rows)

@@ -43,6 +43,14 @@ def row(status: Status = Status.READY) -> Row:
     return Row(status, "http://a/", "http://a/", None)
 
 
+def added(backlog: Backlog, partition: int, pages: list[Record]) -> list[Chunk]:
+    """The new chunks, each taken by a child."""
+    chunks = backlog.add(partition, pages)
+    for chunk in chunks:
+        backlog.begin(chunk)
+    return chunks
+
+
 def answer_all(backlog: Backlog, chunks: list[Chunk]) -> None:
     for chunk in chunks:
         backlog.answer(chunk, [row() for _ in chunk.offsets])
@@ -62,17 +70,17 @@ def opened(*partitions: int, start: int = 0) -> Backlog:
 
 def test_ranges_chain_over_the_holes_that_markers_and_compaction_leave() -> None:
     backlog = opened(0, start=5)
-    answer_all(backlog, backlog.add(0, records(7, 8, 11)))
+    answer_all(backlog, added(backlog, 0, records(7, 8, 11)))
     assert span(backlog.take()) == [(0, 5, 12, 3)]
-    answer_all(backlog, backlog.add(0, records(20)))
+    answer_all(backlog, added(backlog, 0, records(20)))
     assert span(backlog.take()) == [(0, 12, 21, 1)]
     assert backlog.take() is None
 
 
 def test_ranges_say_when_their_oldest_page_was_published() -> None:
     backlog = opened(0, 1)
-    answer_all(backlog, backlog.add(0, [Record(0, timestamp=300), Record(1, timestamp=100), Record(2)]))
-    answer_all(backlog, backlog.add(1, [Record(0, timestamp=200)]))
+    answer_all(backlog, added(backlog, 0, [Record(0, timestamp=300), Record(1, timestamp=100), Record(2)]))
+    answer_all(backlog, added(backlog, 1, [Record(0, timestamp=200)]))
     first, second, rest = (backlog.take(rows=rows) for rows in (2, 1, 1))
     assert [each.published for batch in (first, second, rest) if batch for each in batch.ranges] == [
         100,
@@ -83,8 +91,8 @@ def test_ranges_say_when_their_oldest_page_was_published() -> None:
 
 def test_traces_stay_with_their_rows() -> None:
     backlog = opened(0, 1)
-    answer_all(backlog, backlog.add(0, [Record(0), Record(1, headers=(("traceparent", TRACE),))]))
-    answer_all(backlog, backlog.add(1, [Record(0, headers=(("a", b"b"), ("traceparent", TRACE)))]))
+    answer_all(backlog, added(backlog, 0, [Record(0), Record(1, headers=(("traceparent", TRACE),))]))
+    answer_all(backlog, added(backlog, 1, [Record(0, headers=(("a", b"b"), ("traceparent", TRACE)))]))
     batch = backlog.take()
     assert batch is not None
     assert batch.traces == {1: TRACE.decode(), 2: TRACE.decode()}
@@ -105,7 +113,7 @@ def test_opening_is_declared_before_any_page() -> None:
     backlog = Backlog(SOURCE)
     backlog.open(0, 3, opening=True)
     backlog.open(1, 9)
-    answer_all(backlog, backlog.add(0, records(3)))
+    answer_all(backlog, added(backlog, 0, records(3)))
     batch = backlog.take()
     assert batch is not None
     assert batch.ranges == [
@@ -118,7 +126,7 @@ def test_opening_is_declared_before_any_page() -> None:
 def test_loss_is_declared_before_the_pages_behind_it() -> None:
     backlog = Backlog(SOURCE)
     backlog.open_after_loss(0, 10, 15)
-    answer_all(backlog, backlog.add(0, records(15, 16)))
+    answer_all(backlog, added(backlog, 0, records(15, 16)))
     batch = backlog.take()
     assert batch is not None
     assert batch.ranges == [
@@ -138,10 +146,10 @@ def test_loss_alone_is_a_batch() -> None:
 
 def test_unfinished_page_holds_back_its_own_partition_only() -> None:
     backlog = opened(0, 1)
-    (slow,) = backlog.add(0, records(0, 1, 2))
+    (slow,) = added(backlog, 0, records(0, 1, 2))
     backlog.answer(slow, [row()])
-    answer_all(backlog, backlog.add(0, records(3, 4)))
-    answer_all(backlog, backlog.add(1, records(0, 1)))
+    answer_all(backlog, added(backlog, 0, records(3, 4)))
+    answer_all(backlog, added(backlog, 1, records(0, 1)))
     assert span(backlog.take()) == [(0, 0, 1, 1), (1, 0, 2, 2)]
     assert backlog.take() is None
     backlog.answer(slow, [row(), row()])
@@ -150,8 +158,8 @@ def test_unfinished_page_holds_back_its_own_partition_only() -> None:
 
 def test_batches_keep_to_the_bounds_and_serve_every_partition() -> None:
     backlog = opened(0, 1)
-    answer_all(backlog, backlog.add(0, records(*range(10))))
-    answer_all(backlog, backlog.add(1, records(*range(10))))
+    answer_all(backlog, added(backlog, 0, records(*range(10))))
+    answer_all(backlog, added(backlog, 1, records(*range(10))))
     assert span(backlog.take(rows=4)) == [(0, 0, 4, 4)]
     assert span(backlog.take(rows=4)) == [(1, 0, 4, 4)]
     assert span(backlog.take(rows=8)) == [(0, 4, 10, 6), (1, 4, 6, 2)]
@@ -159,21 +167,44 @@ def test_batches_keep_to_the_bounds_and_serve_every_partition() -> None:
 
 def test_row_beyond_the_byte_bound_travels_alone() -> None:
     backlog = opened(0)
-    answer_all(backlog, backlog.add(0, records(0, 1, 2)))
+    answer_all(backlog, added(backlog, 0, records(0, 1, 2)))
     assert [len(batch.rows) for batch in iter(lambda: backlog.take(size=10), None)] == [1, 1, 1]
 
 
 def test_chunks_are_bounded_by_pages_and_by_bytes() -> None:
     backlog = opened(0)
-    assert [len(chunk.offsets) for chunk in backlog.add(0, records(*range(CHUNK_PAGES + 1)))] == [64, 1]
+    assert [len(chunk.offsets) for chunk in added(backlog, 0, records(*range(CHUNK_PAGES + 1)))] == [64, 1]
     large = [Record(100 + n, b"x" * (CHUNK_BYTES // 2)) for n in range(3)]
-    assert [len(chunk.offsets) for chunk in backlog.add(0, [*large, Record(103, None)])] == [2, 2]
-    assert [len(chunk.offsets) for chunk in backlog.add(0, [Record(104, b"x" * 2 * CHUNK_BYTES)])] == [1]
+    assert [len(chunk.offsets) for chunk in added(backlog, 0, [*large, Record(103, None)])] == [2, 2]
+    assert [len(chunk.offsets) for chunk in added(backlog, 0, [Record(104, b"x" * 2 * CHUNK_BYTES)])] == [1]
+
+
+def test_pages_join_the_chunk_that_waits_until_a_child_takes_it() -> None:
+    backlog = opened(0, 1)
+    (first,) = backlog.add(0, records(0))
+    assert backlog.add(0, records(1, 2)) == []
+    (other,) = backlog.add(1, records(0))
+    backlog.begin(first)
+    (second,) = backlog.add(0, records(3))
+    assert [chunk.offsets for chunk in (first, second, other)] == [[0, 1, 2], [3], [0]]
+
+
+def test_children_are_behind_while_more_than_a_chunk_waits() -> None:
+    backlog = opened(0)
+    full, rest = backlog.add(0, records(*range(CHUNK_PAGES + 1)))
+    assert backlog.behind
+    backlog.begin(full)
+    assert not backlog.behind
+    backlog.begin(rest)
+    large = backlog.add(0, [Record(100 + n, b"x" * CHUNK_BYTES) for n in range(2)])
+    assert backlog.behind
+    backlog.begin(large[0])
+    assert not backlog.behind
 
 
 def test_value_is_let_go_when_its_row_is_there_unless_it_was_rejected() -> None:
     backlog = opened(0)
-    (chunk,) = backlog.add(0, [Record(0, b"x" * 100, b"k"), Record(1, b"y" * 200, b"k")])
+    (chunk,) = added(backlog, 0, [Record(0, b"x" * 100, b"k"), Record(1, b"y" * 200, b"k")])
     assert backlog.held == 2 * (RECORD_OVERHEAD + 1) + 300
     backlog.answer(chunk, [row(), row(Status.REJECTED)])
     assert backlog.held == 2 * (RECORD_OVERHEAD + 1) + 200
@@ -188,7 +219,7 @@ def test_value_is_let_go_when_its_row_is_there_unless_it_was_rejected() -> None:
 
 def test_key_that_would_not_fit_the_journal_rejects_its_page() -> None:
     backlog = opened(0)
-    answer_all(backlog, backlog.add(0, [Record(0, b"page", b"k" * (KEY_BYTES + 1)), Record(1)]))
+    answer_all(backlog, added(backlog, 0, [Record(0, b"page", b"k" * (KEY_BYTES + 1)), Record(1)]))
     batch = backlog.take()
     assert batch is not None
     assert [each.reason for each in batch.rows] == ["key_too_large", None]
@@ -198,8 +229,8 @@ def test_key_that_would_not_fit_the_journal_rejects_its_page() -> None:
 
 def test_keeping_the_finished_prefix_abandons_the_rest() -> None:
     backlog = opened(0, 1)
-    done, partly, behind = (backlog.add(0, records(*pages))[0] for pages in ((0, 1), (2, 3), (4, 5)))
-    (untouched,) = backlog.add(1, records(0))
+    done, partly, behind = (added(backlog, 0, records(*pages))[0] for pages in ((0, 1), (2, 3), (4, 5)))
+    (untouched,) = added(backlog, 1, records(0))
     answer_all(backlog, [done, behind])
     backlog.answer(partly, [row()])
     backlog.keep_finished()
@@ -217,7 +248,7 @@ def test_dropped_partition_is_forgotten_with_its_bytes() -> None:
     backlog = Backlog(SOURCE)
     backlog.open(0, 0, opening=True)
     backlog.open(1, 0)
-    (chunk,) = backlog.add(0, records(0, 1))
+    (chunk,) = added(backlog, 0, records(0, 1))
     backlog.answer(chunk, [row()])
     backlog.drop(0)
     backlog.answer(chunk, [row()])
@@ -230,6 +261,7 @@ def test_any_order_of_events_covers_every_offset_once_and_returns_every_byte(see
     random_ = random.Random(seed)
     backlog = opened(0, 1, 2)
     positions = dict.fromkeys(range(3), 0)
+    waiting: list[Chunk] = []
     running: list[tuple[Chunk, int]] = []
     batches: list[Batch] = []
 
@@ -248,7 +280,11 @@ def test_any_order_of_events_covers_every_offset_once_and_returns_every_byte(see
             for _ in range(random_.randint(1, 100)):
                 positions[partition] += random_.choice((1, 1, 1, 5))
                 new.append(Record(positions[partition], random_.randbytes(random_.randint(0, 300))))
-            running += [(chunk, len(chunk.offsets)) for chunk in backlog.add(partition, new)]
+            waiting += backlog.add(partition, new)
+        elif event < 0.45 and waiting:
+            chunk = waiting.pop(0)
+            backlog.begin(chunk)
+            running.append((chunk, len(chunk.offsets)))
         elif event < 0.7 and running:
             place = random_.randrange(len(running))
             chunk, left = running[place]
@@ -259,6 +295,9 @@ def test_any_order_of_events_covers_every_offset_once_and_returns_every_byte(see
                 del running[place]
         else:
             take()
+    for chunk in waiting:
+        backlog.begin(chunk)
+        running.append((chunk, len(chunk.offsets)))
     for chunk, left in running:
         backlog.answer(chunk, [row() for _ in range(left)])
     while take():
