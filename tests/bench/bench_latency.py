@@ -1,4 +1,4 @@
-"""How long a page waits for its verdict, at shares of the load that this machine sustains.
+"""How long a page waits for its verdict, at shares of the load that this machine sustains, and where.
 
     python -m tests.bench.bench_latency [pages]
 
@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,12 @@ from stream.settings import Settings
 from tests.bench.bench_end_to_end import WARM, WORKERS, texts
 from tests.bench.pipeline import PARTITIONS, ours, producer, settings_for, through, verdicts
 
-SHARES = (0.5, 0.9)
+SHARES = (0.05, 0.5, 0.9)
 TICK = 0.005
 SECONDS = 15.0
 """How long each share of the load lasts at most."""
+PARTS = ("to_journal", "to_decision", "to_reader")
+"""Parts of a page's way: worker and append; judge, until it publishes; the transaction, until it is read."""
 
 
 async def _paced(settings: Settings, values: Sequence[bytes], rate: float, sent: dict[str, float]) -> None:
@@ -41,7 +44,7 @@ async def _paced(settings: Settings, values: Sequence[bytes], rate: float, sent:
             early = number / rate - (time.perf_counter() - started)
             if early > 0:
                 await asyncio.sleep(max(early, TICK))
-            sent[json.loads(value[:200].split(b", ")[0] + b"}")["url"]] = time.perf_counter()
+            sent[json.loads(value[:200].split(b", ")[0] + b"}")["url"]] = time.time()
             await sender.send(topic, value, partition=number % PARTITIONS)
         await sender.flush()
 
@@ -50,16 +53,24 @@ async def _latencies(
     settings: Settings, consumer: AIOKafkaConsumer, values: Sequence[bytes], rate: float
 ) -> dict[str, float]:
     sent: dict[str, float] = {}
-    waited: list[float] = []
+    times: list[tuple[float, ...]] = []
     publishing = asyncio.create_task(_paced(settings, values, rate, sent))
-    while len(waited) < len(values):
+    while len(times) < len(values):
         for records in (await consumer.getmany(timeout_ms=50)).values():
-            arrived = time.perf_counter()
-            urls = (json.loads(record.value)["url"] for record in records)
-            waited += [arrived - sent[url] for url in urls if url in sent]  # not those sent before
+            arrived = time.time()
+            for record in records:
+                verdict = json.loads(record.value)
+                if verdict["url"] in sent:  # not those sent before
+                    appended = datetime.fromisoformat(verdict["decided_at"]).timestamp()
+                    times.append((sent[verdict["url"]], appended, record.timestamp / 1000, arrived))
     await publishing
-    p50, p99 = np.percentile(np.array(waited) * 1000, [50, 99])
-    return {"pages_per_second": round(rate), "p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1)}
+    table = np.array(times) * 1000
+    p50, p99 = np.percentile(table[:, -1] - table[:, 0], [50, 99])
+    report = {"pages_per_second": round(rate), "p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1)}
+    for part, took in zip(PARTS, np.diff(table).T, strict=True):
+        p50, p99 = np.percentile(took, [50, 99])
+        report |= {f"{part}_p50_ms": round(float(p50)), f"{part}_p99_ms": round(float(p99))}
+    return report
 
 
 async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, Any]:
@@ -77,7 +88,7 @@ async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, 
 
 
 def run(count: int = 20_000) -> dict[str, Any]:
-    """`p50_ms` and `p99_ms` from publish to verdict at half and at 90 % of the sustained load."""
+    """`p50_ms` and `p99_ms` from publish to verdict, and of its parts, at shares of the sustained load."""
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
         return asyncio.run(_run(broker.bootstrap_servers, Path(directory), texts(count)))
 
