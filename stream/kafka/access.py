@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -21,19 +21,25 @@ class Grant:
     why: str
 
 
-def grants(role: str, names: Names) -> list[Grant]:
-    """What the principal of a role needs in this namespace. KeyError for another role."""
-    return [Grant(kind, each.format(ns=names.namespace), ops, why) for kind, each, ops, why in _NEEDS[role]]
+def grants(role: str, names: Names, routes: Sequence[str] = ()) -> list[Grant]:
+    """What the principal of a role needs in this namespace, with these routes. KeyError for another role."""
+    return [
+        Grant(kind, each.format(ns=names.namespace, route=route), ops, why)
+        for kind, each, ops, why in _NEEDS[role]
+        for route in (routes if "{route}" in each else [""])
+    ]
 
 
 _Need = tuple[Kind, str, tuple[str, ...], str]
 _READ, _WRITE, _CONFIGS = "Read", "Write", "DescribeConfigs"
+_ROUTED: Final = "{ns}.verdicts.{route}"
 _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     "topics create": (
         *(
             ("topic", "{ns}." + name, ("Create", "Describe", _CONFIGS), "make it and check it")
             for name in ("pages", "decisions", "verdicts", "clusters", "rejected")
         ),
+        ("topic", _ROUTED, ("Create", "Describe", _CONFIGS), "make it and check it, with `verdict_routes`"),
         ("topic", "{ns}.journal", ("Create", _READ, _WRITE, _CONFIGS), "make it, write and read the genesis"),
         ("transactional-id", "{ns}.genesis", (_WRITE,), "one genesis, however many create"),
     ),
@@ -48,11 +54,13 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.decisions", (_READ, _WRITE, _CONFIGS), "recovery; log what was decided"),
         ("topic", "{ns}.verdicts", (_WRITE, _CONFIGS), "publish"),
         ("topic", "{ns}.clusters", (_WRITE, _CONFIGS), "publish"),
+        ("topic", _ROUTED, (_WRITE, _CONFIGS), "publish, with `verdict_routes`"),
         ("group", "{ns}.judge", (_READ,), "who leads, and for lag tools"),
         ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction a batch; fence the judge before"),
     ),
     "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; also what a crawler needs"),),
     "tail": (("topic", "{ns}.verdicts", (_READ, _CONFIGS), "also what a consumer of verdicts needs"),),
+    "verdicts export": (("topic", "{ns}.verdicts", (_READ,), "take them elsewhere"),),
     "audit": (
         ("topic", "{ns}.pages", (_READ,), "which pages there are"),
         ("topic", "{ns}.verdicts", (_READ,), "which verdicts there are"),
@@ -87,6 +95,6 @@ def table() -> str:
     for role in ROLES:
         lines += [
             f"| {role} | {each.kind} `{each.name}` | {', '.join(each.operations)} | {each.why} |"
-            for each in grants(role, Names("NAMESPACE"))
+            for each in grants(role, Names("NAMESPACE"), ["VERDICT"])
         ]
     return "\n".join(lines) + "\n"

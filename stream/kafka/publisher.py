@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import msgspec
 from aiokafka import TopicPartition
-from aiokafka.errors import IllegalOperation
+from aiokafka.errors import IllegalOperation, InvalidTxnState
 
 from stream.failpoints import reach
 from stream.judge.decided import Decided, SourceVerdicts
@@ -29,6 +29,9 @@ BATCH_BYTES = 900_000
 ABORT_SECONDS = 5.0
 RETRY_MS = 20
 """A broker refuses what comes while it ends the transaction before, which takes some milliseconds."""
+_ENDED = (IllegalOperation, InvalidTxnState)
+"""What is said of a transaction that another error ended. The latter is a broker's word: once one topic is
+refused, aiokafka sends what waited for all of them."""
 
 
 class Publisher:
@@ -97,7 +100,7 @@ class Publisher:
             reach("judge.sent")
             await self._producer.commit_transaction()
         except BaseException as error:
-            cause = self._refusal() if isinstance(error, IllegalOperation) else None
+            cause = self._refusal() if isinstance(error, _ENDED) else None
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._producer.abort_transaction(), ABORT_SECONDS)
             if cause is not None:
@@ -107,7 +110,7 @@ class Publisher:
         return int(delivered[0].offset) + 1
 
     def _refusal(self) -> BaseException | None:
-        """What ended the transaction, when aiokafka only says that there is none any more."""
+        """What ended the transaction, when all that is said is that there is none any more."""
         ended = self._producer._txn_manager.wait_for_transaction_end()
         refusal: BaseException | None = ended.exception() if ended.done() and not ended.cancelled() else None
         return refusal

@@ -17,10 +17,12 @@ from stream.brokers import embedded
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
+from stream.integrations.sinks import open_sink
 from stream.judge.options import VerdictOptions
 from stream.kafka import clients, cluster, permits, topics
 from stream.kafka.access import ROLES, Grant, grants, table
 from stream.kafka.audit import audit
+from stream.kafka.export import export
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.publish import publish
@@ -37,6 +39,8 @@ from tests.kafka.worker_helpers import until
 pytestmark = pytest.mark.broker
 PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), b"{"]
 """Unique, duplicate, changed (so that an anchor is superseded), rejected."""
+ROUTES = ["duplicate"]
+ROUTED = {"verdict_routes": ",".join(ROUTES)}
 
 
 @pytest.fixture(autouse=True)
@@ -73,14 +77,15 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
     Pages that no worker has read, and a journal that no judge has, are left for those who must fail.
     """
     namespace = f"t{uuid.uuid4().hex[:10]}"
-    by = {role: secured.by_token(namespace, f"{namespace}-{role.replace(' ', '-')}") for role in ROLES}
-    by["judge"] = secured.by_certificate(namespace, f"{namespace}-judge")
+    principals = {role: f"{namespace}-{role.replace(' ', '-')}" for role in ROLES}
+    by = {role: secured.by_token(namespace, principal, **ROUTED) for role, principal in principals.items()}
+    by["judge"] = secured.by_certificate(namespace, principals["judge"], **ROUTED)
     sources = [open_source(str(crawl))]
 
     @farewells()
     async def work() -> None:
         for role in ROLES:
-            await secured.grant(f"{namespace}-{role.replace(' ', '-')}", grants(role, Names(namespace)))
+            await secured.grant(principals[role], grants(role, Names(namespace), ROUTES))
         await create(by["topics create"])
         await topics.describe(by["topics create"])
         assert await publish(by["publish"], sources) == len(PAGES)
@@ -112,6 +117,8 @@ async def test_every_role_works_with_just_its_grants(roles: dict[str, Settings],
         code, out, error = await neardup(roles[command[0]], *command)
         assert code == 0, error
         assert len(out.splitlines()) == len(PAGES)
+    with open_sink(":memory:") as sink:
+        assert await export(roles["verdicts export"], sink) == len(PAGES)
 
 
 async def test_the_dashboard_works_with_just_its_grants(roles: dict[str, Settings], tmp_path: Path) -> None:
@@ -160,6 +167,9 @@ async def attempt(role: str, settings: Settings, crawl: Path) -> None:
         case "audit":
             await audit(settings)
             await recompute(settings)
+        case "verdicts export":
+            with open_sink(":memory:") as sink:
+                await export(settings, sink)
         case "dashboard":
             await permits.demand(settings, role)  # what the role does first, as the next test shows
         case _:
@@ -174,7 +184,7 @@ def without(role: str, names: Names) -> Iterator[tuple[Grant, str, list[Grant]]]
 
     Configurations are asked for in one place: leaving out the first is enough.
     """
-    all_of, seen = grants(role, names), set()
+    all_of, seen = grants(role, names, ROUTES), set()
     for one in all_of:
         for left_out in [one.operations] if role == "topics create" else [(each,) for each in one.operations]:
             if left_out == ("DescribeConfigs",) and left_out in seen:
@@ -202,7 +212,7 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
         if operation == "Create":
             continue  # the topics are there: tried on its own
         await secured.grant(principal, rest)
-        settings = secured.by_token(used, principal, state_dir=tmp_path / principal)
+        settings = secured.by_token(used, principal, state_dir=tmp_path / principal, **ROUTED)
         refused = await refused_access(role, settings, crawl)
         assert refused, f"{operation} on {missing.kind} {missing.name} is granted for nothing"
         assert missing.name in refused, f"without {operation} on {missing.kind} {missing.name}"
