@@ -25,7 +25,7 @@ SIZE_BYTES: Final = 8
 """After the bins: how many shingles the set has, u64 little-endian."""
 ONE: Final = 10_000
 """Similarities are whole ten-thousandths (rule 15)."""
-_SCALE: Final = 1024
+SCALE: Final = 1024
 """Sizes of differences are whole 1024ths."""
 
 
@@ -45,39 +45,18 @@ def parity_sketch(shingle_hashes: NDArray[np.uint32], bins: int) -> bytes:
     return np.packbits(odd, bitorder="little").tobytes() + size.to_bytes(SIZE_BYTES, "little")
 
 
-def parity_similarity(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """Estimated Jaccard similarity, in ten-thousandths, of the sets behind `a` and `b`, both (m, words):
-    (m,).
-
-    One of the two may be a single sketch (1, words) or (words,), compared with all of the other.
-    """
-    different = a ^ b
-    different[..., -1] = 0
-    unequal = np.bitwise_count(different).sum(axis=-1, dtype=np.int64)
-    bins = 64 * (a.shape[-1] - 1)
-    size_a, size_b = a[..., -1].astype(np.int64), b[..., -1].astype(np.int64)
-    k, largest = SAMPLE * bins, np.maximum(size_a, size_b)
-    both = size_a + size_b
-    # Of the sampled elements, those in both sets, twice: all but the differing ones. The larger set sampled
-    # the same share of its elements as of those that both have. Both have no more than the smaller set.
-    shared = (np.minimum(size_a, k) + np.minimum(size_b, k)) * _SCALE - _differing(bins).take(unequal)
-    shared = shared * largest // np.maximum(np.minimum(largest, k), 1)
-    shared = np.clip(shared, 0, 2 * _SCALE * np.minimum(size_a, size_b))
-    return np.asarray(np.where(both, ONE * shared // np.maximum(2 * _SCALE * both - shared, 1), ONE))
-
-
 @functools.cache
-def _differing(bins: int) -> NDArray[np.int64]:
+def differing(bins: int) -> NDArray[np.int64]:
     """How many elements, in 1024ths, make that many of the bins odd (bins + 1,): from half the bins on, more
     than a sketch can tell.
 
     d elements make bins * (1 - (1 - 2 / bins)**d) / 2 of them odd. By decimal logarithms, so that all
     machines have the same table.
     """
-    table = np.full(bins + 1, 4 * SAMPLE * bins * _SCALE)
+    table = np.full(bins + 1, 4 * SAMPLE * bins * SCALE)
     with localcontext() as context:
         context.prec = 30
         one_more = (1 - Decimal(2) / bins).ln()
         for odd in range((bins + 1) // 2):
-            table[odd] = int((1 - Decimal(2 * odd) / bins).ln() / one_more * _SCALE)
+            table[odd] = int((1 - Decimal(2 * odd) / bins).ln() / one_more * SCALE)
     return table

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.bbit import minhash_similarity, minhash_sketch
 from stream.fingerprint.hashes import mix
-from stream.fingerprint.parity import parity_similarity, parity_sketch
+from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.scheme import Scheme
 
 _BASE: Final = np.uint32(0x846CA68B)
 """Of the shingles' polynomial: none of its first four powers takes the difference of two characters below
 2**16 to such a difference, so shingles of Han characters that differ in one or two never fall together."""
+_SLICE: Final = 1 << 15
+"""Pairs compared at once: 256-byte sketches of so many pairs take 8 MiB."""
 
 
 def shingles(units: NDArray[np.uint32], length: int) -> NDArray[np.uint32]:
@@ -65,6 +67,26 @@ def similarities(a: NDArray[np.uint64], b: NDArray[np.uint64], scheme: Scheme) -
 
     One of the two may be a single sketch (1, words) or (words,), compared with all of the other.
     """
+    a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
+    rows = np.arange(max(len(a), len(b)))
+    return similarities_at(a, rows % len(a), b, rows % len(b), scheme)
+
+
+def similarities_at(
+    a: NDArray[np.uint64],
+    rows_a: NDArray[np.int64],
+    b: NDArray[np.uint64],
+    rows_b: NDArray[np.int64],
+    scheme: Scheme,
+) -> NDArray[np.int64]:
+    """The same of the m pairs (a[rows_a], b[rows_b])."""
     if scheme.sketch == "minhash":
-        return minhash_similarity(a, b, scheme.sketch_bits)
-    return parity_similarity(a, b)
+        found = [
+            minhash_similarity(a[rows_a[i : i + _SLICE]], b[rows_b[i : i + _SLICE]], scheme.sketch_bits)
+            for i in range(0, len(rows_a), _SLICE)
+        ]
+        return np.concatenate(found) if found else np.zeros(0, np.int64)
+    # Workers make sketches and compare none: only who does waits for the compiler's import.
+    from stream.fingerprint.parity_pairs import parity_similarity
+
+    return parity_similarity(a, rows_a, b, rows_b)

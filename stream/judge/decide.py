@@ -109,7 +109,8 @@ class _Pass:
         )
         self.ready = ready
         self.rank = {row: rank for rank, row in enumerate(self.rows)}
-        self.baselines = state.baselines([batch.url_key[row] or "" for row in self.rows])
+        self.url_keys = [batch.url_key[row] or "" for row in self.rows]
+        self.baselines = state.baselines(self.url_keys)
         self._compare_baselines()
 
         # What the loop changes: a URL's baseline and dead anchors, as of the row at hand.
@@ -122,18 +123,16 @@ class _Pass:
 
     def run(self) -> None:
         """Judge row by row those for which order matters; all others are unique pages of new URLs."""
-        url_keys, baselines, latest, stored = self.batch.url_key, self.baselines, self.latest, self.stored
+        baselines, latest = self.baselines, self.latest
         for rank in self._dependent():
-            row = self.rows[rank]
-            url_key = url_keys[row] or ""
+            row, url_key = self.rows[rank], self.url_keys[rank]
             if url_key in latest or url_key in baselines:
                 change = self._against_baseline(row, url_key)
                 self.changes[rank] = change
                 if change == Change.UNCHANGED:
                     self.verdicts[rank] = Verdict.RECRAWL
                     continue
-            near = row in stored or self.neighbours.has_probed(rank)
-            if near and self._against_anchors(row):
+            if self._against_anchors(row):
                 self.verdicts[rank] = Verdict.DUPLICATE
             elif skipped := self.neighbours.enter(rank):
                 self.judged.skipped[row] = skipped
@@ -142,17 +141,15 @@ class _Pass:
 
     def _dependent(self) -> list[int]:
         """Ranks of the rows whose verdict may depend on another page, or another page's on theirs."""
-        url_keys, count = [self.batch.url_key[row] or "" for row in self.rows], len(self.rows)
-        once = len(set(url_keys)) == count
-        seen = Counter[str]() if once else Counter(url_keys)
-        return [
-            rank
-            for rank, (row, url_key) in enumerate(zip(self.rows, url_keys, strict=True))
-            if row in self.stored
-            or url_key in self.baselines
-            or seen[url_key] > 1
-            or self.neighbours.concerns(rank)
-        ]
+        dependent = self.neighbours.concerned.copy()
+        dependent[[self.rank[row] for row in self.stored]] = True
+        keys, baselines = self.url_keys, self.baselines
+        if baselines:
+            dependent[[rank for rank, key in enumerate(keys) if key in baselines]] = True
+        if len(set(keys)) < len(keys):
+            times = Counter(keys)
+            dependent[[rank for rank, key in enumerate(keys) if times[key] > 1]] = True
+        return np.flatnonzero(dependent).tolist()
 
     def _write_down(self) -> None:
         judged, batch, ready = self.judged, self.batch, self.ready
@@ -234,7 +231,9 @@ class _Pass:
         """Distances and similarities of a row and m earlier ones, and which of these are similar."""
         batch = self.batch
         distances = np.bitwise_count(batch.fingerprint[earlier] ^ batch.fingerprint[row])
-        similarities = self.rule.similarities(batch.sketch[earlier], batch.sketch[row : row + 1])
+        similarities = self.rule.similarities_at(
+            batch.sketch, earlier, batch.sketch, np.full(len(earlier), row)
+        )
         near = self.rule.near(distances, batch.status[row : row + 1])
         similar = near & (similarities >= self.rule.least_similarity)
         return distances, similarities, np.flatnonzero(similar)
@@ -270,10 +269,10 @@ class _Pass:
         """Distance and similarity of every row whose URL has a similar stored baseline."""
         self.baseline_similar: dict[int, tuple[int, int]] = {}
         pairs: list[tuple[int, Baseline]] = []
-        for row in self.rows:
-            baseline = self.baselines.get(self.batch.url_key[row] or "")
-            if baseline is not None:
-                pairs.append((row, baseline))
+        if self.baselines:
+            for row, url_key in zip(self.rows, self.url_keys, strict=True):
+                if (baseline := self.baselines.get(url_key)) is not None:
+                    pairs.append((row, baseline))
         if not pairs:
             return
         rows = np.array([row for row, _ in pairs], np.int64)

@@ -8,20 +8,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.tables.candidates import distinct
+from stream.judge.meetings import meetings
 from stream.tables.probing import Probing
-from stream.tables.slots import Slots
-
-_SLOTS: Final = 1 << 23
-"""Slots, over all tables, by which the batch's own buckets are told from all others that are probed."""
-_ENTERED: Final = 1
-_WATCHED: Final = 2
-"""Marks of slots: a row would enter a bucket there; several rows may meet in one, or it may be full."""
 
 
 class Neighbours:
@@ -33,125 +25,81 @@ class Neighbours:
 
     def __init__(self, probed: Sequence[Probing], sizes: NDArray[np.uint32] | None, cap: int | None) -> None:
         self._cap = cap
-        design = probed[0].design
-        tables = design.tables
-        keys = np.concatenate([probing.keys for probing in probed]).ravel()
-        slots = Slots(design, (_SLOTS // tables).bit_length() - 1)
-        exact = slots.of_keys(keys.reshape(-1, tables)).ravel()
-        marks = np.zeros(slots.size, np.uint8)
-        marks[exact] = _ENTERED
+        design, tree = probed[0].design, probed[0].tree
+        self._tables = design.tables
+        keys = np.concatenate([probing.keys for probing in probed])
+        bits = np.concatenate([probing.bits for probing in probed], axis=1)
+        rows = len(keys)
+        bucket_of, entering, row, bucket = meetings(keys, bits, design.key_flip, *tree)
+        self._probed = bucket
+        self._probes_end = np.searchsorted(row, np.arange(rows + 1, dtype=np.int32)).tolist()
 
-        # Which buckets are worth a closer look? Those in a slot that two rows enter, that somebody probes by
-        # flipping bits, or that are full already. Nearly all others are sorted out by their slots.
-        entered = np.sort(exact)
-        marks[entered[1:][entered[1:] == entered[:-1]]] = _WATCHED
+        # Which buckets need to be kept? Those that somebody probes, or that may be full when somebody comes.
+        kept = np.zeros(len(entering), np.bool_)
+        kept[bucket] = True
+        self._crowd: dict[int, int] = {}
+        self._crowded: dict[int, int] = {}
         if cap is not None and sizes is not None:
-            marks[exact[sizes.ravel() >= cap]] = _WATCHED
-        probing_row: list[NDArray[np.uint32]] = []
-        probed_key: list[NDArray[np.uint64]] = []
-        first = 0
-        for probing in probed:
-            places = slots.of_probes(probing.keys, probing.bits, probing.flips).ravel()[probing.cells :]
-            hit = np.flatnonzero(marks.take(places) != 0)
-            marks[places[hit]] = _WATCHED
-            probe = (hit + probing.cells).astype(np.uint32)
-            cell = probing.cells_of(probe)
-            probing_row.append(cell // np.uint32(tables) + np.uint32(first))
-            probed_key.append(probing.keys.ravel()[cell] ^ probing.flipped(probe, cell, design.key_flip))
-            first += len(probing.fingerprints)
-
-        watched = np.flatnonzero(marks.take(exact) == _WATCHED)
-        order = watched[np.argsort(keys[watched], kind="stable")]
-        ranked = keys[order]
-        starts = np.flatnonzero(np.concatenate([[True], ranked[1:] != ranked[:-1]])[: len(ranked)])
-        counts = np.diff(np.append(starts, len(ranked)))
-
-        # Who probes a bucket that a row of the batch would enter?
-        shared = np.repeat(counts > 1, counts)
-        flipped_row, flipped_key = np.concatenate(probing_row), np.concatenate(probed_key)
-        meets = _among(flipped_key, ranked[starts])
-        asked = np.concatenate([ranked[shared], flipped_key[meets]])
-        self._probes: dict[int, list[int]] = defaultdict(list)
-        for row, key in zip(
-            np.concatenate([order[shared] // tables, flipped_row[meets]]).tolist(),
-            asked.tolist(),
-            strict=True,
-        ):
-            self._probes[row].append(key)
-
-        # Which rows would enter a bucket that somebody probes, or that may be full when they come?
-        kept = _among(ranked, distinct(asked))
-        if cap is not None and sizes is not None:
-            brink = sizes.ravel()[order].astype(np.int64) + np.repeat(counts, counts) > cap
-            self.crowd: dict[int, int] = dict(
-                zip(ranked[brink].tolist(), sizes.ravel()[order][brink].tolist(), strict=True)
-            )
-            """Live anchors, kept up to date row by row, of buckets that may become full in this batch."""
-            kept |= brink
-        else:
-            self.crowd = {}
-        self._entries: dict[int, list[tuple[int, int]]] = defaultdict(list)
-        where = order[kept]
-        for row, table, key in zip(
-            (where // tables).tolist(), (where % tables).tolist(), ranked[kept].tolist(), strict=True
-        ):
-            self._entries[row].append((table, key))
+            before = np.zeros(len(entering), np.int64)
+            before[bucket_of] = sizes.ravel()
+            brink = np.flatnonzero(before + entering > cap)
+            kept[brink] = True
+            self._crowd = dict(zip(brink.tolist(), before[brink].tolist(), strict=True))
+            if len(brink):
+                key = np.empty(len(entering), np.uint64)
+                key[bucket_of] = keys.ravel()
+                self._crowded = dict(zip(key[brink].tolist(), brink.tolist(), strict=True))
+        self._cells = np.flatnonzero(kept[bucket_of])
+        self._entries = bucket_of[self._cells]
+        self._entries_end = np.searchsorted(self._cells, np.arange(rows + 1) * design.tables).tolist()
         self._members: dict[int, list[int]] = defaultdict(list)
         self._entered: dict[int, list[int]] = {}
 
-    def has_probed(self, row: int) -> bool:
-        """Whether `row` probes any bucket that a row of this batch enters."""
-        return row in self._probes
-
-    def concerns(self, row: int) -> bool:
-        """Whether `row` probes or enters a bucket that is kept here."""
-        return row in self._probes or row in self._entries
+        self.concerned: NDArray[np.bool_] = np.zeros(rows, np.bool_)
+        """Rows (n,) that probe or enter a bucket that is kept here."""
+        self.concerned[row] = True
+        self.concerned[self._cells // design.tables] = True
 
     def anchors_probed_by(self, row: int) -> set[int]:
         """Rows of this batch that became anchors, are alive, and lie in a bucket that `row` probes."""
-        keys = self._probes.get(row)
-        if keys is None:
-            return set()
         found: set[int] = set()
-        for key in keys:
-            found.update(self._members.get(key, ()))
+        first, end = self._probes_end[row], self._probes_end[row + 1]
+        if first < end:
+            members = self._members
+            for bucket in self._probed[first:end].tolist():
+                if bucket in members:
+                    found.update(members[bucket])
         return found
 
     def enter(self, row: int) -> int:
         """`row` becomes an anchor. Returns the bit mask of tables whose bucket was full (rule 16)."""
-        entries = self._entries.get(row)
-        if entries is None:
+        first, end = self._entries_end[row], self._entries_end[row + 1]
+        if first == end:
             return 0
         skipped = 0
         entered = self._entered[row] = []
-        for table, key in entries:
-            size = self.crowd.get(key)
+        for cell, bucket in zip(
+            self._cells[first:end].tolist(), self._entries[first:end].tolist(), strict=True
+        ):
+            size = self._crowd.get(bucket)
             if size is not None:
                 if self._cap is not None and size >= self._cap:
-                    skipped |= 1 << table
+                    skipped |= 1 << cell % self._tables
                     continue
-                self.crowd[key] = size + 1
-            self._members[key].append(row)
-            entered.append(key)
+                self._crowd[bucket] = size + 1
+            self._members[bucket].append(row)
+            entered.append(bucket)
         return skipped
 
     def leave(self, row: int) -> None:
         """The anchor `row` of this batch was superseded."""
-        for key in self._entered.pop(row, ()):
-            self._members[key].remove(row)
-            if key in self.crowd:
-                self.crowd[key] -= 1
+        for bucket in self._entered.pop(row, ()):
+            self._members[bucket].remove(row)
+            if bucket in self._crowd:
+                self._crowd[bucket] -= 1
 
     def stored_left(self, keys: list[int], skipped: int) -> None:
         """An anchor of the tables, with these bucket keys (T) and skip mask, was superseded."""
         for table, key in enumerate(keys):
-            if key in self.crowd and not skipped >> table & 1:
-                self.crowd[key] -= 1
-
-
-def _among(keys: NDArray[np.uint64], ranked: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Which keys are among these ascending ones."""
-    if not len(ranked):
-        return np.zeros(len(keys), np.bool_)
-    found: NDArray[np.bool_] = ranked.take(np.searchsorted(ranked, keys), mode="clip") == keys
-    return found
+            if key in self._crowded and not skipped >> table & 1:
+                self._crowd[self._crowded[key]] -= 1

@@ -15,13 +15,11 @@ from stream.errors import SettingsError
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.sketch import similarities
+from stream.fingerprint.sketch import similarities, similarities_at
 from stream.judge.options import VerdictOptions
 
 NO_SIMILARITY: Final = -1
 """Where nothing is compared, or the mode is strict and no sketch is looked at."""
-_SLICE: Final = 1 << 15
-"""Pairs compared at once: 256-byte sketches of so many pairs take 8 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +66,10 @@ class Rule:
         b: NDArray[np.uint64],
         rows_b: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """The same of the m pairs (a[rows_a], b[rows_b]), in slices that bound the memory."""
-        found = [
-            self.similarities(a[rows_a[i : i + _SLICE]], b[rows_b[i : i + _SLICE]])
-            for i in range(0, len(rows_a), _SLICE)
-        ]
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
+        """The same of the m pairs (a[rows_a], b[rows_b])."""
+        if self.options.strict:
+            return np.full(len(rows_a), NO_SIMILARITY, np.int64)
+        return similarities_at(a, rows_a, b, rows_b, self.scheme)
 
     def published(self, similarity: int) -> float | None:
         """A similarity of so many ten-thousandths as verdicts say it; None in strict mode."""

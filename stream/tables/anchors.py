@@ -76,7 +76,8 @@ class Dead:
     """A bit an anchor: superseded, expired or forgotten."""
 
     def __init__(self, store: Store) -> None:
-        self._bits = np.zeros(1 << 10, np.uint8)
+        self.bits = np.zeros(1 << 10, np.uint8)
+        """Anchor a is dead where bit a % 8 of byte a // 8 is one; later ones live."""
         numbers = [int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)]
         self.count = 0
         self._mark(np.array(numbers, np.int64))
@@ -87,11 +88,11 @@ class Dead:
         if not len(anchors):
             return
         need = int(anchors[-1] >> 3) + 1
-        if need > len(self._bits):
-            grown = np.zeros(max(need, 2 * len(self._bits)), np.uint8)
-            grown[: len(self._bits)] = self._bits
-            self._bits = grown
-        np.bitwise_or.at(self._bits, anchors >> 3, (1 << (anchors & 7)).astype(np.uint8))
+        if need > len(self.bits):
+            grown = np.zeros(max(need, 2 * len(self.bits)), np.uint8)
+            grown[: len(self.bits)] = self.bits
+            self.bits = grown
+        np.bitwise_or.at(self.bits, anchors >> 3, (1 << (anchors & 7)).astype(np.uint8))
         self.count += len(anchors)
 
     def kill(self, batch: Batch, anchors: I64) -> None:
@@ -103,8 +104,8 @@ class Dead:
     def test(self, anchors: I64) -> NDArray[np.bool_]:
         """Which of these anchors are dead."""
         byte = anchors >> 3
-        known = byte < len(self._bits)
-        bits = self._bits.take(np.where(known, byte, 0)) >> (anchors & 7).astype(np.uint8)
+        known = byte < len(self.bits)
+        bits = self.bits.take(np.where(known, byte, 0)) >> (anchors & 7).astype(np.uint8)
         dead: NDArray[np.bool_] = known & ((bits & 1) != 0)
         return dead
 

@@ -59,9 +59,13 @@ class Found:
 
     def add(self, row: Index, anchor: Index, distance: U8) -> None:
         """Equal lengths; row < 2**24."""
-        self._packed.append(
+        self.add_packed(
             row.astype(np.uint64) << np.uint64(40) | anchor.astype(np.uint64) << np.uint64(8) | distance
         )
+
+    def add_packed(self, pairs: U64) -> None:
+        """The same, as row << 40 | anchor << 8 | distance."""
+        self._packed.append(pairs)
 
     def pairs(self) -> tuple[I64, I64, U8]:
         """Distinct pairs, sorted by row, then anchor; they are taken out."""

@@ -1,80 +1,146 @@
-"""Long chains of the hot tier as contiguous arrays.
+"""The hot tier's inner loops: linking anchors into chains, and following the chains that probes meet.
 
-Following a chain costs a NumPy round an element for the whole batch; a bucket of 5 000 would cost 20 times
-a batch. Chains beyond a few rounds are therefore kept as arrays, extended by what is new when next asked for.
+A probe reads one word of a large array, at random, so what it costs is waiting for memory. A bit a slot says
+first whether anything is there, in a thirty-second of the memory, which cuts the time of a probe to a third.
+All that is read for a row is read together, not each when the one before it has been looked at: the processor
+then waits for many at once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
-
 import numpy as np
 
-from stream.tables.candidates import I64
+from stream.compiled import compiled, popcount
+from stream.tables.candidates import I64, U8
 from stream.tables.design import U64
+from stream.tables.slots import U32
 
-LONGEST_CHAIN: Final = 24
-"""Rounds before a chain counts as long (measured)."""
-CACHED: Final = 1 << 22
-"""Most cached elements: 64 MiB."""
+_FIRST_PAIRS = 1 << 12
 
 
-class Chain:
-    """Numbers and fingerprints of one chain, oldest first."""
+@compiled
+def link(slots: U32, number: int, row: int, masks: U64, newest: U32, links: U32, present: U8) -> None:
+    """Put n anchors, numbered from `number` and newer than all before, in rows from `row`, into their chains.
 
-    __slots__ = ("_anchors", "_fingerprints", "newest", "size")
-
-    def __init__(self) -> None:
-        self.newest = 0
-        """Number + 1 of the newest cached anchor."""
-        self.size = 0
-        self._anchors = np.empty(64, np.int64)
-        self._fingerprints = np.empty(64, np.uint64)
-
-    def extend(self, anchors: I64, fingerprints: U64) -> None:
-        """Add newer anchors, oldest first."""
-        size = self.size + len(anchors)
-        if size > len(self._anchors):
-            self._anchors = np.resize(self._anchors, 2 * size)
-            self._fingerprints = np.resize(self._fingerprints, 2 * size)
-        self._anchors[self.size : size] = anchors
-        self._fingerprints[self.size : size] = fingerprints
-        self.size = size
-        self.newest = int(anchors[-1]) + 1
-
-    @property
-    def anchors(self) -> I64:
-        """Shape (size,)."""
-        return self._anchors[: self.size]
-
-    @property
-    def fingerprints(self) -> U64:
-        """Shape (size,)."""
-        return self._fingerprints[: self.size]
+    `slots` has shape (n, T); `masks` are the tables each one stays out of, shape (n,), or (0,) for none.
+    """
+    for index in range(slots.shape[0]):
+        for table in range(slots.shape[1]):
+            if masks.size and masks[index] >> np.uint64(table) & np.uint64(1):
+                continue
+            slot = slots[index, table]
+            links[row + index, table] = newest[slot]
+            newest[slot] = number + index + 1
+            present[slot >> np.uint32(3)] |= np.uint8(1) << np.uint8(slot & np.uint32(7))
 
 
-class Chains:
-    """Cached chains by slot. Forget them all when anchors leave the tier or slots are renumbered."""
+@compiled
+def sweep(newest: U32, present: U8, floor: int, start: int, end: int) -> None:
+    """Take away the presence of slots [start, end), multiples of 8, that hold no anchor from `floor` on."""
+    for byte in range(start // 8, end // 8):
+        if present[byte]:
+            kept = np.uint8(0)
+            for bit in range(8):
+                if newest[byte * 8 + bit] > floor:
+                    kept |= np.uint8(1) << np.uint8(bit)
+            present[byte] = kept
 
-    def __init__(self) -> None:
-        self._chains: dict[int, Chain] = {}
-        self._cached = 0
 
-    def clear(self) -> None:
-        """Forget all."""
-        self._chains.clear()
-        self._cached = 0
+@compiled
+def follow(
+    fingerprints: U64,
+    exact: U32,
+    bits: U8,
+    flips: U32,
+    parents: I64,
+    added: I64,
+    newest: U32,
+    links: U32,
+    present: U8,
+    stored: U64,
+    floor: int,
+    origin: int,
+    distance: int,
+    prefix_masks: U64,
+    dead: U8,
+    sizes: I64,
+) -> U64:
+    """Pairs of a row and an anchor of a chain that it probes, packed as `Found` has them, some repeatedly.
 
-    def get(self, slot: int, head: int, walk: Callable[[int], tuple[I64, U64]]) -> Chain:
-        """The chain of a slot whose newest element is `head`; `walk(newest)` gives what is newer."""
-        chain = self._chains.get(slot)
-        if chain is None:
-            if self._cached > CACHED:
-                self.clear()
-            chain = self._chains[slot] = Chain()
-        if chain.newest != head:
-            before = chain.size
-            chain.extend(*walk(chain.newest))
-            self._cached += chain.size - before
-        return chain
+    `exact` (n, T) are the slots of the exact keys, `bits` (F, n, T) the bits that may be flipped, `flips`
+    (width + 1, T) what a bit flips in a slot. Probe p flips what probe `parents[p]` flips and
+    `bits[added[p]]`; probe 0 is exact. `sizes` (n * T) grows by the live anchors of each exact bucket; of
+    shape (0,) it does not.
+    """
+    tables, probes, rows = exact.shape[1], len(parents), len(stored)
+    last_bit = np.uint8(flips.shape[0] - 1)
+    single, probed = np.empty(bits.shape[0], np.uint32), np.empty(probes, np.uint32)
+    slots = np.empty(tables * probes, np.uint32)
+    current = np.empty(tables * probes, np.uint32)
+    following = np.empty(tables * probes, np.uint32)
+    table_of = np.empty(tables * probes, np.int64)
+    probe_of = np.empty(tables * probes, np.int64)
+    at_row = np.empty(tables * probes, np.int64)
+    apart = np.empty(tables * probes, np.uint64)
+    pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
+    for row in range(len(fingerprints)):
+        fingerprint = fingerprints[row]
+        filled = np.int64(0)
+        for table in range(tables):
+            for flip in range(bits.shape[0]):
+                single[flip] = flips[bits[flip, row, table], table]
+            probed[0] = exact[row, table]
+            for probe in range(1, probes):
+                probed[probe] = probed[parents[probe]] ^ single[added[probe]]
+            for probe in range(probes):
+                slot = probed[probe]
+                slots[filled], table_of[filled], probe_of[filled] = slot, table, probe
+                byte = present[slot >> np.uint32(3)]
+                filled += np.int64(byte >> np.uint8(slot & np.uint32(7)) & np.uint8(1))
+        for i in range(filled):
+            following[i] = newest[slots[i]]
+        held = 0
+        for i in range(filled):
+            current[held], table_of[held], probe_of[held] = following[i], table_of[i], probe_of[i]
+            held += following[i] > floor
+        while held:
+            for i in range(held):
+                at = np.int64(current[i]) - np.int64(origin + 1)
+                if at >= rows:
+                    at -= np.int64(rows)
+                apart[i] = stored[at] ^ fingerprint
+                at_row[i] = at
+            for i in range(held):
+                following[i] = links[at_row[i], table_of[i]]
+            left = 0
+            for i in range(held):
+                table, probe = table_of[i], probe_of[i]
+                number = np.int64(current[i]) - 1
+                in_prefix = apart[i] & prefix_masks[table]
+                if probe == 0 and sizes.size and in_prefix == np.uint64(0):
+                    byte = number >> 3
+                    if byte >= len(dead) or not dead[byte] >> np.uint8(number & 7) & np.uint8(1):
+                        sizes[row * tables + table] += 1
+                apart_by = popcount(apart[i])
+                if apart_by <= distance:
+                    step = probe
+                    while step:
+                        bit = bits[added[step], row, table]
+                        if bit < last_bit and prefix_masks[table] >> np.uint64(bit) & np.uint64(1):
+                            in_prefix ^= np.uint64(1) << np.uint64(bit)
+                        step = parents[step]
+                    if in_prefix == np.uint64(0):
+                        if found == len(pairs):
+                            grown = np.empty(2 * found, np.uint64)
+                            grown[:found] = pairs
+                            pairs = grown
+                        pairs[found] = (
+                            np.uint64(row) << np.uint64(40)
+                            | np.uint64(number) << np.uint64(8)
+                            | np.uint64(apart_by)
+                        )
+                        found += 1
+                current[left], table_of[left], probe_of[left] = following[i], table, probe
+                left += following[i] > floor
+            held = left
+    return pairs[:found]

@@ -7,28 +7,27 @@ with every insert, while the old ones answer: no insert waits for a rebuild.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
 
 from stream.tables.anchors import Dead, Skipped
-from stream.tables.candidates import I64, expand
-from stream.tables.chains import LONGEST_CHAIN, Chain, Chains
+from stream.tables.chains import follow, sweep
 from stream.tables.design import U64, Design
 from stream.tables.heads import Heads
 from stream.tables.probing import Probing
-from stream.tables.slots import U32
 
 LOAD: Final = 4
 """Heads grow when a table has fewer than this many slots an anchor."""
 LOADED_AT_ONCE: Final = 1 << 15
 """Anchors linked at once at start: arrays of some MiB."""
-PAIRS: Final = 1 << 18
-"""Pairs compared at once in long chains: 2 MiB an array."""
+SWEPT_AT_ONCE: Final = 1 << 24
+"""Slots looked at by one insert: some milliseconds."""
+_UNCOUNTED: Final = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +79,8 @@ class HotTier:
         self._origin = 0  # number of an anchor in row 0: origin <= floor < origin + rows
         # Fresh pages cost nothing until touched, and anchors touch them in order.
         self._fingerprints = np.empty(self.budget + 2 * slack, np.uint64)
-        self._bit = np.append(np.uint64(1) << np.arange(design.width, dtype=np.uint64), np.uint64(0))
-        self._chains = Chains()
         self.probes = 0
+        self._swept = sys.maxsize  # slots below it know that anchors below the floor left
         self._heads = self._make_heads(first)
         self._heads.clean()
         self._coming: Heads | None = None
@@ -122,6 +120,7 @@ class HotTier:
         for first, row, n in self._runs(start, self.count):
             self._fingerprints[row : row + n] = fingerprints[first - start : first - start + n]
         self._link(self._heads, start, self.count)
+        self._sweep()
         self._grow(len(fingerprints))
 
     def evict(self, floor: int) -> None:
@@ -131,7 +130,7 @@ class HotTier:
             self._caught_up = max(self._caught_up, floor)
             size = len(self._fingerprints)
             self._origin += (floor - self._origin) // size * size
-            self._chains.clear()
+            self._swept = 0
 
     def _runs(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Anchors [start, end) as runs of rows: first number, first row, length."""
@@ -187,7 +186,13 @@ class HotTier:
         self._caught_up = end
         if end == self.count:
             self._heads, self._coming = self._coming, None
-            self._chains.clear()
+
+    def _sweep(self) -> None:
+        """Forget, a little with every insert, which slots held only anchors that have left."""
+        start, slots = self._swept, self._heads.slots.size
+        if start < slots:
+            self._swept = min(start + SWEPT_AT_ONCE, slots)
+            sweep(self._heads.newest, self._heads.present, self.floor, start, self._swept)
 
     def _link(self, heads: Heads, start: int, end: int) -> None:
         """Put the anchors [start, end), already in their rows, into their chains."""
@@ -195,106 +200,29 @@ class HotTier:
             rows = self._fingerprints[row : row + n]
             heads.link(rows, first, row, self._skipped.masks(first, first + n))
 
-    def _row_of(self, current: U32) -> U32:
-        """Rows of anchors given as number + 1."""
-        at: U32 = current - np.uint32(1 + self._origin)
-        np.minimum(at, at - np.uint32(len(self._fingerprints)), out=at)  # in the first lap this wraps
-        return at
-
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
         if self.count == self.floor:
             return
-        design, floor = self._design, np.uint32(self.floor)
-        tables = np.uint32(design.tables)
-        slots = self._heads.slots.of_probes(probing.keys, probing.bits, probing.flips).ravel()
-        heads = self._heads.newest.take(slots)
-        self.probes += len(slots)
-        found = np.flatnonzero(heads > floor)
-        current, probe = heads.take(found), found.astype(np.uint32)
-        exact = int(np.searchsorted(probe, probing.cells)) if probing.sizes is not None else 0
-        counted: list[U32] = []
-        links = self._heads.links.reshape(-1)
-        for _ in range(LONGEST_CHAIN):
-            if not len(probe):
-                break
-            # Dividing by a scalar is cheaper than carrying cells, rows and tables from round to round.
-            cell = probing.cells_of(probe)
-            row = cell // tables
-            at = self._row_of(current).astype(np.intp)
-            apart = self._fingerprints.take(at)
-            apart ^= probing.fingerprints.take(row)
-            distance = np.bitwise_count(apart)
-            near = np.flatnonzero(distance <= self._distance)
-            table = cell - row * tables
-            if len(near):
-                wanted = probing.flipped(probe[near], cell[near], self._bit)
-                near = near[(apart[near] & design.prefix_mask[table[near]]) == wanted]
-                probing.found.add(row[near], current[near] - np.uint32(1), distance[near])
-            if exact:
-                apart = apart[:exact]
-                apart &= design.prefix_mask.take(table[:exact])
-                same = np.flatnonzero(apart == 0)
-                if self._dead.count and len(same):
-                    same = same[~self._dead.test(current[same].astype(np.int64) - 1)]
-                counted.append(cell[same])
-            at *= design.tables
-            at += table
-            current = links.take(at)
-            further = np.flatnonzero(current > floor)
-            if exact:
-                exact = int(np.searchsorted(further, exact))
-            current, probe = current.take(further), probe.take(further)
-        cell = probing.cells_of(probe)
-        if probing.sizes is not None and counted:
-            cells = np.concatenate(counted)
-            if exact:  # chains too long for rounds are counted as a whole below
-                cells = cells[~np.isin(cells, cell[:exact])]
-            probing.sizes[:] += np.bincount(cells, minlength=probing.cells)
-        if len(probe):
-            wanted = probing.flipped(probe, cell, self._bit)
-            self._search_long(probing, slots.take(probe), cell.astype(np.int64), wanted, exact)
-
-    def _search_long(self, probing: Probing, slots: U32, cell: I64, wanted: U64, exact: int) -> None:
-        """The same for probes of long chains, each compared with its whole chain."""
-        unique, chain_of = np.unique(slots, return_inverse=True)
-        tables = self._design.tables
-        chains = [self._chain(slot, slot >> self._heads.slots.bits) for slot in unique.tolist()]
-        lengths = np.array([chain.size for chain in chains], np.int64)
-        anchors = np.concatenate([chain.anchors for chain in chains])
-        fingerprints = np.concatenate([chain.fingerprints for chain in chains])
-        starts = np.cumsum(lengths) - lengths
-        row = cell // tables
-        mask = self._design.prefix_mask[cell - row * tables]
-        cuts = np.cumsum(lengths[chain_of]) // PAIRS
-        edges = [0, *(np.flatnonzero(np.diff(cuts)) + 1).tolist(), len(slots)]
-        for first, last in pairwise(edges):
-            chosen = chain_of[first:last]
-            position, source = expand(starts[chosen], lengths[chosen])
-            source += first
-            apart = fingerprints.take(position)
-            apart ^= probing.fingerprints.take(row.take(source))
-            distance = np.bitwise_count(apart)
-            apart &= mask.take(source)
-            near = np.flatnonzero(distance <= self._distance)
-            near = near[apart[near] == wanted[source[near]]]
-            probing.found.add(row[source[near]], anchors[position[near]], distance[near])
-            if probing.sizes is not None and first < exact:
-                same = np.flatnonzero((apart == 0) & (source < exact))
-                same = same[~self._dead.test(anchors[position[same]])]
-                probing.sizes[:] += np.bincount(cell[source[same]], minlength=probing.cells)
-
-    def _chain(self, slot: int, table: int) -> Chain:
-        newest = int(self._heads.newest[slot])
-        link = self._heads.links[:, table].item
-        size = len(self._fingerprints)
-
-        def walk(known: int) -> tuple[I64, U64]:
-            stop, current, found = max(known, self.floor), newest, []
-            while current > stop:
-                found.append(current - 1)
-                current = link((current - 1 - self._origin) % size)
-            anchors = np.array(found[::-1], np.int64)
-            return anchors, self._fingerprints.take((anchors - self._origin) % size)
-
-        return self._chains.get(slot, newest, walk)
+        heads, slots = self._heads, self._heads.slots
+        exact = slots.of_keys(probing.keys)
+        probing.found.add_packed(
+            follow(
+                probing.fingerprints,
+                exact,
+                probing.bits,
+                slots.flips,
+                *probing.tree,
+                heads.newest,
+                heads.links,
+                heads.present,
+                self._fingerprints,
+                self.floor,
+                self._origin,
+                self._distance,
+                self._design.prefix_mask,
+                self._dead.bits,
+                _UNCOUNTED if probing.sizes is None else probing.sizes,
+            )
+        )
+        self.probes += exact.size * len(probing.tree.parents)

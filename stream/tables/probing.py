@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from stream.tables.candidates import I64, Found
 from stream.tables.design import U64, Design
-from stream.tables.probes import uncertain_bits
+from stream.tables.probes import probe_tree, uncertain_bits
 from stream.tables.slots import U32
 
 U8 = NDArray[np.uint8]
@@ -32,6 +32,7 @@ class Probing:
         self.flips: Final = flips if flip_bits else 0
         self.bits: Final[U8] = uncertain_bits(design, uncertain, flip_bits if flips else 0)
         """Shape (flip_bits, n, T)."""
+        self.tree: Final = probe_tree(len(self.bits), self.flips)
         self.cells: Final = self.keys.size
         self.found: Final = Found()
         self.sizes: Final[I64 | None] = np.zeros(self.cells, np.int64) if counted else None

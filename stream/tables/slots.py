@@ -29,7 +29,8 @@ class Slots:
         self._parts = -(-int(design.prefix_bits.max()) // self.bits)
         self._region = np.arange(design.tables, dtype=np.uint32) << np.uint32(self.bits)
         self._tables = np.arange(design.tables)
-        self._flip = self._fold(design.key_flip)
+        self.flips: Final = self._fold(design.key_flip)
+        """Shape (width + 1, T): what flipping a bit flips in the slots; 0 outside the prefix."""
 
     def _fold(self, keys: U64) -> U32:
         mask = np.uint64((1 << self.bits) - 1)
@@ -49,6 +50,6 @@ class Slots:
         exact = self.of_keys(keys)
         if flips == 0 or not len(bits):
             return exact[None]
-        probes = combine(self._flip[bits, self._tables], flips)
+        probes = combine(self.flips[bits, self._tables], flips)
         probes ^= exact
         return probes

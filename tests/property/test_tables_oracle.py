@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -363,6 +364,9 @@ def test_no_insert_links_more_than_its_share(tmp_path: Path) -> None:
                 batch = store.batch()
                 tables.insert(batch, anchors[start : start + 50], {})
                 assert sum(linked) <= 50 + 4 * 50
+                for thread in threading.enumerate():
+                    if thread.name == "clean-heads":
+                        thread.join()
         assert tables.stats.hot_slots > 4 * 10 * 10_000
         answer = tables.search(anchors, make_uncertain(rng, len(anchors)))
         assert answer.row.tolist() == answer.anchor.tolist() == list(range(len(anchors)))

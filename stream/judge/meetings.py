@@ -1,0 +1,94 @@
+"""Which rows of a batch probe a bucket that a row of the batch would enter."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.compiled import compiled
+
+_MIX: Final = np.uint64(0x9E3779B97F4A7C15)
+_FILTER_BITS: Final = 21
+"""A bit a hash value, 256 KiB that stay in the processor's cache: nearly every probe ends there."""
+_FIRST: Final = 1 << 14
+
+
+@compiled
+def meetings(
+    keys: NDArray[np.uint64],
+    bits: NDArray[np.uint8],
+    flips: NDArray[np.uint64],
+    parents: NDArray[np.int64],
+    added: NDArray[np.int64],
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Number the exact buckets of n rows, and find who else probes them.
+
+    `keys` (n, T) are the rows' exact keys, `bits` (F, n, T) the bits that may be flipped and `flips`
+    (width + 1, T) what a bit flips in a key; `parents` and `added` (P,) are a `ProbeTree`. Gives the bucket
+    of each row and table (n * T,), how many rows enter each bucket, and m pairs of a row and a bucket that
+    it probes: with bits flipped, or exactly where several rows enter it.
+    """
+    rows, tables = keys.shape
+    places = 16
+    while places < 4 * rows * tables:
+        places *= 2
+    top = np.uint64(64)
+    size = places
+    while size > 1:
+        size //= 2
+        top -= np.uint64(1)
+    filter_top = np.uint64(64 - _FILTER_BITS)
+    filled = np.zeros(1 << (_FILTER_BITS - 3), np.uint8)
+    at = np.zeros(places, np.int32)  # bucket number + 1 at its hash's place, or some place after it
+    key_of = np.empty(rows * tables, np.uint64)
+    entering = np.zeros(rows * tables, np.int32)
+    bucket_of = np.empty(rows * tables, np.int32)
+    buckets = 0
+    for row in range(rows):
+        for table in range(tables):
+            key = keys[row, table]
+            mixed = key * _MIX
+            place = np.int64(mixed >> top)
+            while at[place] and key_of[at[place] - 1] != key:
+                place = (place + 1) & (places - 1)
+            if not at[place]:
+                key_of[buckets] = key
+                buckets += 1
+                at[place] = buckets
+                bit = mixed >> filter_top
+                filled[np.int64(bit >> np.uint64(3))] |= np.uint8(1) << np.uint8(bit & np.uint64(7))
+            bucket_of[row * tables + table] = at[place] - 1
+            entering[at[place] - 1] += 1
+
+    met_row, met_bucket, met = np.empty(_FIRST, np.int32), np.empty(_FIRST, np.int32), 0
+    probes = len(parents)
+    single, probed = np.empty(bits.shape[0], np.uint64), np.empty(probes, np.uint64)
+    for row in range(rows):
+        needed = met + tables * probes
+        if needed > len(met_row):
+            more_rows, more_buckets = np.empty(2 * needed, np.int32), np.empty(2 * needed, np.int32)
+            more_rows[:met], more_buckets[:met] = met_row[:met], met_bucket[:met]
+            met_row, met_bucket = more_rows, more_buckets
+        for table in range(tables):
+            for flip in range(bits.shape[0]):
+                single[flip] = flips[bits[flip, row, table], table]
+            probed[0] = keys[row, table]
+            bucket = bucket_of[row * tables + table]
+            if entering[bucket] > 1:
+                met_row[met], met_bucket[met] = row, bucket
+                met += 1
+            for probe in range(1, probes):
+                key = probed[parents[probe]] ^ single[added[probe]]
+                probed[probe] = key
+                mixed = key * _MIX
+                bit = mixed >> filter_top
+                if filled[np.int64(bit >> np.uint64(3))] >> np.uint8(bit & np.uint64(7)) & np.uint8(1):
+                    place = np.int64(mixed >> top)
+                    while at[place] and key_of[at[place] - 1] != key:
+                        place = (place + 1) & (places - 1)
+                    if at[place]:
+                        met_row[met], met_bucket[met] = row, at[place] - 1
+                        met += 1
+    return bucket_of, entering[:buckets], met_row[:met], met_bucket[:met]
