@@ -24,9 +24,10 @@ SECTIONS = {
     "Use one": {
         "publish": "publish pages from files to the pages topic",
         "tail": "follow the verdicts",
-        "verdicts": "export the verdicts to DuckDB or PostgreSQL",
+        "verdicts": "export the verdicts to DuckDB, Parquet or PostgreSQL",
         "query": "which anchors match, nothing inserted",
         "audit": "check that every page has exactly one verdict",
+        "schema": "print the contracts of the topics: JSON Schema, Avro, AsyncAPI",
     },
     "Look closer, without a broker": {
         "fingerprint": "show fingerprints of pages",

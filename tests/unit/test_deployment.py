@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tomllib
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -217,6 +218,34 @@ def test_the_image_installs_what_is_tested_and_no_tests() -> None:
     needed = {re.split(r"[^a-z0-9-]", name)[0] for name in project["dependencies"]}
     assert needed <= {pin.split("==")[0] for pin in image}, "make lock"
     assert not any(pin.startswith(("pytest", "mkdocs", "testcontainers")) for pin in image)
+
+
+def test_a_wheel_holds_what_the_code_reads(tmp_path: Path) -> None:
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "-q", "--no-deps"]
+    subprocess.run([*pip, "--no-build-isolation", "-w", tmp_path, ROOT], check=True, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    with zipfile.ZipFile(wheel) as packed:
+        packed.extractall(tmp_path / "site")
+    program = """
+import stream
+from stream.brokers.embedded_jars import deployment
+from stream.contracts import _directory, contracts
+with stream.Index() as index:
+    index.add("http://a/", "a text that is long enough to be judged by its words alone")
+print(deployment(), _directory(), *contracts())
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    site = tmp_path / "site" / "stream"
+    assert (site / "py.typed").is_file()
+    files = sorted(path.name for path in (ROOT / "schemas").iterdir() if path.name != "README.md")
+    assert done.stdout.split() == [str(site / "brokers" / "kafka"), str(site / "schemas"), *files]
 
 
 def test_dockerfile_has_no_faults(report: Callable[[str], None]) -> None:

@@ -14,8 +14,10 @@ import msgspec
 import numpy as np
 import pytest
 import xxhash
+from click.testing import CliRunner
 from jsonschema import Draft202012Validator, FormatChecker
 
+from stream.cli import cli
 from stream.errors import RecordError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
@@ -122,6 +124,14 @@ def verdicts(found: list[Decided]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name)
 def test_a_schema_is_itself_valid(path: Path) -> None:
     Draft202012Validator.check_schema(json.loads(path.read_text("utf-8")))
+
+
+def test_the_files_are_printed_as_they_stand() -> None:
+    printed = CliRunner(catch_exceptions=False)
+    listed = printed.invoke(cli, ["schema"]).output.split()
+    assert set(listed) == {path.name for path in SCHEMAS.iterdir()} - {"README.md"}
+    for name in listed:
+        assert printed.invoke(cli, ["schema", name]).output == (SCHEMAS / name).read_text("utf-8")
 
 
 def test_a_page_in_avro_has_the_fields_of_a_page_in_json() -> None:
