@@ -45,10 +45,12 @@ class Anchor:
 
 class Oracle:
     def __init__(
-        self, *, strict=False, distance=14, similarity="0.795", blocks=5, choose=2,
-        flip_bits=5, flips=3, bucket_cap=128, bins=1984, width=64,
+        self, *, strict=False, distance=14, similarity="0.795", keys="minima",
+        blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, bins=1920, width=64,
     ):  # fmt: skip
         self.strict, self.distance, self.cap = strict, distance, bucket_cap
+        self.by_minima = keys == "minima" and not strict
+        width = 64 if self.by_minima else width
         self.flip_bits, self.flips, self.bins = flip_bits, flips, bins
         self.least = Fraction(similarity) * 10_000
         small, wide = width // blocks, width % blocks
@@ -60,8 +62,11 @@ class Oracle:
         self.baselines: dict[str, tuple[OraclePage, object]] = {}
         self.load: dict[tuple[int, int], int] = {}
 
+    def word(self, page):
+        return int.from_bytes(page.sketch[-8:], "little") if self.by_minima else page.fingerprint
+
     def buckets(self, page):
-        return {(t, page.fingerprint & mask) for t, mask in enumerate(self.tables)}
+        return {(t, self.word(page) & mask) for t, mask in enumerate(self.tables)}
 
     def probed(self, page):
         found = set()
@@ -69,7 +74,7 @@ class Oracle:
             inside = [b for b in page.uncertain if mask >> b & 1][: self.flip_bits]
             for count in range(self.flips + 1):
                 for chosen in combinations(inside, count):
-                    found.add((t, page.fingerprint & mask ^ sum(1 << b for b in chosen)))
+                    found.add((t, self.word(page) & mask ^ sum(1 << b for b in chosen)))
         return found
 
     def similar(self, a, b):
@@ -83,20 +88,29 @@ class Oracle:
         return (distance, similarity) if similarity >= self.least else None
 
     def estimate(self, a, b):
-        """Of two sets, from which bins hold an odd number of the 2 * bins least hashes, and their sizes."""
-        size = self.bins // 8
-        odd = (int.from_bytes(a[:size], "little") ^ int.from_bytes(b[:size], "little")).bit_count()
-        sizes = [int.from_bytes(each[size:], "little") for each in (a, b)]
-        sampled = [min(n, 2 * self.bins) for n in sizes]
-        differing = 8 * self.bins * 1024
-        if 2 * odd < self.bins:
-            with localcontext() as context:
-                context.prec = 30
-                one = (1 - Decimal(2) / self.bins).ln()
-                differing = int((1 - Decimal(2 * odd) / self.bins).ln() / one * 1024)
-        common = Fraction((sum(sampled) * 1024 - differing) * max(sizes) // max(sampled), 2048)
-        common = max(Fraction(0), min(common, Fraction(min(sizes))))
-        return int(10_000 * common / (sum(sizes) - common))
+        """Of two sets, from which bins hold an odd number of the sampled hashes, and from the sets' sizes."""
+        bins, size = self.bins, self.bins // 8
+        odd = [int.from_bytes(each[:size], "little") for each in (a, b)]
+        sizes = [int.from_bytes(each[size : size + 8], "little") for each in (a, b)]
+        halved = [next(i for i in range(64) if 2 * n <= 5 * bins << i) for n in sizes]
+        if abs(halved[0] - halved[1]) > 1:
+            return 0
+        if halved[0] != halved[1]:
+            even = sum(1 << i for i in range(0, bins, 2))
+            for i in range(2):
+                joined = odd[i] ^ odd[i] >> 1 if halved[i] > halved[1 - i] else odd[i]
+                odd[i] = joined & even
+            bins //= 2
+        unequal = (odd[0] ^ odd[1]).bit_count()
+        if 2 * unequal >= bins:
+            return 0
+        with localcontext() as context:
+            context.prec = 30
+            one = (1 - Decimal(2) / bins).ln()
+            differing = int((1 - Decimal(2 * unequal) / bins).ln() / one * 1024) << max(halved)
+        differing = max(differing, abs(sizes[0] - sizes[1]) * 1024)
+        both = sum(sizes) * 1024
+        return max(0, (both - differing) * 10_000 // (both + differing))
 
     def judge(self, page):
         if page.status == 2:

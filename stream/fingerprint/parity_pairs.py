@@ -8,18 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
-from stream.fingerprint.parity import ONE, SAMPLE, SCALE, differing
+from stream.fingerprint.parity import ONE, SCALE, differing, limits
 
 _SCALE: Final = np.int64(SCALE)
+_LOWER: Final = np.uint64(0x5555555555555555)
+"""The even bins of a word: elements of the lower half of the sampled range."""
+_JOIN: Final = np.uint64(1)
 
 
 def parity_similarity(
     a: NDArray[np.uint64], rows_a: NDArray[np.int64], b: NDArray[np.uint64], rows_b: NDArray[np.int64]
 ) -> NDArray[np.int64]:
     """Estimated Jaccard similarity, in ten-thousandths, of the sets behind the m pairs `a[rows_a]` and
-    `b[rows_b]`, sketches being (n, words): (m,)."""
-    bins = 64 * (a.shape[1] - 1)
-    return _similarity(a, rows_a, b, rows_b, differing(bins), SAMPLE * bins)
+    `b[rows_b]`, sketches being (n, words), minima included: (m,)."""
+    bins = 64 * (a.shape[1] - 2)
+    return _similarity(a, rows_a, b, rows_b, differing(bins), differing(bins // 2), limits(bins))
 
 
 @compiled
@@ -28,27 +31,33 @@ def _similarity(
     rows_a: NDArray[np.int64],
     b: NDArray[np.uint64],
     rows_b: NDArray[np.int64],
-    differing: NDArray[np.int64],
-    sample: int,
+    of_all: NDArray[np.int64],
+    of_even: NDArray[np.int64],
+    limits: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    similarities = np.empty(len(rows_a), np.int64)
-    last = a.shape[1] - 1
+    similarities = np.zeros(len(rows_a), np.int64)
+    last = a.shape[1] - 2
     for i in range(len(rows_a)):
-        row_a, row_b = rows_a[i], rows_b[i]
-        unequal = np.int64(0)
-        for word in range(last):
-            unequal += popcount(a[row_a, word] ^ b[row_b, word])
-        size_a, size_b = np.int64(a[row_a, last]), np.int64(b[row_b, last])
-        smallest, largest = np.minimum(size_a, size_b), np.maximum(size_a, size_b)
-        both = size_a + size_b
-        if not both:
+        one, two = a[rows_a[i]], b[rows_b[i]]
+        size_one, size_two = np.int64(one[last]), np.int64(two[last])
+        if not size_one + size_two:
             similarities[i] = ONE
             continue
-        # Of the sampled elements, those in both sets, twice: all but the differing ones. The larger set
-        # sampled the same share of its elements as of those that both have. Both have no more than the
-        # smaller set.
-        shared = (np.minimum(size_a, sample) + np.minimum(size_b, sample)) * _SCALE - differing[unequal]
-        shared = shared * largest // np.maximum(np.minimum(largest, sample), 1)
-        shared = np.minimum(np.maximum(shared, 0), 2 * _SCALE * smallest)
-        similarities[i] = ONE * shared // np.maximum(2 * _SCALE * both - shared, 1)
+        halved_one, halved_two = np.searchsorted(limits, size_one), np.searchsorted(limits, size_two)
+        unequal = np.int64(0)
+        if halved_one == halved_two:
+            for word in range(last):
+                unequal += popcount(one[word] ^ two[word])
+            differing = of_all[unequal] << halved_one
+        elif np.abs(halved_one - halved_two) == 1:
+            coarser = one if halved_one > halved_two else two
+            for word in range(last):
+                unequal += popcount((one[word] ^ two[word] ^ coarser[word] >> _JOIN) & _LOWER)
+            differing = of_even[unequal] << np.maximum(halved_one, halved_two)
+        else:  # less than half as large
+            continue
+        # Sizes are known exactly, and sets differ by at least as much as these do.
+        both = (size_one + size_two) * _SCALE
+        differing = np.maximum(differing, np.abs(size_one - size_two) * _SCALE)
+        similarities[i] = ONE * np.maximum(both - differing, 0) // (both + differing)
     return similarities

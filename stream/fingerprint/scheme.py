@@ -18,6 +18,9 @@ from stream.fingerprint.features import stemming, stop_words
 UNCERTAIN_BITS: Final = 32
 """How many of the least certain bit indexes a row carries (a journal column of this many bytes)."""
 
+MINIMA: Final = 5
+"""How many minima of its shingles a sketch ends with, all in one word (see `stream.fingerprint.minima`)."""
+
 BEHAVIOUR: Final[dict[str, int]] = {
     # Raised by hand when a golden output of that part changes. Package versions are deliberately not
     # used: a patch release that changes nothing must not stop a fleet.
@@ -27,7 +30,7 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "segment": 2,
     "url_key": 1,
     "simhash": 3,
-    "sketch": 3,
+    "sketch": 4,
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -93,7 +96,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Texts with more Han characters than this are shingled by character, others by word."""
     sketch: Literal["parity", "minhash"] = "parity"
     """How shingles are kept: an odd sketch, half as noisy near the threshold, or b-bit MinHash."""
-    sketch_bins: Annotated[int, msgspec.Meta(ge=64, le=8192, multiple_of=64)] = 1984
+    sketch_bins: Annotated[int, msgspec.Meta(ge=64, le=8192, multiple_of=64)] = 1920
     """Bins of the sketch."""
     sketch_bits: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
     """Bits kept of each bin; 1 for `parity`."""
@@ -133,8 +136,9 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def sketch_bytes(self) -> int:
-        """Size of one sketch: `sketch_bits` planes of `sketch_bins` bits, and a set's size for `parity`."""
-        return self.sketch_bins * self.sketch_bits // 8 + (8 if self.sketch == "parity" else 0)
+        """Size of one sketch: `sketch_bits` planes of `sketch_bins` bits, a set's size for `parity`, and the
+        word of its minima."""
+        return self.sketch_bins * self.sketch_bits // 8 + (16 if self.sketch == "parity" else 8)
 
     @property
     def id(self) -> str:

@@ -1,4 +1,7 @@
-"""Units -> shingles -> sketch, and pairs of sketches -> similarity, by the kind that the scheme names."""
+"""Units -> shingles -> sketch, and pairs of sketches -> similarity, by the kind that the scheme names.
+
+Every sketch ends with the word of the set's minima (see `stream.fingerprint.minima`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.bbit import minhash_similarity, minhash_sketch
 from stream.fingerprint.hashes import mix
+from stream.fingerprint.minima import minima
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.scheme import Scheme
 
@@ -56,9 +60,21 @@ def sketch(shingle_hashes: NDArray[np.uint32], scheme: Scheme) -> bytes:
     """
     if not shingle_hashes.size:
         return bytes(scheme.sketch_bytes)
+    ordered = _distinct(shingle_hashes)
     if scheme.sketch == "minhash":
-        return minhash_sketch(shingle_hashes, scheme.sketch_bins, scheme.sketch_bits)
-    return parity_sketch(shingle_hashes, scheme.sketch_bins)
+        content = minhash_sketch(ordered, scheme.sketch_bins, scheme.sketch_bits)
+    else:
+        content = parity_sketch(ordered, scheme.sketch_bins)
+    return content + minima(ordered).to_bytes(8, "little")
+
+
+def _distinct(shingle_hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    """Each hash once, ascending."""
+    ordered = np.sort(shingle_hashes)
+    fresh = np.empty(ordered.size, np.bool_)
+    fresh[:1] = True
+    np.not_equal(ordered[1:], ordered[:-1], out=fresh[1:])
+    return ordered[fresh]
 
 
 def similarities(a: NDArray[np.uint64], b: NDArray[np.uint64], scheme: Scheme) -> NDArray[np.int64]:
@@ -82,7 +98,9 @@ def similarities_at(
     """The same of the m pairs (a[rows_a], b[rows_b])."""
     if scheme.sketch == "minhash":
         found = [
-            minhash_similarity(a[rows_a[i : i + _SLICE]], b[rows_b[i : i + _SLICE]], scheme.sketch_bits)
+            minhash_similarity(
+                a[rows_a[i : i + _SLICE], :-1], b[rows_b[i : i + _SLICE], :-1], scheme.sketch_bits
+            )
             for i in range(0, len(rows_a), _SLICE)
         ]
         return np.concatenate(found) if found else np.zeros(0, np.int64)

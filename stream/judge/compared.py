@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -44,9 +45,10 @@ def compare(
 ) -> Compared:
     """Search for n rows: fingerprints (n,), least certain bits (n, UNCERTAIN_BITS), sketches (n, words) and
     `Status` codes (n,)."""
-    found = state.tables.search(fingerprints, uncertain)
+    found = state.tables.search(state.table_words(fingerprints, sketches), uncertain)
     anchors = state.anchors(found.anchor)
     place = np.searchsorted(anchors.number, found.anchor)
+    distance = np.bitwise_count(anchors.fingerprint[place] ^ fingerprints[found.row])
     similarity = rule.similarities_at(sketches, found.row, anchors.sketch, place)
-    similar = (similarity >= rule.least_similarity) & rule.near(found.distance, statuses[found.row])
-    return Compared(found, anchors, place, similarity, similar)
+    similar = (similarity >= rule.least_similarity) & rule.near(distance, statuses[found.row])
+    return Compared(replace(found, distance=distance), anchors, place, similarity, similar)

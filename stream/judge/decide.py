@@ -185,7 +185,9 @@ class _Pass:
             self.named[row] = (baseline.page, baseline.cluster, baseline.url, *similar)
             return Change.UNCHANGED
         if baseline.anchor is not None and bool(self.state.tables.alive(np.array([baseline.anchor]))[0]):
-            keys = self.state.design.keys(np.array([baseline.fingerprint], np.uint64))[0]
+            fingerprint = np.array([baseline.fingerprint], np.uint64)
+            words = self.state.table_words(fingerprint, baseline.sketch[None])
+            keys = self.state.design.keys(words)[0]
             self.neighbours.stored_left(keys.tolist(), baseline.skipped)
             self._supersede(row, baseline.anchor, baseline.page, baseline.url)
         return Change.CHANGED

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from stream.errors import PageError
 from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.minima import WORD
 from stream.fingerprint.recipe import Recipe
-from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.scheme import MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
 from stream.judge.options import VerdictOptions
 from stream.judge.rule import Rule
@@ -68,6 +69,7 @@ class Bit(msgspec.Struct, frozen=True, kw_only=True):
 
     bit: int
     block: int | None
+    """Of the tables, where they are of fingerprints."""
     margins: tuple[float | None, float | None]
     """Sum of the bit in the anchor and the page, as a share of all weight: -1 to 1, its sign is the bit."""
     ranks: tuple[int | None, int | None]
@@ -81,7 +83,7 @@ class Probe(msgspec.Struct, frozen=True, kw_only=True):
     blocks: list[int]
     prefix_bits: int
     differing: list[int]
-    """Bits of the prefix that differ."""
+    """Bits of the prefix that differ; the prefix is one of the tables' words, minima or fingerprints."""
     flippable: list[int] | None
     """The page's least certain bits inside the prefix, which its probes flip; None where they are unknown."""
     met: Literal["exact", "flipped", "missed"]
@@ -180,7 +182,7 @@ def explain(anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -
     """Compare the two as the judge would."""
     apart = anchor.fingerprint ^ page.fingerprint
     distance = apart.bit_count()
-    tables = _tables(apart, page, scheme, options)
+    tables = _tables(anchor, page, scheme, options)
     estimated, exact = _similarities(anchor, page, scheme)
     same_text = (
         anchor.text_hash == page.text_hash
@@ -224,16 +226,28 @@ def _described(side: Side, scheme: Scheme) -> Described:
 
 
 def _design(scheme: Scheme, options: VerdictOptions) -> Design | None:
-    return Design(options.blocks, options.choose, scheme.width) if scheme.width <= WIDEST_DESIGN else None
+    """Of the tables; None where they have none for such fingerprints."""
+    width = WORD if options.by_minima else scheme.width
+    return Design(options.blocks, options.choose, width) if width <= WIDEST_DESIGN else None
+
+
+def _words_apart(anchor: Side, page: Side, options: VerdictOptions) -> int | None:
+    """The bits in which what the tables hold of the two differs; None where that is not known."""
+    if not options.by_minima:
+        return anchor.fingerprint ^ page.fingerprint
+    if anchor.sketch is None or page.sketch is None:
+        return None
+    a, b = (int.from_bytes(sketch[-WORD // 8 :], "little") for sketch in (anchor.sketch, page.sketch))
+    return a ^ b
 
 
 def _ones(value: int) -> list[int]:
     return [bit for bit in range(value.bit_length()) if value >> bit & 1]
 
 
-def _tables(apart: int, page: Side, scheme: Scheme, options: VerdictOptions) -> list[Probe]:
-    design = _design(scheme, options)
-    if design is None:
+def _tables(anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -> list[Probe]:
+    design, apart = _design(scheme, options), _words_apart(anchor, page, options)
+    if design is None or apart is None:
         return []
     found = []
     for table, mask in enumerate(design.prefix_mask.tolist()):
@@ -265,7 +279,7 @@ def _probes(table: Probe, options: VerdictOptions) -> int:
 
 
 def _bits(apart: int, anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -> list[Bit]:
-    design = _design(scheme, options)
+    design = None if options.by_minima else _design(scheme, options)
 
     def margin(side: Side, bit: int) -> float | None:
         if side.sums is None or side.weights is None:
@@ -358,6 +372,9 @@ def _checks(
         how = f"{exact} by the exact prefix, {len(met) - exact} with uncertain bits flipped"
         fewest = min(len(table.differing) for table in tables)
         why = f"no table brings them together: every prefix differs in {fewest} bits or more"
+        if options.by_minima:
+            same = f"than {options.choose} of their {MINIMA} minima are the same"
+            how, why = f"no fewer {same}", f"no table brings them together: fewer {same}"
         if options.flips:
             known = page.uncertain is not None
             why += ", not all of them flipped" if known else "; which bits its probes flip is not known"

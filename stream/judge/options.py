@@ -8,6 +8,8 @@ from typing import Annotated, Literal
 import msgspec
 import xxhash
 
+from stream.fingerprint.scheme import MINIMA
+
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -24,13 +26,16 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     similarity: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.795"
     """Least estimated Jaccard similarity; a decimal string, so that no rounding can differ. A little below
     0.8, so that the estimate's noise loses few of the pairs just above it."""
+    keys: Literal["minima", "fingerprint"] = "minima"
+    """What the tables are of: the word of five minima of the sketch, or the fingerprint. Strict mode is about
+    fingerprints whatever this says."""
     blocks: Annotated[int, msgspec.Meta(ge=1, le=64)] = 5
-    """m: the fingerprint is cut into this many blocks."""
+    """m: the tables' words are cut into this many blocks; minima are five."""
     choose: Positive = 2
     """r: each table's prefix is made of this many of them."""
-    flip_bits: Count = 5
-    """Multi-probe: how many of a prefix's least certain bits may be flipped."""
-    flips: Annotated[int, msgspec.Meta(ge=0, le=3)] = 3
+    flip_bits: Count = 0
+    """Multi-probe, for tables of fingerprints: how many of a prefix's least certain bits may be flipped."""
+    flips: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
     """Multi-probe: how many of them are flipped at once."""
     bucket_cap: Positive = 128
     """An anchor does not enter a bucket that holds this many live anchors (rule 16)."""
@@ -39,6 +44,10 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         """Raises ValueError for options that contradict each other, naming them."""
         if self.choose > self.blocks:
             raise ValueError(f"choose={self.choose} of blocks={self.blocks}: there are not so many")
+        if self.by_minima and self.blocks != MINIMA:
+            raise ValueError(f"blocks={self.blocks}: the minima are {MINIMA} blocks; see keys=fingerprint")
+        if self.by_minima and self.flips:
+            raise ValueError(f"flips={self.flips}: minima have no uncertain bits; see keys=fingerprint")
         for option in ("distance", "short_distance"):
             if self.strict and getattr(self, option) > self.blocks - self.choose:
                 raise ValueError(
@@ -50,6 +59,11 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def strict(self) -> bool:
         """Whether the mode is `strict`."""
         return self.mode == "strict"
+
+    @property
+    def by_minima(self) -> bool:
+        """Whether candidates are found by the minima of shingles, not by fingerprints."""
+        return self.keys == "minima" and not self.strict
 
     @property
     def largest_distance(self) -> int:
@@ -69,4 +83,4 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     @classmethod
     def paper(cls, k: int = 3, blocks: int = 5) -> VerdictOptions:
         """The paper's rule: distance <= k, with a design that misses no such pair."""
-        return cls(mode="strict", distance=k, blocks=blocks, choose=blocks - k, flip_bits=0, flips=0)
+        return cls(mode="strict", distance=k, blocks=blocks, choose=blocks - k)

@@ -19,7 +19,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import StateError
+from stream.errors import SettingsError, StateError
+from stream.fingerprint.minima import WORD
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
 from stream.messages.decision import SourceProgress
@@ -202,7 +203,11 @@ class State(Records):
     ) -> None:
         """Open or create. `start` is the first journal offset after genesis. Raises StateError."""
         options = genesis.options
-        self.design = Design(options.blocks, options.choose, genesis.scheme.width)
+        if genesis.scheme.width > WORD:
+            raise SettingsError(f"width: {genesis.scheme.width} bits; the judge takes at most {WORD}")
+        self._by_minima = options.by_minima
+        width = WORD if options.by_minima else genesis.scheme.width
+        self.design = Design(options.blocks, options.choose, width)
         super().__init__(Store(path, self.design.tables, cache), genesis.scheme.sketch_bytes)
         try:
             self.meta = self._open_meta(path, genesis, cluster, generation, start)
@@ -215,7 +220,7 @@ class State(Records):
                 self.design,
                 flip_bits=options.flip_bits,
                 flips=options.flips,
-                distance=options.largest_distance,
+                distance=width if options.by_minima else options.largest_distance,
                 cap=None if options.strict else options.bucket_cap,
                 memory=memory,
                 generation=generation,
@@ -254,6 +259,15 @@ class State(Records):
                 )
         return meta
 
+    def table_words(
+        self, fingerprints: NDArray[np.uint64], sketches: NDArray[np.uint64]
+    ) -> NDArray[np.uint64]:
+        """What the tables hold of n pages, (n,): their fingerprints (n,), or the minima that end their
+        sketches (n, words)."""
+        if not self._by_minima or not len(sketches):
+            return fingerprints
+        return np.ascontiguousarray(sketches[:, -1])
+
     def apply(self, batch: Batch, step: Step) -> None:
         """Take over what was decided of `batch`, in one atomic write.
 
@@ -264,7 +278,8 @@ class State(Records):
         self._put_anchors(writes, batch, unique, step)
         self._put_baselines(writes, batch, unique, step)
         skipped = {int(np.searchsorted(unique, row)): mask for row, mask in step.skipped.items()}
-        self.tables.insert(writes, batch.fingerprint[unique], skipped)
+        words = self.table_words(batch.fingerprint, batch.sketch)
+        self.tables.insert(writes, words[unique], skipped)
         self.tables.kill(writes, step.superseded)
         for source in step.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()

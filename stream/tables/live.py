@@ -10,9 +10,9 @@ import msgspec
 import numpy as np
 
 from stream.errors import StateError
-from stream.tables.anchors import AnchorLog, Dead
+from stream.tables.anchors import Dead
 from stream.tables.design import U64
-from stream.tables.rocks import DEFAULT, Store, tables_of
+from stream.tables.rocks import ANCHORS, DEFAULT, Store, tables_of
 
 CACHE: Final = 8 << 20
 META: Final = b"meta"
@@ -52,7 +52,9 @@ def live_anchors(path: Path) -> LiveAnchors:
         meta = store.get(DEFAULT, [META])[0]
         if meta is None:
             raise StateError(f"state directory {path}: nothing was flushed into it yet")
-        log, dead = AnchorLog(store), Dead(store)
-        fingerprints = log.read(0, log.count)
-        alive = ~dead.test(np.arange(log.count))
+        # The tables may be of something else, so the judge's own records are read: each begins with a page
+        # and its fingerprint (`stream.judge.state`).
+        records = b"".join(value[8:16] for _, value in store.scan(ANCHORS))
+        fingerprints = np.frombuffer(records, "<u8").astype(np.uint64)
+        alive = ~Dead(store).test(np.arange(len(fingerprints)))
         return LiveAnchors(fingerprints[alive], msgspec.msgpack.decode(meta, type=_Scheme).scheme)

@@ -2,7 +2,8 @@
 
 The bits of a SimHash whose sums are closest to zero are those that a small edit flips first. Each table is
 therefore also probed with the least certain bits inside its own prefix flipped. For three flips of five bits
-that is 26 probes a table, which lifted the share of modified Chinese pages found from 0.783 to 0.996.
+that is 26 probes a table, which lifted the share of modified Chinese pages found from 0.781 to 0.993. Tables
+of minima need none of it.
 """
 
 from __future__ import annotations

@@ -18,6 +18,9 @@ PARTITIONS = 8
 REMEMBERED = 1 << 20
 """Near-duplicates are of rows at most about this far back."""
 
+MINIMA = np.array([0, 12, 25, 38, 51], np.uint64)
+"""The lowest bit of each minimum in its word."""
+
 
 def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
     """Records of ROWS rows each, from one source partition after the other."""
@@ -33,16 +36,18 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
         at = first % remembered
         prints[at : at + n] = rng.integers(0, 1 << 64, n, dtype=np.uint64)
         sketches[at : at + n] = rng.integers(0, 1 << 64, (n, words), dtype=np.uint64)
-        sketches[at : at + n, -1] = 1000  # shingles
+        sketches[at : at + n, -2] = 1000  # shingles
         uncertain = np.argsort(rng.random((n, 64)), axis=1)[:, :32].astype(np.uint8)
         near = np.flatnonzero(rng.random(n) < NEAR) if first else np.zeros(0, np.int64)
         base = rng.integers(0, max(min(first, remembered), 1), len(near))
-        # Flip up to three of the least certain bits, and four bits of the sketch.
+        # Flip up to three of the least certain bits, four bits of the sketch, and up to two of the minima.
         flips = np.left_shift(np.uint64(1), uncertain[near, :3].astype(np.uint64))
         flips[np.arange(3) >= rng.integers(0, 4, len(near))[:, None]] = 0
         prints[at + near] = prints[base] ^ np.bitwise_or.reduce(flips, axis=1)
         sketches[at + near] = sketches[base]
         sketches[at + near, 0] ^= np.uint64(0x1001001001)
+        sketches[at + near, -1] ^= np.uint64(1) << rng.choice(MINIMA, len(near))
+        sketches[at + near, -1] ^= np.uint64(1) << rng.choice(MINIMA, len(near))
         partition = number % PARTITIONS
         start, ends[partition] = ends[partition], ends[partition] + n
         urls = [f"https://host-{i % 997}.example/articles/2026/{i}.html" for i in range(first, first + n)]

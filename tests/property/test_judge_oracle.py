@@ -43,21 +43,31 @@ def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0) -> list[tuple[in
         base = rng.choice(ready[-40:] if rng.random() < 0.5 else ready) if near else None
         url = base.url if base and rng.random() < 0.25 else url
         fingerprint = base.fingerprint if base else rng.getrandbits(64)
-        size = rng.choice([198, 200, 390, 2000])
-        sketch = int.from_bytes(base.sketch, "little") if base else rng.getrandbits(192) | size << 192
+        size = rng.choice([198, 200, 390, 500, 900, 2000])
+        minima = [rng.getrandbits(13) for _ in range(5)]
+        sketch = rng.getrandbits(192) | size << 192 | _word(minima) << 256
+        if base:
+            sketch = int.from_bytes(base.sketch, "little")
+            for place in rng.sample(range(5), rng.choice([0, 1, 2, 3, 3, 4, 5])):
+                sketch ^= (rng.getrandbits(12) << 13 * place) << 256
         for _ in range(rng.choice([0, 0, 1, 2, 3, 4, 6, 9, 12, 14]) if base else 0):
             fingerprint ^= 1 << rng.randrange(64)
-        for _ in range(rng.choice([0, 0, 3, 15, 34, 36, 37, 60]) if base else 0):
+        for _ in range(rng.choice([0, 0, 3, 12, 15, 16, 34, 36, 37, 60]) if base else 0):
             sketch ^= 1 << rng.randrange(194)
         if rng.random() < skew:
             fingerprint = fingerprint & (1 << 38) - 1 | 0x1234567 << 38
+            sketch = sketch & (1 << 256 + 38) - 1 | 0x1234567 << 256 + 38
         flipped = [b for b in range(64) if base and (base.fingerprint ^ fingerprint) >> b & 1]
         rng.shuffle(flipped)
         rest = [b for b in range(64) if b not in flipped]
         rng.shuffle(rest)
         order = (flipped + rest if rng.random() < 0.7 else rest + flipped)[:32]
-        pages.append(OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(32, "little")))
+        pages.append(OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(40, "little")))
     return pages
+
+
+def _word(minima: list[int]) -> int:
+    return sum(minimum << max(0, 51 - 13 * place) for place, minimum in enumerate(minima)) % (1 << 64)
 
 
 def entries_of(pages: list[OraclePage], seed: int) -> list[Entry]:
@@ -128,8 +138,15 @@ def expected(oracle: Oracle, pages: list[OraclePage]) -> list[tuple[object, ...]
 OPTIONS = [
     pytest.param(VerdictOptions(), id="default"),
     pytest.param(VerdictOptions(bucket_cap=2), id="small-cap"),
-    pytest.param(VerdictOptions(flip_bits=0, flips=0, blocks=4, choose=1, distance=6), id="4-choose-1"),
-    pytest.param(VerdictOptions(blocks=6, choose=3, flip_bits=2, flips=1), id="6-choose-3"),
+    pytest.param(VerdictOptions(choose=3, distance=9), id="three-minima"),
+    pytest.param(VerdictOptions(keys="fingerprint", flip_bits=5, flips=3), id="probed"),
+    pytest.param(
+        VerdictOptions(keys="fingerprint", bucket_cap=2, flip_bits=4, flips=2), id="probed-small-cap"
+    ),
+    pytest.param(VerdictOptions(keys="fingerprint", blocks=4, choose=1, distance=6), id="4-choose-1"),
+    pytest.param(
+        VerdictOptions(keys="fingerprint", blocks=6, choose=3, flip_bits=2, flips=1), id="6-choose-3"
+    ),
     pytest.param(VerdictOptions.paper(), id="strict"),
     pytest.param(VerdictOptions.paper(k=3, blocks=6), id="strict-6-choose-3"),
 ]
@@ -149,8 +166,9 @@ def test_verdicts_equal_the_oracles(
     pages = crawl(seed, 600, dense=shape != "sparse", skew=0.4 if shape == "skewed" else 0.0)
     entries = entries_of(pages, seed)
     oracle = Oracle(
-        strict=options.strict, distance=options.distance, blocks=options.blocks, choose=options.choose,
-        flip_bits=options.flip_bits, flips=options.flips, bucket_cap=options.bucket_cap, bins=192,
+        strict=options.strict, distance=options.distance, keys=options.keys,
+        blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
+        bucket_cap=options.bucket_cap, bins=192,
     )  # fmt: skip
     state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=generation)
     try:

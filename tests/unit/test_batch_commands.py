@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import struct
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from stream.messages.journal import Genesis
 from stream.sources.fingerprints import open_fingerprints
 from stream.tables.compression import encode, sort_words
 from stream.tables.index_file import HEADER_BYTES, IndexFile, write_index
+from stream.tables.rocks import ANCHORS
 from stream.tables.words import as_words, to_hex
 from tests.fingerprint_sets import flipped, random_set
 
@@ -152,6 +154,8 @@ def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: P
     try:
         batch = state.store.batch()
         state.tables.insert(batch, anchors, {})
+        for number, fingerprint in enumerate(anchors.tolist()):
+            batch.put(ANCHORS, number.to_bytes(8, "big"), struct.pack("<qQ", number, fingerprint))
         state.tables.kill(batch, np.array([5, 700]))
         state.store.write(batch)
         state.tables.maintain(wait=True)

@@ -29,16 +29,18 @@ class Scanned:
     named: Named
     fingerprint: np.ndarray
     uncertain: np.ndarray
+    minima: np.ndarray
     ready: np.ndarray
 
     def candidates(self, options: VerdictOptions, pairs: Iterable[tuple[int, int]]) -> float:
         """Share of (anchor, page) pairs in which the page probes a bucket of the anchor, near enough."""
         a, b = np.array(list(pairs), np.int64).reshape(-1, 2).T
         design = Design(options.blocks, options.choose)
+        words = self.minima if options.by_minima else self.fingerprint
         probed = probe_keys(
-            design, design.keys(self.fingerprint[b]), self.uncertain[b], options.flip_bits, options.flips
+            design, design.keys(words[b]), self.uncertain[b], options.flip_bits, options.flips
         )
-        met = (probed == design.keys(self.fingerprint[a])[:, :, None]).any(axis=(1, 2))
+        met = (probed == design.keys(words[a])[:, :, None]).any(axis=(1, 2))
         near = np.bitwise_count(self.fingerprint[a] ^ self.fingerprint[b]) <= options.distance
         return round(float((met & near & self.ready[a] & self.ready[b]).mean()), 4) if len(a) else 1.0
 
@@ -67,5 +69,6 @@ async def _scanned(messages: Iterable[Message], scheme: Scheme, options: Verdict
                 other = verdict.duplicate_of if verdict.verdict == "duplicate" else None
                 named.append(int(other.url.rpartition("/")[2]) if other else None)
             batch = decided.batch
-            columns.append((batch.fingerprint, batch.uncertain, batch.status == Status.READY))
+            ready = batch.status == Status.READY
+            columns.append((batch.fingerprint, batch.uncertain, batch.sketch[:, -1], ready))
     return Scanned(named, *(np.concatenate(each) for each in zip(*columns, strict=True)))
