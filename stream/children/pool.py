@@ -111,12 +111,13 @@ class ChildPool:
         self,
         values: list[bytes | None],
         answered: Callable[[list[Row]], None] | None = None,
-        begun: Callable[[], None] | None = None,
+        *,
+        busy: bool = False,
     ) -> list[Row]:
         """The rows of `values`, in order; waits for a free child.
 
-        `values` may grow until `begun` is called, when a child is free. `answered` is called with rows as
-        soon as they are known; a value may be dropped from `values` (set to None) once its row was answered.
+        `answered` is called with rows as soon as they are known; a value may be dropped from `values` (set
+        to None) once its row was answered. `busy` pages wait elsewhere, so that rows may come in larger lots.
         When the caller is cancelled, the child finishes the chunk for nobody and then is free again: starting
         another costs more. Raises ChildError.
         """
@@ -128,9 +129,7 @@ class ChildPool:
         if self._ended:
             self._free.put_nowait(child)
             raise ChildError("the pool of fingerprinting processes has ended")
-        if begun:
-            begun()
-        conversation = asyncio.create_task(self._converse(child, values, answered))
+        conversation = asyncio.create_task(self._converse(child, values, answered, busy))
         self._conversations.add(conversation)
         conversation.add_done_callback(self._conversations.discard)
         conversation.add_done_callback(_retrieve)
@@ -141,13 +140,15 @@ class ChildPool:
         child: _Child | None,
         values: list[bytes | None],
         answered: Callable[[list[Row]], None] | None,
+        busy: bool,
     ) -> list[Row]:
         rows: list[Row] = []
         careful = False
         try:
             while len(rows) < len(values):
                 child = child or await _Child.start(self._configuration)
-                async for more in child.rows(Chunk(values[len(rows) :], careful, self.waiting > 0)):
+                chunk = Chunk(values[len(rows) :], careful, busy or self.waiting > 0)
+                async for more in child.rows(chunk):
                     rows += more
                     if answered:
                         answered(more)

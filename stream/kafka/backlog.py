@@ -78,6 +78,11 @@ class Chunk:
     """Pages without a row were abandoned; a child that is still at them is not listened to."""
 
     @property
+    def answered(self) -> bool:
+        """Whether every page has its row."""
+        return len(self.rows) == len(self.offsets)
+
+    @property
     def pending(self) -> int:
         """Rows that can be taken."""
         return len(self.rows) - self.taken
@@ -150,6 +155,8 @@ class Backlog:
         self.source = source
         self.held = 0
         """Bytes of pages and rows, until released or dropped."""
+        self.unanswered = 0
+        """Pages that have no row yet."""
         self._waiting_pages = self._waiting_bytes = 0
         self._partitions: OrderedDict[int, _Partition] = OrderedDict()
         self._declared: deque[SourceRange] = deque()
@@ -204,12 +211,15 @@ class Backlog:
                 chunk.traces[len(chunk.offsets) - 1] = trace
             chunk.size += length
             self.held += chunk.charge(-1)
+            self.unanswered += 1
             self._waiting_pages += 1
             self._waiting_bytes += length
         return chunks
 
     def begin(self, chunk: Chunk) -> None:
-        """A child takes the chunk as it is."""
+        """A child takes the chunk as it is, perhaps not the first one."""
+        if chunk.begun:
+            return
         chunk.begun = True
         self._waiting_pages -= len(chunk.offsets)
         self._waiting_bytes -= chunk.size
@@ -226,6 +236,7 @@ class Backlog:
                 self.held -= len(chunk.values[index] or b"")
                 chunk.values[index] = None
             chunk.rows.append(row)
+            self.unanswered -= 1
 
     def take(self, rows: int = BATCH_ROWS, size: int = BATCH_BYTES) -> Batch | None:
         """The finished prefixes of the partitions, up to these bounds; None when nothing is finished."""
@@ -303,8 +314,8 @@ class Backlog:
             self._abandon(chunk, chunk.taken)
 
     def _abandon(self, chunk: Chunk, first: int) -> None:
-        if not chunk.begun:
-            self.begin(chunk)
+        self.begin(chunk)
+        self.unanswered -= len(chunk.offsets) - len(chunk.rows)
         self.held -= sum(map(chunk.charge, range(first, len(chunk.offsets))))
         chunk.cut_off()
 

@@ -1,21 +1,33 @@
 """Which judge leads: the one that holds the journal's partition in the judges' group (rule 12).
 
 Membership only: the group consumer never reads a record, so no fetch position can go astray in a rebalance.
-Kafka does the rest: it notices the dead, and the leader's transactional id fences its predecessor.
+Its committed offset is for lag tools, so it follows now and then, outside the transactions: it would take a
+third of each. Kafka does the rest: it notices the dead, and the leader's transactional id fences its
+predecessor.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
+from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
+import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
+from aiokafka.errors import KafkaError
 
 from stream.kafka import clients
 from stream.settings import Settings
+
+COMMIT_SECONDS: Final = 1.0
+"""How far the committed offset may be behind what was judged."""
+LAST_SECONDS: Final = 3.0
+"""How long the last commit may take."""
+log = structlog.get_logger(__name__, role="judge")
 
 
 class Election(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -27,6 +39,9 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         self.answers = 0
         """How often the group said who leads."""
         self._topic = topic
+        self._judged = self._committed = 0
+        self._committed_at = 0.0
+        self._committing: asyncio.Task[None] | None = None
         # aiokafka's assignor remembers on its class what its member holds: judges of one process, of one
         # namespace or of several, would each claim what another has. So each gets a class of its own.
         sticky = type("Sticky", (StickyPartitionAssignor,), {})
@@ -49,6 +64,23 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         aiokafka parks errors of the group until somebody polls, and leaves it when nobody ever does.
         """
         await self._consumer.getmany(timeout_ms=0)
+        idle = self._committing is None or self._committing.done()
+        if idle and self._judged > self._committed and time.monotonic() - self._committed_at > COMMIT_SECONDS:
+            self._committing = asyncio.create_task(self._commit())
+
+    def judged(self, end: int) -> None:
+        """Note that this judge has judged the journal up to offset `end`."""
+        self._judged = end
+
+    async def _commit(self) -> None:
+        end = self._judged
+        self._committed_at = time.monotonic()
+        try:
+            await self._consumer.commit({TopicPartition(self._topic, 0): end})
+        except KafkaError as error:  # `attend` tells what is wrong; nothing depends on the offset
+            log.warning("offset_not_committed", offset=end, error=str(error))
+        else:
+            self._committed = end
 
     async def judged_before(self) -> int:
         """The journal offset that some judge committed, 0 for none."""
@@ -62,6 +94,13 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._committing is not None:
+            if kind is not None:
+                self._committing.cancel()
+            await asyncio.wait([self._committing], timeout=LAST_SECONDS)
+        if kind is None and self._judged > self._committed:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._commit(), LAST_SECONDS)
         await self._consumer.stop()
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:

@@ -143,6 +143,7 @@ class JudgeRole:
                             end = await publisher.publish(decided, decisions)
                         with watch.stage("apply"):
                             await asyncio.to_thread(judge.apply, entries, decisions, end)
+                    election.judged(entries[-1].offset + 1)
                     self._note(decided, judge.state.ledger)
                 self._flush_if_due(judge.state)
 

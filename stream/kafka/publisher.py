@@ -1,4 +1,4 @@
-"""One transaction a batch: verdicts, cluster changes, the decision record and the group offset."""
+"""One transaction a batch: verdicts, cluster changes and the decision record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
-from aiokafka import TopicPartition
 from aiokafka.errors import IllegalOperation, InvalidTxnState
 
 from stream.failpoints import reach
@@ -92,11 +91,8 @@ class Publisher:
         await self._producer.begin_transaction()
         try:
             sent = await self._send(decided, decisions)
-            offset = self._producer.send_offsets_to_transaction(
-                {TopicPartition(self._names.journal, 0): decided.entries[-1].offset + 1}, self._names.judge
-            )
             # aiokafka commits a transaction although one of its sends failed: await every one (rule 10).
-            delivered = (await asyncio.gather(*sent, offset))[:-1]
+            delivered = await asyncio.gather(*sent)
             reach("judge.sent")
             await self._producer.commit_transaction()
         except BaseException as error:

@@ -19,8 +19,9 @@ from stream.errors import StaleError, TopicError
 from stream.failpoints import reach
 from stream.fingerprint.row import Row
 from stream.kafka import clients, cluster, topics
-from stream.kafka.backlog import Backlog, Batch, Chunk, Source
+from stream.kafka.backlog import Backlog, Batch, Source
 from stream.kafka.dead_letters import DeadLetters, RejectLimit
+from stream.kafka.handful import Handful, Waiting
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.positions import begin, topic_id_at_leaders
@@ -35,8 +36,14 @@ PROGRESS_SECONDS: Final = 5
 POLL_MS: Final = 500
 POLL_RECORDS: Final = 64
 """Records taken from the consumer before the held bytes are looked at again."""
+FETCH_SECONDS: Final = 0.01
+"""How long after pages came the next are fetched: it costs worker and broker as much as a small page."""
+SLOW_SECONDS: Final = 0.5
+"""Pages behind one that takes so long go to another child."""
+COMPANY_SECONDS: Final = 0.015
+"""How long an append waits for company while children are at work (rule 3)."""
 BUSY_SECONDS: Final = 0.1
-"""How long an append waits for company while more than a chunk waits for children (rule 3)."""
+"""The same while more than a chunk waits for children."""
 COMMIT_SECONDS: Final = 0.1
 """How long a commit waits for company: whatever is appended meanwhile is committed with it."""
 log = structlog.get_logger(__name__, role="worker")
@@ -75,9 +82,11 @@ class _Shift:
     backlog: Backlog | None = None
     reading: asyncio.Task[None] | None = None
     writing: asyncio.Task[None] | None = None
-    chunks: set[asyncio.Task[None]] = field(default_factory=set)
+    feeding: list[asyncio.Task[None]] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be something to append."""
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while every page has its row."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
     ends: dict[int, int] = field(default_factory=dict)
     """By partition, the offset to commit: what is below it is in the journal."""
@@ -85,6 +94,9 @@ class _Shift:
     """Set when there may be something to commit."""
     written: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when nothing will be appended any more."""
+
+    def __post_init__(self) -> None:
+        self.idle.set()
 
 
 class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -138,45 +150,58 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
     async def _read(self, shift: _Shift) -> None:
         """Pages of the assigned partitions into the backlog and to the children."""
         backlog = shift.backlog = await self._open(shift)
+        waiting = Waiting(backlog)
         shift.writing = self._spawn(self._write(shift, backlog))
+        shift.feeding += (
+            self._spawn(self._feed(shift, backlog, waiting)) for _ in range(self.settings.worker_processes)
+        )
         while True:
             self.watch.health.turn()
+            count = 0
             for partition, records in (await self._poll()).items():
                 self.watch.read(records)
-                for chunk in backlog.add(partition.partition, records):
-                    task = self._spawn(self._fingerprint(shift, backlog, chunk))
-                    shift.chunks.add(task)
-                    task.add_done_callback(shift.chunks.discard)
+                count += len(records)
+                waiting.put(backlog.add(partition.partition, records))
+                shift.idle.clear()
             self._throttle(shift, backlog)
-            await asyncio.sleep(0)  # getmany does not yield while it has records at hand
+            await self._pace(shift, count)
 
-    async def _fingerprint(self, shift: _Shift, backlog: Backlog, chunk: Chunk) -> None:
-        def answered(rows: list[Row]) -> None:
-            backlog.answer(chunk, rows)
-            shift.news.set()
-            self._throttle(shift, backlog)
+    async def _feed(self, shift: _Shift, backlog: Backlog, waiting: Waiting) -> None:
+        """Keep one child busy with whatever waits."""
+        while True:
+            handful = await waiting.take()
 
-        with self.watch.stage("fingerprint"):
-            await self._pool.fingerprint(chunk.values, answered, lambda: backlog.begin(chunk))
+            def answered(rows: list[Row], handful: Handful = handful) -> None:
+                handful.answer(rows)
+                shift.news.set()
+                if not backlog.unanswered:
+                    shift.idle.set()
+                self._throttle(shift, backlog)
+
+            with self.watch.stage("fingerprint"):
+                work = asyncio.create_task(
+                    self._pool.fingerprint(handful.values, answered, busy=backlog.behind)
+                )
+                try:
+                    while not (await asyncio.wait({work}, timeout=SLOW_SECONDS))[0]:
+                        waiting.put_back(handful.beyond_a_slow_page())
+                    work.result()
+                finally:
+                    work.cancel()
 
     async def _write(self, shift: _Shift, backlog: Backlog) -> None:
-        """Finished prefixes into the journal; one append at a time, as full as it has become meanwhile.
-
-        While the children are behind, it waits for company: an append costs worker and broker as much as a
-        page, and who is behind saves work rather than a moment.
-        """
+        """Finished prefixes into the journal; one append at a time, as full as it has become meanwhile."""
         committing = self._spawn(self._commit(shift, backlog.source))
+        full = False
         try:
-            while batch := await self._finished(shift, backlog):
+            while batch := await self._finished(shift, backlog, full):
                 with self.watch.batch(batch):
                     await self._append(batch, backlog)
+                full = batch.full
                 backlog.release(batch)
                 shift.ends |= batch.ends
                 shift.appended.set()
                 self._throttle(shift, backlog)
-                if backlog.behind and not batch.full:
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(shift.ending.wait(), BUSY_SECONDS)
             shift.written.set()
             shift.appended.set()
             await committing
@@ -257,6 +282,21 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             ) from error
         return found
 
+    async def _pace(self, shift: _Shift, count: int) -> None:
+        """After a poll: let pages gather for a moment, unless there are more at hand, or none came."""
+        if self.stats.paused or not 0 < count < POLL_RECORDS:
+            await asyncio.sleep(0)  # getmany does not yield while it has records at hand
+            return
+        keys = self._keys(shift)
+        # Not only by polling later: aiokafka would fetch at once, and have the first page that comes.
+        self._consumer.pause(*keys)
+        await asyncio.sleep(FETCH_SECONDS)
+        if not self.stats.paused:
+            self._consumer.resume(*keys)
+
+    def _keys(self, shift: _Shift) -> list[TopicPartition]:
+        return [TopicPartition(self.names.pages, partition) for partition in shift.partitions]
+
     def _throttle(self, shift: _Shift, backlog: Backlog) -> None:
         """Fetch nothing while more than `worker_memory` is held, until half of it is free."""
         if shift is not self._shift:
@@ -264,7 +304,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         held = self.stats.held_bytes = backlog.held
         self.stats.most_held_bytes = max(self.stats.most_held_bytes, held)
         self.stats.crashes = self._pool.crashes
-        keys = [TopicPartition(self.names.pages, partition) for partition in shift.partitions]
+        keys = self._keys(shift)
         if not self.stats.paused and held > self.settings.worker_memory:
             self._consumer.pause(*keys)
             self.stats.paused = True
@@ -274,12 +314,24 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
 
     # Writing.
 
-    async def _finished(self, shift: _Shift, backlog: Backlog) -> Batch | None:
-        """The next batch; None when the shift is over."""
-        while (batch := backlog.take()) is None and not shift.ending.is_set():
-            shift.news.clear()
+    async def _finished(self, shift: _Shift, backlog: Backlog, full: bool) -> Batch | None:
+        """The next batch; None when the shift is over.
+
+        Unless the last one was `full`, rows wait for company while children are at work: an append costs
+        worker and broker as much as a page, and who is behind saves work rather than a moment.
+        """
+        while True:
             await shift.news.wait()
-        return batch
+            shift.news.clear()
+            if not full and not shift.idle.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(
+                        shift.idle.wait(), BUSY_SECONDS if backlog.behind else COMPANY_SECONDS
+                    )
+            batch = backlog.take()
+            if batch or shift.ending.is_set():
+                shift.news.set()  # there may be more
+                return batch
 
     async def _verify_topic(self, batch: Batch, source: Source) -> None:
         """Refuse pages that were fetched from a recreated topic: fetches name topics, not their ids."""
@@ -333,7 +385,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             shift, self._shift = self._shift, None
             if shift is None:
                 return
-            ended = {task for task in (shift.reading, *shift.chunks) if task}
+            ended = {task for task in (shift.reading, *shift.feeding) if task}
             for task in ended:
                 task.cancel()
             if ended:
@@ -341,6 +393,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             if shift.backlog:
                 shift.backlog.keep_finished()
             shift.ending.set()
+            shift.idle.set()
             shift.news.set()
             if shift.writing:
                 _, late = await asyncio.wait({shift.writing}, timeout=self.settings.shutdown_seconds)

@@ -1,0 +1,71 @@
+"""What children are handed: whatever waits, fairly shared, and nothing waits behind a slow page for long."""
+
+from __future__ import annotations
+
+import asyncio
+
+from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog
+from stream.kafka.handful import Waiting
+from tests.unit.test_backlog import Record, opened, records, row, span
+
+
+def waiting(backlog: Backlog, pages: dict[int, list[Record]]) -> Waiting:
+    queue = Waiting(backlog)
+    for partition, new in pages.items():
+        queue.put(backlog.add(partition, new))
+    return queue
+
+
+async def test_one_child_gets_what_waits_of_all_partitions() -> None:
+    backlog = opened(0, 1)
+    queue = waiting(backlog, {0: [Record(0, b"a")], 1: [Record(0, b"b"), Record(1, b"c")]})
+    handful = await queue.take()
+    assert handful.values == [b"a", b"b", b"c"]
+    handful.answer([row(), row()])
+    handful.answer([row()])
+    assert handful.values == [None] * 3, "let go"
+    assert span(backlog.take()) == [(0, 0, 1, 1), (1, 0, 2, 2)]
+
+
+async def test_idle_children_share() -> None:
+    backlog = opened(0, 1)
+    queue = Waiting(backlog)
+    takers = [asyncio.create_task(queue.take()) for _ in range(2)]
+    await asyncio.sleep(0)
+    queue.put(backlog.add(0, records(0, 1)))
+    queue.put(backlog.add(1, records(0, 1)))
+    assert [len((await taker).values) for taker in takers] == [2, 2]
+
+
+async def test_a_handful_is_bounded_by_pages_and_by_bytes() -> None:
+    backlog = opened(0, 1, 2)
+    large = Record(0, b"x" * CHUNK_BYTES)
+    queue = waiting(backlog, {0: records(*range(CHUNK_PAGES)), 1: records(0), 2: [large]})
+    assert [len((await queue.take()).values) for _ in range(3)] == [CHUNK_PAGES, 1, 1]
+
+
+async def test_chunks_behind_a_slow_page_go_to_another_child() -> None:
+    backlog = opened(0, 1, 2)
+    queue = waiting(backlog, {0: records(0, 1, 2), 1: [Record(0, b"b")], 2: [Record(0, b"c")]})
+    slow = await queue.take()
+    slow.answer([row()])
+    assert slow.beyond_a_slow_page() == [], "it has answered since the last look"
+    queue.put_back(slow.beyond_a_slow_page())
+    assert slow.beyond_a_slow_page() == [], "told once"
+    other = await queue.take()
+    assert other.values == [b"b", b"c"]
+    other.answer([row()])
+    slow.answer([row()] * 4)
+    other.answer([row()])
+    assert span(backlog.take()) == [(0, 0, 3, 3), (1, 0, 1, 1), (2, 0, 1, 1)]
+    assert not backlog.unanswered
+
+
+async def test_a_child_that_gets_over_its_slow_page_spares_the_others_the_rest() -> None:
+    backlog = opened(0, 1)
+    queue = waiting(backlog, {0: records(0), 1: records(0)})
+    slow = await queue.take()
+    queue.put_back(slow.beyond_a_slow_page())
+    slow.answer([row(), row()])
+    queue.put(backlog.add(0, [Record(1, b"next")]))
+    assert (await queue.take()).values == [b"next"]
