@@ -14,7 +14,7 @@ from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
-from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
+from stream.errors import BrokerError, RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import clients, cluster
@@ -89,7 +89,13 @@ async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | 
     record = await _first_record(settings, partition, bounds)
     if record is None:
         return None
-    found = decode_journal(record.value, record.offset)
+    try:
+        found = decode_journal(record.value, record.offset)
+    except RecordError as error:
+        raise RefusedError(
+            f"topic {journal}: its first record is no genesis that this version of neardup reads: run the "
+            f"version that wrote it, or a new namespace ({error})"
+        ) from error
     if not isinstance(found, Genesis):
         raise RefusedError(
             f"topic {journal}: its first record, at offset {record.offset}, is no genesis: "

@@ -197,11 +197,16 @@ class JudgeRole:
 
 
 def _instance(directory: Path) -> str:
-    """Static member id of the judge of a state directory; made once, kept beside it.
+    """Static member id of the judge of a state directory; made once, kept beside it with its inode number.
 
-    Not derived from names: two machines may share host name and path, and would throw each other out.
+    Not derived from names: two machines may share host name and path, and would throw each other out. So
+    would a state directory and its copy: in a copied file, the inode is another's.
     """
     path = directory.with_suffix(".instance")
-    if not path.exists():
-        path.write_text(uuid.uuid4().hex, encoding="ascii")
-    return path.read_text(encoding="ascii")
+    path.touch()
+    inode = str(path.stat().st_ino)
+    name, _, of = path.read_text(encoding="ascii").partition(" ")
+    if of != inode:
+        name = uuid.uuid4().hex
+        path.write_text(f"{name} {inode}", encoding="ascii")
+    return name

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -158,6 +159,19 @@ async def test_a_journal_of_another_behaviour_is_refused(
         await topics.wait_for_genesis(settings, 10)
     with pytest.raises(SchemeMismatchError, match=made.scheme_id):
         await topics.create(settings, SCHEME, OPTIONS)
+
+
+async def test_a_genesis_with_options_of_another_version_is_refused(
+    settings: Settings, names: Names, broker: LocalBroker, make: Make
+) -> None:
+    await make()
+    genesis = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=OPTIONS)
+    later = msgspec.msgpack.decode(encode_genesis(genesis))
+    later["options"]["mode"] = "clairvoyant"
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        await producer.send_and_wait(names.journal, msgspec.msgpack.encode(later), partition=0)
+    with pytest.raises(RefusedError, match=rf"{names.journal}: .*run the version that wrote it.*\$\.options"):
+        await topics.wait_for_genesis(settings, 10)
 
 
 async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
