@@ -20,7 +20,7 @@ from stream.sources.fingerprints import CHUNK, Chunk, FingerprintFile, open_fing
 from stream.tables.design import U64
 from stream.tables.layouts import Layout
 from stream.tables.match import BatchTables, match
-from stream.tables.words import WORD, Pairs, as_words, to_hex, words_of
+from stream.tables.words import Pairs, as_words, from_integers, to_hex, words_of
 
 Advance = Callable[[int], None]
 
@@ -82,11 +82,6 @@ def open_either(
     if found is not None:
         return found
     messages = open_source(path, format=source_format, base_url=base_url)
-    if scheme.width > WORD:
-        raise SettingsError(
-            f"--scheme width={scheme.width}: pages have at most {WORD} bits here; match the output of"
-            f" `neardup fingerprint --scheme width={scheme.width}` instead"
-        )
 
     def chunks() -> Iterator[Chunk]:
         # The loop is run for a chunk at a time, so that pages are read as fast as they are asked for.
@@ -97,8 +92,8 @@ def open_either(
                     ready = [row for row in some if row.ready]
                     file.skipped += len(some) - len(ready)
                     if ready:
-                        words = np.array([row.fingerprint for row in ready], np.uint64)
-                        yield Chunk(words[:, None], [row.url or "" for row in ready])
+                        words = from_integers([row.fingerprint for row in ready], scheme.width)
+                        yield Chunk(words, [row.url or "" for row in ready])
             finally:
                 runner.run(rows.aclose())
 

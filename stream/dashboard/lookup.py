@@ -18,6 +18,7 @@ from stream.children.pool import ChildPool, configuration_of
 from stream.dashboard.answers import ClusterPages, Lookup, LookupRequest, MemberPage, Near
 from stream.dashboard.rows import ClusterRow, normal
 from stream.errors import NeardupError
+from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.compared import compare
@@ -177,7 +178,7 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     state, rule = judge.state, judge.rule
     uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
     sketch = np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
-    fingerprint, status = np.array([row.fingerprint], np.uint64), np.array([row.status], np.uint8)
+    fingerprint, status = as_column([row.fingerprint], rule.scheme.width), np.array([row.status], np.uint8)
     pairs = compare(state, rule, fingerprint, uncertain, sketch, status)
     candidates, anchors, place = pairs.found, pairs.anchors, pairs.place
     order = pairs.best_first(np.arange(len(place)))

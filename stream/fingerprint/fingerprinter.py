@@ -15,7 +15,7 @@ from stream.fingerprint.hashes import hash_ranges, hash_text, hash_tokens
 from stream.fingerprint.hashing.registry import hasher
 from stream.fingerprint.pairs import signed, weighted_pairs
 from stream.fingerprint.recipe import Recipe, recipe_of
-from stream.fingerprint.row import Row, Status
+from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import simhash, simhashes
 from stream.fingerprint.sketch import shingles, shingles_of_each, sketch
@@ -231,10 +231,11 @@ class Fingerprinter:
             page.url,
             page.url_key,
             page.fetched_at,
-            found.fingerprint,
+            found.fingerprint & (1 << WORD) - 1,
             found.uncertain,
             found.sketch,
             found.text_hash,
+            high=found.fingerprint >> WORD,
         )
 
 

@@ -14,9 +14,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.fingerprint.row import WORD
 from stream.fingerprint.scheme import MINIMA
 
-WORD: Final = 64
 _BITS: Final = tuple(WORD // MINIMA + (minimum < WORD % MINIMA) for minimum in range(MINIMA))
 """Bits of each, the first one highest: those of a design's five blocks."""
 _EDGES: Final = (np.arange(MINIMA, dtype=np.uint64) * 2**32 // MINIMA).astype(np.uint32)

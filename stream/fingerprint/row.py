@@ -9,6 +9,8 @@ import msgspec
 
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 
+WORD: Final = 64
+"""Bits of `Row.low`."""
 NO_HASH: Final = bytes(16)
 """`text_hash` of a row without text."""
 
@@ -36,7 +38,8 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     """Normalised URL; equal keys are the same URL. None when `url` is None or no URL."""
     fetched_at: int | None
     """Milliseconds since the epoch."""
-    fingerprint: int = 0
+    low: int = 0
+    """The lowest 64 bits of the fingerprint: no larger number travels in msgpack."""
     uncertain: bytes = bytes(UNCERTAIN_BITS)
     """Bit indexes, least certain first."""
     sketch: bytes = b""
@@ -46,6 +49,13 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     """Why the page was rejected: a short stable code."""
     detail: str | None = None
     """Why, for a person; goes to the dead letter's header, not to the journal."""
+    high: int = 0
+    """The other bits of a wider fingerprint."""
+
+    @property
+    def fingerprint(self) -> int:
+        """The SimHash, of as many bits as the scheme says."""
+        return self.high << WORD | self.low
 
     @property
     def ready(self) -> bool:

@@ -43,6 +43,7 @@ class Batch:
     """Log time of the row's record: the running maximum of LogAppendTime (rule 15)."""
     status: NDArray[np.uint8]
     fingerprint: NDArray[np.uint64]
+    """(n, 2) where they have 128 bits, the upper word first."""
     uncertain: NDArray[np.uint8]
     sketch: NDArray[np.uint64]
     text_hash: NDArray[np.uint8]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.fingerprint.columns import distances
 from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State
 from stream.tables.candidates import Candidates
@@ -43,12 +44,12 @@ def compare(
     sketches: NDArray[np.uint64],
     statuses: NDArray[np.uint8],
 ) -> Compared:
-    """Search for n rows: fingerprints (n,), least certain bits (n, UNCERTAIN_BITS), sketches (n, words) and
+    """Search for n rows: their fingerprints, least certain bits (n, UNCERTAIN_BITS), sketches (n, words) and
     `Status` codes (n,)."""
     found = state.tables.search(state.table_words(fingerprints, sketches), uncertain)
     anchors = state.anchors(found.anchor)
     place = np.searchsorted(anchors.number, found.anchor)
-    distance = np.bitwise_count(anchors.fingerprint[place] ^ fingerprints[found.row])
+    distance = distances(anchors.fingerprint[place], fingerprints[found.row])
     similarity = rule.similarities_at(sketches, found.row, anchors.sketch, place)
     similar = (similarity >= rule.least_similarity) & rule.near(distance, statuses[found.row])
     return Compared(replace(found, distance=distance), anchors, place, similarity, similar)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.fingerprint.columns import as_column, distances
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.compared import compare
@@ -185,7 +186,7 @@ class _Pass:
             self.named[row] = (baseline.page, baseline.cluster, baseline.url, *similar)
             return Change.UNCHANGED
         if baseline.anchor is not None and bool(self.state.tables.alive(np.array([baseline.anchor]))[0]):
-            fingerprint = np.array([baseline.fingerprint], np.uint64)
+            fingerprint = as_column([baseline.fingerprint], self.rule.scheme.width)
             words = self.state.table_words(fingerprint, baseline.sketch[None])
             keys = self.state.design.keys(words)[0]
             self.neighbours.stored_left(keys.tolist(), baseline.skipped)
@@ -201,10 +202,10 @@ class _Pass:
                 break
         if probed := self.neighbours.anchors_probed_by(self.rank[row]):
             earlier = self.ready[np.sort(np.fromiter(probed, np.int64, len(probed)))]
-            distances, similarities, similar = self._compare(row, earlier)
+            apart, similarities, similar = self._compare(row, earlier)
             if similar.size:
-                first = similar[np.lexsort((similar, distances[similar], -similarities[similar]))[0]]
-                distance, similarity = int(distances[first]), int(similarities[first])
+                first = similar[np.lexsort((similar, apart[similar], -similarities[similar]))[0]]
+                distance, similarity = int(apart[first]), int(similarities[first])
                 if best is None or (-similarity, distance) < (-best[4], best[3]):
                     page = int(self.batch.page[earlier[first]])
                     best = (page, page, self._url(int(earlier[first])), distance, similarity)
@@ -219,12 +220,12 @@ class _Pass:
 
     def _name_row(self, row: int, earlier: int) -> bool:
         """Whether `earlier`, the URL's baseline in this batch, is similar; if so, it is named."""
-        distances, similarities, similar = self._compare(row, np.array([earlier]))
+        apart, similarities, similar = self._compare(row, np.array([earlier]))
         if not similar.size:
             return False
         page = int(self.batch.page[earlier])
         cluster = self.named[earlier][1] if earlier in self.named else page
-        self.named[row] = (page, cluster, self._url(earlier), int(distances[0]), int(similarities[0]))
+        self.named[row] = (page, cluster, self._url(earlier), int(apart[0]), int(similarities[0]))
         return True
 
     def _compare(
@@ -232,13 +233,13 @@ class _Pass:
     ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
         """Distances and similarities of a row and m earlier ones, and which of these are similar."""
         batch = self.batch
-        distances = np.bitwise_count(batch.fingerprint[earlier] ^ batch.fingerprint[row])
+        apart = distances(batch.fingerprint[earlier], batch.fingerprint[row : row + 1])
         similarities = self.rule.similarities_at(
             batch.sketch, earlier, batch.sketch, np.full(len(earlier), row)
         )
-        near = self.rule.near(distances, batch.status[row : row + 1])
+        near = self.rule.near(apart, batch.status[row : row + 1])
         similar = near & (similarities >= self.rule.least_similarity)
-        return distances, similarities, np.flatnonzero(similar)
+        return apart, similarities, np.flatnonzero(similar)
 
     def _url(self, row: int) -> str:
         return self.batch.url[row] or ""
@@ -278,9 +279,9 @@ class _Pass:
         if not pairs:
             return
         rows = np.array([row for row, _ in pairs], np.int64)
-        theirs = np.array([baseline.fingerprint for _, baseline in pairs], np.uint64)
+        theirs = as_column([baseline.fingerprint for _, baseline in pairs], self.rule.scheme.width)
         sketches = np.stack([baseline.sketch for _, baseline in pairs])
-        distance = np.bitwise_count(self.batch.fingerprint[rows] ^ theirs).astype(np.int64)
+        distance = distances(self.batch.fingerprint[rows], theirs)
         similarity = self.rule.similarities(self.batch.sketch[rows], sketches)
         near = self.rule.near(distance, self.batch.status[rows])
         similar = near & (similarity >= self.rule.least_similarity)

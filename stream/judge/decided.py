@@ -182,9 +182,10 @@ def _number(value: float) -> str:
 
 
 def _hex(column: NDArray[np.uint64], digits: int) -> list[str]:
-    """Quoted hex digits of every value."""
+    """Quoted hex digits of every fingerprint."""
     written = column.astype(">u8").tobytes().hex()
-    return [f'"{written[end - digits : end]}"' for end in range(16, len(written) + 1, 16)]
+    size = 16 * column[:1].size or 16
+    return [f'"{written[end - digits : end]}"' for end in range(size, len(written) + 1, size)]
 
 
 def _times(column: NDArray[np.int64]) -> list[str]:

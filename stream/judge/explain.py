@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from stream.errors import PageError
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.minima import WORD
 from stream.fingerprint.recipe import Recipe
+from stream.fingerprint.row import WORD
 from stream.fingerprint.scheme import MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
 from stream.judge.options import VerdictOptions

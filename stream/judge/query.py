@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.compared import compare
@@ -26,7 +27,7 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
     pairs = compare(
         state,
         rule,
-        np.array([rows[i].fingerprint for i in ready], np.uint64),
+        as_column([rows[i].fingerprint for i in ready], rule.scheme.width),
         uncertain.reshape(-1, UNCERTAIN_BITS),
         sketches.astype(np.uint64),
         np.array([rows[i].status for i in ready], np.uint8),

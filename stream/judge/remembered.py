@@ -33,7 +33,7 @@ class Remembered:
             raise StateError(f"state directory {path}: no judge's directory is in it")
         self._store = Store(directory, tables_of(directory), CACHE, read_only=True)
         try:
-            self._records = Records(self._store, scheme.sketch_bytes)
+            self._records = Records(self._store, scheme)
             meta = self._records.stored_meta()
             if meta is None:
                 raise StateError(f"state directory {directory}: nothing was flushed into it yet")

@@ -20,7 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError, StateError
-from stream.fingerprint.minima import WORD
+from stream.fingerprint.columns import integers
+from stream.fingerprint.row import WORD
+from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
 from stream.messages.decision import SourceProgress
@@ -35,8 +37,8 @@ from stream.tables.tables import Tables
 
 _META: Final = b"meta"
 _SOURCE: Final = b"source/"
-_ANCHOR: Final = struct.Struct("<qQQ")  # page, fingerprint, skipped tables; then sketch, URL
-_DUPLICATE: Final = struct.Struct("<cqqQ")  # b"d", page, cluster, fingerprint; then sketch, URL
+_ANCHOR: Final = struct.Struct("<qQ")  # page, skipped tables; then fingerprint, sketch, URL
+_DUPLICATE: Final = struct.Struct("<cqq")  # b"d", page, cluster; then fingerprint, sketch, URL
 _REFERENCE: Final = struct.Struct("<cQ")  # b"a", anchor number: the baseline is that anchor
 
 
@@ -47,6 +49,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     cluster: str
     journal: str
     scheme: str
+    width: int
+    """Bits of a fingerprint."""
     options: str
     generation: int
     applied: int
@@ -85,10 +89,12 @@ class Anchors:
     sketch: NDArray[np.uint64]
     """(m, words)"""
     _values: list[bytes]
+    _size: int
+    """Bytes before the URL in each of them."""
 
     def url(self, place: int) -> str:
         """URL of the anchor at that index."""
-        return self._values[place][_ANCHOR.size + self.sketch.shape[1] * 8 :].decode()
+        return self._values[place][self._size :].decode()
 
     def baseline(self, place: int) -> Baseline:
         """That anchor as the baseline of its URL."""
@@ -97,7 +103,7 @@ class Anchors:
             page=page,
             cluster=page,
             url=self.url(place),
-            fingerprint=int(self.fingerprint[place]),
+            fingerprint=integers(self.fingerprint[place : place + 1])[0],
             sketch=self.sketch[place],
             anchor=int(self.number[place]),
             skipped=int(self.skipped[place]),
@@ -124,9 +130,10 @@ class Step:
 class Records:
     """What a store remembers of pages. Reads only."""
 
-    def __init__(self, store: Store, sketch_bytes: int) -> None:
+    def __init__(self, store: Store, scheme: Scheme) -> None:
         self.store = store
-        self.words = sketch_bytes // 8
+        self._prints = -(-scheme.width // WORD)  # words of a fingerprint
+        self._words = self._prints + scheme.sketch_bytes // 8  # and of the sketch after it
 
     def stored_meta(self) -> Meta | None:
         """Whose state it is; None before anything was flushed."""
@@ -151,16 +158,17 @@ class Records:
         if len(values) != len(found):
             missing = numbers[[value is None for value in found]].tolist()
             raise StateError(f"state directory: anchors {missing[:5]} are in the tables but have no record")
-        size = _ANCHOR.size + self.words * 8
+        size = _ANCHOR.size + self._words * 8
         fixed = np.frombuffer(b"".join(value[:size] for value in values), np.uint8).reshape(-1, size)
         words = np.ascontiguousarray(fixed).view("<u8").reshape(-1, size // 8)
         return Anchors(
             number=numbers,
             page=words[:, 0].astype(np.int64),
-            fingerprint=words[:, 1],
-            skipped=words[:, 2],
-            sketch=np.ascontiguousarray(words[:, 3:]),
+            fingerprint=words[:, 2] if self._prints == 1 else words[:, 2:4],
+            skipped=words[:, 1],
+            sketch=np.ascontiguousarray(words[:, 2 + self._prints :]),
             _values=values,
+            _size=size,
         )
 
     def baselines(self, url_keys: Iterable[str]) -> dict[str, Baseline]:
@@ -175,11 +183,12 @@ class Records:
             if value[:1] == b"a":
                 references.append((key, _REFERENCE.unpack(value)[1]))
             else:
-                _, page, cluster, fingerprint = _DUPLICATE.unpack_from(value)
-                end = _DUPLICATE.size + self.words * 8
-                sketch = np.frombuffer(value[_DUPLICATE.size : end], "<u8").astype(np.uint64)
-                url = value[end:].decode()
-                baselines[key] = Baseline(page, cluster, url, fingerprint, sketch, None)
+                _, page, cluster = _DUPLICATE.unpack_from(value)
+                end = _DUPLICATE.size + self._words * 8
+                words = np.frombuffer(value[_DUPLICATE.size : end], "<u8").astype(np.uint64)
+                fingerprint = words[0] if self._prints == 1 else words[:2]
+                url, sketch = value[end:].decode(), words[self._prints :]
+                baselines[key] = Baseline(page, cluster, url, integers(fingerprint[None])[0], sketch, None)
         if references:
             anchors = self.anchors(np.array([number for _, number in references], np.int64))
             for key, number in references:
@@ -203,12 +212,15 @@ class State(Records):
     ) -> None:
         """Open or create. `start` is the first journal offset after genesis. Raises StateError."""
         options = genesis.options
-        if genesis.scheme.width > WORD:
-            raise SettingsError(f"width: {genesis.scheme.width} bits; the judge takes at most {WORD}")
+        if genesis.scheme.width > WORD and not options.by_minima:
+            raise SettingsError(
+                f"width: {genesis.scheme.width} bits; tables of fingerprints (keys=fingerprint, mode=strict)"
+                f" take at most {WORD}"
+            )
         self._by_minima = options.by_minima
         width = WORD if options.by_minima else genesis.scheme.width
         self.design = Design(options.blocks, options.choose, width)
-        super().__init__(Store(path, self.design.tables, cache), genesis.scheme.sketch_bytes)
+        super().__init__(Store(path, self.design.tables, cache), genesis.scheme)
         try:
             self.meta = self._open_meta(path, genesis, cluster, generation, start)
             self.ledger = Ledger(
@@ -234,6 +246,7 @@ class State(Records):
             cluster=cluster,
             journal=genesis.journal,
             scheme=genesis.scheme_id,
+            width=genesis.scheme.width,
             options=genesis.options.id,
             generation=generation,
             applied=start,
@@ -299,7 +312,7 @@ class State(Records):
         skipped = np.zeros(len(batch), np.uint64)
         for row, mask in step.skipped.items():
             skipped[row] = mask
-        words = (batch.page.astype(np.uint64), batch.fingerprint, skipped)
+        words = (batch.page.astype(np.uint64), skipped, batch.fingerprint)
         fixed = _rows(np.column_stack([*(each[unique] for each in words), batch.sketch[unique]]))
         numbers = _rows(np.arange(first, first + len(rows)).reshape(-1, 1), ">u8")
         urls = (_text(batch.url[row] or "") for row in rows)
@@ -315,14 +328,11 @@ class State(Records):
             repeat(b"d", len(duplicate)),
             batch.page[duplicate].tolist(),
             step.cluster[duplicate].tolist(),
-            batch.fingerprint[duplicate].tolist(),
             strict=True,
         )
-        sketches = _rows(batch.sketch[duplicate])
-        for row, head, sketch in zip(
-            duplicate.tolist(), starmap(_DUPLICATE.pack, heads), sketches, strict=True
-        ):
-            values[row] = head + sketch + _text(batch.url[row] or "")
+        words = _rows(np.column_stack([batch.fingerprint[duplicate], batch.sketch[duplicate]]))
+        for row, head, own in zip(duplicate.tolist(), starmap(_DUPLICATE.pack, heads), words, strict=True):
+            values[row] = head + own + _text(batch.url[row] or "")
         latest = {batch.url_key[row]: values[row] for row in sorted(values)}
         writes.put_many("urls", ((_text(url_key or ""), value) for url_key, value in latest.items()))
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import RecordError
+from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.judge.options import VerdictOptions
@@ -90,7 +91,7 @@ class Rows:
     status: NDArray[np.uint8]
     """(n,) values of `Status`."""
     fingerprint: NDArray[np.uint64]
-    """(n,)"""
+    """(n,), or (n, 2) where they have 128 bits, the upper word first"""
     uncertain: NDArray[np.uint8]
     """(n, UNCERTAIN_BITS) bit indexes, least certain first."""
     sketch: NDArray[np.uint64]
@@ -130,7 +131,7 @@ class Rows:
             scheme=scheme.id,
             ranges=ranges,
             status=np.fromiter((r.status for r in rows), np.uint8, n),
-            fingerprint=np.fromiter((r.fingerprint for r in rows), np.uint64, n),
+            fingerprint=as_column([r.fingerprint for r in rows], scheme.width),
             uncertain=_matrix(b"".join(r.uncertain for r in rows), np.uint8, n, UNCERTAIN_BITS),
             sketch=_matrix(b"".join(r.sketch or blank for r in rows), np.uint64, n, scheme.sketch_bytes // 8),
             text_hash=_matrix(b"".join(r.text_hash for r in rows), np.uint8, n, 16),
@@ -178,11 +179,12 @@ class Rows:
             raise ValueError("a traceparent of no row")
         if n and (len(record.sketch) % (8 * n) or not record.sketch):
             raise ValueError("sketches are not of one size")
+        wide = len(record.fingerprint) == 16 * n
         return cls(
             scheme=record.scheme,
             ranges=record.ranges,
             status=_matrix(record.status, np.uint8, n),
-            fingerprint=_matrix(record.fingerprint, np.uint64, n),
+            fingerprint=_matrix(record.fingerprint, np.uint64, *((n, 2) if n and wide else (n,))),
             uncertain=_matrix(record.uncertain, np.uint8, n, UNCERTAIN_BITS),
             sketch=_matrix(record.sketch, np.uint64, n, len(record.sketch) // (8 * n) if n else 0),
             text_hash=_matrix(record.text_hash, np.uint8, n, 16),

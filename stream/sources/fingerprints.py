@@ -98,8 +98,8 @@ def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | 
 
 def _state(directory: Path) -> FingerprintFile:
     anchors = live_anchors(directory)
-    words = as_words(anchors.fingerprints, 64)
-    return FingerprintFile(str(directory), 64, anchors.scheme, _sliced(words), len(words))
+    words = anchors.fingerprints
+    return FingerprintFile(str(directory), anchors.width, anchors.scheme, _sliced(words), len(words))
 
 
 def _index(path: str) -> FingerprintFile:

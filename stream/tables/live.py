@@ -13,6 +13,7 @@ from stream.errors import StateError
 from stream.tables.anchors import Dead
 from stream.tables.design import U64
 from stream.tables.rocks import ANCHORS, DEFAULT, Store, tables_of
+from stream.tables.words import words_of
 
 CACHE: Final = 8 << 20
 META: Final = b"meta"
@@ -21,6 +22,7 @@ ROLE: Final = "judge"
 
 class _Scheme(msgspec.Struct):
     scheme: str
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +30,8 @@ class LiveAnchors:
     """Fingerprints of the anchors that match, as of the last flush."""
 
     fingerprints: U64
-    """Shape (n,), in order of anchor."""
+    """Shape (n, words), in order of anchor."""
+    width: int
     scheme: str
     """Id of the scheme they were made by."""
 
@@ -52,9 +55,11 @@ def live_anchors(path: Path) -> LiveAnchors:
         meta = store.get(DEFAULT, [META])[0]
         if meta is None:
             raise StateError(f"state directory {path}: nothing was flushed into it yet")
-        # The tables may be of something else, so the judge's own records are read: each begins with a page
-        # and its fingerprint (`stream.judge.state`).
-        records = b"".join(value[8:16] for _, value in store.scan(ANCHORS))
-        fingerprints = np.frombuffer(records, "<u8").astype(np.uint64)
+        # The tables may be of something else, so the judge's own records are read: each begins with a page,
+        # its skipped tables and its fingerprint (`stream.judge.state`).
+        of = msgspec.msgpack.decode(meta, type=_Scheme)
+        end = 16 + 8 * words_of(of.width)
+        records = b"".join(value[16:end] for _, value in store.scan(ANCHORS))
+        fingerprints = np.frombuffer(records, "<u8").astype(np.uint64).reshape(-1, words_of(of.width))
         alive = ~Dead(store).test(np.arange(len(fingerprints)))
-        return LiveAnchors(fingerprints[alive], msgspec.msgpack.decode(meta, type=_Scheme).scheme)
+        return LiveAnchors(fingerprints[alive], of.width, of.scheme)

@@ -49,7 +49,7 @@ class Scripted:
                 return Row(Status.REJECTED, None, None, None, reason="bad", detail="asked for")
             case "raise":
                 raise ValueError("unexpected")
-        return Row(Status.READY, text, text, None, fingerprint=len(text), sketch=self._blank)
+        return Row(Status.READY, text, text, None, low=len(text), sketch=self._blank)
 
 
 class Unusable:

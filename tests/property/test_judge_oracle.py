@@ -24,7 +24,9 @@ NAMES = {v.value: v.name.lower() for v in Verdict}
 CHANGES = {c.value: None if c is Change.NONE else c.name.lower() for c in Change}
 
 
-def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0) -> list[tuple[int, OraclePage]]:
+def crawl(
+    seed: int, n: int, *, dense: bool, skew: float = 0.0, width: int = 64
+) -> list[tuple[int, OraclePage]]:
     """Pages with planted neighbours, re-crawled URLs, shells and rejects; (id is filled in later)."""
     rng = random.Random(seed)
     urls = max(4, n // (6 if dense else 2))
@@ -42,7 +44,7 @@ def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0) -> list[tuple[in
         near = ready and kind < (0.75 if dense else 0.4)
         base = rng.choice(ready[-40:] if rng.random() < 0.5 else ready) if near else None
         url = base.url if base and rng.random() < 0.25 else url
-        fingerprint = base.fingerprint if base else rng.getrandbits(64)
+        fingerprint = base.fingerprint if base else rng.getrandbits(width)
         size = rng.choice([198, 200, 390, 500, 900, 2000])
         minima = [rng.getrandbits(13) for _ in range(5)]
         sketch = rng.getrandbits(192) | size << 192 | _word(minima) << 256
@@ -51,15 +53,15 @@ def crawl(seed: int, n: int, *, dense: bool, skew: float = 0.0) -> list[tuple[in
             for place in rng.sample(range(5), rng.choice([0, 1, 2, 3, 3, 4, 5])):
                 sketch ^= (rng.getrandbits(12) << 13 * place) << 256
         for _ in range(rng.choice([0, 0, 1, 2, 3, 4, 6, 9, 12, 14]) if base else 0):
-            fingerprint ^= 1 << rng.randrange(64)
+            fingerprint ^= 1 << rng.randrange(width)
         for _ in range(rng.choice([0, 0, 3, 12, 15, 16, 34, 36, 37, 60]) if base else 0):
             sketch ^= 1 << rng.randrange(194)
         if rng.random() < skew:
-            fingerprint = fingerprint & (1 << 38) - 1 | 0x1234567 << 38
+            fingerprint = fingerprint & (1 << width - 26) - 1 | 0x1234567 << width - 26
             sketch = sketch & (1 << 256 + 38) - 1 | 0x1234567 << 256 + 38
-        flipped = [b for b in range(64) if base and (base.fingerprint ^ fingerprint) >> b & 1]
+        flipped = [b for b in range(width) if base and (base.fingerprint ^ fingerprint) >> b & 1]
         rng.shuffle(flipped)
-        rest = [b for b in range(64) if b not in flipped]
+        rest = [b for b in range(width) if b not in flipped]
         rng.shuffle(rest)
         order = (flipped + rest if rng.random() < 0.7 else rest + flipped)[:32]
         pages.append(OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(40, "little")))
@@ -70,34 +72,46 @@ def _word(minima: list[int]) -> int:
     return sum(minimum << max(0, 51 - 13 * place) for place, minimum in enumerate(minima)) % (1 << 64)
 
 
-def entries_of(pages: list[OraclePage], seed: int) -> list[Entry]:
+def entries_of(pages: list[OraclePage], seed: int, scheme: Scheme = SCHEME) -> list[Entry]:
     """Journal records of random sizes; gives every page its packed id."""
     rng = random.Random(seed)
     opening = SourceRange("c", "pages", "0" * 32, 0, 0, 0, 0, opening=True)
-    entries, i, offset = [_entry(1, [opening], [], 0)], 0, 2
+    entries, i, offset = [_entry(scheme, 1, [opening], [], 0)], 0, 2
     while i < len(pages):
         part = pages[i : i + rng.choice([1, 3, 20, 60])]
         rows = [
-            Row(p.status, p.url, p.url, None, p.fingerprint, p.uncertain or bytes(32), p.sketch) for p in part
+            Row(
+                p.status,
+                p.url,
+                p.url,
+                None,
+                p.fingerprint % 2**64,
+                p.uncertain or bytes(32),
+                p.sketch,
+                high=p.fingerprint >> 64,
+            )
+            for p in part
         ]
         for index, page in enumerate(part):
             page.id = pack(offset, index)
         source = SourceRange("c", "pages", "0" * 32, 0, i, i + len(part), len(part))
-        entries.append(_entry(offset, [source], rows, i))
+        entries.append(_entry(scheme, offset, [source], rows, i))
         i, offset = i + len(part), offset + rng.choice([1, 1, 2])
     return entries
 
 
-def _entry(offset: int, ranges: list[SourceRange], rows: list[Row], first: int) -> Entry:
+def _entry(scheme: Scheme, offset: int, ranges: list[SourceRange], rows: list[Row], first: int) -> Entry:
     """A journal record as the judge gets it, from the wire."""
-    columns = Rows.of(SCHEME, ranges, rows, range(first, first + len(rows)), [None] * len(rows))
+    columns = Rows.of(scheme, ranges, rows, range(first, first + len(rows)), [None] * len(rows))
     decoded = decode_journal(columns.encode(), offset)
     assert isinstance(decoded, Rows)
     return Entry(offset, 1000 + offset, offset.to_bytes(16, "big"), decoded)
 
 
-def open_state(path: Path, options: VerdictOptions, *, memory: int, generation: int) -> tuple[State, Genesis]:
-    genesis = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=options)
+def open_state(
+    path: Path, options: VerdictOptions, *, memory: int, generation: int, scheme: Scheme = SCHEME
+) -> tuple[State, Genesis]:
+    genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
     state = State(path, genesis, "cluster", memory=memory, generation=generation, cache=8 << 20)
     return state, genesis
 
@@ -182,6 +196,44 @@ def test_verdicts_equal_the_oracles(
     assert all(counts.values()), f"the crawl exercises every verdict: {counts}"
     if options.bucket_cap == 2 and shape == "skewed":
         assert any(load >= 2 for load in oracle.load.values())
+
+
+@pytest.mark.parametrize(
+    ("width", "options"),
+    [
+        (128, VerdictOptions()),
+        (128, VerdictOptions(distance=28, bucket_cap=2)),
+        (32, VerdictOptions(distance=7)),
+        (32, VerdictOptions(keys="fingerprint", flip_bits=5, flips=3, distance=7)),
+        (32, VerdictOptions.paper()),
+    ],
+)
+@pytest.mark.parametrize("memory", [64 << 20, 0])
+def test_fingerprints_of_every_width_are_judged_as_the_oracle_does(
+    tmp_path: Path, width: int, options: VerdictOptions, memory: int
+) -> None:
+    scheme = Scheme(sketch_bins=192, width=width)  # type: ignore[arg-type]
+    pages = crawl(width, 600, dense=True, skew=0.2, width=width)
+    entries = entries_of(pages, width, scheme)
+    oracle = Oracle(
+        strict=options.strict, distance=options.distance, keys=options.keys,
+        blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
+        bucket_cap=options.bucket_cap, bins=192, width=width,
+    )  # fmt: skip
+    state, genesis = open_state(tmp_path / "one", options, memory=memory, generation=64, scheme=scheme)
+    again, _ = open_state(tmp_path / "two", options, memory=memory, generation=64, scheme=scheme)
+    try:
+        judge = Judge(state, genesis)
+        found = judge_all(judge, entries, width)
+        whole = Judge(again, genesis)
+        whole.apply(entries, whole.decide(entries).record(), state.meta.decided)
+        assert state.digest() == again.digest()
+    finally:
+        state.close()
+        again.close()
+    want = expected(oracle, pages)
+    assert [(f, w) for f, w in zip(found, want, strict=True) if f != w] == []
+    assert {w[1] for w in want} == set(NAMES.values())
 
 
 def test_applying_decisions_rebuilds_an_equal_state(tmp_path: Path) -> None:

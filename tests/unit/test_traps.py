@@ -263,9 +263,28 @@ def test_fingerprints_of_32_bits_are_judged_like_those_of_64(tmp_path: Path) -> 
     assert all(re.fullmatch(r"[0-9a-f]{8}", each.fingerprint or "") for each in narrow)
 
 
-def test_the_judge_refuses_fingerprints_of_128_bits_by_name(tmp_path: Path) -> None:
+def test_fingerprints_of_128_bits_are_judged_like_those_of_64(tmp_path: Path) -> None:
+    """Of a width of 128, 28 bits are as far as 14 of 64."""
+    once = judged([*EDITED, *SHORT], tmp_path / "once")
+    wide = judged([*EDITED, *SHORT], tmp_path / "wide", VerdictOptions(distance=28), width=128)
+    differ = [(a, b) for a, b in zip(once, wide, strict=True) if a.verdict != b.verdict]
+    assert len(differ) <= 5, "words are hashed in another way, so estimates near the threshold differ"
+    assert all(re.fullmatch(r"[0-9a-f]{32}", each.fingerprint or "") for each in wide)
+    apart = [
+        (int(a.fingerprint or "", 16) ^ int(b.fingerprint or "", 16)).bit_count()
+        for a in wide
+        for b in wide
+        if a.duplicate_of and b.url == a.duplicate_of.url
+    ]
+    assert apart == [each.distance for each in wide if each.duplicate_of]
+
+
+@pytest.mark.parametrize("options", [VerdictOptions.paper(), VerdictOptions(keys="fingerprint")])
+def test_tables_of_fingerprints_of_128_bits_are_refused_by_name(
+    tmp_path: Path, options: VerdictOptions
+) -> None:
     with pytest.raises(SettingsError, match="width: 128 bits"):
-        judged([text_of(1)], tmp_path, width=128)
+        judged([text_of(1)], tmp_path, options, width=128)
 
 
 @pytest.mark.parametrize("width", [32, 64, 128])

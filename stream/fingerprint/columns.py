@@ -1,0 +1,33 @@
+"""Fingerprints of any width as arrays: (n,) words of 64 bits, or (n, 2) of 128, the upper one first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.fingerprint.row import WORD
+
+_MASK: Final = (1 << WORD) - 1
+
+
+def as_column(fingerprints: Sequence[int], width: int) -> NDArray[np.uint64]:
+    """The column of n fingerprints of `width` bits."""
+    if width <= WORD:
+        return np.array(fingerprints, np.uint64)
+    words = [(each >> WORD, each & _MASK) for each in fingerprints]
+    return np.array(words, np.uint64).reshape(len(words), 2)
+
+
+def integers(fingerprints: NDArray[np.uint64]) -> list[int]:
+    """The fingerprints of a column."""
+    values: list[Any] = fingerprints.tolist()
+    return values if fingerprints.ndim == 1 else [upper << WORD | lower for upper, lower in values]
+
+
+def distances(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint8]:
+    """Hamming distances of n pairs, (n,); one of the two may be a single row."""
+    differing: NDArray[np.uint8] = np.bitwise_count(a ^ b)
+    return differing if differing.ndim == 1 else np.asarray(differing.sum(axis=1, dtype=np.uint8))
