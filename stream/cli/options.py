@@ -103,7 +103,11 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
     for decorate in (
         click.option(
-            "--option", "given", multiple=True, metavar="NAME=VALUE", help="Verdict option, e.g. blocks=6."
+            "--option",
+            "given",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="Verdict option, e.g. similarity=0.9.",
         ),
         click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance."),
         click.option(

@@ -51,7 +51,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Everything that can change a fingerprint or a sketch. Defaults are the measured best."""
 
     width: Literal[32, 64, 128] = 64
-    """Fingerprint width in bits. Tables of fingerprints take at most 64 bits, those of minima any of these."""
+    """Fingerprint width in bits. Tables of fingerprints take at most 64, those of minima any of these."""
     segmenter: Literal["rjieba", "jieba"] = "rjieba"
     """Who cuts Han runs into words. Tokens differ a little, hence part of the scheme."""
     han_variants: Literal["kept", "folded"] = "kept"
