@@ -3,7 +3,8 @@
     python -m tests.bench.bench_latency [pages]
 
 Text pages of 5 KB are published at a steady rate; latency is from `send` to the verdict's arrival at a reader
-of committed records. The sustained rate is measured first, as fast as pages can be published.
+of committed records. The sustained rate is measured first, as fast as pages can be published. Then half of it
+is published unmeasured: a broker compiles itself in its first minute, and takes a quarter of two cores for it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tests.bench.bench_end_to_end import WARM, WORKERS, texts
 from tests.bench.pipeline import PARTITIONS, ours, producer, settings_for, through, verdicts
 
 SHARES = (0.05, 0.5, 0.9)
+WARM_SHARE = 0.5
 TICK = 0.005
 SECONDS = 15.0
 """How long each share of the load lasts at most."""
@@ -79,11 +81,12 @@ async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, 
         sustained, _ = await through(settings, values[:WARM], values[WARM:])
         report["sustained_pages_per_second"] = round(sustained)
         async with verdicts(settings) as consumer:
-            for share in SHARES:
+            for turn, share in enumerate((WARM_SHARE, *SHARES)):
                 rate = sustained * share
-                fresh = [v.replace(b"bench.example/", b"%d.example/" % (100 * share)) for v in values]
-                fresh = fresh[: int(rate * SECONDS)]
-                report[f"at_{share:.0%}"] = await _latencies(settings, consumer, fresh, rate)
+                fresh = [v.replace(b"bench.example/", b"%d.example/" % turn) for v in values]
+                found = await _latencies(settings, consumer, fresh[: int(rate * SECONDS)], rate)
+                if turn:
+                    report[f"at_{share:.0%}"] = found
     return report
 
 
