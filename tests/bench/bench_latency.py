@@ -4,7 +4,7 @@
 
 Text pages of 5 KB are published at a steady rate; latency is from `send` to the verdict's arrival at a reader
 of committed records. The sustained rate is measured first, as fast as pages can be published. Then half of it
-is published unmeasured: a broker compiles itself in its first minute, and takes a quarter of two cores for it.
+is published unmeasured: a broker compiles itself in its first minute, and takes up to half a core for it.
 """
 
 from __future__ import annotations
