@@ -19,7 +19,7 @@ from stream.judge.decide import decide
 from stream.judge.decided import CLUSTERED, Decided
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
-from stream.judge.state import State, Step
+from stream.judge.state import Prepared, State, Step
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis
 
@@ -51,6 +51,10 @@ class Judge:
 
         Raises StateError if they do not fit.
         """
+        self.state.apply(self.prepare(entries, decisions), decided)
+
+    def prepare(self, entries: Sequence[Entry], decisions: Decisions) -> Prepared:
+        """The part of `apply` that changes nothing; `state.apply` does the rest. Raises as that does."""
         total = sum(len(entry.rows) for entry in entries)
         if (
             decisions.journal != self.genesis.journal
@@ -68,13 +72,12 @@ class Judge:
         verdict = verdict[admitted]
         cluster = batch.page.copy()
         cluster[np.isin(verdict, CLUSTERED)] = np.frombuffer(decisions.clusters, "<i8")
-        self.state.apply(
+        return self.state.prepare(
             batch,
             Step(
                 end=decisions.end,
                 last=decisions.last,
                 time=decisions.time,
-                decided=decided,
                 sources=decisions.sources,
                 verdict=verdict,
                 cluster=cluster,

@@ -117,7 +117,6 @@ class Step:
     end: int
     last: bytes
     time: int
-    decided: int
     sources: list[SourceProgress]
     verdict: NDArray[np.uint8]
     cluster: NDArray[np.int64]
@@ -125,6 +124,17 @@ class Step:
     """Anchor numbers, those of this very step included."""
     skipped: dict[int, int]
     """Row -> mask."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A step, and the records of its pages ready to be written; nothing has changed yet."""
+
+    batch: Batch
+    step: Step
+    unique: NDArray[np.int64]
+    """Rows that become anchors."""
+    writes: Writes
 
 
 class Records:
@@ -281,15 +291,19 @@ class State(Records):
             return fingerprints
         return np.ascontiguousarray(sketches[:, -1])
 
-    def apply(self, batch: Batch, step: Step) -> None:
-        """Take over what was decided of `batch`, in one atomic write.
+    def prepare(self, batch: Batch, step: Step) -> Prepared:
+        """Most of the work of taking over what was decided of `batch`, and no change. `apply` comes next."""
+        prepared = Prepared(batch, step, np.flatnonzero(step.verdict == Verdict.UNIQUE), self.store.batch())
+        self._put_anchors(prepared)
+        self._put_baselines(prepared)
+        return prepared
+
+    def apply(self, prepared: Prepared, decided: int) -> None:
+        """Take over what was decided, in one atomic write; `decided` is the next decisions offset.
 
         Live judging, recovery, standby and rebuild all come through here and nowhere else.
         """
-        writes = self.store.batch()
-        unique = np.flatnonzero(step.verdict == Verdict.UNIQUE)
-        self._put_anchors(writes, batch, unique, step)
-        self._put_baselines(writes, batch, unique, step)
+        batch, step, unique, writes = prepared.batch, prepared.step, prepared.unique, prepared.writes
         skipped = {int(np.searchsorted(unique, row)): mask for row, mask in step.skipped.items()}
         words = self.table_words(batch.fingerprint, batch.sketch)
         self.tables.insert(writes, words[unique], skipped)
@@ -298,7 +312,7 @@ class State(Records):
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
             writes.put("default", key, msgspec.msgpack.encode(source))
         meta = msgspec.structs.replace(
-            self.meta, applied=step.end, last=step.last, time=step.time, decided=step.decided
+            self.meta, applied=step.end, last=step.last, time=step.time, decided=decided
         )
         writes.put("default", _META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
@@ -306,20 +320,22 @@ class State(Records):
         self.ledger.apply(step.sources)
         self.tables.maintain()
 
-    def _put_anchors(self, writes: Writes, batch: Batch, unique: NDArray[np.int64], step: Step) -> None:
+    def _put_anchors(self, prepared: Prepared) -> None:
         """Records of new anchors."""
+        batch, unique = prepared.batch, prepared.unique
         first, rows = self.tables.count, unique.tolist()
         skipped = np.zeros(len(batch), np.uint64)
-        for row, mask in step.skipped.items():
+        for row, mask in prepared.step.skipped.items():
             skipped[row] = mask
         words = (batch.page.astype(np.uint64), skipped, batch.fingerprint)
         fixed = _rows(np.column_stack([*(each[unique] for each in words), batch.sketch[unique]]))
         numbers = _rows(np.arange(first, first + len(rows)).reshape(-1, 1), ">u8")
         urls = (_text(batch.url[row] or "") for row in rows)
-        writes.put_many("anchors", zip(numbers, map(add, fixed, urls), strict=True))
+        prepared.writes.put_many("anchors", zip(numbers, map(add, fixed, urls), strict=True))
 
-    def _put_baselines(self, writes: Writes, batch: Batch, unique: NDArray[np.int64], step: Step) -> None:
+    def _put_baselines(self, prepared: Prepared) -> None:
         """Every URL's new baseline; the last row of a URL is the one that counts."""
+        batch, step, unique = prepared.batch, prepared.step, prepared.unique
         duplicate = np.flatnonzero(step.verdict == Verdict.DUPLICATE)
         first, n = self.tables.count, len(unique)
         references = zip(repeat(b"a", n), range(first, first + n), strict=True)
@@ -334,7 +350,7 @@ class State(Records):
         for row, head, own in zip(duplicate.tolist(), starmap(_DUPLICATE.pack, heads), words, strict=True):
             values[row] = head + own + _text(batch.url[row] or "")
         latest = {batch.url_key[row]: values[row] for row in sorted(values)}
-        writes.put_many("urls", ((_text(url_key or ""), value) for url_key, value in latest.items()))
+        prepared.writes.put_many("urls", ((_text(url_key or ""), value) for url_key, value in latest.items()))
 
     def flush(self) -> None:
         """Make everything applied durable."""

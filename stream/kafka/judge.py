@@ -19,8 +19,9 @@ import structlog
 
 from stream.errors import StaleError, StateError
 from stream.judge.decided import Decided
+from stream.judge.judge import Judge
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
-from stream.judge.state import State
+from stream.judge.state import Prepared, State
 from stream.kafka import clients, topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
@@ -28,6 +29,7 @@ from stream.kafka.judge_watch import JudgeWatch
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
+from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.ops.server import ops_server
@@ -140,12 +142,23 @@ class JudgeRole:
                             decided = await asyncio.to_thread(judge.decide, entries)
                             decisions = decided.record()
                         with watch.stage("publish"):
-                            end = await publisher.publish(decided, decisions)
+                            end, prepared = await self._publish(publisher, judge, decided, decisions)
                         with watch.stage("apply"):
-                            await asyncio.to_thread(judge.apply, entries, decisions, end)
+                            await asyncio.to_thread(judge.state.apply, prepared, end)
                     election.judged(entries[-1].offset + 1)
                     self._note(decided, judge.state.ledger)
                 self._flush_if_due(judge.state)
+
+    async def _publish(
+        self, publisher: Publisher, judge: Judge, decided: Decided, decisions: Decisions
+    ) -> tuple[int, Prepared]:
+        """Publish, and get ready for what comes after while the broker works; no error leaves a thread."""
+        preparing = asyncio.ensure_future(asyncio.to_thread(judge.prepare, decided.entries, decisions))
+        try:
+            end = await publisher.publish(decided, decisions)
+        finally:
+            await asyncio.wait([preparing])
+        return end, preparing.result()
 
     def _note(self, decided: Decided, ledger: Ledger) -> None:
         """Count, and speak up about gaps."""
