@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.columns import as_column, distances
+from stream.fingerprint.columns import as_column, distances, integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.compared import Compared, compare
@@ -28,8 +29,6 @@ THREADS = 2
 """That search at once. More would take the processor from workers and broker of a small machine."""
 ROWS_AT_ONCE = 1024
 """Rows whose candidates are held at once: spam gives a row up to `bucket_cap` in every probed bucket."""
-_Stored = tuple[int, int, int, int, int, Anchors]
-"""Similarity in ten-thousandths, distance, number, page, and place in these anchors' records."""
 _Named = tuple[int, int, str, int, int]
 """Page, cluster, URL, distance and similarity of the page that a row's page is like."""
 
@@ -92,6 +91,38 @@ def decide(batch: Batch, state: State, rule: Rule) -> Judged:
     return judged
 
 
+class _Stored:
+    """Similar stored anchors of the rows, the best of each row first, in columns; `parts` of the rows were
+    `compared`."""
+
+    def __init__(self, parts: list[NDArray[np.int64]], compared: list[Compared]) -> None:
+        self.first: dict[int, tuple[int, int]] = {}
+        """Row -> where its anchors begin and end in the columns."""
+        self.number: list[int] = []
+        self.page: list[int] = []
+        self.distance: list[int] = []
+        self.similarity: list[int] = []
+        self._place: list[int] = []
+        self._anchors: list[Anchors] = []
+        for rows, pairs in zip(parts, compared, strict=True):
+            order = pairs.best_first(np.flatnonzero(pairs.similar))
+            row = rows[pairs.found.row[order]]
+            starts = np.flatnonzero(np.diff(row, prepend=-1))
+            edges = (np.append(starts, len(row)) + len(self.number)).tolist()
+            self.first.update(zip(row[starts].tolist(), pairwise(edges), strict=True))
+            place = pairs.place[order]
+            self.number += pairs.found.anchor[order].tolist()
+            self.page += pairs.anchors.page[place].tolist()
+            self.distance += pairs.found.distance[order].tolist()
+            self.similarity += pairs.similarity[order].tolist()
+            self._place += place.tolist()
+            self._anchors += [pairs.anchors] * len(order)
+
+    def url(self, at: int) -> str:
+        """URL of the anchor at that index of the columns."""
+        return self._anchors[at].url(self._place[at])
+
+
 class _Pass:
     """One batch's loop. Rows below are indexes into the batch; `ready` are those with a fingerprint."""
 
@@ -100,7 +131,6 @@ class _Pass:
     ) -> None:
         self.batch, self.state, self.rule, self.judged = batch, state, rule, judged
         self.rows: list[int] = ready.tolist()
-        self.stored: dict[int, list[_Stored]] = {}
         self.url_keys = [batch.url_key[row] or "" for row in self.rows]
         parts = [ready[first : first + ROWS_AT_ONCE] for first in range(0, len(ready), ROWS_AT_ONCE)]
         # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
@@ -109,8 +139,9 @@ class _Pass:
             compared = list(pool.map(self._compare_stored, parts))
             self.baselines = baselines.result()
         found = [each.found for each in compared]
-        for part, each in zip(parts, compared, strict=True):
-            self._keep_similar(part, each)
+        self.stored = _Stored(parts, compared)
+        judged.candidates = sum(len(each.similar) for each in compared)
+        judged.verified = len(self.stored.number)
         sizes = [each.bucket_sizes for each in found if each.bucket_sizes is not None]
         self.neighbours = Neighbours(
             [probing for each in found for probing in each.probed],
@@ -118,6 +149,9 @@ class _Pass:
             None if rule.options.strict else rule.options.bucket_cap,
         )
         self.ready = ready
+        self.fingerprints = integers(batch.fingerprint)
+        self.statuses: list[int] = batch.status.tolist()
+        self.least_similarity = rule.least_similarity
         self.rank = {row: rank for rank, row in enumerate(self.rows)}
         self._compare_baselines()
 
@@ -150,7 +184,7 @@ class _Pass:
     def _dependent(self) -> list[int]:
         """Ranks of the rows whose verdict may depend on another page, or another page's on theirs."""
         dependent = self.neighbours.concerned.copy()
-        dependent[[self.rank[row] for row in self.stored]] = True
+        dependent[[self.rank[row] for row in self.stored.first]] = True
         keys, baselines = self.url_keys, self.baselines
         if baselines:
             dependent[[rank for rank, key in enumerate(keys) if key in baselines]] = True
@@ -203,19 +237,18 @@ class _Pass:
     def _against_anchors(self, row: int) -> bool:
         """Name the best similar anchor, if there is one: stored ones first, for they are older."""
         best: _Named | None = None
-        for similarity, distance, number, page, place, anchors in self.stored.get(row, ()):
-            if number not in self.dead:
-                best = (page, page, anchors.url(place), distance, similarity)
+        stored = self.stored
+        for at in range(*stored.first.get(row, (0, 0))):
+            if stored.number[at] not in self.dead:
+                page = stored.page[at]
+                best = (page, page, stored.url(at), stored.distance[at], stored.similarity[at])
                 break
-        if probed := self.neighbours.anchors_probed_by(self.rank[row]):
-            earlier = self.ready[np.sort(np.fromiter(probed, np.int64, len(probed)))]
-            apart, similarities, similar = self._compare(row, earlier)
-            if similar.size:
-                first = similar[np.lexsort((similar, apart[similar], -similarities[similar]))[0]]
-                distance, similarity = int(apart[first]), int(similarities[first])
-                if best is None or (-similarity, distance) < (-best[4], best[3]):
-                    page = int(self.batch.page[earlier[first]])
-                    best = (page, page, self._url(int(earlier[first])), distance, similarity)
+        for rank in sorted(self.neighbours.anchors_probed_by(self.rank[row])):
+            earlier = self.rows[rank]
+            alike = self._compare(row, earlier)
+            if alike is not None and (best is None or (-alike[1], alike[0]) < (-best[4], best[3])):
+                page = int(self.batch.page[earlier])
+                best = (page, page, self._url(earlier), *alike)
         if best is None:
             return False
         self.named[row] = best
@@ -227,26 +260,24 @@ class _Pass:
 
     def _name_row(self, row: int, earlier: int) -> bool:
         """Whether `earlier`, the URL's baseline in this batch, is similar; if so, it is named."""
-        apart, similarities, similar = self._compare(row, np.array([earlier]))
-        if not similar.size:
+        alike = self._compare(row, earlier)
+        if alike is None:
             return False
         page = int(self.batch.page[earlier])
         cluster = self.named[earlier][1] if earlier in self.named else page
-        self.named[row] = (page, cluster, self._url(earlier), int(apart[0]), int(similarities[0]))
+        self.named[row] = (page, cluster, self._url(earlier), *alike)
         return True
 
-    def _compare(
-        self, row: int, earlier: NDArray[np.int64]
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]:
-        """Distances and similarities of a row and m earlier ones, and which of these are similar."""
-        batch = self.batch
-        apart = distances(batch.fingerprint[earlier], batch.fingerprint[row : row + 1])
-        similarities = self.rule.similarities_at(
-            batch.sketch, earlier, batch.sketch, np.full(len(earlier), row)
+    def _compare(self, row: int, earlier: int) -> tuple[int, int] | None:
+        """Distance and similarity of two rows of the batch; None where they are not similar."""
+        distance = (self.fingerprints[row] ^ self.fingerprints[earlier]).bit_count()
+        if distance > self.rule.largest_distance(self.statuses[row]):
+            return None
+        sketches = self.batch.sketch
+        similarity = int(
+            self.rule.similarities_at(sketches, np.array([row]), sketches, np.array([earlier]))[0]
         )
-        near = self.rule.near(apart, batch.status[row : row + 1])
-        similar = near & (similarities >= self.rule.least_similarity)
-        return apart, similarities, np.flatnonzero(similar)
+        return (distance, similarity) if similarity >= self.least_similarity else None
 
     def _url(self, row: int) -> str:
         return self.batch.url[row] or ""
@@ -262,20 +293,6 @@ class _Pass:
             batch.sketch[ready],
             batch.status[ready],
         )
-
-    def _keep_similar(self, ready: NDArray[np.int64], pairs: Compared) -> None:
-        """Keep the similar ones, best first."""
-        found, anchors = pairs.found, pairs.anchors
-        order = pairs.best_first(np.flatnonzero(pairs.similar))
-        self.judged.candidates += len(pairs.similar)
-        self.judged.verified += len(order)
-        place = pairs.place[order]
-        columns = (
-            ready[found.row[order]], pairs.similarity[order], found.distance[order], found.anchor[order],
-            anchors.page[place], place,
-        )  # fmt: skip
-        for row, *entry in zip(*(column.tolist() for column in columns), strict=True):
-            self.stored.setdefault(row, []).append((*entry, anchors))
 
     def _compare_baselines(self) -> None:
         """Distance and similarity of every row whose URL has a similar stored baseline."""

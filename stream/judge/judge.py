@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.errors import StateError
 from stream.judge.batch import Batch, Entry
@@ -53,8 +52,11 @@ class Judge:
         """
         self.state.apply(self.prepare(entries, decisions), decided)
 
-    def prepare(self, entries: Sequence[Entry], decisions: Decisions) -> Prepared:
-        """The part of `apply` that changes nothing; `state.apply` does the rest. Raises as that does."""
+    def prepare(self, entries: Sequence[Entry], decisions: Decisions, batch: Batch | None = None) -> Prepared:
+        """The part of `apply` that changes nothing; `state.apply` does the rest. Raises as that does.
+
+        Who has just decided has the batch of admitted rows already.
+        """
         total = sum(len(entry.rows) for entry in entries)
         if (
             decisions.journal != self.genesis.journal
@@ -67,7 +69,10 @@ class Judge:
                 f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
             )
         verdict = np.frombuffer(decisions.verdict, np.uint8)
-        batch, admitted = _admitted_batch(entries, verdict, self.state.meta.time)
+        admitted = verdict != 0
+        if batch is None:
+            sizes = np.cumsum([len(entry.rows) for entry in entries])[:-1]
+            batch = Batch.of(entries, np.split(admitted, sizes), self.state.meta.time)
         rank = np.cumsum(admitted) - 1
         verdict = verdict[admitted]
         cluster = batch.page.copy()
@@ -85,11 +90,3 @@ class Judge:
                 skipped={int(rank[row]): mask for row, mask in decisions.skipped},
             ),
         )
-
-
-def _admitted_batch(
-    entries: Sequence[Entry], verdict: NDArray[np.uint8], log_time: int
-) -> tuple[Batch, NDArray[np.bool_]]:
-    admitted = verdict != 0
-    sizes = np.cumsum([len(entry.rows) for entry in entries])[:-1]
-    return Batch.of(entries, np.split(admitted, sizes), log_time), admitted

@@ -10,25 +10,27 @@ from numpy.typing import NDArray
 from stream.compiled import compiled
 
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
-_FILTER_BITS: Final = 21
-"""A bit a hash value, 256 KiB that stay in the processor's cache: nearly every probe ends there."""
 _FIRST: Final = 1 << 14
 
 
 @compiled
 def meetings(
     keys: NDArray[np.uint64],
+    slots: NDArray[np.uint32],
+    filled: NDArray[np.uint8],
     bits: NDArray[np.uint8],
-    flips: NDArray[np.uint64],
+    key_flips: NDArray[np.uint64],
+    slot_flips: NDArray[np.uint32],
     parents: NDArray[np.int64],
     added: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
     """Number the exact buckets of n rows, and find who else probes them.
 
-    `keys` (n, T) are the rows' exact keys, `bits` (F, n, T) the bits that may be flipped and `flips`
-    (width + 1, T) what a bit flips in a key; `parents` and `added` (P,) are a `ProbeTree`. Gives the bucket
-    of each row and table (n * T,), how many rows enter each bucket, and m pairs of a row and a bucket that
-    it probes: with bits flipped, or exactly where several rows enter it.
+    `keys` (n, T) are the rows' exact keys and `slots` (n, T) their places in `filled`, a bit a slot, all
+    zeros, where nearly every probe ends. `bits` (F, n, T) are the bits that may be flipped, `key_flips` and
+    `slot_flips` (width + 1, T) what a bit flips in keys and slots; `parents` and `added` (P,) are a
+    `ProbeTree`. Gives the bucket of each row and table (n * T,), how many rows enter each bucket, and m
+    pairs of a row and a bucket that it probes: with bits flipped, or exactly where several rows enter it.
     """
     rows, tables = keys.shape
     places = 16
@@ -39,8 +41,6 @@ def meetings(
     while size > 1:
         size //= 2
         top -= np.uint64(1)
-    filter_top = np.uint64(64 - _FILTER_BITS)
-    filled = np.zeros(1 << (_FILTER_BITS - 3), np.uint8)
     at = np.zeros(places, np.int32)  # bucket number + 1 at its hash's place, or some place after it
     key_of = np.empty(rows * tables, np.uint64)
     entering = np.zeros(rows * tables, np.int32)
@@ -49,22 +49,21 @@ def meetings(
     for row in range(rows):
         for table in range(tables):
             key = keys[row, table]
-            mixed = key * _MIX
-            place = np.int64(mixed >> top)
+            place = np.int64(key * _MIX >> top)
             while at[place] and key_of[at[place] - 1] != key:
                 place = (place + 1) & (places - 1)
             if not at[place]:
                 key_of[buckets] = key
                 buckets += 1
                 at[place] = buckets
-                bit = mixed >> filter_top
-                filled[np.int64(bit >> np.uint64(3))] |= np.uint8(1) << np.uint8(bit & np.uint64(7))
+                slot = slots[row, table]
+                filled[slot >> np.uint32(3)] |= np.uint8(1) << np.uint8(slot & np.uint32(7))
             bucket_of[row * tables + table] = at[place] - 1
             entering[at[place] - 1] += 1
 
     met_row, met_bucket, met = np.empty(_FIRST, np.int32), np.empty(_FIRST, np.int32), 0
     probes = len(parents)
-    single, probed = np.empty(bits.shape[0], np.uint64), np.empty(probes, np.uint64)
+    single, probed = np.empty(bits.shape[0], np.uint32), np.empty(probes, np.uint32)
     for row in range(rows):
         needed = met + tables * probes
         if needed > len(met_row):
@@ -73,19 +72,21 @@ def meetings(
             met_row, met_bucket = more_rows, more_buckets
         for table in range(tables):
             for flip in range(bits.shape[0]):
-                single[flip] = flips[bits[flip, row, table], table]
-            probed[0] = keys[row, table]
+                single[flip] = slot_flips[bits[flip, row, table], table]
+            probed[0] = slots[row, table]
             bucket = bucket_of[row * tables + table]
             if entering[bucket] > 1:
                 met_row[met], met_bucket[met] = row, bucket
                 met += 1
             for probe in range(1, probes):
-                key = probed[parents[probe]] ^ single[added[probe]]
-                probed[probe] = key
-                mixed = key * _MIX
-                bit = mixed >> filter_top
-                if filled[np.int64(bit >> np.uint64(3))] >> np.uint8(bit & np.uint64(7)) & np.uint8(1):
-                    place = np.int64(mixed >> top)
+                slot = probed[parents[probe]] ^ single[added[probe]]
+                probed[probe] = slot
+                if filled[slot >> np.uint32(3)] >> np.uint8(slot & np.uint32(7)) & np.uint8(1):
+                    key, step = keys[row, table], probe
+                    while step:
+                        key ^= key_flips[bits[added[step], row, table], table]
+                        step = parents[step]
+                    place = np.int64(key * _MIX >> top)
                     while at[place] and key_of[at[place] - 1] != key:
                         place = (place + 1) & (places - 1)
                     if at[place]:

@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.judge.meetings import meetings
 from stream.tables.probing import Probing
+from stream.tables.slots import Slots
+
+_SLOTS: Final = 1 << 22
+"""Bits that tell a batch's own buckets from others: 512 KiB, which stay in the processor's cache."""
 
 
 class Neighbours:
@@ -29,8 +34,12 @@ class Neighbours:
         self._tables = design.tables
         keys = np.concatenate([probing.keys for probing in probed])
         bits = np.concatenate([probing.bits for probing in probed], axis=1)
+        slots = Slots(design, (_SLOTS // design.tables).bit_length() - 1)
         rows = len(keys)
-        bucket_of, entering, row, bucket = meetings(keys, bits, design.key_flip, *tree)
+        filled = np.zeros(-(-slots.size // 8), np.uint8)
+        bucket_of, entering, row, bucket = meetings(
+            keys, slots.of_keys(keys), filled, bits, design.key_flip, slots.flips, *tree
+        )
         self._probed = bucket
         self._probes_end = np.searchsorted(row, np.arange(rows + 1, dtype=np.int32)).tolist()
 

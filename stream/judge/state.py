@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import repeat, starmap
 from operator import add
 from pathlib import Path
 from typing import Final
@@ -336,21 +335,17 @@ class State(Records):
     def _put_baselines(self, prepared: Prepared) -> None:
         """Every URL's new baseline; the last row of a URL is the one that counts."""
         batch, step, unique = prepared.batch, prepared.step, prepared.unique
+        first, values = self.tables.count, [b""] * len(batch)
+        for number, row in enumerate(unique.tolist(), first):
+            values[row] = _REFERENCE.pack(b"a", number)
         duplicate = np.flatnonzero(step.verdict == Verdict.DUPLICATE)
-        first, n = self.tables.count, len(unique)
-        references = zip(repeat(b"a", n), range(first, first + n), strict=True)
-        values = dict(zip(unique.tolist(), starmap(_REFERENCE.pack, references), strict=True))
-        heads = zip(
-            repeat(b"d", len(duplicate)),
-            batch.page[duplicate].tolist(),
-            step.cluster[duplicate].tolist(),
-            strict=True,
-        )
+        columns = (batch.page[duplicate].tolist(), step.cluster[duplicate].tolist())
         words = _rows(np.column_stack([batch.fingerprint[duplicate], batch.sketch[duplicate]]))
-        for row, head, own in zip(duplicate.tolist(), starmap(_DUPLICATE.pack, heads), words, strict=True):
-            values[row] = head + own + _text(batch.url[row] or "")
-        latest = {batch.url_key[row]: values[row] for row in sorted(values)}
-        prepared.writes.put_many("urls", ((_text(url_key or ""), value) for url_key, value in latest.items()))
+        for row, page, cluster, own in zip(duplicate.tolist(), *columns, words, strict=True):
+            values[row] = _DUPLICATE.pack(b"d", page, cluster) + own + _text(batch.url[row] or "")
+        # Of several rows of a URL the last one counts: of several writes of a key, RocksDB takes the last.
+        keyed = zip(batch.url_key, values, strict=True)
+        prepared.writes.put_many("urls", ((_text(key or ""), value) for key, value in keyed if value))
 
     def flush(self) -> None:
         """Make everything applied durable."""

@@ -153,7 +153,9 @@ class JudgeRole:
         self, publisher: Publisher, judge: Judge, decided: Decided, decisions: Decisions
     ) -> tuple[int, Prepared]:
         """Publish, and get ready for what comes after while the broker works; no error leaves a thread."""
-        preparing = asyncio.ensure_future(asyncio.to_thread(judge.prepare, decided.entries, decisions))
+        preparing = asyncio.ensure_future(
+            asyncio.to_thread(judge.prepare, decided.entries, decisions, decided.batch)
+        )
         try:
             end = await publisher.publish(decided, decisions)
         finally:
