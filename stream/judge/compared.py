@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -46,10 +45,15 @@ def compare(
 ) -> Compared:
     """Search for n rows: their fingerprints, least certain bits (n, UNCERTAIN_BITS), sketches (n, words) and
     `Status` codes (n,)."""
-    found = state.tables.search(state.table_words(fingerprints, sketches), uncertain)
+    # Wider fingerprints are further apart than their first words, which is all that the tables know of them.
+    wide = fingerprints.ndim > 1
+    narrow = fingerprints[:, 0].copy() if wide else fingerprints
+    found = state.tables.search(narrow, uncertain, state.table_words(fingerprints, sketches))
     anchors = state.anchors(found.anchor)
     place = np.searchsorted(anchors.number, found.anchor)
-    distance = distances(anchors.fingerprint[place], fingerprints[found.row])
+    if wide:
+        distance = distances(anchors.fingerprint[place], fingerprints[found.row])
+        found = replace(found, distance=distance)
     similarity = rule.similarities_at(sketches, found.row, anchors.sketch, place)
-    similar = (similarity >= rule.least_similarity) & rule.near(distance, statuses[found.row])
-    return Compared(replace(found, distance=distance), anchors, place, similarity, similar)
+    similar = (similarity >= rule.least_similarity) & rule.near(found.distance, statuses[found.row])
+    return Compared(found, anchors, place, similarity, similar)

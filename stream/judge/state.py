@@ -241,7 +241,7 @@ class State(Records):
                 self.design,
                 flip_bits=options.flip_bits,
                 flips=options.flips,
-                distance=width if options.by_minima else options.largest_distance,
+                distance=options.largest_distance,
                 cap=None if options.strict else options.bucket_cap,
                 memory=memory,
                 generation=generation,
@@ -305,7 +305,8 @@ class State(Records):
         batch, step, unique, writes = prepared.batch, prepared.step, prepared.unique, prepared.writes
         skipped = {int(np.searchsorted(unique, row)): mask for row, mask in step.skipped.items()}
         words = self.table_words(batch.fingerprint, batch.sketch)
-        self.tables.insert(writes, words[unique], skipped)
+        first_words = batch.fingerprint if batch.fingerprint.ndim == 1 else batch.fingerprint[:, 0]
+        self.tables.insert(writes, first_words[unique], skipped, words[unique])
         self.tables.kill(writes, step.superseded)
         for source in step.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()

@@ -15,7 +15,9 @@ from stream.tables.rocks import DEFAULT, LOG, Batch, Store
 
 CHUNK: Final = 256
 """Anchors a log key. The last chunk is rewritten as it fills, so the log's content depends on the anchors
-alone, not on how batches cut them; 4 puts of 2 KiB instead of 700 for a batch of 700 anchors."""
+alone, not on how batches cut them; 4 puts of 4 KiB instead of 700 for a batch of 700 anchors."""
+
+ROW_BYTES: Final = 16
 
 COUNT: Final = b"tables/count"
 DEAD: Final = b"tables/dead/"
@@ -31,7 +33,8 @@ def with_prefix(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 class AnchorLog:
-    """Every anchor's fingerprint, by number: `log` family, first number u64 BE -> fingerprints u64 LE."""
+    """Every anchor's row, by number: `log` family, first number u64 BE -> rows, each a word of the tables and
+    a fingerprint, u64 LE. Rows are arrays of shape (n, 2)."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -39,20 +42,20 @@ class AnchorLog:
         self.count = int.from_bytes(stored, "little") if stored else 0
         self._tail = self.read(self.count - self.count % CHUNK, self.count)
 
-    def append(self, batch: Batch, fingerprints: U64) -> None:
+    def append(self, batch: Batch, anchors: U64) -> None:
         """Add anchors to the log, through `batch`."""
         first = self.count - len(self._tail)
-        rows = np.concatenate([self._tail, fingerprints])
+        rows = np.concatenate([self._tail, anchors])
         content = rows.astype("<u8").tobytes()
         for start in range(0, len(rows), CHUNK):
             key = (first + start).to_bytes(8, "big")
-            batch.put(LOG, key, content[start * 8 : (start + CHUNK) * 8])
-        self.count += len(fingerprints)
+            batch.put(LOG, key, content[start * ROW_BYTES : (start + CHUNK) * ROW_BYTES])
+        self.count += len(anchors)
         self._tail = rows[len(rows) - self.count % CHUNK :].copy()
         batch.put(DEFAULT, COUNT, self.count.to_bytes(8, "little"))
 
     def read(self, start: int, end: int) -> U64:
-        """Fingerprints of the anchors [start, end), as written to the store."""
+        """Rows of the anchors [start, end), as written to the store."""
         first = start - start % CHUNK
         parts: list[bytes] = []
         have = first
@@ -61,14 +64,14 @@ class AnchorLog:
                 if int.from_bytes(key, "big") != have:
                     break
                 parts.append(value)
-                have += len(value) // 8
+                have += len(value) // ROW_BYTES
                 if have >= end:
                     break
         if have < end:
             raise StateError(
                 f"state directory {self._store.path}: anchor log ends at {have}, {end} anchors counted"
             )
-        rows = np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False)
+        rows = np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False).reshape(-1, 2)
         return rows[start - first : end - first]
 
 

@@ -63,11 +63,11 @@ def _write(
     path: Path,
     pause: Callable[[], None] | None,
 ) -> None:
-    prefixes = design.prefixes(rows, table)
+    prefixes = design.prefixes(rows[:, 0], table)
     order = np.argsort(prefixes, kind="stable")  # stable: entries of a bucket stay in order of number
     prefixes = prefixes[order]
     entries = np.empty((len(rows), 2), "<u8")
-    entries[:, 0] = rows[order]
+    entries[:, 0] = rows[order, 1]
     entries[:, 1] = numbers[order]
     starts = np.flatnonzero(np.concatenate([[True], prefixes[1:] != prefixes[:-1]]))
     keys = bucket_keys(

@@ -48,6 +48,7 @@ def sweep(newest: U32, present: U8, floor: int, start: int, end: int) -> None:
 
 @compiled
 def follow(
+    words: U64,
     fingerprints: U64,
     exact: U32,
     bits: U8,
@@ -67,10 +68,11 @@ def follow(
 ) -> U64:
     """Pairs of a row and an anchor of a chain that it probes, packed as `Found` has them, some repeatedly.
 
-    `exact` (n, T) are the slots of the exact keys, `bits` (F, n, T) the bits that may be flipped, `flips`
-    (width + 1, T) what a bit flips in a slot. Probe p flips what probe `parents[p]` flips and
-    `bits[added[p]]`; probe 0 is exact. `sizes` (n * T) grows by the live anchors of each exact bucket; of
-    shape (0,) it does not.
+    `words` (n,) are what the tables are of, `fingerprints` (n,) what distances are between; `stored` (m, 2)
+    has both of each anchor. `exact` (n, T) are the slots of the exact keys, `bits` (F, n, T) the bits that
+    may be flipped, `flips` (width + 1, T) what a bit flips in a slot. Probe p flips what probe `parents[p]`
+    flips and `bits[added[p]]`; probe 0 is exact. `sizes` (n * T) grows by the live anchors of each exact
+    bucket; of shape (0,) it does not.
     """
     tables, probes, rows = exact.shape[1], len(parents), len(stored)
     last_bit = np.uint8(flips.shape[0] - 1)
@@ -84,7 +86,7 @@ def follow(
     apart = np.empty(tables * probes, np.uint64)
     pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
     for row in range(len(fingerprints)):
-        fingerprint = fingerprints[row]
+        word, fingerprint = words[row], fingerprints[row]
         filled = np.int64(0)
         for table in range(tables):
             for flip in range(bits.shape[0]):
@@ -108,7 +110,7 @@ def follow(
                 at = np.int64(current[i]) - np.int64(origin + 1)
                 if at >= rows:
                     at -= np.int64(rows)
-                apart[i] = stored[at] ^ fingerprint
+                apart[i] = stored[at, 0] ^ word
                 at_row[i] = at
             for i in range(held):
                 following[i] = links[at_row[i], table_of[i]]
@@ -121,15 +123,15 @@ def follow(
                     byte = number >> 3
                     if byte >= len(dead) or not dead[byte] >> np.uint8(number & 7) & np.uint8(1):
                         sizes[row * tables + table] += 1
-                apart_by = popcount(apart[i])
-                if apart_by <= distance:
-                    step = probe
-                    while step:
-                        bit = bits[added[step], row, table]
-                        if bit < last_bit and prefix_masks[table] >> np.uint64(bit) & np.uint64(1):
-                            in_prefix ^= np.uint64(1) << np.uint64(bit)
-                        step = parents[step]
-                    if in_prefix == np.uint64(0):
+                step = probe
+                while step:
+                    bit = bits[added[step], row, table]
+                    if bit < last_bit and prefix_masks[table] >> np.uint64(bit) & np.uint64(1):
+                        in_prefix ^= np.uint64(1) << np.uint64(bit)
+                    step = parents[step]
+                if in_prefix == np.uint64(0):
+                    apart_by = popcount(stored[at_row[i], 1] ^ fingerprint)
+                    if apart_by <= distance:
                         if found == len(pairs):
                             grown = np.empty(2 * found, np.uint64)
                             grown[:found] = pairs

@@ -107,7 +107,7 @@ class ColdTier:
     def _add(self, slots: Slots, start: int, end: int) -> None:
         rows = self._log.read(start, end)
         lane = np.uint8(1 << (self.generations % LANES))
-        places = slots.of_keys(self._design.keys(rows))
+        places = slots.of_keys(self._design.keys(rows[:, 0]))
         masks = self._skipped.masks(start, end)
         if masks is None:
             places = places.ravel()

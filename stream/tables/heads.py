@@ -34,13 +34,13 @@ class Heads:
         self.newest.fill(0)
         self.present.fill(0)
 
-    def link(self, fingerprints: U64, number: int, row: int, masks: U64 | None) -> None:
+    def link(self, words: U64, number: int, row: int, masks: U64 | None) -> None:
         """Put anchors numbered from `number`, newer than all before, in rows from `row`, into their chains.
 
         `masks` are the tables each one stays out of, shape (n,); None for none.
         """
         link(
-            self.slots.of_keys(self._design.keys(fingerprints)),
+            self.slots.of_keys(self._design.keys(words)),
             number,
             row,
             _ALL_ENTER if masks is None else masks,

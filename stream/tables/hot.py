@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from stream.tables.anchors import Dead, Skipped
+from stream.tables.anchors import ROW_BYTES, Dead, Skipped
 from stream.tables.chains import follow, sweep
 from stream.tables.design import U64, Design
 from stream.tables.heads import Heads
@@ -67,7 +67,7 @@ class HotTier:
         self._dead = dead
         self._distance = distance
         self._pace = pace
-        row_bytes = 8 + 4 * design.tables
+        row_bytes = ROW_BYTES + 4 * design.tables
         self.budget: Final = max(0, memory // 2 // row_bytes - slack)
         """Anchors that the rows' half of the memory holds, `slack` of them free for the next generation."""
         longest = int(design.prefix_bits.max())
@@ -78,7 +78,7 @@ class HotTier:
         self.count = 0
         self._origin = 0  # number of an anchor in row 0: origin <= floor < origin + rows
         # Fresh pages cost nothing until touched, and anchors touch them in order.
-        self._fingerprints = np.empty(self.budget + 2 * slack, np.uint64)
+        self._rows = np.empty((self.budget + 2 * slack, 2), np.uint64)
         self.probes = 0
         self._swept = sys.maxsize  # slots below it know that anchors below the floor left
         self._heads = self._make_heads(first)
@@ -93,14 +93,14 @@ class HotTier:
         return self._heads.slots.size
 
     def _make_heads(self, bits: int) -> Heads:
-        return Heads(self._design, bits, len(self._fingerprints))
+        return Heads(self._design, bits, len(self._rows))
 
-    def load(self, fingerprints: U64, first: int) -> None:
-        """Start with these anchors, numbered from `first`; the tier must be empty."""
+    def load(self, rows: U64, first: int) -> None:
+        """Start with these anchors' rows, numbered from `first`; the tier must be empty."""
         self.floor = self.count = self._origin = first
-        self._make_room(len(fingerprints))
-        self._fingerprints[: len(fingerprints)] = fingerprints
-        self.count = first + len(fingerprints)
+        self._make_room(len(rows))
+        self._rows[: len(rows)] = rows
+        self.count = first + len(rows)
         bits = self._bits_due()
         if bits != self._heads.slots.bits:
             self._heads = self._make_heads(bits)
@@ -109,32 +109,32 @@ class HotTier:
             self._link(self._heads, start, min(start + LOADED_AT_ONCE, self.count))
 
     def rows(self, start: int, end: int) -> U64:
-        """A copy of the fingerprints of the anchors [start, end), floor <= start."""
-        parts = [self._fingerprints[row : row + n] for _, row, n in self._runs(start, end)]
-        return np.concatenate(parts) if parts else np.zeros(0, np.uint64)
+        """A copy of the rows of the anchors [start, end), floor <= start."""
+        parts = [self._rows[row : row + n] for _, row, n in self._runs(start, end)]
+        return np.concatenate(parts) if parts else np.zeros((0, 2), np.uint64)
 
-    def insert(self, fingerprints: U64) -> None:
-        """Add anchors, numbered from `count`; what they skip must be in `skipped` already."""
-        self._make_room(len(fingerprints))
-        start, self.count = self.count, self.count + len(fingerprints)
+    def insert(self, rows: U64) -> None:
+        """Add anchors by their rows, numbered from `count`; what they skip must be in `skipped` already."""
+        self._make_room(len(rows))
+        start, self.count = self.count, self.count + len(rows)
         for first, row, n in self._runs(start, self.count):
-            self._fingerprints[row : row + n] = fingerprints[first - start : first - start + n]
+            self._rows[row : row + n] = rows[first - start : first - start + n]
         self._link(self._heads, start, self.count)
         self._sweep()
-        self._grow(len(fingerprints))
+        self._grow(len(rows))
 
     def evict(self, floor: int) -> None:
         """Let go of anchors below `floor`."""
         if floor > self.floor:
             self.floor = floor
             self._caught_up = max(self._caught_up, floor)
-            size = len(self._fingerprints)
+            size = len(self._rows)
             self._origin += (floor - self._origin) // size * size
             self._swept = 0
 
     def _runs(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """Anchors [start, end) as runs of rows: first number, first row, length."""
-        size = len(self._fingerprints)
+        size = len(self._rows)
         while start < end:
             row = (start - self._origin) % size
             n = min(end - start, size - row)
@@ -143,14 +143,14 @@ class HotTier:
 
     def _make_room(self, more: int) -> None:
         held = self.count - self.floor
-        if held + more <= len(self._fingerprints):
+        if held + more <= len(self._rows):
             return
-        size = max(held + more, 2 * len(self._fingerprints))
+        size = max(held + more, 2 * len(self._rows))
         runs = list(self._runs(self.floor, self.count))
-        fingerprints = np.empty(size, np.uint64)
+        rows = np.empty((size, 2), np.uint64)
         for first, row, n in runs:
             at = first - self.floor
-            fingerprints[at : at + n] = self._fingerprints[row : row + n]
+            rows[at : at + n] = self._rows[row : row + n]
         for heads in (self._heads, self._coming):
             if heads is not None:
                 links = np.empty((size, self._design.tables), np.uint32)
@@ -158,7 +158,7 @@ class HotTier:
                     at = first - self.floor
                     links[at : at + n] = heads.links[row : row + n]
                 heads.links = links
-        self._fingerprints = fingerprints
+        self._rows = rows
         self._origin = self.floor
 
     def _bits_due(self) -> int:
@@ -197,8 +197,8 @@ class HotTier:
     def _link(self, heads: Heads, start: int, end: int) -> None:
         """Put the anchors [start, end), already in their rows, into their chains."""
         for first, row, n in self._runs(start, end):
-            rows = self._fingerprints[row : row + n]
-            heads.link(rows, first, row, self._skipped.masks(first, first + n))
+            words = self._rows[row : row + n, 0]
+            heads.link(words, first, row, self._skipped.masks(first, first + n))
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
@@ -208,6 +208,7 @@ class HotTier:
         exact = slots.of_keys(probing.keys)
         probing.found.add_packed(
             follow(
+                probing.words,
                 probing.fingerprints,
                 exact,
                 probing.bits,
@@ -216,7 +217,7 @@ class HotTier:
                 heads.newest,
                 heads.links,
                 heads.present,
-                self._fingerprints,
+                self._rows,
                 self.floor,
                 self._origin,
                 self._distance,

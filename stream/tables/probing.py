@@ -17,18 +17,26 @@ U8 = NDArray[np.uint8]
 
 
 class Probing:
-    """Fingerprints, their keys and flips, and what was found so far.
+    """Words of the tables, their keys and flips, fingerprints, and what was found so far.
 
     A *cell* is a (row, table): `row * T + table`. A *probe* is `p * n * T + cell`; p = 0 is exact, so the
     exact probes of a batch are the numbers below n * T.
     """
 
     def __init__(
-        self, design: Design, fingerprints: U64, uncertain: U8, flip_bits: int, flips: int, counted: bool
+        self,
+        design: Design,
+        words: U64,
+        fingerprints: U64,
+        uncertain: U8,
+        flip_bits: int,
+        flips: int,
+        counted: bool,
     ) -> None:
         self.design: Final = design
+        self.words: Final = words
         self.fingerprints: Final = fingerprints
-        self.keys: Final = design.keys(fingerprints)
+        self.keys: Final = design.keys(words)
         self.flips: Final = flips if flip_bits else 0
         self.bits: Final[U8] = uncertain_bits(design, uncertain, flip_bits if flips else 0)
         """Shape (flip_bits, n, T)."""

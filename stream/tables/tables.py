@@ -1,4 +1,7 @@
-"""64-bit fingerprints -> candidates: two tiers, one answer.
+"""64-bit words and fingerprints -> candidates: two tiers, one answer.
+
+The tables are of words, and distances are between fingerprints: of one page both may be the same. What is too
+far apart ends here, in RAM, before anybody asks RocksDB for a sketch.
 
 The newest anchors are searched in RAM (`hot`), older ones in RocksDB (`cold`). Anchors are frozen in
 generations of fixed size, whatever the batches were, so equal anchors make equal state.
@@ -145,14 +148,17 @@ class Tables:
             hot_slots=self._hot.slots,
         )
 
-    def search(self, fingerprints: U64, uncertain: U8) -> Candidates:
+    def search(self, fingerprints: U64, uncertain: U8, words: U64 | None = None) -> Candidates:
         """Live anchors that entered a bucket probed for a row, at most `distance` bits from it.
 
-        `fingerprints` has shape (n,); `uncertain` lists bit indexes, least certain first, shape (n, 32).
+        `fingerprints` has shape (n,); `uncertain` lists bit indexes, least certain first, shape (n, 32);
+        `words` (n,), where None, are the fingerprints.
         """
+        words = fingerprints if words is None else words
+        starts = range(0, max(1, len(fingerprints)), ROWS_AT_ONCE)
         parts = [
-            self._search(fingerprints[start : start + ROWS_AT_ONCE], uncertain[start : start + ROWS_AT_ONCE])
-            for start in range(0, max(1, len(fingerprints)), ROWS_AT_ONCE)
+            self._search(words[some], fingerprints[some], uncertain[some])
+            for some in (slice(start, start + ROWS_AT_ONCE) for start in starts)
         ]
         if len(parts) == 1:
             return parts[0]
@@ -165,10 +171,9 @@ class Tables:
             [probing for part in parts for probing in part.probed],
         )
 
-    def _search(self, fingerprints: U64, uncertain: U8) -> Candidates:
-        probing = Probing(
-            self._design, fingerprints, uncertain, self._flip_bits, self._flips, self._cap is not None
-        )
+    def _search(self, words: U64, fingerprints: U64, uncertain: U8) -> Candidates:
+        counted = self._cap is not None
+        probing = Probing(self._design, words, fingerprints, uncertain, self._flip_bits, self._flips, counted)
         self._hot.search(probing)
         self._cold.search(probing)
         row, anchor, distance = probing.found.pairs()
@@ -180,17 +185,21 @@ class Tables:
             sizes = probing.sizes.astype(np.uint32).reshape(-1, self._design.tables)
         return Candidates(row, anchor, distance, sizes, [probing])
 
-    def insert(self, batch: Batch, fingerprints: U64, skipped: dict[int, int]) -> None:
+    def insert(
+        self, batch: Batch, fingerprints: U64, skipped: dict[int, int], words: U64 | None = None
+    ) -> None:
         """Add anchors, all rows of `fingerprints`, numbered from `count`.
 
-        `skipped` maps an index in this call to a bit mask of tables whose full bucket that anchor does not
-        enter (rule 16). The caller writes `batch`; RAM knows the anchors at once.
+        `words` (n,), where None, are the fingerprints. `skipped` maps an index in this call to a bit mask of
+        tables whose full bucket that anchor does not enter (rule 16). The caller writes `batch`; RAM knows
+        the anchors at once.
         """
         if self.count + len(fingerprints) > LAST_ANCHOR:
             raise StateError(f"state directory {self._store.path}: {self.count} anchors, the index is full")
         self._skipped.add(batch, self.count, skipped)
-        self._hot.insert(fingerprints)
-        self._log.append(batch, fingerprints)
+        rows = np.column_stack([fingerprints if words is None else words, fingerprints])
+        self._hot.insert(rows)
+        self._log.append(batch, rows)
 
     def kill(self, batch: Batch, anchors: I64) -> None:
         """Superseded or expired: never a candidate again, and no longer counted in buckets."""

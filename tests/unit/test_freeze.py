@@ -35,7 +35,8 @@ def start(store: Store, anchors: int, *, masks: bool = False) -> Freezing:
     rows = rng.integers(0, 1 << 64, anchors, dtype=np.uint64)
     rows[::3] &= np.uint64((1 << 30) - 1)  # crowded buckets
     skipped = rng.integers(0, 1 << 10, anchors, dtype=np.uint64) | np.uint64(1 << 4) if masks else None
-    return Freezing(store, DESIGN, 3, 3 * anchors, rows, skipped)
+    words = np.column_stack([rows, rows[::-1]])
+    return Freezing(store, DESIGN, 3, 3 * anchors, words, skipped)
 
 
 @pytest.mark.parametrize("masks", [False, True])
