@@ -145,10 +145,16 @@ class Oracle:
         else:
             verdict.cluster = page.id
             anchor = Anchor(page)
+            full = []
             for bucket in self.buckets(page):
                 if self.strict or self.load.get(bucket, 0) < self.cap:
                     anchor.entered.add(bucket)
-                    self.load[bucket] = self.load.get(bucket, 0) + 1
+                else:
+                    full.append((self.load[bucket], bucket))
+            if full and min(full)[0] < 8 * self.cap:
+                anchor.entered.add(min(full)[1])
+            for bucket in anchor.entered:
+                self.load[bucket] = self.load.get(bucket, 0) + 1
             self.anchors.append(anchor)
         self.baselines[page.url] = (page, verdict.cluster)
         return verdict

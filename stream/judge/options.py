@@ -38,7 +38,7 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     flips: Annotated[int, msgspec.Meta(ge=0, le=3)] = 0
     """Multi-probe: how many of them are flipped at once."""
     bucket_cap: Positive = 128
-    """An anchor does not enter a bucket that holds this many live anchors (rule 16)."""
+    """An anchor stays out of buckets that hold this many live anchors, but for the emptiest (rule 16)."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for options that contradict each other, naming them."""

@@ -169,7 +169,7 @@ class JudgeMetrics(Metrics):
         )
         self.full_buckets = self._counter(
             "neardup_judge_full_buckets_total",
-            "Anchors that stayed out of at least one bucket, which held bucket_cap anchors already.",
+            "Anchors that stayed out of at least one bucket, which was full.",
         )
         self.redelivered = self._counter(
             "neardup_judge_redelivered_rows_total", "Journal rows dropped because they had been judged."

@@ -99,6 +99,24 @@ def test_a_cookie_wall_on_thousands_of_urls_is_one_cluster(tmp_path: Path) -> No
     assert len({each.cluster for each in verdicts}) == 1
 
 
+def test_pages_of_one_template_are_no_duplicates_and_their_copies_are(tmp_path: Path) -> None:
+    """Three quarters of every page are the same words, so hundreds of pages crowd into buckets for a few."""
+    template = text_of(0, 150).split()
+    pages, copies = [], []
+    for seed in range(1, 301):
+        own = text_of(seed, 50).split()
+        words = template[:75] + own[:25] + template[75:] + own[25:]
+        pages.append(" ".join(words))
+        copies.append(" ".join([*words[:180], "changed", *words[181:]]))
+    verdicts = judged(pages + copies, tmp_path, VerdictOptions(bucket_cap=6))
+    assert counted(verdicts[:300]) == {"unique": 300}
+    found = sum(
+        copy.duplicate_of is not None and copy.duplicate_of.id == page.id
+        for page, copy in zip(verdicts[:300], verdicts[300:], strict=True)
+    )
+    assert found >= 290  # 281 where no full bucket takes anybody in
+
+
 def test_error_pages_below_the_floor_share_a_text_hash(tmp_path: Path) -> None:
     verdicts = judged(["Sorry, this page was not found."] * 300, tmp_path)
     assert counted(verdicts) == {"insufficient": 300}
