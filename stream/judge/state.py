@@ -286,9 +286,9 @@ class State(Records):
     ) -> NDArray[np.uint64]:
         """What the tables hold of n pages, (n,): their fingerprints (n,), or the minima that end their
         sketches (n, words)."""
-        if not self._by_minima or not len(sketches):
+        if not self._by_minima:
             return fingerprints
-        return np.ascontiguousarray(sketches[:, -1])
+        return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)
 
     def prepare(self, batch: Batch, step: Step) -> Prepared:
         """Most of the work of taking over what was decided of `batch`, and no change. `apply` comes next."""
