@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import fastavro
 import pytest
 
@@ -22,7 +23,7 @@ from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, error_of, page, running
 from tests.kafka.test_commands import neardup
 from tests.kafka.worker_helpers import create, publish, read_all
-from tests.unit.test_registry import Served
+from tests.unit.test_registry import REAL, Served
 
 pytestmark = pytest.mark.broker
 SCHEMA = fastavro.schema.load_schema(str(Path(__file__).parents[2] / "schemas" / "verdict.avsc"))
@@ -39,25 +40,43 @@ def registry() -> Iterator[Served]:
     served.close()
 
 
-def in_avro(settings: Settings, registry: Served) -> Settings:
-    given = {"verdict_format": "avro", "schema_registry_url": registry.url, "verdict_routes": "duplicate"}
+@pytest.fixture(params=["served", *(["real"] if REAL else [])])
+def url(request: pytest.FixtureRequest) -> str:
+    """Of a registry, see `tests.unit.test_registry`."""
+    if request.param == "real":
+        assert REAL
+        return REAL
+    served: Served = request.getfixturevalue("registry")
+    return served.url
+
+
+def in_avro(settings: Settings, url: str, routes: str = "duplicate") -> Settings:
+    given = {"verdict_format": "avro", "schema_registry_url": url, "verdict_routes": routes}
     return settings.model_copy(update=given)
 
 
-def read(value: bytes, registry: Served) -> dict[str, Any]:
+async def ask(url: str, path: str) -> Any:
+    async with aiohttp.ClientSession() as session, session.get(f"{url}{path}") as answer:
+        return await answer.json(content_type=None)
+
+
+async def read(value: bytes, url: str) -> dict[str, Any]:
     """As any other consumer reads it: by the registry's schema, without code of ours."""
-    schema = json.loads(registry.schemas[int.from_bytes(value[1:5], "big")]["schema"])
+    schema = json.loads((await ask(url, f"/schemas/ids/{int.from_bytes(value[1:5], 'big')}"))["schema"])
     found = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema, SCHEMA)
     assert isinstance(found, dict)
     return found
 
 
 async def test_verdicts_in_avro_are_read_by_all_who_read_verdicts(
-    settings: Settings, registry: Served, tmp_path: Path
+    settings: Settings, url: str, tmp_path: Path
 ) -> None:
-    settings = in_avro(settings, registry)
+    settings = in_avro(settings, url)
     names = await create(settings)
-    assert registry.subjects.keys() >= {f"{names.verdicts}-value", f"{names.routed('duplicate')}-value"}
+    assert set(await ask(url, "/subjects")) >= {
+        f"{names.verdicts}-value",
+        f"{names.routed('duplicate')}-value",
+    }
     async with running(WorkerRole(settings)):
         await publish(settings, PAGES, partition=1)
         async with running(JudgeRole(settings.model_copy(update={"verdict_format": "json"}))):
@@ -68,7 +87,7 @@ async def test_verdicts_in_avro_are_read_by_all_who_read_verdicts(
     assert findings.clean
     records = await read_all(settings, names.verdicts)
     assert [each.value[:1] for each in records] == [b"{"] * len(PAGES) + [b"\0"] * len(AGAIN)
-    plain = [read(each.value, registry) for each in records[len(PAGES) :]]
+    plain = [await read(each.value, url) for each in records[len(PAGES) :]]
     assert [each["verdict"] for each in plain] == [
         "recrawl", "recrawl", "recrawl", "insufficient", "rejected",
     ]  # fmt: skip
@@ -103,7 +122,7 @@ async def test_a_judge_waits_for_no_registry_and_decides_nothing_without_it(
 ) -> None:
     """It ends, to be started again; or says that this would not help."""
     await create(settings)
-    settings = in_avro(settings, registry).model_copy(update={"verdict_routes": ""})
+    settings = in_avro(settings, registry.url, routes="")
     async with running(WorkerRole(settings)):
         await publish(settings, PAGES)
         registry.fail = 503

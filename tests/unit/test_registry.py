@@ -2,6 +2,7 @@
 
 The registry is a small server that answers Confluent's REST calls. `NEARDUP_TEST_REGISTRY` may name a real
 one (its path of Confluent's calls included): then the tests that need no failures run against that too.
+Tried with Apicurio's, the Maven artefact io.apicurio:apicurio-registry-app:2.6.13.Final:tar.gz:all.
 """
 
 from __future__ import annotations
@@ -86,13 +87,15 @@ class Served:
         self.server.shutdown()
         self.server.server_close()
 
-    def answer(self, path: str) -> tuple[int, dict[str, Any]]:
+    def answer(self, path: str) -> tuple[int, Any]:
         if self.fail is not None:
             return self.fail, {"error_code": 50001, "message": "on purpose"}
         parts = path.split("/")
         if parts[1:3] == ["schemas", "ids"]:
             found = self.schemas.get(int(parts[3]))
             return (200, found) if found else (404, {"error_code": 40403, "message": "Schema not found"})
+        if parts[1:] == ["subjects"]:
+            return 200, list(self.subjects)
         if parts[1] == "subjects":
             return 200, self.schemas[self.subjects[parts[2]]]
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
