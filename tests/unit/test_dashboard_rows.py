@@ -6,7 +6,9 @@ import random
 from dataclasses import dataclass, field
 
 import msgspec
+import openapi_spec_validator
 import pytest
+from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from stream.dashboard import view
 from stream.dashboard.committed import BEFORE, hole
@@ -95,6 +97,14 @@ def test_a_host_dropped_from_memory_is_counted_anew_from_the_tables(monkeypatch:
 )
 def test_pages_without_a_proper_url_have_no_host(url: str, host: str) -> None:
     assert host_of(normal(url)) == host
+
+
+def test_the_contract_is_valid_openapi() -> None:
+    contract = msgspec.json.decode(msgspec.json.encode(document()))
+    openapi_spec_validator.validate(contract)
+    contract["paths"]["/api/v1/figures"]["gett"] = {}
+    with pytest.raises(OpenAPIValidationError):
+        openapi_spec_validator.validate(contract)
 
 
 def test_the_contract_names_every_schema_that_it_uses() -> None:
