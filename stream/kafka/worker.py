@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Collection, Coroutine, Iterable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
@@ -74,6 +74,18 @@ class WorkerStats:
     """By assigned partition, where the next range in the journal will start."""
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """A question to the leaders for the topic's id; with those before it, it covers pages fetched earlier."""
+
+    ends: dict[int, int]
+    """By partition, the offset after the last page that it covers."""
+    answer: asyncio.Task[None]
+
+    def covers(self, batch: Batch) -> bool:
+        return all(end <= self.ends.get(partition, -1) for partition, end in batch.ends.items())
+
+
 @dataclass(slots=True, eq=False)
 class _Shift:
     """One assignment of partitions: everything read under it ends with it."""
@@ -85,6 +97,8 @@ class _Shift:
     feeding: list[asyncio.Task[None]] = field(default_factory=list)
     news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be something to append."""
+    asked: _Asked | None = None
+    """The last question that did not wait for a batch."""
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while every page has its row."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
@@ -94,6 +108,11 @@ class _Shift:
     """Set when there may be something to commit."""
     written: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when nothing will be appended any more."""
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether no question is under way."""
+        return self.asked is None or self.asked.answer.done()
 
     def __post_init__(self) -> None:
         self.idle.set()
@@ -155,15 +174,24 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         shift.feeding += (
             self._spawn(self._feed(shift, backlog, waiting)) for _ in range(self.settings.worker_processes)
         )
+        ends: dict[int, int] = {}
         while True:
             self.watch.health.turn()
             count = 0
             for partition, records in (await self._poll()).items():
                 self.watch.read(records)
                 count += len(records)
+                ends[partition.partition] = records[-1].offset + 1
                 waiting.put(backlog.add(partition.partition, records))
                 shift.idle.clear()
             self._throttle(shift, backlog)
+            if 0 < count < POLL_RECORDS and shift.may_ask:
+                # While children are at these pages, so that their append need not wait for it.
+                shift.asked = _Asked(
+                    (shift.asked.ends if shift.asked else {}) | ends,
+                    self._spawn(self._verify_topic(ends, backlog.source)),
+                )
+                ends = {}
             await self._pace(shift, count)
 
     async def _feed(self, shift: _Shift, backlog: Backlog, waiting: Waiting) -> None:
@@ -196,7 +224,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             while batch := await self._finished(shift, backlog, full):
                 with self.watch.batch(batch):
-                    await self._append(batch, backlog)
+                    await self._append(batch, shift, backlog)
                 full = batch.full
                 backlog.release(batch)
                 shift.ends |= batch.ends
@@ -208,10 +236,13 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         finally:
             committing.cancel()
 
-    async def _append(self, batch: Batch, backlog: Backlog) -> None:
+    async def _append(self, batch: Batch, shift: _Shift, backlog: Backlog) -> None:
         stage = self.watch.stage
         with stage("verify"):
-            await self._verify_topic(batch, backlog.source)
+            if shift.asked and shift.asked.covers(batch):
+                await shift.asked.answer
+            else:
+                await self._verify_topic(batch.ends, backlog.source)
         self._reject_limit.count(batch.rows)
         with stage("bury"):
             await self._dead_letters.bury(backlog.source, batch.rejected)
@@ -333,11 +364,9 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                 shift.news.set()  # there may be more
                 return batch
 
-    async def _verify_topic(self, batch: Batch, source: Source) -> None:
+    async def _verify_topic(self, partitions: Collection[int], source: Source) -> None:
         """Refuse pages that were fetched from a recreated topic: fetches name topics, not their ids."""
-        topic_id = await topic_id_at_leaders(
-            self._producer.client, self._consumer, source.topic, {each.partition for each in batch.ranges}
-        )
+        topic_id = await topic_id_at_leaders(self._producer.client, self._consumer, source.topic, partitions)
         if topic_id != source.topic_id:
             raise TopicError(
                 f"topic {source.topic} was recreated while it was read: its id was {source.topic_id} and is "
