@@ -30,7 +30,6 @@ from stream.text.url import url_key
 
 FEATURES: Final = 12
 """Features named in each list."""
-WIDEST_DESIGN: Final = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -227,8 +226,8 @@ def _described(side: Side, scheme: Scheme) -> Described:
 
 def _design(scheme: Scheme, options: VerdictOptions) -> Design | None:
     """Of the tables; None where they have none for such fingerprints."""
-    width = WORD if options.by_minima else scheme.width
-    return Design(options.blocks, options.choose, width) if width <= WIDEST_DESIGN else None
+    known = options.by_minima or scheme.width <= WORD
+    return Rule(options, scheme).design() if known else None
 
 
 def _words_apart(anchor: Side, page: Side, options: VerdictOptions) -> int | None:

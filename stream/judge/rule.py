@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from stream.errors import SettingsError
 from stream.fingerprint.parity import ONE
-from stream.fingerprint.row import Status
+from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import similarities, similarities_at
 from stream.judge.options import VerdictOptions
+from stream.tables.design import Design
 
 NO_SIMILARITY: Final = -1
 """Where nothing is compared, or the mode is strict and no sketch is looked at."""
@@ -35,6 +36,18 @@ class Rule:
             raise SettingsError(
                 f"short_distance={self.options.short_distance}: no page is short with short_tokens=0"
             )
+
+    def design(self) -> Design:
+        """How the words of the tables are cut. Raises SettingsError where no tables can be made so."""
+        options, width = self.options, self.scheme.width
+        if options.by_minima:
+            width = WORD
+        elif width > WORD:
+            raise SettingsError(
+                f"width: {width} bits; tables of fingerprints (keys=fingerprint, mode=strict) take at most"
+                f" {WORD}"
+            )
+        return Design(options.blocks, options.choose, width)
 
     def largest_distance(self, status: int) -> int:
         """Largest distance of a near-duplicate, for a later page of that status."""

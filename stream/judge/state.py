@@ -18,18 +18,18 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import SettingsError, StateError
+from stream.errors import StateError
 from stream.fingerprint.columns import integers
 from stream.fingerprint.row import WORD
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
+from stream.judge.rule import Rule
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.tables.anchors import with_prefix
 from stream.tables.candidates import distinct
-from stream.tables.design import Design
 from stream.tables.rocks import Batch as Writes
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
@@ -221,14 +221,8 @@ class State(Records):
     ) -> None:
         """Open or create. `start` is the first journal offset after genesis. Raises StateError."""
         options = genesis.options
-        if genesis.scheme.width > WORD and not options.by_minima:
-            raise SettingsError(
-                f"width: {genesis.scheme.width} bits; tables of fingerprints (keys=fingerprint, mode=strict)"
-                f" take at most {WORD}"
-            )
         self._by_minima = options.by_minima
-        width = WORD if options.by_minima else genesis.scheme.width
-        self.design = Design(options.blocks, options.choose, width)
+        self.design = Rule(options, genesis.scheme).design()
         super().__init__(Store(path, self.design.tables, cache), genesis.scheme)
         try:
             self.meta = self._open_meta(path, genesis, cluster, generation, start)

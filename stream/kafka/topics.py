@@ -28,7 +28,6 @@ from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.journal import Genesis
 from stream.settings import AVRO, Settings
-from stream.tables.design import Design
 
 __all__ = ["TopicRow", "check", "create", "describe", "wait_for_genesis"]
 
@@ -70,8 +69,9 @@ async def create(
     `progress` is told what was done.
     """
     names = Names(settings.namespace)
-    Design(options.blocks, options.choose, scheme.width)  # refuses a design that no judge could open
-    Rule(options, scheme)  # and options that contradict the scheme
+    Rule(
+        options, scheme
+    ).design()  # refuses options that contradict the scheme, and tables no judge could open
     admin = clients.admin(settings)
     try:
         await clients.start(settings, admin)
