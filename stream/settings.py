@@ -135,7 +135,7 @@ class Settings(BaseSettings):
     schema_registry_password: SecretStr | None = None
     """Its password; better in the environment or the file than on a command line."""
 
-    judge_rows: int = Field(16_384, ge=1, le=65_536)
+    judge_rows: int = Field(32_768, ge=1, le=65_536)
     """Most pages judged in one transaction."""
     flush_seconds: float = Field(5.0, gt=0)
     """How often the state is made durable; a crash replays at most this much."""

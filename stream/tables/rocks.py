@@ -69,7 +69,7 @@ def _options(family: str, cache: Cache) -> Options:
     options.set_keep_log_file_num(2)
     options.set_write_buffer_size(WRITE_BUFFER)
     options.set_compression_type(DBCompressionType.lz4())
-    if family in (ANCHORS, URLS):  # text: the last level holds most of it and is worth zstd
+    if family == URLS:  # text: the last level holds most of it and is worth zstd
         options.set_bottommost_compression_type(DBCompressionType.zstd())
     blocks = BlockBasedOptions()
     blocks.set_block_cache(cache)

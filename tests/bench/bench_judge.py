@@ -32,7 +32,7 @@ from stream.tables.design import Design
 from stream.tables.probes import probe_count
 from tests.bench.journal import NEAR, PARTITIONS, journal
 
-TRANSACTION = 16_384
+TRANSACTION = 32_768
 
 
 async def _write_journal(settings: Settings, rows: int, scheme: Scheme) -> None:
