@@ -28,7 +28,7 @@ from stream.supervisor import Supervisor, dashboard, deployment
 
 WORKERS: Final = 2
 GENERATION: Final = 64
-"""Anchors frozen at once: so small that the demonstration's tables are mostly in RocksDB."""
+"""Anchors frozen at once, and pages judged at once: so few that most pages meet earlier ones in RocksDB."""
 QUIET_SECONDS: Final = 60.0
 """The demonstration gives up when no verdict comes for so long."""
 
@@ -76,6 +76,7 @@ def demo_settings(bootstrap_servers: str, namespace: str, directory: Path) -> Se
         worker_processes=1,
         tables_memory=0,
         tables_generation=GENERATION,
+        judge_rows=GENERATION,
         flush_seconds=1.0,
         dashboard_port=0,
         log_format="json",

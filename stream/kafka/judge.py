@@ -21,6 +21,7 @@ from stream.errors import StaleError, StateError
 from stream.judge.decided import Decided
 from stream.judge.judge import Judge
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
+from stream.judge.rehearse import rehearse
 from stream.judge.state import Prepared, State
 from stream.kafka import clients, topics
 from stream.kafka.election import Election
@@ -91,6 +92,8 @@ class JudgeRole:
         if genesis is None:
             return
         directory = settings.state_dir / settings.namespace / "judge"
+        with watch.health.excused("compiling"):
+            await asyncio.to_thread(rehearse, genesis)
         async with (
             watch.opened(Follower(settings, genesis, directory)) as follower,
             self._flushes(follower.state),

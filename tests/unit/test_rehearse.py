@@ -1,0 +1,40 @@
+"""The rehearsal leaves nothing to be compiled while pages wait."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+JUDGED_AFTER_REHEARSAL = """
+from stream import Index
+from stream.fingerprint import parity_pairs
+from stream.fingerprint.scheme import Scheme
+from stream.judge import meetings
+from stream.judge.options import VerdictOptions
+from stream.judge.rehearse import rehearse
+from stream.messages.journal import Genesis
+from stream.tables import chains
+
+loops = (chains.follow, chains.link, meetings.meetings, parity_pairs._similarity)
+assert not any(loop.signatures for loop in loops)
+scheme = Scheme()
+rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))
+known = [list(loop.signatures) for loop in loops]
+assert all(known)
+text = " ".join(f"word{number}" for number in range(80))
+with Index() as index:
+    verdicts = [index.add(name, text).verdict for name in "abc"]
+assert verdicts == ["unique", "duplicate", "duplicate"], verdicts
+assert [list(loop.signatures) for loop in loops] == known
+"""
+
+
+def test_whatever_judging_compiles_has_been_compiled() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", JUDGED_AFTER_REHEARSAL],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
