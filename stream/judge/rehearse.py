@@ -6,11 +6,14 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+import numpy as np
+
 from stream.fingerprint.row import Row, Status
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
+from stream.tables.chains import sweep
 
 _BYTES: Final = 1 << 20
 
@@ -32,3 +35,4 @@ def rehearse(genesis: Genesis) -> None:
                 judge.apply([entry], judge.decide([entry]).record())
         finally:
             state.close()
+    sweep(np.zeros(8, np.uint32), np.zeros(1, np.uint8), 0, 0, 8)

@@ -7,6 +7,7 @@ what a crash takes from here is applied again from journal and decisions.
 
 from __future__ import annotations
 
+import contextlib
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from stream.tables.tables import Tables
 
 _META: Final = b"meta"
 _SOURCE: Final = b"source/"
+VERSION: Final = 2
+"""Of what a state directory holds; raised when it is laid out anew."""
 _ANCHOR: Final = struct.Struct("<qQ")  # page, skipped tables; then fingerprint, sketch, URL
 _DUPLICATE: Final = struct.Struct("<cqq")  # b"d", page, cluster; then fingerprint, sketch, URL
 _REFERENCE: Final = struct.Struct("<cQ")  # b"a", anchor number: the baseline is that anchor
@@ -44,7 +47,7 @@ _REFERENCE: Final = struct.Struct("<cQ")  # b"a", anchor number: the baseline is
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """Whose state this is, and how far it has come."""
 
-    version: int = 1
+    version: int = VERSION
     cluster: str
     journal: str
     scheme: str
@@ -147,7 +150,15 @@ class Records:
     def stored_meta(self) -> Meta | None:
         """Whose state it is; None before anything was flushed."""
         value = self.store.get("default", [_META])[0]
-        return None if value is None else msgspec.msgpack.decode(value, type=Meta)
+        if value is None:
+            return None
+        with contextlib.suppress(msgspec.ValidationError):
+            meta = msgspec.msgpack.decode(value, type=Meta)
+            if meta.version == VERSION:
+                return meta
+        raise StateError(
+            f"state directory {self.store.path}: another version made it; delete it to have it rebuilt"
+        )
 
     def by_page(self, page: int) -> Baseline | None:
         """The anchor or the URL's baseline that is that page; looks through all of them."""
@@ -175,7 +186,7 @@ class Records:
             page=words[:, 0].astype(np.int64),
             fingerprint=words[:, 2] if self._prints == 1 else words[:, 2:4],
             skipped=words[:, 1],
-            sketch=np.ascontiguousarray(words[:, 2 + self._prints :]),
+            sketch=words[:, 2 + self._prints :].copy(),
             _values=values,
             _size=size,
         )

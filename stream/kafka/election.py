@@ -98,6 +98,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
             if kind is not None:
                 self._committing.cancel()
             await asyncio.wait([self._committing], timeout=LAST_SECONDS)
+            self._committing.cancel()
         if kind is None and self._judged > self._committed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._commit(), LAST_SECONDS)

@@ -151,7 +151,7 @@ class JournalReader:
 
     async def _read_ahead(self, limit: int) -> None:
         while True:
-            if self._rows >= limit:
+            while self._rows >= limit:
                 self._room.clear()
                 await self._room.wait()
             await self._fetch(POLL_SECONDS)

@@ -89,9 +89,10 @@ class Design:
     def keys(self, fingerprints: U64) -> U64:
         """Bucket keys, shape (n, T), of fingerprints, shape (n,): permuted prefix << 6 | table."""
         blocks = (fingerprints[:, None] >> self._shift) & self._block_mask
-        keys = blocks[:, self.subsets[:, 0]] << self._place[:, 0]
+        # `take`, for indexing would give columns that lie one after another: another type to compiled code.
+        keys: U64 = blocks.take(self.subsets[:, 0], axis=1) << self._place[:, 0]
         for position in range(1, self.choose):
-            keys |= blocks[:, self.subsets[:, position]] << self._place[:, position]
+            keys |= blocks.take(self.subsets[:, position], axis=1) << self._place[:, position]
         keys |= self._numbers
         return keys
 

@@ -57,7 +57,12 @@ def live_anchors(path: Path) -> LiveAnchors:
             raise StateError(f"state directory {path}: nothing was flushed into it yet")
         # The tables may be of something else, so the judge's own records are read: each begins with a page,
         # its skipped tables and its fingerprint (`stream.judge.state`).
-        of = msgspec.msgpack.decode(meta, type=_Scheme)
+        try:
+            of = msgspec.msgpack.decode(meta, type=_Scheme)
+        except msgspec.ValidationError:
+            raise StateError(
+                f"state directory {path}: another version made it; delete it to have it rebuilt"
+            ) from None
         end = 16 + 8 * words_of(of.width)
         records = b"".join(value[16:end] for _, value in store.scan(ANCHORS))
         fingerprints = np.frombuffer(records, "<u8").astype(np.uint64).reshape(-1, words_of(of.width))

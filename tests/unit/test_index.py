@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from stream import Answer, Index, Page, PageError, Scheme, VerdictOptions
 from stream.errors import SchemeMismatchError, StateBusyError, StateError
+from stream.tables.live import live_anchors
+from stream.tables.rocks import Store, tables_of
 
 HARBOUR = "The harbour authority will repair the old lighthouse at the north pier before the winter storms. "
 MARKET = "On Saturday the market square belongs to bakers, beekeepers and one very patient knife grinder. "
@@ -95,6 +98,20 @@ def test_an_index_refuses_another_scheme_other_options_and_what_is_no_index(tmp_
     (tmp_path / "mine" / "genesis").write_bytes(b"?")
     with pytest.raises(StateError, match="damaged"):
         Index(tmp_path / "mine")
+
+
+def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
+    Index(tmp_path / "mine").close()
+    (path,) = (found.parent for found in (tmp_path / "mine").rglob("CURRENT"))
+    with Store(path, tables_of(path), 1 << 20) as store:
+        writes = store.batch()
+        meta = {"cluster": "", "journal": "", "scheme": "", "options": "", "generation": 1, "applied": 1}
+        writes.put("default", b"meta", msgspec.msgpack.encode(meta))
+        store.write(writes)
+    with pytest.raises(StateError, match="another version made it"):
+        Index(tmp_path / "mine")
+    with pytest.raises(StateError, match="another version made it"):
+        live_anchors(path)
 
 
 def test_without_a_directory_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,16 +15,17 @@ from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
 from stream.tables import chains
 
-loops = (chains.follow, chains.link, meetings.meetings, parity_pairs._similarity)
+loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()
 rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))
 known = [list(loop.signatures) for loop in loops]
 assert all(known)
-text = " ".join(f"word{number}" for number in range(80))
+texts = [" ".join(f"{name}{number}" for number in range(80)) for name in "abc"]
 with Index() as index:
-    verdicts = [index.add(name, text).verdict for name in "abc"]
-assert verdicts == ["unique", "duplicate", "duplicate"], verdicts
+    verdicts = [index.add(text[:2], text).verdict for text in texts]
+    verdicts += [each.verdict for each in index.add_all((text[:3], text) for text in texts * 2)]
+assert verdicts == ["unique"] * 3 + ["duplicate"] * 3 + ["recrawl"] * 3, verdicts
 assert [list(loop.signatures) for loop in loops] == known
 """
 
