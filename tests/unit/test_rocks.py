@@ -59,7 +59,7 @@ def test_reopening_keeps_the_options_of_every_family(tmp_path: Path, opens: int)
         text = sections[f'CFOptions "{family}"']
         table = sections[f'TableOptions/BlockBasedTable "{family}"']
         assert "compression=kLZ4Compression" in text
-        assert ("bottommost_compression=kZSTD" in text) == (family in ("anchors", "urls"))
+        assert ("bottommost_compression=kZSTD" in text) == (family == "urls")
         assert ("filter_policy=bloomfilter" in table) == (family not in ("log", "flush")), table
 
 
