@@ -19,7 +19,7 @@ from stream.tables.design import U64, Design
 from stream.tables.rocks import sst_writer
 
 INPUT: Final = "generation.npz"
-NICE: Final = 10
+NICE: Final = 15
 
 
 def hand_over(
