@@ -27,6 +27,11 @@ def integers(fingerprints: NDArray[np.uint64]) -> list[int]:
     return values if fingerprints.ndim == 1 else [upper << WORD | lower for upper, lower in values]
 
 
+def first_words(fingerprints: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The fingerprints of a column, or the upper 64 bits of wider ones (n,): no further apart than these."""
+    return fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0].copy()
+
+
 def distances(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint8]:
     """Hamming distances of n pairs, (n,); one of the two may be a single row."""
     differing: NDArray[np.uint8] = np.bitwise_count(a ^ b)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.columns import distances
+from stream.fingerprint.columns import distances, first_words
 from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State
 from stream.tables.candidates import Candidates
@@ -46,13 +46,11 @@ def compare(
 ) -> Compared:
     """Search for n rows: their fingerprints, least certain bits (n, UNCERTAIN_BITS), sketches (n, words) and
     `Status` codes (n,)."""
-    # Wider fingerprints are further apart than their first words, which is all that the tables know of them.
-    wide = fingerprints.ndim > 1
-    narrow = fingerprints[:, 0].copy() if wide else fingerprints
-    found = state.tables.search(narrow, uncertain, state.table_words(fingerprints, sketches))
+    words = state.table_words(fingerprints, sketches)
+    found = state.tables.search(first_words(fingerprints), uncertain, words)
     anchors = state.anchors(found.anchor)
     place = np.searchsorted(anchors.number, found.anchor)
-    if wide:
+    if fingerprints.ndim > 1:  # of which the tables know the first words alone
         distance = distances(anchors.fingerprint[place], fingerprints[found.row])
         found = replace(found, distance=distance)
     similarity = rule.similarities_at(sketches, found.row, anchors.sketch, place)

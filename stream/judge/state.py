@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.fingerprint.columns import integers
+from stream.fingerprint.columns import first_words, integers
 from stream.fingerprint.row import WORD
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
@@ -31,6 +31,7 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.tables.anchors import with_prefix
 from stream.tables.candidates import distinct
+from stream.tables.live import of_another_version
 from stream.tables.rocks import Batch as Writes
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
@@ -156,9 +157,7 @@ class Records:
             meta = msgspec.msgpack.decode(value, type=Meta)
             if meta.version == VERSION:
                 return meta
-        raise StateError(
-            f"state directory {self.store.path}: another version made it; delete it to have it rebuilt"
-        )
+        raise of_another_version(self.store.path)
 
     def by_page(self, page: int) -> Baseline | None:
         """The anchor or the URL's baseline that is that page; looks through all of them."""
@@ -310,8 +309,7 @@ class State(Records):
         batch, step, unique, writes = prepared.batch, prepared.step, prepared.unique, prepared.writes
         skipped = {int(np.searchsorted(unique, row)): mask for row, mask in step.skipped.items()}
         words = self.table_words(batch.fingerprint, batch.sketch)
-        first_words = batch.fingerprint if batch.fingerprint.ndim == 1 else batch.fingerprint[:, 0]
-        self.tables.insert(writes, first_words[unique], skipped, words[unique])
+        self.tables.insert(writes, first_words(batch.fingerprint)[unique], skipped, words[unique])
         self.tables.kill(writes, step.superseded)
         for source in step.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()

@@ -36,6 +36,11 @@ class LiveAnchors:
     """Id of the scheme they were made by."""
 
 
+def of_another_version(path: Path) -> StateError:
+    """What is said of a directory that is not laid out as this version does it."""
+    return StateError(f"state directory {path}: another version made it; delete it to have it rebuilt")
+
+
 def state_directory(path: Path) -> Path | None:
     """The judge's directory at or below `path`: the one itself, a namespace's, or that of the only namespace
     of a `state_dir`. None where there is none. Raises StateError where there are several."""
@@ -60,9 +65,7 @@ def live_anchors(path: Path) -> LiveAnchors:
         try:
             of = msgspec.msgpack.decode(meta, type=_Scheme)
         except msgspec.ValidationError:
-            raise StateError(
-                f"state directory {path}: another version made it; delete it to have it rebuilt"
-            ) from None
+            raise of_another_version(path) from None
         end = 16 + 8 * words_of(of.width)
         records = b"".join(value[16:end] for _, value in store.scan(ANCHORS))
         fingerprints = np.frombuffer(records, "<u8").astype(np.uint64).reshape(-1, words_of(of.width))
