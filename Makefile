@@ -45,7 +45,7 @@ bench: broker-tools $(BENCHED) ## measure this machine, side by side with peers 
 	@$(call say,"neardup bench")
 	$(BIN)/neardup bench $(ARGS)
 
-$(BENCHED): $(INSTALLED) requirements-bench.lock requirements-bench-peers.lock requirements-bench-simhash.lock
+$(BENCHED): $(INSTALLED) $(wildcard requirements-bench*.lock)
 	@$(call say,"installing the peers that requirements-bench.lock names")
 	$(BIN)/pip install --disable-pip-version-check --quiet --require-hashes -r requirements-bench.lock
 	$(BIN)/python -m tests.bench.quality.environments

@@ -18,7 +18,7 @@ from stream.ops import logging
 STAGES = {
     "fingerprint": ("fingerprint",),
     "extract": ("extract",),
-    "tables": ("tables", "methods"),
+    "tables": ("tables", "table_peers", "methods"),
     "judge": ("judge",),
     "worker": ("worker",),
     "end-to-end": ("end_to_end",),

@@ -19,12 +19,42 @@ GOALS = {
     "fingerprint": "PyPI simhash / ours: 20. Ours / segmentation and hashing alone: at most 1.4.",
     "extract": "HTML to fingerprint: 0.85 of the extraction library alone.",
     "tables": "At 5 M anchors in RAM: 700 k/s exact, 300 k/s at 40 probes, 150 k/s at 110.",
+    "table_peers": "Ahead of every peer; FAISS at equal recall.",
     "judge": "100 k verdicts/s, or 0.40 of publishing alone.",
     "worker": "0.85 of the same children without Kafka.",
     "end_to_end": "5 times the plain Faust job.",
     "latency": "At half load p50 50 ms and p99 250 ms; at 90 % p99 2 s.",
     "growth": "At 20 M anchors 0.6 of the speed at 1 M; start within 5 s at 5 M; rebuild 5 times as fast.",
 }
+MEASURED: dict[str, tuple[tuple[str, tuple[str, ...], str, float], ...]] = {
+    "tables": (
+        ("rows a second, in RAM, exact", ("hot exact", "rows_per_second"), ">=", 700_000),
+        ("rows a second, in RAM, 40 probes", ("hot 40 probes", "rows_per_second"), ">=", 300_000),
+        ("rows a second, in RAM, 110 probes", ("hot 110 probes", "rows_per_second"), ">=", 150_000),
+        ("rows a second, in RocksDB, exact", ("cold exact", "rows_per_second"), ">=", 60_000),
+        ("rows a second, in RocksDB, 40 probes", ("cold 40 probes", "rows_per_second"), ">=", 25_000),
+    ),
+    "judge": (
+        ("verdicts a second", ("verdicts_per_second",), ">=", 100_000),
+        ("of publishing alone", ("ratio",), ">=", 0.4),
+    ),
+    "worker": (("of the same children", ("ratio",), ">=", 0.85),),
+    "end_to_end": (
+        ("times the plain job, text", ("text", "ratio"), ">=", 5),
+        ("times the plain job, HTML", ("html", "ratio"), ">=", 5),
+    ),
+    "latency": (
+        ("p50 at half load, ms", ("at 50%", "p50_ms"), "<=", 50),
+        ("p99 at half load, ms", ("at 50%", "p99_ms"), "<=", 250),
+        ("p99 at 90 %, ms", ("at 90%", "p99_ms"), "<=", 2000),
+    ),
+    "growth": (
+        ("speed at the end to that at first", ("last_to_first",), ">=", 0.6),
+        ("seconds to start", ("seconds_to_start",), "<=", 5),
+        ("rebuilding to deciding", ("rebuild", "ratio"), ">=", 5),
+    ),
+}
+"""Figures that have a goal: what it is, where it stands in a part's results, and the goal."""
 
 
 def machine() -> str:
@@ -86,10 +116,35 @@ def _page(path: Path, kept: dict[str, Any]) -> str:
         lines += [f"## {part.replace('_', ' ')}", "", f"{each['date']}, {each['machine']}.", ""]
         if part in GOALS:
             lines += [f"Goal: {GOALS[part]}", ""]
+            lines += _goals(part, each["found"])
         if part == "growth":
             lines += [f"![growth]({_curve(path, each['found']['curve'])})", ""]
         lines += _tables(each["found"])
     return "\n".join(lines)
+
+
+def _goals(part: str, found: dict[str, Any]) -> list[str]:
+    """A row a figure that has a goal: the goal, what was measured, and whether that meets it."""
+    rows = []
+    for what, path, sign, goal in MEASURED.get(part, ()):
+        value: Any = found
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if value is not None:
+            met = value >= goal if sign == ">=" else value <= goal
+            rows.append(f"| {what} | {sign} {goal:,} | {_written(value)} | {'met' if met else 'not met'} |")
+    if part == "table_peers":
+        for stream, peers in found.items():
+            for peer, row in peers.items():
+                if peer == "ours" or "missing" in row:
+                    continue
+                for kind in ("looked_up", "looked_up_and_inserted"):
+                    ratio = row[f"ours_to_it_{kind}_ratio"]
+                    met = "met" if ratio > 1 else "not met"
+                    rows.append(
+                        f"| {peer}, {stream}, {kind.replace('_', ' ')} | > 1 times | {ratio} | {met} |"
+                    )
+    return ["| | goal | measured | |", "|---|---|---|---|", *rows, ""] if rows else []
 
 
 def _tables(found: dict[str, Any]) -> list[str]:

@@ -8,16 +8,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[3]
 CACHE = ROOT / ".cache" / "bench"
-ENVIRONMENTS = ("peers", "simhash")
+ENVIRONMENTS = ("peers", "simhash", "tables")
 GUIDES = ("amd64", "arm64", "s390x")
 
 
@@ -52,6 +55,39 @@ def call(environment: str, script: str, *arguments: str, content: Any) -> Any:
     return json.loads(answer.stdout or b"null")
 
 
+class Asked:
+    """A script of a peers' environment at work: it answers each line with one, JSON both ways."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    def next(self, request: Any = None) -> Any:
+        """Its next answer, to `request` where it waits for one; None when it has ended."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        if request is not None:
+            self._process.stdin.write(json.dumps(request).encode() + b"\n")
+            self._process.stdin.flush()
+        return json.loads(self._process.stdout.readline() or b"null")
+
+
+@contextmanager
+def ask(environment: str, script: Path, *arguments: str) -> Iterator[Asked | None]:
+    """A script at work; None without its environment."""
+    interpreter = python(environment)
+    if interpreter is None:
+        yield None
+        return
+    command = [str(interpreter), "-P", str(script), *arguments]
+    # Threads of OpenMP would otherwise spin between two requests, while others are measured.
+    quiet = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
+    with subprocess.Popen(command, env=quiet, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield Asked(process)
+        finally:
+            process.kill()
+
+
 def make() -> None:
     """Make what is missing."""
     CACHE.mkdir(parents=True, exist_ok=True)
@@ -65,7 +101,9 @@ def make() -> None:
         say(f"installing what {lock.name} names")
         venv.create(CACHE / environment, with_pip=True, clear=True)
         pip = [str(CACHE / environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "-q"]
-        subprocess.run([*pip, "install", "--require-hashes", "-r", str(lock)], check=True)
+        if subprocess.run([*pip, "install", "--require-hashes", "-r", str(lock)], check=False).returncode:
+            say(f"{lock.name}: not everything can be had here: its peers will not be measured")
+            continue
         done.touch()
     if not guides():
         if shutil.which("apt-get") is None:
