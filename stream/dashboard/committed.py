@@ -37,6 +37,18 @@ class _Consumer(Consumer):
         self.stop_flow()
         await super().perform_seek()
 
+    async def seek_to_committed(self) -> Any:
+        """Seek to the committed offsets; where nothing is committed yet, to the beginning.
+
+        aiokafka leaves the position of such a partition where it is. Records that were fetched during
+        recovery, and dropped, would never be read: a dashboard killed before its first commit stood still.
+        """
+        committed = await super().seek_to_committed()
+        never = [tp for tp, offset in committed.items() if not offset and not self._is_changelog_tp(tp)]
+        if never:
+            await self._thread.seek_to_beginning(*never)
+        return committed
+
     def _to_message(self, tp: Any, record: Any) -> Any:
         message = super()._to_message(tp, record)
         before = self._fetched.get(tp, -1)
