@@ -14,12 +14,14 @@ import resource
 import sys
 import tempfile
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.judge.decide import THREADS
 from stream.tables.design import Design
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
@@ -105,8 +107,8 @@ def fill(folder: Path, anchors: U64, memory: int) -> dict[str, Any]:
 def measure(
     folder: Path, anchors: U64, flip_bits: int, flips: int, memory: int, turns: int
 ) -> dict[str, Any]:
-    """Open what is there, then probe and insert `turns` batches."""
-    with Store(folder, 10, 256 << 20) as store:
+    """Open what is there, then probe, with as many threads as a judge has, and insert `turns` batches."""
+    with Store(folder, 10, 256 << 20) as store, ThreadPoolExecutor(THREADS) as pool:
         start = time.perf_counter()
         tables = open_tables(store, flip_bits, flips, memory)
         opened = time.perf_counter() - start
@@ -114,9 +116,10 @@ def measure(
         spent = []
         for rows, uncertain in work:
             start = time.perf_counter()
-            found = tables.search(rows, uncertain)
+            halves = pool.map(tables.search, np.split(rows, THREADS), np.split(uncertain, THREADS))
             unique = np.ones(len(rows), bool)
-            unique[found.row[found.distance <= 3]] = False
+            for part, found in enumerate(halves):
+                unique[found.row[found.distance <= 3] + part * BATCH // THREADS] = False
             batch = store.batch()
             tables.insert(batch, rows[unique], {})
             store.write(batch)
