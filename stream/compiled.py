@@ -1,7 +1,8 @@
 """Loops that NumPy has no words for, compiled to machine code by Numba when they are first called.
 
 What is compiled is kept beside the source, or in the user's cache directory, so only a first process waits.
-Importing this takes a third of a second: only code that judges does.
+Importing this takes a third of a second, and the first call as long: only code that judges, or fingerprints
+many texts at once, does.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 import msgspec
@@ -17,9 +18,9 @@ from stream.fingerprint.pairs import signed, weighted_pairs
 from stream.fingerprint.recipe import Recipe, recipe_of
 from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.simhash import simhash, simhashes
-from stream.fingerprint.sketch import shingles, shingles_of_each, sketch
-from stream.fingerprint.weights import features_of_each
+from stream.fingerprint.simhash import signs, simhash
+from stream.fingerprint.sketch import shingles, sketch
+from stream.fingerprint.weights import features
 from stream.messages.page import Page, PageMessageError, decode_page
 from stream.outside.outside import Outside
 from stream.text.content import page_text
@@ -78,9 +79,10 @@ class Fingerprinter:
         self._tie_word = self.scheme.tie_word
 
     def warm(self) -> None:
-        """Load tables and dictionary now rather than with the first page."""
+        """Load tables and dictionary now rather than with the first page. Where no earlier process has kept
+        what is compiled, that takes 5 s more."""
         warm(self.scheme.segmenter, self.scheme.dictionary)
-        self.normalised("预热" * 64)
+        self.texts(["预热" * 64] * 2)
 
     def normalised(self, text: str) -> str:
         """The form of a text that is fingerprinted."""
@@ -92,7 +94,8 @@ class Fingerprinter:
         return self.texts([text])[0]
 
     def texts(self, texts: Sequence[str]) -> list[Fingerprint]:
-        """The fingerprint of each text: the same as by `text`, at half the cost for texts of a few KB."""
+        """The fingerprint of each text: the same as by `text`, at half the cost for texts of a few KB.
+        What of a batch is done by compiled loops is done by plain NumPy for a text alone."""
         if self._recipe:
             return [self._text(text, self._recipe) for text in texts]
         found: list[Fingerprint] = []
@@ -110,18 +113,38 @@ class Fingerprinter:
         normalised = [self.normalised(text) for text in texts]
         found = pieces(normalised, self.scheme.segmenter, self.scheme.dictionary)
         hashes = hash_ranges(found.points, found.starts, found.ends)
-        distinct, weights, bounds = features_of_each(hashes, found.token_bounds)
+        if len(texts) > 1:
+            # Imported late: a command that fingerprints one page does not wait for the compiler's import.
+            from stream.fingerprint.sums import bit_sums_of_each
+
+            sums, counted = bit_sums_of_each(hashes, found.token_bounds)
+            summed, counts = signs(sums, self._tie_word), counted.tolist()
+        else:  # perhaps a long one: sorting needs less memory than a table of what was seen
+            distinct, weights = features(hashes)
+            summed, counts = [simhash(distinct, weights, tie_word=self._tie_word)], [distinct.size]
         columns = zip(
-            simhashes(distinct, weights, bounds, self._tie_word),
-            shingles_of_each(*self._units(found, hashes), self.scheme.shingle),
+            summed,
+            self._sketches(*self._units(found, hashes)),
             normalised,
             (found.token_bounds[1:] - found.token_bounds[:-1]).tolist(),
-            (bounds[1:] - bounds[:-1]).tolist(),
+            counts,
             strict=True,
         )
         return [
-            Fingerprint(*summed, sketch(own, self.scheme), hash_text(text.encode()), tokens, features)
-            for summed, own, text, tokens, features in columns
+            Fingerprint(*of_sums, sketched, hash_text(text.encode()), tokens, count)
+            for of_sums, sketched, text, tokens, count in columns
+        ]
+
+    def _sketches(self, units: NDArray[np.uint32], bounds: NDArray[np.intp]) -> list[bytes]:
+        """Of each text, from the units of all."""
+        if bounds.size > 2 and self.scheme.sketch == "parity":
+            from stream.fingerprint.parity_batch import parity_sketches
+
+            words = parity_sketches(units, bounds, self.scheme.shingle, self.scheme.sketch_bins)
+            return [row.tobytes() for row in words.astype("<u8", copy=False)]
+        return [
+            sketch(shingles(units[start:end], self.scheme.shingle), self.scheme)
+            for start, end in pairwise(bounds.tolist())
         ]
 
     def _units(

@@ -19,8 +19,8 @@ seeds, modified revisions are 3.5 bits apart on average in Chinese and 1.4 in En
 
 _REACH: Final = 16_384
 """Code points hashed at once: the sums and powers stay in the cache."""
-_FIRST: Final = np.uint32(0x7FEB352D)
-_SECOND: Final = np.uint32(0x846CA68B)
+FIRST: Final = np.uint32(0x7FEB352D)
+SECOND: Final = np.uint32(0x846CA68B)
 
 
 def hash_tokens(tokens: Sequence[bytes]) -> NDArray[np.uint64]:
@@ -80,10 +80,10 @@ def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
     all output bits."""
     shifted = values >> np.uint32(16)
     values ^= shifted
-    values *= _FIRST
+    values *= FIRST
     np.right_shift(values, np.uint32(15), out=shifted)
     values ^= shifted
-    values *= _SECOND
+    values *= SECOND
     np.right_shift(values, np.uint32(16), out=shifted)
     values ^= shifted
     return values

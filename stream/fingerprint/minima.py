@@ -19,13 +19,13 @@ from stream.fingerprint.scheme import MINIMA
 
 _BITS: Final = tuple(WORD // MINIMA + (minimum < WORD % MINIMA) for minimum in range(MINIMA))
 """Bits of each, the first one highest: those of a design's five blocks."""
-_EDGES: Final = (np.arange(MINIMA, dtype=np.uint64) * 2**32 // MINIMA).astype(np.uint32)
-_MASKS: Final = np.array([(1 << bits) - 1 for bits in _BITS], np.uint64)
-_PLACES: Final = np.array([1 << sum(_BITS[minimum + 1 :]) for minimum in range(MINIMA)], np.uint64)
+EDGES: Final = (np.arange(MINIMA, dtype=np.uint64) * 2**32 // MINIMA).astype(np.uint32)
+MASKS: Final = np.array([(1 << bits) - 1 for bits in _BITS], np.uint64)
+PLACES: Final = np.array([1 << sum(_BITS[minimum + 1 :]) for minimum in range(MINIMA)], np.uint64)
 
 
 def minima(ordered: NDArray[np.uint32]) -> int:
     """The word of a set of well mixed shingle hashes (n,), n > 0, ascending. Of each minimum its lowest bits
     are kept, which say nothing of its size."""
-    least = ordered.take(ordered.searchsorted(_EDGES), mode="wrap")
-    return int((least & _MASKS) @ _PLACES)
+    least = ordered.take(ordered.searchsorted(EDGES), mode="wrap")
+    return int((least & MASKS) @ PLACES)

@@ -3,7 +3,6 @@ section 2.1)."""
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -36,29 +35,7 @@ def simhash(
     return ones | (ties & tie_word), order[:UNCERTAIN_BITS].astype(np.uint8).tobytes()
 
 
-def simhashes(
-    hashes: NDArray[np.uint64], weights: NDArray[np.int64], bounds: NDArray[np.intp], tie_word: int = TIES
-) -> list[tuple[int, bytes]]:
-    """`simhash` of many texts, 64 bits wide: text i has the features `bounds[i]` to `bounds[i + 1]`."""
-    sums = np.empty((bounds.size - 1, WIDTH), np.int64)
-    little = np.ascontiguousarray(hashes, "<u8").view(np.uint8)
-    floats = weights.astype(np.float32)
-    running = np.zeros(weights.size + 1, np.int64)
-    np.cumsum(weights, out=running[1:])
-    ends_at = running[bounds]
-    totals = ends_at[1:] - ends_at[:-1]
-    ends = bounds.tolist()
-    for text, ((start, end), total) in enumerate(zip(pairwise(ends), totals.tolist(), strict=True)):
-        if end - start > _CHUNK or total >= _FLOAT32_EXACT:
-            sums[text] = bit_sums(hashes[start:end], weights[start:end])
-            continue
-        bits = np.unpackbits(little[start * 8 : end * 8], bitorder="little").reshape(-1, WIDTH)
-        ones = floats[start:end] @ bits.astype(np.float32)
-        sums[text] = 2 * ones.astype(np.int64) - total
-    return _signs(sums, tie_word)
-
-
-def _signs(sums: NDArray[np.int64], tie_word: int) -> list[tuple[int, bytes]]:
+def signs(sums: NDArray[np.int64], tie_word: int) -> list[tuple[int, bytes]]:
     """Bit sums of texts (texts, 64) -> what `simhash` gives of each."""
     ones = np.packbits(sums > 0, axis=1, bitorder="little").view("<u8").ravel()
     ties = np.packbits(sums == 0, axis=1, bitorder="little").view("<u8").ravel()

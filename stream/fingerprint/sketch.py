@@ -5,7 +5,6 @@ Every sketch ends with the word of the set's minima (see `stream.fingerprint.min
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -17,7 +16,7 @@ from stream.fingerprint.minima import minima
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.scheme import Scheme
 
-_BASE: Final = np.uint32(0x846CA68B)
+SHINGLE_BASE: Final = np.uint32(0x846CA68B)
 """Of the shingles' polynomial: none of its first four powers takes the difference of two characters below
 2**16 to such a difference, so shingles of Han characters that differ in one or two never fall together."""
 _SLICE: Final = 1 << 15
@@ -36,21 +35,9 @@ def shingles(units: NDArray[np.uint32], length: int) -> NDArray[np.uint32]:
     count = units.size - length + 1
     combined = units[:count].copy()
     for place in range(1, length):
-        combined *= _BASE  # a polynomial: order matters
+        combined *= SHINGLE_BASE  # a polynomial: order matters
         combined += units[place : place + count]
     return mix(combined)
-
-
-def shingles_of_each(
-    units: NDArray[np.uint32], bounds: NDArray[np.intp], length: int
-) -> list[NDArray[np.uint32]]:
-    """`shingles` of many texts: text i has the `units[bounds[i] : bounds[i + 1]]`."""
-    running = shingles(units, length) if units.size >= length else np.empty(0, np.uint32)
-    ends = bounds.tolist()
-    return [
-        running[start : end - length + 1] if end - start >= length else shingles(units[start:end], length)
-        for start, end in pairwise(ends)
-    ]
 
 
 def sketch(shingle_hashes: NDArray[np.uint32], scheme: Scheme) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -25,24 +24,6 @@ def features(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np
     np.subtract(starts[1:], starts[:-1], out=counts[:-1])
     counts[-1] = hashes.size - starts[-1]
     return ordered[starts], weigh(counts)
-
-
-def features_of_each(
-    hashes: NDArray[np.uint64], bounds: NDArray[np.intp]
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.intp]]:
-    """`features` of many texts: text i has the `hashes[bounds[i] : bounds[i + 1]]`. Gives the distinct hashes
-    and weights of all texts, (d,) each, and the bounds of each text's among them (texts + 1,)."""
-    ordered = hashes.copy()
-    ends = bounds.tolist()
-    for start, end in pairwise(ends):
-        ordered[start:end].sort()
-    first = np.empty(hashes.size, np.bool_)
-    np.not_equal(ordered[1:], ordered[:-1], out=first[1:])
-    first[bounds[bounds < hashes.size]] = True
-    starts = np.flatnonzero(first)
-    edges = np.concatenate((starts, [hashes.size]))
-    counts = edges[1:] - edges[:-1]
-    return ordered[starts], weigh(counts), np.searchsorted(starts, bounds)
 
 
 def weigh(counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,9 +10,12 @@ import pytest
 import xxhash
 
 from stream.fingerprint.hashes import hash_ranges, hash_tokens
-from stream.fingerprint.scheme import UNCERTAIN_BITS
-from stream.fingerprint.simhash import TIES, bit_sums, simhash, simhashes
-from stream.fingerprint.weights import features, features_of_each, weigh
+from stream.fingerprint.parity_batch import parity_sketches
+from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.fingerprint.simhash import TIES, bit_sums, signs, simhash
+from stream.fingerprint.sketch import shingles, sketch
+from stream.fingerprint.sums import bit_sums_of_each
+from stream.fingerprint.weights import features, weigh
 
 
 def by_hand(hashes: list[int], weights: list[int]) -> tuple[int, list[int]]:
@@ -104,4 +107,28 @@ def test_many_texts_have_the_fingerprints_of_each() -> None:
     hashes = rng.integers(0, 40, bounds[-1], np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     hashes[4:3000] = rng.integers(0, 2**64, 2996, np.uint64)
     expected = [simhash(*features(hashes[a:b])) for a, b in pairwise(bounds.tolist())]
-    assert simhashes(*features_of_each(hashes, bounds)) == expected
+    sums, counts = bit_sums_of_each(hashes, bounds)
+    assert signs(sums, TIES) == expected
+    assert counts.tolist() == [np.unique(hashes[a:b]).size for a, b in pairwise(bounds.tolist())]
+
+
+def test_sums_of_heavy_features_are_exact() -> None:
+    """Weights of a feature that occurs a million times, beside 300 000 others: sums beyond 32 bits."""
+    rng = np.random.default_rng(5)
+    hashes = rng.integers(0, 2**64, 1_300_000, np.uint64)
+    hashes[300_000:] = hashes[0]
+    sums, counts = bit_sums_of_each(hashes, np.array([0, hashes.size]))
+    assert counts.tolist() == [300_000]
+    assert np.array_equal(sums[0], bit_sums(*features(hashes)))
+
+
+@pytest.mark.parametrize("bins", [1024, 2048])
+def test_many_texts_have_the_sketches_of_each(bins: int) -> None:
+    rng = np.random.default_rng(6)
+    scheme = Scheme(sketch_bins=bins)
+    sizes = [0, 1, 2, 3, 4, 30, bins * 5 // 2 + 2, bins * 5 // 2 + 3, 9000, 40_000, 5]
+    bounds = np.cumsum([0, *sizes])
+    units = rng.integers(0, 2**32, bounds[-1], np.uint32)
+    units[bounds[8] : bounds[9]] %= 20  # with repetitions
+    expected = [sketch(shingles(units[a:b], 3), scheme) for a, b in pairwise(bounds.tolist())]
+    assert [row.tobytes() for row in parity_sketches(units, bounds, 3, bins)] == expected
