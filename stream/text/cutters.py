@@ -37,7 +37,7 @@ def tagger(segmenter: Segmenter, dictionary: str = "") -> Tag:
     if segmenter == "rjieba":
         tag: Tag = _rust(dictionary).tag
         return tag
-    _jieba()
+    jieba_package()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from jieba import posseg
@@ -49,7 +49,7 @@ def tagger(segmenter: Segmenter, dictionary: str = "") -> Tag:
 @functools.cache
 def analyse() -> ModuleType:
     """`jieba.analyse`: TF-IDF and TextRank keywords."""
-    _jieba()
+    jieba_package()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it leaves a file to the garbage collector
         import jieba.analyse
@@ -93,14 +93,15 @@ def _rust(dictionary: str) -> Any:
 
 @functools.cache
 def _tokenizer(dictionary: str) -> Any:
-    tokenizer = _jieba().Tokenizer()
+    tokenizer = jieba_package().Tokenizer()
     tokenizer.initialize()
     for word, frequency, flag in user_words(dictionary) if dictionary else ():
         tokenizer.add_word(word, frequency, flag)
     return tokenizer
 
 
-def _jieba() -> ModuleType:
+def jieba_package() -> ModuleType:
+    """The package, loaded without its warnings and messages."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # jieba's source has invalid escapes
         import jieba

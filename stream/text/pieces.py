@@ -54,7 +54,8 @@ class Pieces(NamedTuple):
 
 
 def pieces(texts: Sequence[str], segmenter: Segmenter, dictionary: str = "") -> Pieces:
-    """The tokens of normalised `texts`; a text's Han runs are cut by one call."""
+    """The tokens of normalised `texts`. Of several, Han runs are cut by a compiled loop that does what rjieba
+    does; of one, or by another segmenter or dictionary, by one call of that."""
     bounds = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.intp)
     together = _SEPARATOR.join([*texts, ""])
     points: NDArray[np.uint8] | NDArray[np.uint32]
@@ -76,7 +77,13 @@ def pieces(texts: Sequence[str], segmenter: Segmenter, dictionary: str = "") -> 
     han = points.take(places).astype(np.uint32, copy=False)
     han_bounds = np.searchsorted(places, bounds)
     if places.size:  # ... and the dictionary cuts Han runs further.
-        edges[places] = _first_of_words(han, places, han_bounds.tolist(), cutter(segmenter, dictionary))
+        if len(texts) > 1 and segmenter == "rjieba" and not dictionary:
+            # Imported late, and not for a text alone: a command that reads one page need not wait for it.
+            from stream.text.han_words import word_starts
+
+            edges[places] = word_starts(han, places)
+        else:
+            edges[places] = _first_of_words(han, places, han_bounds.tolist(), cutter(segmenter, dictionary))
     at = np.flatnonzero(edges)
     kept = sorts[at] != NO_WORD
     starts = at[kept]
