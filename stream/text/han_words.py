@@ -25,6 +25,7 @@ from stream.text.jieba_tables import (
     POINT_BITS,
     SINGLE,
     SLOT_BITS,
+    JiebaTables,
     jieba_tables,
 )
 
@@ -51,7 +52,7 @@ _LAST_SLOT: Final = np.uint64((1 << SLOT_BITS) - 1)
 def word_starts(han: NDArray[np.uint32], places: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Whether a word starts at each of the Han characters `han` (h,), at the ascending `places` (h,) of a
     text: characters at successive places make a run."""
-    return _word_starts(han, places, *jieba_tables())
+    return _word_starts(han, places, jieba_tables())
 
 
 @compiled
@@ -69,13 +70,11 @@ def _next(node: np.uint64, point: np.uint64, edges: NDArray[np.uint64]) -> np.ui
 
 
 @compiled
-def _is_word(
-    run: NDArray[np.uint32], first: NDArray[np.uint32], edges: NDArray[np.uint64], scores: NDArray[np.float64]
-) -> bool:
-    node = np.uint64(first[run[0]])
+def _is_word(run: NDArray[np.uint32], tables: JiebaTables) -> bool:
+    node = np.uint64(tables.first[run[0]])
     for i in range(1, len(run)):
-        node = _next(node, np.uint64(run[i]), edges)
-    return not np.isnan(scores[np.int64(node >> _ONE)])
+        node = _next(node, np.uint64(run[i]), tables.edges)
+    return not np.isnan(tables.scores[np.int64(node >> _ONE)])
 
 
 @compiled
@@ -83,23 +82,21 @@ def _guess(
     run: NDArray[np.uint32],
     starts: NDArray[np.bool_],
     before: NDArray[np.uint8],
-    emitted: NDArray[np.float64],
-    entered: NDArray[np.float64],
-    followed: NDArray[np.float64],
+    tables: JiebaTables,
 ) -> None:
     """Viterbi's algorithm; the second of two states that are equal wins, as in jieba."""
     scores, last = np.empty(4), np.empty(4)
     for state in range(4):
-        last[state] = entered[state] + emitted[run[0] - FIRST_GUESSED, state]
+        last[state] = tables.entered[state] + tables.emitted[run[0] - FIRST_GUESSED, state]
     for i in range(1, len(run)):
         for state in range(4):
             if state in (BEGIN, SINGLE):
                 one, two = END, SINGLE
             else:
                 one, two = BEGIN, MIDDLE
-            probability = emitted[run[i] - FIRST_GUESSED, state]
-            by_one = last[one] + followed[one, state] + probability
-            by_two = last[two] + followed[two, state] + probability
+            probability = tables.emitted[run[i] - FIRST_GUESSED, state]
+            by_one = last[one] + tables.followed[one, state] + probability
+            by_two = last[two] + tables.followed[two, state] + probability
             before[i, state] = one if by_one > by_two else two
             scores[state] = max(by_one, by_two)
         last[:] = scores
@@ -115,15 +112,10 @@ def _cut_singles(
     run: NDArray[np.uint32],
     starts: NDArray[np.bool_],
     before: NDArray[np.uint8],
-    first: NDArray[np.uint32],
-    edges: NDArray[np.uint64],
-    scores: NDArray[np.float64],
-    emitted: NDArray[np.float64],
-    entered: NDArray[np.float64],
-    followed: NDArray[np.float64],
+    tables: JiebaTables,
 ) -> None:
     """Cut what the dictionary leaves as single characters."""
-    if len(run) == 1 or _is_word(run, first, edges, scores):
+    if len(run) == 1 or _is_word(run, tables):
         starts[:] = True
         return
     begin = 0
@@ -133,7 +125,7 @@ def _cut_singles(
         while end < len(run) and (FIRST_GUESSED <= run[end] <= LAST_GUESSED) == guessed:
             end += 1
         if guessed:
-            _guess(run[begin:end], starts[begin:end], before, emitted, entered, followed)
+            _guess(run[begin:end], starts[begin:end], before, tables)
         else:
             starts[begin] = True
         begin = end
@@ -143,13 +135,7 @@ def _cut_singles(
 def _word_starts(
     han: NDArray[np.uint32],
     places: NDArray[np.intp],
-    first: NDArray[np.uint32],
-    edges: NDArray[np.uint64],
-    scores: NDArray[np.float64],
-    unknown: float,
-    emitted: NDArray[np.float64],
-    entered: NDArray[np.float64],
-    followed: NDArray[np.float64],
+    tables: JiebaTables,
 ) -> NDArray[np.bool_]:
     starts = np.zeros(len(han), np.bool_)
     longest = 256
@@ -174,32 +160,28 @@ def _word_starts(
         best[size] = 0.0
         for i in range(size - 1, -1, -1):
             top, place = -np.inf, 0
-            node = np.uint64(first[run[i]])
+            node = np.uint64(tables.first[run[i]])
             j = i + 1
             while node:
-                score = scores[np.int64(node >> _ONE)] + best[j]
+                score = tables.scores[np.int64(node >> _ONE)] + best[j]
                 if score >= top:  # never of NaN, which is no word
                     top, place = score, j
                 if j == size:
                     break
-                node = _next(node, np.uint64(run[j]), edges)
+                node = _next(node, np.uint64(run[j]), tables.edges)
                 j += 1
             if not place:
-                top, place = unknown + best[i + 1], i + 1
+                top, place = tables.unknown + best[i + 1], i + 1
             best[i], until[i] = top, place
         i = left = 0
         while i < size:
             if until[i] > i + 1:
                 if left < i:
-                    _cut_singles(
-                        run[left:i], own[left:i], before, first, edges, scores, emitted, entered, followed
-                    )
+                    _cut_singles(run[left:i], own[left:i], before, tables)
                 own[i] = True
                 left = until[i]
             i = until[i]
         if left < size:
-            _cut_singles(
-                run[left:size], own[left:size], before, first, edges, scores, emitted, entered, followed
-            )
+            _cut_singles(run[left:size], own[left:size], before, tables)
         begin = end
     return starts

@@ -29,14 +29,13 @@ from stream.judge.options import VerdictOptions
 from stream.tables.design import Design
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
-from tests.bench.bench_tables import BATCH, SHARES, flip, preloaded
+from tests.bench.bench_tables import BATCH, INSERTED, SHARES, flip, preloaded
 from tests.bench.quality.environments import Asked, ask
 from tests.bench.table_peers import K
 
 ROUNDS = 5
 TURNS = 4
 """Batches a round and kind."""
-INSERTED = 2_800
 FLUSHED = 100_000
 SCRIPT = Path(__file__).with_name("table_peers.py")
 FINGERPRINT_PEERS = ("faiss MultiHash", "faiss Hash", "faiss flat")

@@ -72,8 +72,11 @@ class OneByOne:
             self.insert(number, row)
 
     def find(self, rows):
-        answers = [self.query(row) for row in rows]
-        row = np.repeat(np.arange(len(rows)), [len(answer) for answer in answers])
+        return self.pairs([self.query(row) for row in rows])
+
+    @staticmethod
+    def pairs(answers):
+        row = np.repeat(np.arange(len(answers)), [len(answer) for answer in answers])
         return row, np.array([number for answer in answers for number in answer], np.int64)
 
 
@@ -134,9 +137,7 @@ class Rensa(OneByOne):
         self.index.insert_many(rows, first)
 
     def find(self, rows):
-        answers = self.index.query_all(rows)
-        row = np.repeat(np.arange(len(rows)), [len(answer) for answer in answers])
-        return row, np.array([number for answer in answers for number in answer], np.int64)
+        return self.pairs(self.index.query_all(rows))
 
 
 class Gaoya(OneByOne):
