@@ -26,7 +26,7 @@ from stream.outside.outside import Outside
 from stream.text.content import page_text
 from stream.text.normalise import normalise
 from stream.text.pieces import Pieces, pieces, words_of
-from stream.text.segment import segment, warm, words
+from stream.text.segment import segment, words
 from stream.text.surrogates import replace_surrogates
 from stream.text.url import MAX_URL, url_key
 from stream.text.variants import simplified
@@ -77,12 +77,13 @@ class Fingerprinter:
             files.refuse_changed("dictionary", self.scheme.dictionary, self.scheme.dictionary_digest)
         self._recipe = recipe_of(self.scheme)
         self._tie_word = self.scheme.tie_word
+        self._warm = False
 
     def warm(self) -> None:
-        """Load tables and dictionary now rather than with the first page. Where no earlier process has kept
-        what is compiled, that takes 5 s more."""
-        warm(self.scheme.segmenter, self.scheme.dictionary)
-        self.texts(["预热" * 64] * 2)
+        """Load tables and dictionary now rather than with the first page, and the compiled loops also for a
+        page alone. Where no earlier process has kept what is compiled, that takes 10 s."""
+        self._warm = True
+        self.texts(["预热" * 64])
 
     def normalised(self, text: str) -> str:
         """The form of a text that is fingerprinted."""
@@ -94,8 +95,11 @@ class Fingerprinter:
         return self.texts([text])[0]
 
     def texts(self, texts: Sequence[str]) -> list[Fingerprint]:
-        """The fingerprint of each text: the same as by `text`, at half the cost for texts of a few KB.
-        What of a batch is done by compiled loops is done by plain NumPy for a text alone."""
+        """The fingerprint of each text: the same as by `text`, at a fraction of the cost.
+
+        Several are done by compiled loops, a single one by the libraries unless `warm` was called: a command
+        that fingerprints one page need not wait half a second for the compiler's import.
+        """
         if self._recipe:
             return [self._text(text, self._recipe) for text in texts]
         found: list[Fingerprint] = []
@@ -111,20 +115,22 @@ class Fingerprinter:
 
     def _batch(self, texts: Sequence[str]) -> list[Fingerprint]:
         normalised = [self.normalised(text) for text in texts]
-        found = pieces(normalised, self.scheme.segmenter, self.scheme.dictionary)
+        compiled = self._warm or len(texts) > 1
+        found = pieces(normalised, self.scheme.segmenter, self.scheme.dictionary, compiled=compiled)
         hashes = hash_ranges(found.points, found.starts, found.ends)
-        if len(texts) > 1:
-            # Imported late: a command that fingerprints one page does not wait for the compiler's import.
+        # A long text is alone: sorting needs less memory than a table of what was seen.
+        compiled = compiled and (len(texts) > 1 or len(texts[0]) <= BATCH_CHARACTERS)
+        if compiled:
             from stream.fingerprint.sums import bit_sums_of_each
 
             sums, counted = bit_sums_of_each(hashes, found.token_bounds)
             summed, counts = signs(sums, self._tie_word), counted.tolist()
-        else:  # perhaps a long one: sorting needs less memory than a table of what was seen
+        else:
             distinct, weights = features(hashes)
             summed, counts = [simhash(distinct, weights, tie_word=self._tie_word)], [distinct.size]
         columns = zip(
             summed,
-            self._sketches(*self._units(found, hashes)),
+            self._sketches(*self._units(found, hashes), compiled),
             normalised,
             (found.token_bounds[1:] - found.token_bounds[:-1]).tolist(),
             counts,
@@ -135,9 +141,9 @@ class Fingerprinter:
             for of_sums, sketched, text, tokens, count in columns
         ]
 
-    def _sketches(self, units: NDArray[np.uint32], bounds: NDArray[np.intp]) -> list[bytes]:
+    def _sketches(self, units: NDArray[np.uint32], bounds: NDArray[np.intp], compiled: bool) -> list[bytes]:
         """Of each text, from the units of all."""
-        if bounds.size > 2 and self.scheme.sketch == "parity":
+        if compiled and self.scheme.sketch == "parity":
             from stream.fingerprint.parity_batch import parity_sketches
 
             words = parity_sketches(units, bounds, self.scheme.shingle, self.scheme.sketch_bins)

@@ -24,6 +24,8 @@ BEGIN, END, MIDDLE, SINGLE = range(4)
 """Where in a word a character stands. jieba compares states by their letters B, E, M and S: this order."""
 IMPOSSIBLE: Final = -3.14e100
 """jieba's logarithm of what never happens."""
+FIRST_HAN: Final = 0x3400
+"""Words of the dictionary with a character before hold letters or signs: no run of Han has them."""
 FIRST_GUESSED: Final = 0x4E00
 LAST_GUESSED: Final = 0x9FD5
 """The model knows the characters between."""
@@ -55,24 +57,39 @@ class JiebaTables(NamedTuple):
 @functools.cache
 def jieba_tables() -> JiebaTables:
     """Those of the installed jieba, in 0.4 s."""
-    with Path(jieba_package().__file__ or "").with_name("dict.txt").open(encoding="utf-8") as lines:
-        fields = lines.read().split()
-    words, counts = fields[0::3], np.array(fields[1::3], np.int64)
-    counts[words.index(_LACKING)] = 0
+    text = Path(jieba_package().__file__ or "").with_name("dict.txt").read_text("utf-8")
+    points = np.frombuffer(text.encode("utf-32-le"), "<u4")
+    # Each line is a word, how often it was seen, and a part of speech.
+    ends = np.flatnonzero((points == ord(" ")) | (points == ord("\n"))).reshape(-1, 3)
+    starts = np.concatenate(([0], ends[:-1, 2] + 1))
+    lengths = ends[:, 0] - starts
+    counts = _numbers(points, ends[:, 0] + 1, ends[:, 1])
+    lacking = (lengths == len(_LACKING)) & (points[starts] == ord(_LACKING[0]))
+    counts[lacking & (points[starts + 1] == ord(_LACKING[1]))] = 0
     # Of the C library, as both jiebas have it: NumPy's logarithm may differ in the last bit.
     total = math.log(int(counts.sum()))
     distinct, which = np.unique(counts, return_inverse=True)
     scores = np.array([math.log(count) - total if count else 0 for count in distinct.tolist()])[which]
-    lengths = np.fromiter(map(len, words), np.intp, len(words))
-    points = np.frombuffer("".join(words).encode("utf-32-le"), "<u4").astype(np.uint64)
-    starts = np.cumsum(lengths) - lengths
-    of_han = np.minimum.reduceat(points, starts) >= 0x3400
+    of_han = points[starts] >= FIRST_HAN
+    for place in range(1, int(lengths.max())):
+        of_han &= (points[np.minimum(starts + place, ends[:, 0] - 1)]) >= FIRST_HAN
     first, edges, node_scores = _trie(points, starts[of_han], lengths[of_han], scores[of_han])
     return JiebaTables(first, edges, node_scores, 0.0 - total, *_model())
 
 
+def _numbers(
+    points: NDArray[np.uint32], starts: NDArray[np.intp], ends: NDArray[np.intp]
+) -> NDArray[np.int64]:
+    """The decimal numbers written there."""
+    numbers = np.zeros(starts.size, np.int64)
+    for place in range(int((ends - starts).max())):
+        digits = points[np.minimum(starts + place, ends)].astype(np.int64) - ord("0")
+        numbers = np.where(starts + place < ends, 10 * numbers + digits, numbers)
+    return numbers
+
+
 def _trie(
-    points: NDArray[np.uint64],
+    points: NDArray[np.uint32],
     starts: NDArray[np.intp],
     lengths: NDArray[np.intp],
     scores: NDArray[np.float64],
@@ -84,7 +101,7 @@ def _trie(
     count = 1
     for level in range(int(lengths.max())):
         longer = np.flatnonzero(lengths > level)
-        keys = nodes[longer] << np.uint64(POINT_BITS) | points[starts[longer] + level]
+        keys = nodes[longer] << np.uint64(POINT_BITS) | points[starts[longer] + level].astype(np.uint64)
         order = np.argsort(keys)
         ordered = keys[order]
         fresh = np.concatenate(([True], ordered[1:] != ordered[:-1]))

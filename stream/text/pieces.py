@@ -53,9 +53,11 @@ class Pieces(NamedTuple):
     """Whether a text has tokens, other than Han words, that are not its words: 3-grams, marks (texts,)."""
 
 
-def pieces(texts: Sequence[str], segmenter: Segmenter, dictionary: str = "") -> Pieces:
-    """The tokens of normalised `texts`. Of several, Han runs are cut by a compiled loop that does what rjieba
-    does; of one, or by another segmenter or dictionary, by one call of that."""
+def pieces(
+    texts: Sequence[str], segmenter: Segmenter, dictionary: str = "", *, compiled: bool = False
+) -> Pieces:
+    """The tokens of normalised `texts`. A text's Han runs are cut by one call, those of all by one where a
+    `compiled` loop is wanted, which does what rjieba with its own dictionary does."""
     bounds = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.intp)
     together = _SEPARATOR.join([*texts, ""])
     points: NDArray[np.uint8] | NDArray[np.uint32]
@@ -77,8 +79,7 @@ def pieces(texts: Sequence[str], segmenter: Segmenter, dictionary: str = "") -> 
     han = points.take(places).astype(np.uint32, copy=False)
     han_bounds = np.searchsorted(places, bounds)
     if places.size:  # ... and the dictionary cuts Han runs further.
-        if len(texts) > 1 and segmenter == "rjieba" and not dictionary:
-            # Imported late, and not for a text alone: a command that reads one page need not wait for it.
+        if compiled and segmenter == "rjieba" and not dictionary:
             from stream.text.han_words import word_starts
 
             edges[places] = word_starts(han, places)

@@ -104,11 +104,6 @@ def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> Segments:
     return Segments(found, han)
 
 
-def warm(segmenter: Segmenter, dictionary: str = "") -> None:
-    """Load tables and dictionary now (0.1-1 s), so that the first page does not pay for it."""
-    segment("预热。", segmenter, dictionary)
-
-
 def _classified(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
     points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint32, copy=False)
     return points, kinds_of_characters().take(points)

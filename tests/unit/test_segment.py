@@ -84,7 +84,7 @@ def test_jieba_is_quiet_and_nothing_is_loaded_before_it_is_needed() -> None:
     code = (
         "import sys; from stream.fingerprint.fingerprinter import Fingerprinter; "
         "assert 'jieba' not in sys.modules and 'rjieba' not in sys.modules; "
-        "from stream.text.segment import warm; warm('jieba')"
+        "from stream.text.segment import segment; segment('预热。', 'jieba')"
     )
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, check=True)
     assert done.stdout == b""
