@@ -126,7 +126,9 @@ def _extracted(document: str) -> str:
 
 def _segment(texts: list[str], fingerprinter: Fingerprinter) -> None:
     for first in range(0, len(texts), BATCH):
-        pieces([fingerprinter.normalised(text) for text in texts[first : first + BATCH]], "rjieba")
+        pieces(
+            [fingerprinter.normalised(text) for text in texts[first : first + BATCH]], "rjieba", compiled=True
+        )
 
 
 if __name__ == "__main__":

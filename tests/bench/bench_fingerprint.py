@@ -85,7 +85,7 @@ def _seconds(work: Callable[[], object]) -> float:
 def _segment_and_hash(texts: list[str]) -> None:
     """What no fingerprint of words can do without: normalised, cut, every token hashed."""
     for first in range(0, len(texts), BATCH):
-        found = pieces([normalise(text) for text in texts[first : first + BATCH]], "rjieba")
+        found = pieces([normalise(text) for text in texts[first : first + BATCH]], "rjieba", compiled=True)
         hash_ranges(found.points, found.starts, found.ends)
 
 

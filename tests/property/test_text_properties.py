@@ -75,10 +75,10 @@ def test_tokens_are_words_with_marks_of_which_han_and_unspaced_runs_are_cut(text
     assert "".join(map(chr, han.tolist())) == "".join(runs)
 
 
-@given(st.lists(MIXED, max_size=5))
-def test_pieces_of_a_batch_are_the_tokens_of_each_text(texts: list[str]) -> None:
+@given(st.lists(MIXED, max_size=5), st.booleans())
+def test_pieces_of_a_batch_are_the_tokens_of_each_text(texts: list[str], compiled: bool) -> None:
     clean = [normalise(text) for text in texts]
-    found = pieces(clean, "rjieba")
+    found = pieces(clean, "rjieba", compiled=compiled)
     for i, text in enumerate(clean):
         tokens, han = segment(text, "rjieba")
         own = slice(found.token_bounds[i], found.token_bounds[i + 1])
