@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 _Parameters = ParamSpec("_Parameters")
@@ -44,3 +45,22 @@ _popcount = cast(Callable[[np.uint64], int], intrinsic(_count_bits))
 def popcount(word: np.uint64) -> np.int64:
     """How many bits of `word` are one; inlined where it is called from compiled code."""
     return np.int64(_popcount(word))
+
+
+def _copy_bytes(_context: Any, out: Any, at: Any, data: Any, first: Any, size: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to, place, source, start, count = arguments
+        to, source = (
+            context.make_array(kind)(context, builder, array).data
+            for kind, array in ((signature.args[0], to), (signature.args[2], source))
+        )
+        cgutils.raw_memcpy(  # type: ignore[no-untyped-call]
+            builder, builder.gep(to, [place]), builder.gep(source, [start]), count, 1
+        )
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, data, types.int64, types.int64), generate
+
+
+copy_bytes = cast(Callable[[Any, int, Any, int, int], None], intrinsic(_copy_bytes))
+"""In compiled code: put `size` bytes of `data` from `first` on into `out` at `at`; nothing checks bounds."""

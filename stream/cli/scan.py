@@ -100,7 +100,7 @@ async def _scan(
         messages = seen.going_in(chain.from_iterable(opened))
         async with aclosing(scan(settings, messages, directory, scheme=scheme, options=options)) as chunks:
             async for decided in chunks:
-                values = [value for each in decided.messages() for value in each.value]
+                values = decided.json()
                 for verdict in map(decode, values):
                     seen.came_out(verdict.verdict, verdict.source.offset)
                 if sink:

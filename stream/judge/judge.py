@@ -2,7 +2,7 @@
 
 judge = Judge(state, genesis)
 decided = judge.decide(entries)      # pure: nothing changes
-...publish decided.messages() and decided.record() in one transaction...
+...publish decided.json() and decided.record() in one transaction...
 judge.apply(entries, decided.record())
 """
 

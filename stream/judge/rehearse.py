@@ -32,7 +32,9 @@ def rehearse(genesis: Genesis) -> None:
                     "rehearsal", "pages", "0" * 32, 0, number, number + 1, 1, opening=number == 0
                 )
                 entry = Entry(number + 1, 0, b"", Rows.of(genesis.scheme, [source], [row], [number], [None]))
-                judge.apply([entry], judge.decide([entry]).record())
+                decided = judge.decide([entry])
+                decided.json()
+                judge.apply([entry], decided.record())
         finally:
             state.close()
     sweep(np.zeros(8, np.uint32), np.zeros(1, np.uint8), 0, 0, 8)

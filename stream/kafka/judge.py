@@ -23,7 +23,7 @@ from stream.judge.judge import Judge
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
 from stream.judge.rehearse import rehearse
 from stream.judge.state import Prepared, State
-from stream.kafka import clients, topics
+from stream.kafka import clients, record_batches, topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
 from stream.kafka.judge_watch import JudgeWatch
@@ -94,6 +94,7 @@ class JudgeRole:
         directory = settings.state_dir / settings.namespace / "judge"
         with watch.health.excused("compiling"):
             await asyncio.to_thread(rehearse, genesis)
+            await asyncio.to_thread(record_batches.rehearse)
         async with (
             watch.opened(Follower(settings, genesis, directory)) as follower,
             self._flushes(follower.state),

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
 
@@ -13,18 +11,16 @@ import msgspec
 from aiokafka.errors import IllegalOperation, InvalidTxnState
 
 from stream.failpoints import reach
-from stream.judge.decided import Decided, SourceVerdicts
+from stream.judge.decided import Decided
 from stream.kafka import clients
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
+from stream.kafka.verdict_batches import BATCH_BYTES, VerdictBatches
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.decision import Decisions, encode_decisions
-from stream.messages.trace import TRACEPARENT
 from stream.messages.verdict import Verdict
 from stream.settings import AVRO, Settings
 
-BATCH_BYTES = 900_000
-"""Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
 ABORT_SECONDS = 5.0
 RETRY_MS = 20
 """A broker refuses what comes while it ends the transaction before, which takes some milliseconds."""
@@ -50,38 +46,30 @@ class Publisher:
             transaction_timeout_ms=60_000,
             retry_backoff_ms=RETRY_MS,
         )
-        self._routes = {
-            each.value: names.routed(each.name.lower())
-            for each in Verdict
-            if each.name.lower() in settings.routes
+        routes = {
+            names.routed(each.name.lower()): each for each in Verdict if each.name.lower() in settings.routes
         }
+        self._topics = {names.verdicts: None, **routes}
         self._avro = AvroVerdicts(settings) if settings.verdict_format == AVRO else None
+        self._verdicts = VerdictBatches(scheme, self._topics, self._avro)
         self._encode = msgspec.json.Encoder().encode
-        # A router need not parse the value.
-        self._headers = {
-            each.value: [("verdict", each.name.lower().encode()), ("scheme", scheme.encode())]
-            for each in Verdict
-        }
 
     async def __aenter__(self) -> Self:
         try:
             if self._avro is not None:  # before anybody is fenced
-                written = [self._names.verdicts, *self._routes.values()]
-                await asyncio.to_thread(self._avro.register, written)
+                await asyncio.to_thread(self._avro.register, list(self._topics))
             await self._producer.start()
         except BaseException:
             await self._producer.stop()
             raise
-        self._partitions = len(await self._producer.partitions_for(self._names.verdicts))
-        self._widths = {
-            topic: len(await self._producer.partitions_for(topic)) for topic in self._routes.values()
-        }
+        self._widths = {topic: len(await self._producer.partitions_for(topic)) for topic in self._topics}
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._producer.stop()
+        self._verdicts.close()
 
     async def publish(self, decided: Decided, decisions: Decisions) -> int:
         """Publish a batch, all of it or nothing. Returns the next offset of the decisions topic.
@@ -115,57 +103,13 @@ class Publisher:
         """Hand everything to the producer; the decision record's future stands first."""
         names, encode, producer = self._names, self._encode, self._producer
         sent = [await producer.send(names.decisions, encode_decisions(decisions), partition=0)]
-        batches: dict[int, Any] = {}
-        traces = decided.batch.traceparent
-        runs = list(decided.messages())
-        if self._avro is not None:
-            runs = [dataclasses.replace(run, value=self._avro.values(run.value)) for run in runs]
-        for verdicts in runs:
-            partition = verdicts.source.partition % self._partitions
-            batch = batches.get(partition) or batches.setdefault(partition, producer.create_batch())
-            columns = zip(verdicts.verdict, verdicts.key, verdicts.value, strict=True)
-            for row, (code, key, value) in enumerate(columns, verdicts.first):
-                headers = self._headers[code]
-                if row in traces:
-                    headers = [*headers, (TRACEPARENT, traces[row].encode())]
-                if batch.append(timestamp=None, key=key, value=value, headers=headers) is None:
-                    sent.append(await producer.send_batch(batch, names.verdicts, partition=partition))
-                    batch = batches[partition] = producer.create_batch()
-                    batch.append(timestamp=None, key=key, value=value, headers=headers)
-        for partition, batch in batches.items():
-            sent.append(await producer.send_batch(batch, names.verdicts, partition=partition))
-        if self._routes:
-            sent += await self._send_routed(runs, traces)
+        said = await asyncio.to_thread(decided.columns)
+        for place, made in [*self._verdicts.of(decided, said, self._widths)]:
+            sent += [
+                await producer.send_batch(batch, place.topic, partition=place.partition)
+                for batch in await asyncio.wrap_future(made)
+            ]
         for cluster in decided.clusters():
             key = cluster.cluster.encode()
             sent.append(await producer.send(names.clusters, encode(cluster), key=key, partition=0))
-        return sent
-
-    async def _send_routed(
-        self, runs: list[SourceVerdicts], traces: Mapping[int, str]
-    ) -> list[asyncio.Future[Any]]:
-        """The same records once more, on the topics of their verdicts. A pass of its own: most want none."""
-        producer, sent = self._producer, []
-        batches: dict[tuple[str, int], Any] = {}
-        for verdicts in runs:
-            columns = zip(verdicts.verdict, verdicts.key, verdicts.value, strict=True)
-            for row, (code, key, value) in enumerate(columns, verdicts.first):
-                topic = self._routes.get(code)
-                if topic is None:
-                    continue
-                place = (topic, verdicts.source.partition % self._widths[topic])
-                headers = self._headers[code]
-                if row in traces:
-                    headers = [*headers, (TRACEPARENT, traces[row].encode())]
-                batch = batches.get(place)
-                if (
-                    batch is None
-                    or batch.append(timestamp=None, key=key, value=value, headers=headers) is None
-                ):
-                    if batch is not None:
-                        sent.append(await producer.send_batch(batch, topic, partition=place[1]))
-                    batch = batches[place] = producer.create_batch()
-                    batch.append(timestamp=None, key=key, value=value, headers=headers)
-        for (topic, partition), batch in batches.items():
-            sent.append(await producer.send_batch(batch, topic, partition=partition))
         return sent

@@ -26,7 +26,7 @@ from stream.judge.options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
-from stream.kafka.publisher import BATCH_BYTES
+from stream.kafka.verdict_batches import BATCH_BYTES
 from stream.settings import Settings, load
 from stream.tables.design import Design
 from stream.tables.probes import probe_count

@@ -9,13 +9,14 @@ JUDGED_AFTER_REHEARSAL = """
 from stream import Index
 from stream.fingerprint import parity_pairs
 from stream.fingerprint.scheme import Scheme
-from stream.judge import meetings
+from stream.judge import meetings, verdict_json
 from stream.judge.options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
 from stream.tables import chains
 
-loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity)
+loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity,
+    verdict_json._write)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()
 rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))

@@ -118,7 +118,7 @@ def validator(name: str) -> Draft202012Validator:
 
 
 def verdicts(found: list[Decided]) -> list[dict[str, Any]]:
-    return [json.loads(value) for each in found for run in each.messages() for value in run.value]
+    return [json.loads(value) for each in found for value in each.json()]
 
 
 @pytest.mark.parametrize("path", sorted(SCHEMAS.glob("*.json")), ids=lambda path: path.name)
@@ -156,7 +156,7 @@ def test_every_kind_of_verdict_validates(decided: list[Decided]) -> None:
 
 def test_every_kind_of_verdict_is_the_same_in_avro(decided: list[Decided]) -> None:
     avro = AvroSchema((SCHEMAS / "verdict.avsc").read_text("utf-8"), [])
-    for value in (value for each in decided for run in each.messages() for value in run.value):
+    for value in (value for each in decided for value in each.json()):
         fields = avro.fields(to_avro(value))
         assert list(fields) == list(schema("verdict")["properties"]), "fields, in the order of the schema"
         assert to_json(fields) == value

@@ -1,0 +1,310 @@
+"""JSON of verdicts, a batch at a time. `msgspec` reads it back as `VerdictRecord`, to the byte.
+
+Every page gets a verdict of half a kilobyte, which would make writing them a large part of a judge's work.
+So what a row says is laid out in columns, and a compiled loop that needs no GIL writes the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from json.encoder import encode_basestring
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.compiled import compiled, copy_bytes
+from stream.fingerprint.row import NO_HASH, WORD
+from stream.judge.batch import Batch
+from stream.judge.decide import Judged
+from stream.judge.ids import INDEX_BITS, INDEX_MASK, NO_PAGE
+from stream.judge.rule import Rule
+from stream.messages.journal import NO_TIME
+from stream.messages.texts import Texts
+from stream.messages.verdict import VERDICTS, VERSION, Change, Verdict, rfc3339
+
+_DAY: Final = 86_400_000
+"""Milliseconds."""
+_UNIQUE: Final = int(Verdict.UNIQUE)
+_CHANGES: Final = len(Change)
+_DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
+_LONGEST: Final = 1024
+"""More than a verdict has beside its strings: names, numbers, hex digits."""
+
+# What stands between the fields that differ from row to row; `_fixed` has them in this order.
+(
+    _BEGIN, _URL, _CLUSTER, _NO_CLUSTER, _OTHER_URL, _OTHER_ID, _DISTANCE, _ALONE, _FINGERPRINT,
+    _HASH, _NO_HASH, _FETCHED_AT, _NULL,
+) = range(13)  # fmt: skip
+
+
+class _Spread(NamedTuple):
+    """Strings that many rows have in common: row i has that at `of[i]`."""
+
+    text: Texts
+    of: NDArray[np.int64]
+
+
+class Columns(NamedTuple):
+    """What n rows say; strings are JSON."""
+
+    page: NDArray[np.int64]
+    verdict: NDArray[np.uint8]
+    change: NDArray[np.uint8]
+    cluster: NDArray[np.int64]
+    other: NDArray[np.int64]
+    other_at: NDArray[np.int64]
+    """Place of `other`'s URL in `other_url`, where there is one."""
+    distance: NDArray[np.int16]
+    fingerprint: NDArray[np.uint8]
+    """Bytes, the first ones first."""
+    text_hash: NDArray[np.uint8]
+    hashed: NDArray[np.bool_]
+    offset: NDArray[np.int64]
+    time_of_day: NDArray[np.int64]
+    """Milliseconds of `fetched_at` since midnight; -1 for NO_TIME."""
+    url: Texts
+    other_url: Texts
+    similarity: _Spread
+    date: _Spread
+    """Days of `fetched_at`, each after a quote and before the `T`."""
+    source: _Spread
+    decided_at: _Spread
+    reason: _Spread
+    fixed: Texts
+    verdicts: Texts
+    """Of every verdict and change."""
+
+
+def columns(batch: Batch, judged: Judged, rule: Rule, journal: str) -> Columns:
+    """What is said of the rows of `batch`, decided by `rule`; `journal` is the journal's UUID."""
+    compared = judged.other != NO_PAGE
+    return Columns(
+        page=batch.page,
+        verdict=judged.verdict,
+        change=judged.change,
+        cluster=judged.cluster,
+        other=judged.other,
+        other_at=np.cumsum(compared) - 1,
+        distance=judged.distance,
+        fingerprint=_bytes_of(batch.fingerprint, rule.scheme.width),
+        text_hash=np.array(batch.text_hash),
+        hashed=(batch.text_hash != np.frombuffer(NO_HASH, np.uint8)).any(axis=1),
+        offset=batch.offset,
+        time_of_day=np.where(batch.fetched_at == NO_TIME, -1, batch.fetched_at % _DAY),
+        url=Texts.json(batch.url),
+        other_url=Texts.json([judged.other_url[row] for row in np.flatnonzero(compared).tolist()]),
+        similarity=_similarities(judged.similarity, rule),
+        date=_dates(batch.fetched_at),
+        source=_sources(batch, rule.scheme.id),
+        decided_at=_times(batch.time),
+        reason=_reasons(batch.reason),
+        fixed=_fixed(journal[:8]),
+        verdicts=_VERDICTS,
+    )
+
+
+def write(said: Columns, rows: NDArray[np.int64]) -> Texts:
+    """The JSON of these rows. Lets go of the GIL."""
+    compared = rows[said.other[rows] != NO_PAGE]
+    strings = (
+        (said.url, rows),
+        (said.other_url, said.other_at[compared]),
+        (said.source.text, said.source.of[rows]),
+        (said.reason.text, said.reason.of[rows]),
+    )
+    at_most = _LONGEST * len(rows) + sum(int(np.diff(text.edges)[of].sum()) for text, of in strings)
+    out, edges = np.empty(at_most, np.uint8), np.zeros(len(rows) + 1, np.int64)
+    _write(said, rows, out, edges)
+    return Texts(out[: edges[-1]], edges)
+
+
+@compiled
+def _write(said: Columns, rows: NDArray[np.int64], out: NDArray[np.uint8], edges: NDArray[np.int64]) -> None:
+    at = 0
+    for place in range(len(rows)):
+        row = rows[place]
+        other = said.other[row]
+        at = _copy(out, at, said.fixed, _BEGIN)
+        at = _page(out, at, said.page[row])
+        at = _copy(out, at, said.fixed, _URL)
+        at = _copy(out, at, said.url, row)
+        at = _copy(out, at, said.verdicts, said.verdict[row] * _CHANGES + said.change[row])
+        if other != NO_PAGE or said.verdict[row] == _UNIQUE:
+            at = _copy(out, at, said.fixed, _CLUSTER)
+            at = _page(out, at, said.cluster[row])
+            if other != NO_PAGE:
+                at = _copy(out, at, said.fixed, _OTHER_URL)
+                at = _copy(out, at, said.other_url, said.other_at[row])
+                at = _copy(out, at, said.fixed, _OTHER_ID)
+                at = _page(out, at, other)
+                at = _copy(out, at, said.fixed, _DISTANCE)
+                at = _decimal(out, at, said.distance[row])
+                at = _copy(out, at, said.similarity.text, said.similarity.of[row])
+            else:
+                at = _copy(out, at, said.fixed, _ALONE)
+            at = _copy(out, at, said.fixed, _FINGERPRINT)
+            at = _hex(out, at, said.fingerprint, row)
+        else:
+            at = _copy(out, at, said.fixed, _NO_CLUSTER)
+        if said.hashed[row]:
+            at = _copy(out, at, said.fixed, _HASH)
+            at = _hex(out, at, said.text_hash, row)
+        else:
+            at = _copy(out, at, said.fixed, _NO_HASH)
+        at = _copy(out, at, said.source.text, said.source.of[row])
+        at = _decimal(out, at, said.offset[row])
+        at = _copy(out, at, said.fixed, _FETCHED_AT)
+        if said.time_of_day[row] >= 0:
+            at = _copy(out, at, said.date.text, said.date.of[row])
+            at = _time(out, at, said.time_of_day[row])
+        else:
+            at = _copy(out, at, said.fixed, _NULL)
+        at = _copy(out, at, said.decided_at.text, said.decided_at.of[row])
+        at = _copy(out, at, said.reason.text, said.reason.of[row])
+        edges[place + 1] = at
+
+
+# Each of these writes at `at`, and returns the place after it.
+
+
+@compiled
+def _copy(out: NDArray[np.uint8], at: int, texts: Texts, which: int) -> int:
+    first: int = texts.edges[which]
+    size: int = texts.edges[which + 1] - first
+    copy_bytes(out, at, texts.data, first, size)
+    return at + size
+
+
+@compiled
+def _page(out: NDArray[np.uint8], at: int, page: int) -> int:
+    """A page's id after the journal's digits, and the quote that ends it."""
+    at = _decimal(out, at, page >> INDEX_BITS)
+    out[at] = ord(".")
+    at = _decimal(out, at + 1, page & INDEX_MASK)
+    out[at] = ord('"')
+    return at + 1
+
+
+@compiled
+def _decimal(out: NDArray[np.uint8], at: int, number: int) -> int:
+    digits, rest = 1, number // 10
+    while rest:
+        digits, rest = digits + 1, rest // 10
+    _padded(out, at, number, digits)
+    return at + digits
+
+
+@compiled
+def _padded(out: NDArray[np.uint8], at: int, number: int, digits: int) -> None:
+    for place in range(at + digits - 1, at - 1, -1):
+        out[place] = ord("0") + number % 10
+        number //= 10
+
+
+@compiled
+def _hex(out: NDArray[np.uint8], at: int, column: NDArray[np.uint8], row: int) -> int:
+    """Digits of a row's bytes, and a quote."""
+    for byte in column[row]:
+        out[at], out[at + 1] = _DIGITS[byte >> 4], _DIGITS[byte & 15]
+        at += 2
+    out[at] = ord('"')
+    return at + 1
+
+
+@compiled
+def _time(out: NDArray[np.uint8], at: int, milliseconds: int) -> int:
+    """Time of day, `Z` and a quote."""
+    _padded(out, at, milliseconds // 3_600_000, 2)
+    out[at + 2] = ord(":")
+    _padded(out, at + 3, milliseconds // 60_000 % 60, 2)
+    out[at + 5] = ord(":")
+    _padded(out, at + 6, milliseconds // 1000 % 60, 2)
+    out[at + 8] = ord(".")
+    _padded(out, at + 9, milliseconds % 1000, 3)
+    out[at + 12] = ord("Z")
+    out[at + 13] = ord('"')
+    return at + 14
+
+
+def _texts(*strings: str) -> Texts:
+    return Texts.of([each.encode() for each in strings])
+
+
+def _fixed(journal: str) -> Texts:
+    no_other = ',"duplicate_of":null,"distance":null,"similarity":null'
+    return _texts(
+        f'{{"v":{VERSION},"id":"{journal}.',
+        ',"url":',
+        f'"{journal}.',
+        f'null{no_other},"fingerprint":null',
+        ',"duplicate_of":{"url":',
+        f',"id":"{journal}.',
+        '},"distance":',
+        no_other,
+        ',"fingerprint":"',
+        ',"text_hash":"',
+        ',"text_hash":null',
+        '},"fetched_at":',
+        "null",
+    )
+
+
+_VERDICTS: Final = _texts(
+    *(
+        f',"verdict":"{verdict}","change":{change},"cluster":'
+        for verdict in ("", *VERDICTS)
+        for change in ("null", *(f'"{each.name.lower()}"' for each in Change if each))
+    )
+)
+
+
+def _bytes_of(words: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
+    """(n, width / 8), the first digits first."""
+    size = 8 * max(1, width // WORD)
+    whole = words.astype(">u8").view(np.uint8).reshape(len(words), size)
+    return np.ascontiguousarray(whole[:, size - width // 8 :])
+
+
+def _spread(values: NDArray[np.generic], write: Callable[[NDArray[Any]], list[str]]) -> _Spread:
+    """What `write` makes of the distinct values."""
+    distinct, of = np.unique(values, return_inverse=True)
+    return _Spread(_texts(*write(distinct)), of)
+
+
+def _similarities(values: NDArray[np.int32], rule: Rule) -> _Spread:
+    def written(value: int) -> str:
+        return msgspec.json.encode(rule.published(value)).decode()
+
+    return _spread(values, lambda distinct: [f',"similarity":{written(each)}' for each in distinct.tolist()])
+
+
+def _dates(milliseconds: NDArray[np.int64]) -> _Spread:
+    days = np.where(milliseconds == NO_TIME, 0, milliseconds // _DAY)
+    return _spread(
+        days,
+        lambda distinct: [f'"{day}T' for day in np.datetime_as_string(distinct.astype("datetime64[D]"))],
+    )
+
+
+def _times(milliseconds: NDArray[np.int64]) -> _Spread:
+    return _spread(
+        milliseconds,
+        lambda distinct: [f',"decided_at":"{rfc3339(each)}","reason":' for each in distinct.tolist()],
+    )
+
+
+def _sources(batch: Batch, scheme: str) -> _Spread:
+    written = (
+        f',"scheme":"{scheme}","source":{{"topic":{encode_basestring(each.topic)},'
+        f'"topic_id":"{each.topic_id}","partition":{each.partition},"offset":'
+        for each in batch.ranges
+    )
+    return _Spread(_texts(*written), batch.source)
+
+
+def _reasons(reasons: list[str | None]) -> _Spread:
+    place = {reason: place for place, reason in enumerate(dict.fromkeys(reasons))}
+    written = ("null}" if each is None else f"{encode_basestring(each)}}}" for each in place)
+    return _Spread(_texts(*written), np.fromiter(map(place.__getitem__, reasons), np.int64, len(reasons)))

@@ -1,0 +1,74 @@
+"""Verdicts of a judge's batch as finished batches of Kafka records, a partition at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final
+
+import numpy as np
+from aiokafka import TopicPartition
+from numpy.typing import NDArray
+
+from stream.judge.decided import Decided
+from stream.judge.verdict_json import Columns, write
+from stream.kafka.record_batches import RecordBatch, header_block, record_batches
+from stream.kafka.verdict_values import AvroVerdicts
+from stream.messages.texts import Texts
+from stream.messages.trace import TRACEPARENT
+from stream.messages.verdict import Verdict
+
+BATCH_BYTES: Final = 900_000
+"""Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
+_THREADS: Final = 2
+
+
+class VerdictBatches:
+    """Makes batches in threads of its own; `close` ends them."""
+
+    def __init__(self, scheme: str, topics: Mapping[str, Verdict | None], avro: AvroVerdicts | None) -> None:
+        """`topics` are those to write to, and the verdict that each is for, None for all."""
+        self._scheme, self._topics, self._avro = scheme, topics, avro
+        self._pool = ThreadPoolExecutor(_THREADS, "verdicts")
+
+    def close(self) -> None:
+        """Begin no more, and wait for those that were begun."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def of(
+        self, decided: Decided, said: Columns, widths: Mapping[str, int]
+    ) -> Iterator[tuple[TopicPartition, Future[list[RecordBatch]]]]:
+        """Begin to make the batches of each topic and partition, in journal order; the topics have so many
+        partitions, and `decided` is what is `said`."""
+        batch, verdict = decided.batch, decided.judged.verdict
+        headers, headers_of = self._headers(decided)
+        partition = np.array([each.partition for each in batch.ranges], np.int64)[batch.source]
+
+        def make(rows: NDArray[np.int64]) -> list[RecordBatch]:
+            values = write(said, rows)
+            if self._avro is not None:
+                values = Texts.of(self._avro.values(values.strings()))
+            keys = [batch.key[row] for row in rows.tolist()]
+            return record_batches(keys, values, headers, headers_of[rows], BATCH_BYTES)
+
+        for topic, wanted in self._topics.items():
+            rows = np.arange(len(batch)) if wanted is None else np.flatnonzero(verdict == wanted)
+            place = partition[rows] % widths[topic]
+            for each in np.unique(place).tolist():
+                yield TopicPartition(topic, each), self._pool.submit(make, rows[place == each])
+
+    def _headers(self, decided: Decided) -> tuple[Texts, NDArray[np.int64]]:
+        """Distinct headers, and which of them each row has."""
+        traces, verdict = decided.batch.traceparent, decided.judged.verdict
+        blocks = [self._header_block(each) for each in Verdict]
+        of = verdict.astype(np.int64) - Verdict.UNIQUE
+        of[list(traces)] = np.arange(len(traces)) + len(blocks)
+        blocks += [self._header_block(Verdict(verdict[row]), trace) for row, trace in traces.items()]
+        return Texts.of(blocks), of
+
+    def _header_block(self, verdict: Verdict, trace: str | None = None) -> bytes:
+        # A router need not parse the value.
+        headers = [("verdict", verdict.name.lower().encode()), ("scheme", self._scheme.encode())]
+        if trace is not None:
+            headers.append((TRACEPARENT, trace.encode()))
+        return header_block(headers)

@@ -1,0 +1,53 @@
+"""Many short byte strings in one buffer: what compiled loops copy from, and what they write."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from json.encoder import encode_basestring
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Texts(NamedTuple):
+    """n byte strings, one after the other."""
+
+    data: NDArray[np.uint8]
+    edges: NDArray[np.int64]
+    """(n + 1,): string i is `data[edges[i]:edges[i + 1]]`."""
+
+    @classmethod
+    def of(cls, strings: Sequence[bytes]) -> Self:
+        """These strings."""
+        return cls(_writable(b"".join(strings)), _edges(map(len, strings), len(strings)))
+
+    @classmethod
+    def json(cls, strings: Sequence[str | None]) -> Self:
+        """Each of them as JSON: in quotes, or null."""
+        if strings and None not in strings:
+            # Nearly all that come in thousands need no escape: they are looked at together.
+            joined = '""'.join(strings)  # type: ignore[arg-type]
+            data = _writable(f'"{joined}"'.encode())
+            plain = not (data < 0x20).any() and not (data == ord("\\")).any()
+            if plain and joined.isascii() and int((data == ord('"')).sum()) == 2 * len(strings):
+                sizes = (len(each) + 2 for each in strings if each is not None)
+                return cls(data, _edges(sizes, len(strings)))
+        return cls.of([b"null" if each is None else encode_basestring(each).encode() for each in strings])
+
+    def strings(self) -> list[bytes]:
+        """One by one."""
+        data = self.data.tobytes()
+        return [data[first:end] for first, end in pairwise(self.edges.tolist())]
+
+
+def _writable(data: bytes) -> NDArray[np.uint8]:
+    # Loops are compiled once more for arrays that cannot be written to, as those of `bytes` are.
+    return np.frombuffer(bytearray(data), np.uint8)
+
+
+def _edges(sizes: Iterable[int], count: int) -> NDArray[np.int64]:
+    edges = np.zeros(count + 1, np.int64)
+    np.cumsum(np.fromiter(sizes, np.int64, count), out=edges[1:])
+    return edges
