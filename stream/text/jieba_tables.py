@@ -29,8 +29,8 @@ FIRST_HAN: Final = 0x3400
 FIRST_GUESSED: Final = 0x4E00
 LAST_GUESSED: Final = 0x9FD5
 """The model knows the characters between."""
-_LACKING: Final = "B超"
-"""The one entry of jieba's dictionary that rjieba has not; each has its own sum of frequencies by that."""
+_TWICE: Final = "B超"
+"""The one entry that jieba's dictionary has twice, rjieba's once: it is in the sum of frequencies."""
 
 
 class JiebaTables(NamedTuple):
@@ -64,8 +64,10 @@ def jieba_tables() -> JiebaTables:
     starts = np.concatenate(([0], ends[:-1, 2] + 1))
     lengths = ends[:, 0] - starts
     counts = _numbers(points, ends[:, 0] + 1, ends[:, 1])
-    lacking = (lengths == len(_LACKING)) & (points[starts] == ord(_LACKING[0]))
-    counts[lacking & (points[starts + 1] == ord(_LACKING[1]))] = 0
+    twice = (
+        (lengths == len(_TWICE)) & (points[starts] == ord(_TWICE[0])) & (points[starts + 1] == ord(_TWICE[1]))
+    )
+    counts[np.flatnonzero(twice)[1:]] = 0
     # Of the C library, as both jiebas have it: NumPy's logarithm may differ in the last bit.
     total = math.log(int(counts.sum()))
     distinct, which = np.unique(counts, return_inverse=True)
