@@ -1,8 +1,14 @@
 """Published pages -> verdicts, all processes and the broker on this machine, against the same job in Faust.
 
-    python -m tests.bench.bench_end_to_end [pages] [directory with web-html.jsonl.xz]
+    python -m tests.bench.bench_end_to_end [directory with web-html.jsonl.xz] [text|html]
 
-Two kinds of input: text pages of 5 KB, of which 30 % are edited copies, and HTML pages.
+Two kinds of input, of which 30 % are copies: text pages of 5 KB, copies edited; and HTML pages, whose copies
+come from another URL. There are fewer real pages than a run takes, so each is used again with its letters
+rotated by one more place: markup, lengths and frequencies stay, words are others, and both sides call it new.
+
+Rates are of a steady state, the same for both (`pipeline.steady`): neither the seconds in which processes
+start and code is compiled nor those in which the last pages trickle out. Rounds alternate; the first is
+thrown away, because a broker compiles itself in its first minute and takes up to half a core for it.
 """
 
 from __future__ import annotations
@@ -10,100 +16,173 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import re
 import statistics
 import sys
 import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Any
 
 from resiliparse.extract.html2text import extract_plain_text
 
 from stream.brokers.broker import start_broker
 from stream.errors import NeardupError
-from tests.bench.bench_worker import pages
-from tests.bench.pipeline import faust_job, ours, settings_for, through
+from tests.bench.bench_worker import bodies
+from tests.bench.pipeline import Steady, faust_job, ours, settings_for, steady
 
 TEXT_BYTES = 5000
 COPIES = 0.3
-WARM = 64
-WORKERS = 2
+WORKERS, CHILDREN = 1, 2
+"""What `neardup run` starts on two cores."""
+LETTERS = ascii_lowercase
 ROUNDS = 3
+AHEAD = 512
+"""Pages published before their verdicts; copies are of pages further back, whose verdicts are there."""
+WARM_SECONDS, SECONDS = 4.0, 6.0
+PAGES = {"text": 30_000, "html": 6_000}
+"""More than a window takes."""
+_MARKUP = re.compile(r"(?is)(<script.*?</script>|<style.*?</style>|<[^>]*>|&#?\w+;)")
 
 
-def texts(count: int) -> list[bytes]:
+@dataclass(frozen=True, slots=True)
+class Pages:
+    """Page messages, and whether each was made as a copy."""
+
+    values: list[bytes]
+    copies: list[bool]
+
+
+def texts(count: int) -> Pages:
     """Page messages with a text of 5 KB; copies differ from an earlier page by three words."""
     rng = random.Random(9)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
     words = ["".join(rng.choices(letters, range(26, 0, -1), k=rng.randint(2, 9))) for _ in range(20_000)]
     shares = [1 / (rank + 3) for rank in range(len(words))]
     made: list[list[str]] = []
+    copies = []
     for _ in range(count):
-        if made and rng.random() < COPIES:
-            text = list(rng.choice(made))
+        copies.append(len(made) > AHEAD and rng.random() < COPIES)
+        if copies[-1]:
+            text = list(made[rng.randrange(len(made) - AHEAD)])
             for _ in range(3):
                 text[rng.randrange(len(text))] = rng.choice(words)
         else:
             text = rng.choices(words, shares, k=TEXT_BYTES // 6)
         made.append(text)
-    return [
-        json.dumps({"url": f"http://bench.example/{i}", "text": " ".join(text)}).encode()
-        for i, text in enumerate(made)
-    ]
+    return Pages([_message(i, text=" ".join(text)) for i, text in enumerate(made)], copies)
 
 
-def _workable(values: list[bytes]) -> list[bytes]:
+def htmls(count: int, data: Path | None) -> Pages:
+    """Page messages with HTML; copies say what an earlier page of another URL says."""
+    rng = random.Random(9)
+    fresh = _rotated(_workable(bodies(data)))
+    made: list[str] = []
+    copies = []
+    for _ in range(count):
+        copies.append(len(made) > AHEAD and rng.random() < COPIES)
+        made.append(made[rng.randrange(len(made) - AHEAD)] if copies[-1] else next(fresh))
+    return Pages([_message(i, html=html) for i, html in enumerate(made)], copies)
+
+
+def _message(number: int, **content: str) -> bytes:
+    return json.dumps({"url": f"http://bench.example/{number}", **content}).encode()
+
+
+def _rotated(pages: list[str]) -> Iterator[str]:
+    """The pages as they are, and then turn after turn with other letters outside of markup."""
+    for turn in range(len(LETTERS)):
+        rotated = LETTERS[turn:] + LETTERS[:turn]
+        table = str.maketrans(LETTERS + LETTERS.upper(), rotated + rotated.upper())
+        for html in pages:
+            parts = _MARKUP.split(html)  # what stands outside of markup at even places
+            parts[::2] = [part.translate(table) for part in parts[::2]]
+            yield "".join(parts)
+
+
+def _workable(pages: list[str]) -> list[str]:
     """Pages that the peer can sign: it overflows on long texts, and Faust would lose those pages."""
     try:
         from simhash import Simhash
     except ImportError:
         raise NeardupError("the peer is missing: pip install 'neardup-stream[bench]'") from None
 
-    def signs(value: bytes) -> bool:
+    def signs(html: str) -> bool:
         try:
-            Simhash(extract_plain_text(json.loads(value)["html"], main_content=True))
+            Simhash(extract_plain_text(html, main_content=True))
         except OverflowError:
             return False
         return True
 
-    bodies: dict[str, bool] = {}
-    return [v for v in values if bodies.setdefault(json.loads(v)["html"], signs(v))]
+    return [html for html in pages if signs(html)]
 
 
-async def _run(servers: str, directory: Path, inputs: dict[str, list[bytes]]) -> dict[str, Any]:
+async def _side(servers: str, directory: Path, values: list[bytes], side: str) -> Steady:
+    if side == "ours":
+        running = ours(settings_for(servers, directory, worker_processes=CHILDREN), WORKERS)
+    else:
+        running = faust_job(settings_for(servers, directory))
+    async with running as settings:
+        return await steady(settings, values, ahead=AHEAD, warm=WARM_SECONDS, seconds=SECONDS)
+
+
+def _wrong(pages: Pages, found: Steady, count: int) -> int:
+    """Of the first `count` pages, those whose verdict is not what they were made as."""
+    said = (found.verdicts.get(f"http://bench.example/{number}") for number in range(count))
+    return sum((verdict == "duplicate") != copy for verdict, copy in zip(said, pages.copies, strict=False))
+
+
+def _of_rounds(pages: Pages, rounds: list[dict[str, Steady]]) -> dict[str, Any]:
+    def median(side: str) -> int:
+        return round(statistics.median(each[side].pages_per_second for each in rounds))
+
+    last = rounds[-1]
+    judged = min(len(each.verdicts) for each in last.values()) - AHEAD
+    return {
+        "bytes_a_page": round(statistics.mean(map(len, pages.values))),
+        "pages_per_second": median("ours"),
+        "faust_pages_per_second": median("faust"),
+        "ratio": round(
+            statistics.median(e["ours"].pages_per_second / e["faust"].pages_per_second for e in rounds), 2
+        ),
+        "compared_pages": judged,
+        "wrong_verdicts": _wrong(pages, last["ours"], judged),
+        "faust_wrong_verdicts": _wrong(pages, last["faust"], judged),
+        "processor_us_a_page": {who: round(us) for who, us in last["ours"].processor_us_a_page.items()},
+        "faust_processor_us_a_page": {
+            who: round(us) for who, us in last["faust"].processor_us_a_page.items()
+        },
+        "largest_rss_mib": last["ours"].largest_rss_mib,
+    }
+
+
+async def _run(servers: str, directory: Path, inputs: dict[str, Pages]) -> dict[str, Any]:
     report: dict[str, Any] = {}
-    for kind, values in inputs.items():
-        mine, theirs = [], []
-        for _ in range(ROUNDS):
-            async with ours(settings_for(servers, directory, worker_processes=1), WORKERS) as settings:
-                rate, verdicts = await through(settings, values[:WARM], values[WARM:])
-                mine.append(rate)
-            async with faust_job(settings_for(servers, directory)) as settings:
-                rate, plain = await through(settings, values[:WARM], values[WARM:])
-                theirs.append(rate)
-        report[kind] = {
-            "pages": len(values),
-            "megabytes": round(sum(map(len, values)) / 1e6, 1),
-            "pages_per_second": round(statistics.median(mine)),
-            "faust_pages_per_second": round(statistics.median(theirs)),
-            "ratio": round(statistics.median(a / b for a, b in zip(mine, theirs, strict=True)), 2),
-            "duplicates": verdicts["duplicate"],
-            "faust_duplicates": plain["duplicate"],
-        }
+    discarded = False
+    for kind, pages in inputs.items():
+        rounds: list[dict[str, Steady]] = []
+        while len(rounds) < ROUNDS:
+            found = {side: await _side(servers, directory, pages.values, side) for side in ("ours", "faust")}
+            if discarded:
+                rounds.append(found)
+            discarded = True
+        report[kind] = _of_rounds(pages, rounds)
     return report
 
 
-def run(count: int = 4000, data: Path | None = None) -> dict[str, Any]:
-    """`pages_per_second` by kind of page, ours and the plain Faust job's; medians of rounds, interleaved.
+def run(data: Path | None = None, kinds: tuple[str, ...] = ("text", "html")) -> dict[str, Any]:
+    """By kind of page: pages a second of ours and of the plain Faust job, medians of rounds, and their ratio.
 
     Raises NeardupError without the peers of requirements-bench.lock.
     """
-    inputs = {"text": texts(count), "html": _workable(pages(count // 4, data))}
+    inputs = {kind: texts(PAGES[kind]) if kind == "text" else htmls(PAGES[kind], data) for kind in kinds}
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
         return asyncio.run(_run(broker.bootstrap_servers, Path(directory), inputs))
 
 
 if __name__ == "__main__":
-    found = run(
-        int(sys.argv[1]) if len(sys.argv) > 1 else 4000, Path(sys.argv[2]) if len(sys.argv) > 2 else None
-    )
+    real = Path(sys.argv[1]) if len(sys.argv) > 1 else None
+    found = run(real, tuple(sys.argv[2:3]) or ("text", "html"))
     sys.stdout.write(json.dumps(found, indent=2) + "\n")

@@ -26,9 +26,10 @@ from aiokafka import AIOKafkaConsumer
 from stream.brokers.broker import start_broker
 from stream.kafka.names import Names
 from stream.settings import Settings
-from tests.bench.bench_end_to_end import WARM, WORKERS, texts
+from tests.bench.bench_end_to_end import CHILDREN, WORKERS, texts
 from tests.bench.pipeline import PARTITIONS, ours, producer, settings_for, through, verdicts
 
+WARM = 64
 SHARES = (0.05, 0.5, 0.9)
 WARM_SHARE = 0.5
 TICK = 0.005
@@ -88,7 +89,7 @@ async def _latencies(
 
 async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, Any]:
     report: dict[str, Any] = {}
-    async with ours(settings_for(servers, directory, worker_processes=1), WORKERS) as settings:
+    async with ours(settings_for(servers, directory, worker_processes=CHILDREN), WORKERS) as settings:
         sustained, _ = await through(settings, values[:WARM], values[WARM:])
         report["sustained_pages_per_second"] = round(sustained)
         async with verdicts(settings) as consumer:
@@ -104,7 +105,7 @@ async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, 
 def run(count: int = 20_000) -> dict[str, Any]:
     """`p50_ms` and `p99_ms` from publish to verdict, and of its parts, at shares of the sustained load."""
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
-        return asyncio.run(_run(broker.bootstrap_servers, Path(directory), texts(count)))
+        return asyncio.run(_run(broker.bootstrap_servers, Path(directory), texts(count).values))
 
 
 if __name__ == "__main__":

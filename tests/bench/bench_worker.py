@@ -35,22 +35,27 @@ CHUNK = 32
 ROUNDS = 3
 
 
-def pages(count: int, data: Path | None) -> list[bytes]:
-    """Page messages: real HTML pages where there are data, else pages of our own of the same shape."""
+def bodies(data: Path | None) -> list[str]:
+    """Real HTML pages where there are data, else pages of our own of the same shape."""
     if data:
         with lzma.open(data / "web-html.jsonl.xz", "rt", encoding="utf-8") as lines:
-            bodies = [json.loads(line)["html"] for line in lines]
-    else:
-        rng = random.Random(4)
-        words = ["".join(rng.choices("abcdefghilmnoprstu", k=rng.randint(2, 10))) for _ in range(4000)]
-        bodies = []
-        for _ in range(200):
-            paragraphs = (" ".join(rng.choices(words, k=80)) for _ in range(12))
-            links = "".join(f"<li><a href='/{rng.random()}'>{rng.choice(words)}</a></li>" for _ in range(600))
-            text = "".join(f"<p>{paragraph}.</p>" for paragraph in paragraphs)
-            bodies.append(f"<html><body><nav><ul>{links}</ul></nav><main>{text}</main></body></html>")
+            return [json.loads(line)["html"] for line in lines]
+    rng = random.Random(4)
+    words = ["".join(rng.choices("abcdefghilmnoprstu", k=rng.randint(2, 10))) for _ in range(4000)]
+    made = []
+    for _ in range(200):
+        paragraphs = (" ".join(rng.choices(words, k=80)) for _ in range(12))
+        links = "".join(f"<li><a href='/{rng.random()}'>{rng.choice(words)}</a></li>" for _ in range(600))
+        text = "".join(f"<p>{paragraph}.</p>" for paragraph in paragraphs)
+        made.append(f"<html><body><nav><ul>{links}</ul></nav><main>{text}</main></body></html>")
+    return made
+
+
+def pages(count: int, data: Path | None) -> list[bytes]:
+    """Page messages with these bodies, again and again."""
+    found = bodies(data)
     return [
-        json.dumps({"url": f"http://bench.example/{i}", "html": bodies[i % len(bodies)]}).encode()
+        json.dumps({"url": f"http://bench.example/{i}", "html": found[i % len(found)]}).encode()
         for i in range(count)
     ]
 

@@ -7,11 +7,15 @@ import secrets
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import msgspec
+import psutil
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from stream.errors import NeardupError
@@ -108,6 +112,91 @@ async def publish(settings: Settings, values: Sequence[bytes]) -> None:
         await sender.flush()
 
 
+@dataclass(slots=True)
+class Steady:
+    """What came out while a deployment was in full swing."""
+
+    pages_per_second: float = 0.0
+    verdicts: dict[str, str] = field(default_factory=dict)
+    """URL -> verdict, of all pages answered, also outside the window."""
+    processor_us_a_page: dict[str, float] = field(default_factory=dict)
+    """Who spent how much within the window; `bench` is the crawler and the reader of verdicts."""
+    largest_rss_mib: dict[str, int] = field(default_factory=dict)
+    """The largest process of each kind, at the end."""
+
+
+async def steady(
+    settings: Settings, values: Sequence[bytes], *, ahead: int, warm: float, seconds: float
+) -> Steady:
+    """Verdicts a second in a window of `seconds`, which begins `warm` seconds after the first verdict.
+
+    All the while, the crawler keeps `ahead` pages in front of the verdicts, so that its work is spread over
+    the window as it is for ever in a crawl, and neither the first seconds (processes start, code is compiled,
+    dictionaries load) nor the last (some are done before others) count. Raises NeardupError when `values`
+    run out within the window.
+    """
+    found = Steady()
+    opens = closes = 0.0
+    before, spent = 0, {}
+    async with verdicts(settings) as consumer, producer(settings) as sender:
+        sending = iter(enumerate(values))
+        sent, heard = 0, time.monotonic()
+        while not closes or time.perf_counter() < closes:
+            for number, value in islice(sending, max(0, len(found.verdicts) + ahead - sent)):
+                await sender.send(Names(settings.namespace).pages, value, partition=number % PARTITIONS)
+                sent += 1
+            for url, verdict in await _read(consumer, 0.05):
+                found.verdicts[url] = verdict
+                heard = time.monotonic()
+            now = time.perf_counter()
+            if found.verdicts and not opens:
+                opens = now + warm
+            if opens and not closes and now >= opens:
+                opens, closes = now, now + seconds
+                before, spent = len(found.verdicts), processor_seconds()
+            if len(found.verdicts) == len(values):
+                raise NeardupError(f"bench: {len(values)} pages are too few for a window of {seconds} s")
+            if time.monotonic() - heard > PATIENCE:
+                raise NeardupError(f"bench: {len(found.verdicts)} verdicts, then none for {PATIENCE} s")
+    count = len(found.verdicts) - before
+    found.pages_per_second = count / (now - opens)
+    found.processor_us_a_page = {
+        who: (seconds - spent.get(who, 0.0)) / count * 1e6 for who, seconds in processor_seconds().items()
+    }
+    for who, process in _started():
+        with suppress(psutil.NoSuchProcess):
+            rss = process.memory_info().rss >> 20
+            found.largest_rss_mib[who] = max(found.largest_rss_mib.get(who, 0), rss)
+    return found
+
+
+def processor_seconds() -> dict[str, float]:
+    """Of this process (`bench`), and of all that it has started, by what they are."""
+    spent = {"bench": time.process_time()}
+    for who, process in _started():
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            spent[who] = spent.get(who, 0.0) + times.user + times.system
+    return spent
+
+
+def _started() -> Iterator[tuple[str, psutil.Process]]:
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            words = " ".join(process.cmdline())
+            yield next((who for mark, who in _KINDS.items() if mark in words), "others"), process
+
+
+_KINDS = {
+    "kafka.Kafka": "broker",
+    "stream.children.child": "children",
+    "faust_job": "faust",
+    " worker": "worker",
+    " judge": "judge",
+}
+"""What the command line of a process says -> whose it is."""
+
+
 async def through(
     settings: Settings, warm: Sequence[bytes], values: Sequence[bytes]
 ) -> tuple[float, Counter[str]]:
@@ -129,12 +218,26 @@ async def through(
 async def _count(consumer: AIOKafkaConsumer, wanted: int, counts: Counter[str]) -> None:
     heard = time.monotonic()
     while counts.total() < wanted:
-        found = await consumer.getmany(timeout_ms=1000)
+        found = await _read(consumer, 1.0)
         if found:
             heard = time.monotonic()
         elif time.monotonic() - heard > PATIENCE:
             raise NeardupError(f"bench: {counts.total()} verdicts of {wanted}, then none for {PATIENCE} s")
-        for records in found.values():
-            for record in records:
-                start = record.value.index(b'"verdict":') + 10
-                counts[record.value[start : start + 14].split(b'"')[1].decode()] += 1
+        counts.update(verdict for _, verdict in found)
+
+
+async def _read(consumer: AIOKafkaConsumer, seconds: float) -> list[tuple[str, str]]:
+    """URLs and verdicts of the next records, possibly none."""
+    found = await consumer.getmany(timeout_ms=int(seconds * 1000))
+    said = (_SAID.decode(record.value) for records in found.values() for record in records)
+    return [(each.url, each.verdict) for each in said]
+
+
+class _Said(msgspec.Struct):
+    """What is wanted of a verdict, ours or the Faust job's."""
+
+    url: str
+    verdict: str
+
+
+_SAID = msgspec.json.Decoder(_Said)
