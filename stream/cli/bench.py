@@ -25,11 +25,10 @@ STAGES = {
     "latency": ("latency",),
     "growth": ("growth",),
     "batch": ("match",),
+    "start": ("start",),
     "quality": ("quality",),
 }
 """Stage -> its parts, each a module `tests.bench.bench_PART` with `run()`."""
-LONG = ("growth", "batch", "quality")
-"""Stages that take minutes and are run only when asked for."""
 
 
 @click.command("bench")
@@ -57,8 +56,8 @@ def command(
 ) -> None:
     """Measure STAGES, side by side with peers, on this machine.
 
-    Without any, all but growth, batch and quality, which take minutes. Needs a source checkout (tests/bench),
-    and the peers that `make bench` installs.
+    Without any, all of them, one after the other; one that cannot be measured is named at the end. Needs a
+    source checkout (tests/bench), and the peers that `make bench` installs.
     """
     from rich.console import Console
 
@@ -68,16 +67,23 @@ def command(
     if not (root / "tests" / "bench").is_dir():
         raise NeardupError("bench: the benchmarks are not in the package; run it in a source checkout")
     sys.path.insert(0, str(root))
-    asked = stages or tuple(stage for stage in STAGES if stage not in LONG)
+    asked = stages or tuple(STAGES)
     report = import_module("tests.bench.report")
     fallen: list[str] = []
+    unmeasured: list[str] = []
     parts = [(stage, part) for stage in asked for part in STAGES[stage]]
     for stage, part in parts:
         module = import_module(f"tests.bench.bench_{part}")
         with console.status(f"measuring {stage}"):
             given = {"data": data, "picture": picture}
             takes = signature(module.run).parameters
-            found = module.run(**{name: path for name, path in given.items() if path and name in takes})
+            try:
+                found = module.run(**{name: path for name, path in given.items() if path and name in takes})
+            except NeardupError as error:
+                if stages:
+                    raise
+                unmeasured.append(str(error))
+                continue
         if keep:
             report.keep(keep, part, found)
         if compare:
@@ -89,9 +95,9 @@ def command(
             module.show(console, found)
         else:
             _show(console, part, found)
-    for each in fallen:
+    for each in unmeasured + fallen:
         console.print(each, style="bold red", highlight=False)
-    sys.exit(1 if fallen else 0)
+    sys.exit(1 if fallen or unmeasured else 0)
 
 
 def _show(console: Any, part: str, found: dict[str, Any]) -> None:

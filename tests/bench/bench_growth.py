@@ -90,6 +90,12 @@ def _grow(directory: Path, anchors: int) -> list[dict[str, Any]]:
     return curve
 
 
+def _slope(curve: list[dict[str, Any]]) -> int:
+    """Bytes of RSS an anchor took, from the first point to the last."""
+    more = curve[-1]["anchors"] - curve[0]["anchors"]
+    return round((curve[-1]["rss_mib"] - curve[0]["rss_mib"]) * 2**20 / max(1, more))
+
+
 def _start(directory: Path) -> float:
     """Seconds until an existing state is ready."""
     gc.collect()
@@ -134,6 +140,8 @@ def run(anchors: int = 2_000_000) -> dict[str, Any]:
         return {
             "curve": {f"{point['anchors']:,}": point for point in curve},
             "last_to_first": round(curve[-1]["rows_per_second"] / curve[0]["rows_per_second"], 3),
+            "rss_bytes_an_anchor": _slope(curve),
+            "disk_bytes_an_anchor": curve[-1]["disk_bytes_an_anchor"],
             "seconds_to_start": round(_start(directory / "grown"), 2),
             "rebuild": _rebuild(directory),
         }

@@ -13,48 +13,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tests.bench import pictures
+from tests.bench.goals import judged
+
 FELL = 0.85
 """A ratio below this share of the kept one has fallen."""
-GOALS = {
-    "fingerprint": "PyPI simhash / ours: 20. Ours / segmentation and hashing alone: at most 1.4.",
-    "extract": "HTML to fingerprint: 0.85 of the extraction library alone.",
-    "tables": "At 5 M anchors in RAM: 700 k/s exact, 300 k/s at 40 probes, 150 k/s at 110.",
-    "table_peers": "Ahead of every peer; FAISS at equal recall.",
-    "judge": "100 k verdicts/s, or 0.40 of publishing alone.",
-    "worker": "0.85 of the same children without Kafka.",
-    "end_to_end": "5 times the plain Faust job.",
-    "latency": "At half load p50 50 ms and p99 250 ms; at 90 % p99 2 s.",
-    "growth": "At 20 M anchors 0.6 of the speed at 1 M; start within 5 s at 5 M; rebuild 5 times as fast.",
-}
-MEASURED: dict[str, tuple[tuple[str, tuple[str, ...], str, float], ...]] = {
-    "tables": (
-        ("rows a second, in RAM, exact", ("hot exact", "rows_per_second"), ">=", 700_000),
-        ("rows a second, in RAM, 40 probes", ("hot 40 probes", "rows_per_second"), ">=", 300_000),
-        ("rows a second, in RAM, 110 probes", ("hot 110 probes", "rows_per_second"), ">=", 150_000),
-        ("rows a second, in RocksDB, exact", ("cold exact", "rows_per_second"), ">=", 60_000),
-        ("rows a second, in RocksDB, 40 probes", ("cold 40 probes", "rows_per_second"), ">=", 25_000),
-    ),
-    "judge": (
-        ("verdicts a second", ("verdicts_per_second",), ">=", 100_000),
-        ("of publishing alone", ("ratio",), ">=", 0.4),
-    ),
-    "worker": (("of the same children", ("ratio",), ">=", 0.85),),
-    "end_to_end": (
-        ("times the plain job, text", ("text", "ratio"), ">=", 5),
-        ("times the plain job, HTML", ("html", "ratio"), ">=", 5),
-    ),
-    "latency": (
-        ("p50 at half load, ms", ("at 50%", "p50_ms"), "<=", 50),
-        ("p99 at half load, ms", ("at 50%", "p99_ms"), "<=", 250),
-        ("p99 at 90 %, ms", ("at 90%", "p99_ms"), "<=", 2000),
-    ),
-    "growth": (
-        ("speed at the end to that at first", ("last_to_first",), ">=", 0.6),
-        ("seconds to start", ("seconds_to_start",), "<=", 5),
-        ("rebuilding to deciding", ("rebuild", "ratio"), ">=", 5),
-    ),
-}
-"""Figures that have a goal: what it is, where it stands in a part's results, and the goal."""
 
 
 def machine() -> str:
@@ -111,40 +74,47 @@ def _page(path: Path, kept: dict[str, Any]) -> str:
         f"Written by `neardup bench --keep docs/{path.name}`; `neardup bench --compare docs/{path.name}`",
         "measures again and names what fell. Peers and ours run interleaved, in one run.",
         "",
+        *_all_goals(kept),
+        *_peers(path, kept),
     ]
     for part, each in sorted(kept.items()):
         lines += [f"## {part.replace('_', ' ')}", "", f"{each['date']}, {each['machine']}.", ""]
-        if part in GOALS:
-            lines += [f"Goal: {GOALS[part]}", ""]
-            lines += _goals(part, each["found"])
         if part == "growth":
             lines += [f"![growth]({_curve(path, each['found']['curve'])})", ""]
         lines += _tables(each["found"])
     return "\n".join(lines)
 
 
-def _goals(part: str, found: dict[str, Any]) -> list[str]:
-    """A row a figure that has a goal: the goal, what was measured, and whether that meets it."""
+def _all_goals(kept: dict[str, Any]) -> list[str]:
+    """A row a figure that has a goal: the goal, what was measured, whether that meets it, or why not."""
     rows = []
-    for what, path, sign, goal in MEASURED.get(part, ()):
-        value: Any = found
-        for name in path:
-            value = value.get(name) if isinstance(value, dict) else None
-        if value is not None:
-            met = value >= goal if sign == ">=" else value <= goal
-            rows.append(f"| {what} | {sign} {goal:,} | {_written(value)} | {'met' if met else 'not met'} |")
-    if part == "table_peers":
-        for stream, peers in found.items():
-            for peer, row in peers.items():
-                if peer == "ours" or "missing" in row:
-                    continue
-                for kind in ("looked_up", "looked_up_and_inserted"):
-                    ratio = row[f"ours_to_it_{kind}_ratio"]
-                    met = "met" if ratio > 1 else "not met"
-                    rows.append(
-                        f"| {peer}, {stream}, {kind.replace('_', ' ')} | > 1 times | {ratio} | {met} |"
-                    )
-    return ["| | goal | measured | |", "|---|---|---|---|", *rows, ""] if rows else []
+    for part, each in sorted(kept.items()):
+        for goal in judged(part, each["found"]):
+            met = "met" if goal.met else f"**not met**: {goal.why}" if goal.why else "**not met**"
+            rows.append(
+                f"| {part.replace('_', ' ')} | {goal.what} | {goal.goal} | {goal.measured:,} | {met} |"
+            )
+    head = ["## Goals", "", "| part | figure | goal | measured | |", "|---|---|---|---|---|"]
+    return [*head, *rows, ""] if rows else []
+
+
+def _peers(path: Path, kept: dict[str, Any]) -> list[str]:
+    """A picture of how many times faster than each peer, where any was measured."""
+    rows = [
+        (goal.what.removeprefix("times "), goal.measured)
+        for part, each in sorted(kept.items())
+        for goal in judged(part, each["found"])
+        if goal.what.startswith("times ") and goal.measured > 0
+    ]
+    rows += [
+        (f"PyPI simhash, fingerprint of a text, {language}", row["times_simhash"])
+        for language, row in kept.get("fingerprint", {"found": {}})["found"].items()
+    ]
+    if not rows:
+        return []
+    name = f"{path.stem}-peers.svg"
+    pictures.bars(path.with_name(name), "Ours to each peer, times as fast (log scale)", rows)
+    return [f"![times as fast as each peer]({name})", ""]
 
 
 def _tables(found: dict[str, Any]) -> list[str]:
@@ -180,20 +150,14 @@ def _written(value: Any) -> str:
 
 
 def _curve(path: Path, curve: dict[str, dict[str, Any]]) -> str:
-    """Draw rows a second over anchors; the picture's name."""
-    from matplotlib.figure import Figure
-
-    points = [
-        (each["anchors"] / 1e6, each["rows_per_second"] / 1e3, each["rss_mib"]) for each in curve.values()
-    ]
-    anchors, speed, memory = zip(*points, strict=True)
-    figure = Figure(figsize=(7, 3.2), layout="constrained")
-    axes = figure.subplots()
-    axes.plot(anchors, speed, marker="o", color="#1f6f8b")
-    axes.set(xlabel="anchors, millions", ylabel="rows/s, thousands", ylim=(0, None))
-    right = axes.twinx()
-    right.plot(anchors, memory, color="#c26a3d", linestyle="--")
-    right.set(ylabel="RSS, MiB", ylim=(0, None))
+    """Draw speed, memory and disk over anchors; the picture's name."""
+    points = list(curve.values())
     name = f"{path.stem}-growth.svg"
-    figure.savefig(path.with_name(name), metadata={"Date": None})
+    shown = {
+        "rows a second": "rows_per_second",
+        "RSS, MiB": "rss_mib",
+        "disk, bytes an anchor": "disk_bytes_an_anchor",
+    }
+    lines = {title: [each[column] for each in points] for title, column in shown.items()}
+    pictures.curve(path.with_name(name), "anchors", [each["anchors"] for each in points], lines)
     return name

@@ -1,0 +1,70 @@
+"""The page of benchmark results, and what fell since one was kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.bench import report
+from tests.bench.goals import GOALS, judged
+
+STAGES = "fingerprint extract worker tables judge end_to_end latency growth match start".split()
+
+
+def growth(last: float) -> dict[str, Any]:
+    """A curve whose speed falls to a share of the first."""
+    speeds = {1_000_000: 40_000, 2_000_000: round(40_000 * last)}
+    curve = {
+        f"{anchors:,}": {
+            "anchors": anchors,
+            "rows_per_second": speed,
+            "rss_mib": anchors >> 12,
+            "disk_bytes_an_anchor": 500,
+        }
+        for anchors, speed in speeds.items()
+    }
+    return {"curve": curve, "last_to_first": last, "rebuild": {"rebuilt_per_second": 9, "ratio": 6.0}}
+
+
+def test_every_stage_has_a_goal() -> None:
+    assert {goal.part for goal in GOALS} == set(STAGES)
+
+
+def test_a_page_names_goals_that_were_missed_and_why(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    report.keep(kept, "latency", {"at_50%": {"p50_ms": 60, "p99_ms": 100}})
+    slow = {"verdicts_per_second": 7, "ratio": 0.5, "publishing_alone_per_second": 14}
+    report.keep(kept, "judge", slow)
+    page = kept.with_suffix(".md").read_text("utf-8")
+    assert "| latency | p50 from publish to verdict at half load, ms | <= 50 | 60 | **not met** |" in page
+    assert "| judge | verdicts a second | >= 100,000 | 7 | **not met**: " in page
+    assert "| judge | of publishing alone | >= 0.4 | 0.5 | met |" in page
+
+
+def test_pictures_beside_the_page_can_be_drawn(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    report.keep(kept, "growth", growth(0.7))
+    report.keep(kept, "end_to_end", {"text": {"ratio": 15.0}, "html": {"ratio": 0.4}})
+    page = kept.with_suffix(".md").read_text("utf-8")
+    for name in ("kept-growth.svg", "kept-peers.svg"):
+        assert f"({name})" in page
+        assert ElementTree.fromstring((tmp_path / name).read_text("utf-8")).tag.endswith("svg")
+
+
+@pytest.mark.parametrize(("last", "says"), [(0.69, []), (0.5, ["growth: last_to_first was 0.7, is 0.5"])])
+def test_compare_names_what_fell(tmp_path: Path, last: float, says: list[str]) -> None:
+    kept = tmp_path / "kept.json"
+    report.keep(kept, "growth", growth(0.7))
+    assert report.fallen(kept, "growth", growth(last)) == says
+    assert report.fallen(kept, "judge", {"ratio": 0.0}) == []
+
+
+def test_reasons_have_their_figures() -> None:
+    kept = json.loads(Path("docs/benchmarks.json").read_text("utf-8"))
+    for part, each in kept.items():
+        for goal in judged(part, each["found"]):
+            assert "{" not in goal.why + goal.what
