@@ -84,10 +84,10 @@ def command(
                     raise
                 unmeasured.append(str(error))
                 continue
-        if keep:
-            report.keep(keep, part, found)
         if compare:
             fallen += report.fallen(compare, part, found)
+        if keep:
+            report.keep(keep, part, found)
         if as_json:
             sys.stdout.write(json.dumps({"stage": stage, "part": part, **found}) + "\n")
             sys.stdout.flush()
