@@ -20,12 +20,14 @@ from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
+from stream.fingerprint.tokens import Tokens, plain_tokens
 from stream.fingerprint.weights import features
 from stream.messages.page import Page, PageMessageError, decode_page
 from stream.outside.outside import Outside
 from stream.text.content import page_text
 from stream.text.normalise import normalise
-from stream.text.pieces import Pieces, pieces, words_of
+from stream.text.pieces import words_of
+from stream.text.points import Points, bounds_of, points_of
 from stream.text.segment import segment, words
 from stream.text.surrogates import replace_surrogates
 from stream.text.url import MAX_URL, url_key
@@ -114,32 +116,47 @@ class Fingerprinter:
         return found + self._batch(batch) if batch else found
 
     def _batch(self, texts: Sequence[str]) -> list[Fingerprint]:
-        normalised = [self.normalised(text) for text in texts]
         compiled = self._warm or len(texts) > 1
-        found = pieces(normalised, self.scheme.segmenter, self.scheme.dictionary, compiled=compiled)
-        hashes = hash_ranges(found.points, found.starts, found.ends)
+        points, encoded = self._points(texts, compiled)
+        tokens = self._tokens(points, compiled)
         # A long text is alone: sorting needs less memory than a table of what was seen.
         compiled = compiled and (len(texts) > 1 or len(texts[0]) <= BATCH_CHARACTERS)
         if compiled:
             from stream.fingerprint.sums import bit_sums_of_each
 
-            sums, counted = bit_sums_of_each(hashes, found.token_bounds)
+            sums, counted = bit_sums_of_each(tokens.hashes, tokens.bounds)
             summed, counts = signs(sums, self._tie_word), counted.tolist()
         else:
-            distinct, weights = features(hashes)
+            distinct, weights = features(tokens.hashes)
             summed, counts = [simhash(distinct, weights, tie_word=self._tie_word)], [distinct.size]
         columns = zip(
             summed,
-            self._sketches(*self._units(found, hashes), compiled),
-            normalised,
-            (found.token_bounds[1:] - found.token_bounds[:-1]).tolist(),
+            self._sketches(*self._units(points, tokens), compiled),
+            map(hash_text, encoded),
+            (tokens.bounds[1:] - tokens.bounds[:-1]).tolist(),
             counts,
             strict=True,
         )
-        return [
-            Fingerprint(*of_sums, sketched, hash_text(text.encode()), tokens, count)
-            for of_sums, sketched, text, tokens, count in columns
-        ]
+        return [Fingerprint(*of_sums, *others) for of_sums, *others in columns]
+
+    def _points(
+        self, texts: Sequence[str], compiled: bool
+    ) -> tuple[Points, Sequence[bytes] | Sequence[NDArray[np.uint8]]]:
+        """The normalised texts, and each in UTF-8."""
+        if compiled and self.scheme.han_variants == "kept":
+            from stream.text.normalise_batch import encoded, normalised_points
+
+            points = normalised_points(texts)
+            return points, encoded(points)
+        normalised = [self.normalised(text) for text in texts]
+        return points_of(normalised), [text.encode() for text in normalised]
+
+    def _tokens(self, texts: Points, compiled: bool) -> Tokens:
+        if compiled and self.scheme.segmenter == "rjieba" and not self.scheme.dictionary:
+            from stream.fingerprint.scan import scanned_tokens
+
+            return scanned_tokens(texts)
+        return plain_tokens(texts, self.scheme.segmenter, self.scheme.dictionary)
 
     def _sketches(self, units: NDArray[np.uint32], bounds: NDArray[np.intp], compiled: bool) -> list[bytes]:
         """Of each text, from the units of all."""
@@ -153,27 +170,24 @@ class Fingerprinter:
             for start, end in pairwise(bounds.tolist())
         ]
 
-    def _units(
-        self, found: Pieces, hashes: NDArray[np.uint64]
-    ) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
+    def _units(self, texts: Points, tokens: Tokens) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
         """What shingles are made of, and each text's bounds therein: Han characters where there are enough,
         otherwise words."""
-        counts = found.han_bounds[1:] - found.han_bounds[:-1]
-        if not found.han.size and not found.cut_further.any():
-            return hashes.astype(np.uint32), found.token_bounds
+        counts = tokens.han_bounds[1:] - tokens.han_bounds[:-1]
+        if not tokens.han.size and not tokens.cut_further.any():
+            return tokens.hashes.astype(np.uint32), tokens.bounds
         if int(counts.min()) > self.scheme.han_floor:
-            return found.han, found.han_bounds
+            return tokens.han, tokens.han_bounds
         units: list[NDArray[np.uint32]] = []
         for text, count in enumerate(counts.tolist()):
             if count > self.scheme.han_floor:
-                units.append(found.han[found.han_bounds[text] : found.han_bounds[text + 1]])
-            elif not count and not found.cut_further[text]:  # its tokens are its words
-                own = hashes[found.token_bounds[text] : found.token_bounds[text + 1]]
+                units.append(tokens.han[tokens.han_bounds[text] : tokens.han_bounds[text + 1]])
+            elif not count and not tokens.cut_further[text]:  # its tokens are its words
+                own = tokens.hashes[tokens.bounds[text] : tokens.bounds[text + 1]]
                 units.append(own.astype(np.uint32))
             else:
-                units.append(hash_ranges(found.points, *words_of(found, text)).astype(np.uint32))
-        bounds = np.cumsum([0, *(own.size for own in units)], dtype=np.intp)
-        return np.concatenate(units), bounds
+                units.append(hash_ranges(texts.points, *words_of(texts, text)).astype(np.uint32))
+        return np.concatenate(units), bounds_of([own.size for own in units])
 
     def _text(self, text: str, recipe: Recipe) -> Fingerprint:
         normalised = self.normalised(text)

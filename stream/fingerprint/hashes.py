@@ -70,9 +70,9 @@ def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values
 
 
-def hash_text(encoded: bytes) -> bytes:
+def hash_text(encoded: bytes | NDArray[np.uint8]) -> bytes:
     """xxh3_128 of a whole text, 16 bytes big-endian: equal for equal normalised texts."""
-    return xxhash.xxh3_128_digest(encoded)
+    return xxhash.xxh3_128_digest(encoded if isinstance(encoded, bytes) else encoded.data)
 
 
 def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:

@@ -26,21 +26,14 @@ from stream.text.jieba_tables import (
     SINGLE,
     SLOT_BITS,
     JiebaTables,
-    jieba_tables,
 )
+from stream.text.segment import HAN_CHARACTER
 
-_JOINED: Final = (
-    (0x3400, 0x4DC0),
-    (0x4E00, 0xA000),
-    (0xF900, 0xFB00),
-    (0x2_0000, 0x2_A6E0),
-    (0x2_A700, 0x2_EBF0),
-    (0x2_F800, 0x2_FA20),
-)
-"""Half-open ranges of the characters that rjieba looks up; all others stand alone."""
-_JOINS: Final = np.zeros(1 << POINT_BITS, np.bool_)
-for _start, _end in _JOINED:
-    _JOINS[_start:_end] = True
+GAP: Final = 0
+"""Stands before each run; no character."""
+_BLOCK: Final = 1024
+"""Characters cut at once: what is made of them stays in the cache."""
+_NONE: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
 _POINT: Final = np.uint64(POINT_BITS)
 _KEY: Final = np.uint64(NODE_BITS + 1)
@@ -49,10 +42,56 @@ _SHIFT: Final = np.uint64(64 - SLOT_BITS)
 _LAST_SLOT: Final = np.uint64((1 << SLOT_BITS) - 1)
 
 
-def word_starts(han: NDArray[np.uint32], places: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """Whether a word starts at each of the Han characters `han` (h,), at the ascending `places` (h,) of a
-    text: characters at successive places make a run."""
-    return _word_starts(han, places, jieba_tables())
+@compiled
+def han_runs(points: NDArray[np.uint32], kinds: NDArray[np.uint8]) -> NDArray[np.uint32]:
+    """The runs of Han characters among code points of those kinds, as `word_starts` takes them."""
+    size = 0
+    for point in points:
+        size += kinds[point] == HAN_CHARACTER
+    runs = np.empty(2 * size + 2, np.uint32)
+    at = 0
+    together = False
+    for point in points:
+        if kinds[point] != HAN_CHARACTER:
+            together = False
+            continue
+        joined = bool(_joins(point))
+        if not (together and joined):
+            runs[at] = GAP
+            at += 1
+        runs[at] = point
+        at += 1
+        together = joined
+    runs[at : at + 2] = GAP
+    return runs[: at + 2]
+
+
+@compiled
+def _joins(point: np.uint32) -> np.bool_:
+    """Whether rjieba looks up the Han character; all others stand alone, so each is a run."""
+    return (
+        0x4E00 <= point < 0xA000
+        or 0x3400 <= point < 0x4DC0
+        or 0xF900 <= point < 0xFB00
+        or 0x2_0000 <= point < 0x2_A6E0
+        or 0x2_A700 <= point < 0x2_EBF0
+        or 0x2_F800 <= point < 0x2_FA20
+    )
+
+
+@compiled
+def word_starts(runs: NDArray[np.uint32], tables: JiebaTables) -> NDArray[np.bool_]:
+    """Whether a word starts at each of the Han characters of `runs` (h,), a GAP before each run and two after
+    the last."""
+    starts = np.zeros(len(runs), np.bool_)
+    begin = 0
+    while begin < len(runs) - 2:
+        end = min(begin + _BLOCK, len(runs) - 2)
+        while runs[end] != GAP:
+            end += 1
+        _cut(runs[begin : end + 2], starts[begin:end], tables)
+        begin = end
+    return starts
 
 
 @compiled
@@ -70,118 +109,126 @@ def _next(node: np.uint64, point: np.uint64, edges: NDArray[np.uint64]) -> np.ui
 
 
 @compiled
-def _is_word(run: NDArray[np.uint32], tables: JiebaTables) -> bool:
-    node = np.uint64(tables.first[run[0]])
-    for i in range(1, len(run)):
-        node = _next(node, np.uint64(run[i]), tables.edges)
-    return not np.isnan(tables.scores[np.int64(node >> _ONE)])
+def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTables) -> None:
+    """The same of some runs; whatever stands in `runs` after the GAP at its end is not read as text."""
+    size = len(starts)
+    edges, scores = tables.edges, tables.scores
+    # The nodes of one, two and three characters are looked up first, each independent of those before: the
+    # processor waits for many at a time. One after another takes twice as long.
+    pairs, threes = np.empty(size, np.uint64), np.empty(size, np.uint64)
+    ones, pair_scores, three_scores = np.empty(size), np.empty(size), np.empty(size)
+    for i in range(size):
+        node = np.uint64(tables.first[runs[i]])
+        ones[i] = scores[np.int64(node >> _ONE)]
+        pairs[i] = _next(node, np.uint64(runs[i + 1]), edges)
+    for i in range(size):
+        pair_scores[i] = scores[np.int64(pairs[i] >> _ONE)]
+        threes[i] = _next(pairs[i], np.uint64(runs[i + 2]), edges)
+    for i in range(size):
+        three_scores[i] = scores[np.int64(threes[i] >> _ONE)]
+    # From the end on: the best score from each character to its run's end, and where the first word ends.
+    # No comparison is true of NaN, the score of what is no word.
+    best, until = np.zeros(size + 1), np.empty(size + 1, np.int64)
+    for i in range(size - 1, -1, -1):
+        if runs[i] == GAP:
+            continue
+        top, place = -np.inf, i + 1
+        if ones[i] + best[i + 1] >= top:
+            top = ones[i] + best[i + 1]
+        if pairs[i]:
+            if pair_scores[i] + best[i + 2] >= top:
+                top, place = pair_scores[i] + best[i + 2], i + 2
+            node, j = threes[i], i + 3
+            score = three_scores[i]
+            while node:
+                if score + best[j] >= top:
+                    top, place = score + best[j], j
+                node = _next(node, np.uint64(runs[j]), edges)
+                score = scores[np.int64(node >> _ONE)]
+                j += 1
+        if top == -np.inf:
+            top = tables.unknown + best[i + 1]
+        best[i], until[i] = top, place
+    begins, ends = np.empty(size // 2 + 1, np.int64), np.empty(size // 2 + 1, np.int64)
+    guesses = 0
+    i = left = 0
+    while i <= size:
+        if i < size and runs[i] != GAP and until[i] == i + 1:
+            i += 1
+            continue
+        # What the dictionary leaves as single characters in a row ends here.
+        alone = i == left + 1
+        if alone or (left < i and pairs[left] and _is_word(runs[left + 2 : i], pairs[left], edges, scores)):
+            starts[left:i] = True
+            left = i
+        while left < i:
+            end = left + 1
+            guessed = FIRST_GUESSED <= runs[left] <= LAST_GUESSED
+            while end < i and (FIRST_GUESSED <= runs[end] <= LAST_GUESSED) == guessed:
+                end += 1
+            starts[left] = True
+            if guessed and end > left + 1:
+                begins[guesses], ends[guesses] = left, end
+                guesses += 1
+            left = end
+        if i < size and runs[i] != GAP:
+            starts[i] = True
+            i = until[i]
+        else:
+            i += 1
+        left = i
+    _guess(runs, starts, begins[:guesses], ends[:guesses], tables)
+
+
+@compiled
+def _is_word(
+    run: NDArray[np.uint32], node: np.uint64, edges: NDArray[np.uint64], scores: NDArray[np.float64]
+) -> bool:
+    """Whether these characters after those of the node make a word."""
+    for point in run:
+        node = _next(node, np.uint64(point), edges)
+    return not np.isnan(scores[np.int64(node >> _ONE)])
 
 
 @compiled
 def _guess(
-    run: NDArray[np.uint32],
+    runs: NDArray[np.uint32],
     starts: NDArray[np.bool_],
-    before: NDArray[np.uint8],
+    begins: NDArray[np.int64],
+    ends: NDArray[np.int64],
     tables: JiebaTables,
 ) -> None:
-    """Viterbi's algorithm; the second of two states that are equal wins, as in jieba."""
-    scores, last = np.empty(4), np.empty(4)
-    for state in range(4):
-        last[state] = tables.entered[state] + tables.emitted[run[0] - FIRST_GUESSED, state]
-    for i in range(1, len(run)):
-        for state in range(4):
-            if state in (BEGIN, SINGLE):
-                one, two = END, SINGLE
-            else:
-                one, two = BEGIN, MIDDLE
-            probability = tables.emitted[run[i] - FIRST_GUESSED, state]
-            by_one = last[one] + tables.followed[one, state] + probability
-            by_two = last[two] + tables.followed[two, state] + probability
-            before[i, state] = one if by_one > by_two else two
-            scores[state] = max(by_one, by_two)
-        last[:] = scores
-    reached = END if last[END] > last[SINGLE] else SINGLE
-    for i in range(len(run) - 1, 0, -1):
-        reached = int(before[i, reached])
-        starts[i] = reached in (END, SINGLE)
-    starts[0] = True
-
-
-@compiled
-def _cut_singles(
-    run: NDArray[np.uint32],
-    starts: NDArray[np.bool_],
-    before: NDArray[np.uint8],
-    tables: JiebaTables,
-) -> None:
-    """Cut what the dictionary leaves as single characters."""
-    if len(run) == 1 or _is_word(run, tables):
-        starts[:] = True
-        return
-    begin = 0
-    while begin < len(run):
-        guessed = FIRST_GUESSED <= run[begin] <= LAST_GUESSED
-        end = begin + 1
-        while end < len(run) and (FIRST_GUESSED <= run[end] <= LAST_GUESSED) == guessed:
-            end += 1
-        if guessed:
-            _guess(run[begin:end], starts[begin:end], before, tables)
-        else:
-            starts[begin] = True
-        begin = end
-
-
-@compiled
-def _word_starts(
-    han: NDArray[np.uint32],
-    places: NDArray[np.intp],
-    tables: JiebaTables,
-) -> NDArray[np.bool_]:
-    starts = np.zeros(len(han), np.bool_)
-    longest = 256
-    best, until = np.empty(longest + 1), np.empty(longest + 1, np.int64)
-    before = np.empty((longest, 4), np.uint8)
-    begin = 0
-    while begin < len(han):
-        end = begin + 1
-        if not _JOINS[han[begin]]:
-            starts[begin] = True
-            begin = end
-            continue
-        while end < len(han) and places[end] == places[end - 1] + 1 and _JOINS[han[end]]:
-            end += 1
-        size = end - begin
-        if size > longest:
-            longest = 2 * size
-            best, until = np.empty(longest + 1), np.empty(longest + 1, np.int64)
-            before = np.empty((longest, 4), np.uint8)
-        run, own = han[begin:end], starts[begin:end]
-        # From the run's end on: the best score from each character on, and where its first word ends.
-        best[size] = 0.0
-        for i in range(size - 1, -1, -1):
-            top, place = -np.inf, 0
-            node = np.uint64(tables.first[run[i]])
-            j = i + 1
-            while node:
-                score = tables.scores[np.int64(node >> _ONE)] + best[j]
-                if score >= top:  # never of NaN, which is no word
-                    top, place = score, j
-                if j == size:
-                    break
-                node = _next(node, np.uint64(run[j]), tables.edges)
-                j += 1
-            if not place:
-                top, place = tables.unknown + best[i + 1], i + 1
-            best[i], until[i] = top, place
-        i = left = 0
-        while i < size:
-            if until[i] > i + 1:
-                if left < i:
-                    _cut_singles(run[left:i], own[left:i], before, tables)
-                own[i] = True
-                left = until[i]
-            i = until[i]
-        if left < size:
-            _cut_singles(run[left:size], own[left:size], before, tables)
-        begin = end
-    return starts
+    """Cut further what is between these bounds by Viterbi's algorithm; the second of two states that are
+    equal wins, as in jieba."""
+    entered, followed, emitted = tables.entered, tables.followed, tables.emitted
+    before = np.empty((len(runs), 4), np.uint8)
+    for which in range(len(begins)):
+        first, stop = begins[which], ends[which]
+        row = np.int64(runs[first]) - FIRST_GUESSED
+        begin, end = entered[BEGIN] + emitted[row, BEGIN], entered[END] + emitted[row, END]
+        middle, single = entered[MIDDLE] + emitted[row, MIDDLE], entered[SINGLE] + emitted[row, SINGLE]
+        for i in range(first + 1, stop):
+            row = np.int64(runs[i]) - FIRST_GUESSED
+            # A word begins, or is a single character, after one that ended or was one ...
+            one = end + followed[END, BEGIN] + emitted[row, BEGIN]
+            two = single + followed[SINGLE, BEGIN] + emitted[row, BEGIN]
+            before[i, BEGIN] = END if one > two else SINGLE
+            next_begin = max(one, two)
+            one = end + followed[END, SINGLE] + emitted[row, SINGLE]
+            two = single + followed[SINGLE, SINGLE] + emitted[row, SINGLE]
+            before[i, SINGLE] = END if one > two else SINGLE
+            next_single = max(one, two)
+            # ... and ends, or goes on, after its beginning or middle.
+            one = begin + followed[BEGIN, END] + emitted[row, END]
+            two = middle + followed[MIDDLE, END] + emitted[row, END]
+            before[i, END] = BEGIN if one > two else MIDDLE
+            end = max(one, two)
+            one = begin + followed[BEGIN, MIDDLE] + emitted[row, MIDDLE]
+            two = middle + followed[MIDDLE, MIDDLE] + emitted[row, MIDDLE]
+            before[i, MIDDLE] = BEGIN if one > two else MIDDLE
+            middle = max(one, two)
+            begin, single = next_begin, next_single
+        reached = END if end > single else SINGLE
+        for i in range(stop - 1, first, -1):
+            reached = int(before[i, reached])
+            starts[i] = reached in (END, SINGLE)

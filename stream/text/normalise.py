@@ -9,15 +9,16 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.text.surrogates import replace_surrogates
 
-_SPECIAL: Final = 0xFFFF_FFFF
-_DROPPED: Final = 0xFFFF_FFFE
+DROPPED: Final = 0x11_0000
+EXPANDED: Final = 0x20_0000
+SPECIAL: Final = 0xFFFF_FFFF
 _IGNORABLE: Final = (
     *((0xAD, 0xAE), (0x34F, 0x350), (0x61C, 0x61D), (0x115F, 0x1161), (0x17B4, 0x17B6), (0x180B, 0x1810)),
     *((0x200B, 0x2010), (0x202A, 0x202F), (0x2060, 0x2070), (0x3164, 0x3165), (0xFE00, 0xFE10)),
@@ -43,11 +44,11 @@ def normalise(text: str) -> str:
     if "…" in text:  # six in seven of the Chinese texts that the table could not do have just this
         text = text.replace("…", "...")
     if len(text) > 64:
-        mapped = _table().take(np.frombuffer(_utf32(text), "<u4"), mode="clip")
+        mapped = mapping().table.take(np.frombuffer(_utf32(text), "<u4"), mode="clip")
         highest = int(mapped.max())
-        if highest != _SPECIAL:
-            if highest == _DROPPED:
-                mapped = mapped[mapped != _DROPPED]
+        if highest <= DROPPED:
+            if highest == DROPPED:
+                mapped = mapped[mapped != DROPPED]
             return mapped.astype("<u4", copy=False).tobytes().decode("utf-32-le")
     return reference(text)
 
@@ -62,33 +63,50 @@ def _utf32(text: str) -> bytes:
     return text.encode("utf-32-le", "surrogatepass")
 
 
-@functools.cache
-def _table() -> NDArray[np.uint32]:
-    """Code point -> what it becomes; _DROPPED where that is nothing, _SPECIAL where it is more than one code
-    point, or depends on neighbours.
+class Mapping(NamedTuple):
+    """What becomes of each code point, where that does not depend on its neighbours.
 
     NFKC works code point by code point unless one may compose with, or be reordered after, its predecessor
-    (UAX 15, quick check: ccc > 0 or NFC_QC=Maybe). The last entry stands for everything beyond the table.
+    (UAX 15, quick check: ccc > 0 or NFC_QC=Maybe).
     """
+
+    table: NDArray[np.uint32]
+    """Code point -> what it becomes: another, DROPPED for nothing, EXPANDED + i for several, SPECIAL where
+    that depends on neighbours. The last entry stands for everything beyond the table."""
+    expansions: NDArray[np.uint32]
+    """All those several, one after another."""
+    bounds: NDArray[np.int64]
+    """The i-th are `expansions[bounds[i] : bounds[i + 1]]`."""
+
+
+@functools.cache
+def mapping() -> Mapping:
+    """By the standard library's Unicode."""
     table = np.arange(_TABLE_END + 1, dtype=np.uint32)
     second = _second_elements()
     skip = np.zeros(_TABLE_END, bool)
     for start, end in _IDENTITY:
         skip[start:end] = True
+    expansions: list[str] = []
     for point in np.flatnonzero(~skip).tolist():
         character = chr(point)
         mapped = unicodedata.normalize("NFKC", character)
         folded = mapped.casefold()
-        alone = len(mapped) == 1 and len(folded) == 1 and mapped not in second
-        if not alone or unicodedata.combining(mapped) or unicodedata.combining(character):
-            table[point] = _SPECIAL
-        else:
+        if mapped[0] in second or any(map(unicodedata.combining, {character, *mapped})):
+            table[point] = SPECIAL
+        elif len(folded) == 1:
             table[point] = ord(folded)
+        elif unicodedata.normalize("NFKD", character)[0] in second:
+            table[point] = SPECIAL
+        else:
+            table[point] = EXPANDED + len(expansions)
+            expansions.append(folded)
     for start, end in _IGNORABLE:
-        table[start:end] = _DROPPED
-    table[0xD800:0xE000] = _SPECIAL
-    table[_TABLE_END] = _SPECIAL
-    return table
+        table[start:end] = DROPPED
+    table[0xD800:0xE000] = SPECIAL
+    table[_TABLE_END] = SPECIAL
+    bounds = np.cumsum([0, *map(len, expansions)], dtype=np.int64)
+    return Mapping(table, np.array(list(map(ord, "".join(expansions))), np.uint32), bounds)
 
 
 def _second_elements() -> frozenset[str]:

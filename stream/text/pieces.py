@@ -1,11 +1,11 @@
 """Normalised texts -> the places of their tokens, for a whole batch at once and without an object a token.
 
-The same tokens as `stream.text.segment`, as ranges of one array of code points.
+The same tokens as `stream.text.segment`, as ranges of one array of code points. `stream.fingerprint.scan`
+does the same with rjieba in a compiled loop.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.text.cutters import Cut, Segmenter, cutter
+from stream.text.points import Points
 from stream.text.segment import (
     GRAM,
     HAN_CHARACTER,
@@ -25,9 +26,6 @@ from stream.text.segment import (
     kinds_of_characters,
 )
 
-_SEPARATOR = "\0"  # no text can hide it: it is no word character, and nothing is cut out by it
-
-
 _SORTS: Final = np.array([0, 1, HAN_CHARACTER, 1, UNSPACED_CHARACTER, 0], np.uint8)
 """Kind of character -> sort of piece."""
 
@@ -35,12 +33,8 @@ _SORTS: Final = np.array([0, 1, HAN_CHARACTER, 1, UNSPACED_CHARACTER, 0], np.uin
 class Pieces(NamedTuple):
     """Texts, cut. Text i has the tokens `token_bounds[i]` to `token_bounds[i + 1]`."""
 
-    points: NDArray[np.uint8] | NDArray[np.uint32]
-    """Code points of all texts one after another, a separator after each (c,)."""
-    bounds: NDArray[np.intp]
-    """Text i is `points[bounds[i] : bounds[i + 1] - 1]` (texts + 1,)."""
     starts: NDArray[np.intp]
-    """Where in `points` each token starts (n,), in text order."""
+    """Where in the points each token starts (n,), in text order."""
     ends: NDArray[np.intp]
     """Where it ends (n,)."""
     token_bounds: NDArray[np.intp]
@@ -53,18 +47,9 @@ class Pieces(NamedTuple):
     """Whether a text has tokens, other than Han words, that are not its words: 3-grams, marks (texts,)."""
 
 
-def pieces(
-    texts: Sequence[str], segmenter: Segmenter, dictionary: str = "", *, compiled: bool = False
-) -> Pieces:
-    """The tokens of normalised `texts`. A text's Han runs are cut by one call, those of all by one where a
-    `compiled` loop is wanted, which does what rjieba with its own dictionary does."""
-    bounds = np.cumsum([0, *(len(text) + 1 for text in texts)], dtype=np.intp)
-    together = _SEPARATOR.join([*texts, ""])
-    points: NDArray[np.uint8] | NDArray[np.uint32]
-    if together.isascii():
-        points = np.frombuffer(together.encode(), np.uint8)
-    else:
-        points = np.frombuffer(together.encode("utf-32-le"), "<u4").astype(np.uint32, copy=False)
+def pieces(texts: Points, segmenter: Segmenter, dictionary: str = "") -> Pieces:
+    """The tokens of `texts`. A text's Han runs are cut by one call."""
+    points, bounds = texts
     kinds = kinds_of_characters().take(points)
     odd = kinds > WIDE if points.itemsize > 1 else kinds[:0]
     unusual = bool(odd.any())
@@ -79,22 +64,17 @@ def pieces(
     han = points.take(places).astype(np.uint32, copy=False)
     han_bounds = np.searchsorted(places, bounds)
     if places.size:  # ... and the dictionary cuts Han runs further.
-        if compiled and segmenter == "rjieba" and not dictionary:
-            from stream.text.han_words import word_starts
-
-            edges[places] = word_starts(han, places)
-        else:
-            edges[places] = _first_of_words(han, places, han_bounds.tolist(), cutter(segmenter, dictionary))
+        edges[places] = _first_of_words(han, places, han_bounds.tolist(), cutter(segmenter, dictionary))
     at = np.flatnonzero(edges)
     kept = sorts[at] != NO_WORD
     starts = at[kept]
-    # What follows a piece is an edge too; the last separator ends the last one.
+    # What follows a piece is an edge too; the last NUL ends the last one.
     ends = np.concatenate((at[1:], [sorts.size]))[kept]
-    cut_further = np.zeros(len(texts), np.bool_)
+    cut_further = np.zeros(bounds.size - 1, np.bool_)
     if unusual:
         cut_further = np.diff(np.concatenate(([0], np.cumsum(odd)))[bounds]) > 0
         starts, ends = _with_grams(starts, ends, sorts)
-    return Pieces(points, bounds, starts, ends, np.searchsorted(starts, bounds), han, han_bounds, cut_further)
+    return Pieces(starts, ends, np.searchsorted(starts, bounds), han, han_bounds, cut_further)
 
 
 def _with_grams(
@@ -109,10 +89,10 @@ def _with_grams(
     return begins, np.where(np.repeat(unspaced, counts), np.minimum(stops, begins + GRAM), stops)
 
 
-def words_of(found: Pieces, text: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    r"""Starts and ends in `points` of the `\w+` runs of one text, Han runs not cut."""
-    start, end = int(found.bounds[text]), int(found.bounds[text + 1])
-    kinds = kinds_of_characters().take(found.points[start:end])
+def words_of(texts: Points, text: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    r"""Starts and ends in the points of the `\w+` runs of one text, Han runs not cut."""
+    start, end = int(texts.bounds[text]), int(texts.bounds[text + 1])
+    kinds = kinds_of_characters().take(texts.points[start:end])
     within = (kinds != NO_WORD) & (kinds != MARK)
     edges = np.flatnonzero(np.diff(within, prepend=False)) + start
     return edges[0::2], edges[1::2]

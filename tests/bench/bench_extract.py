@@ -23,13 +23,14 @@ from stream.children import child
 from stream.children.child import Chunk, Configuration
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
+from stream.fingerprint.scan import scanned_tokens
 from stream.fingerprint.scheme import Scheme
 from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES
 from stream.messages.page import decode_page
 from stream.outside.outside import Outside
 from stream.text.content import page_text
 from stream.text.extract import SPARSE, _main, _plain
-from stream.text.pieces import pieces
+from stream.text.normalise_batch import normalised_points
 from tests.bench.bench_worker import pages
 
 PAGES = 400
@@ -74,7 +75,7 @@ def run(data: Path | None = None, count: int = PAGES, rounds: int = ROUNDS) -> d
         "library_without_decode": lambda: [_extracted(document) for document in documents],
         "library_once": lambda: [_plain(HTMLTree.parse(each), main_content=True) for each in documents],
         "extract": lambda: [page_text(page) for page in decoded],
-        "normalise_and_segment": lambda: _segment(texts, fingerprinter),
+        "normalise_and_segment": lambda: _segment(texts),
         "from_text": lambda: fingerprinter.texts(texts),
     }
     seconds: dict[str, list[float]] = {name: [] for name in works}
@@ -124,11 +125,9 @@ def _extracted(document: str) -> str:
     return text if text.strip() else _plain(tree, main_content=False)
 
 
-def _segment(texts: list[str], fingerprinter: Fingerprinter) -> None:
+def _segment(texts: list[str]) -> None:
     for first in range(0, len(texts), BATCH):
-        pieces(
-            [fingerprinter.normalised(text) for text in texts[first : first + BATCH]], "rjieba", compiled=True
-        )
+        scanned_tokens(normalised_points(texts[first : first + BATCH]))
 
 
 if __name__ == "__main__":

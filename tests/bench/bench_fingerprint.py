@@ -19,9 +19,9 @@ from typing import Any
 
 from stream.errors import NeardupError
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.hashes import hash_ranges
+from stream.fingerprint.scan import scanned_tokens
 from stream.text.normalise import normalise
-from stream.text.pieces import pieces
+from stream.text.normalise_batch import normalised_points
 from stream.text.segment import segment
 
 TEXT_BYTES = 4800
@@ -85,8 +85,7 @@ def _seconds(work: Callable[[], object]) -> float:
 def _segment_and_hash(texts: list[str]) -> None:
     """What no fingerprint of words can do without: normalised, cut, every token hashed."""
     for first in range(0, len(texts), BATCH):
-        found = pieces([normalise(text) for text in texts[first : first + BATCH]], "rjieba", compiled=True)
-        hash_ranges(found.points, found.starts, found.ends)
+        scanned_tokens(normalised_points(texts[first : first + BATCH]))
 
 
 def _tokens(text: str) -> list[str]:

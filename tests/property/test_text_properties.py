@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 from stream.errors import PageError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Status
+from stream.fingerprint.scan import scanned_tokens
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.tokens import plain_tokens
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
-from stream.text.pieces import Pieces, pieces, words_of
+from stream.text.normalise_batch import encoded, normalised_points
+from stream.text.pieces import pieces, words_of
+from stream.text.points import Points, points_of
 from stream.text.segment import GRAM, HAN, UNSPACED, segment, words
 from stream.text.url import url_key
 
@@ -75,23 +79,47 @@ def test_tokens_are_words_with_marks_of_which_han_and_unspaced_runs_are_cut(text
     assert "".join(map(chr, han.tolist())) == "".join(runs)
 
 
-@given(st.lists(MIXED, max_size=5), st.booleans())
-def test_pieces_of_a_batch_are_the_tokens_of_each_text(texts: list[str], compiled: bool) -> None:
+@given(st.lists(MIXED, max_size=5))
+def test_pieces_of_a_batch_are_the_tokens_of_each_text(texts: list[str]) -> None:
     clean = [normalise(text) for text in texts]
-    found = pieces(clean, "rjieba", compiled=compiled)
+    points = points_of(clean)
+    found = pieces(points, "rjieba")
     for i, text in enumerate(clean):
         tokens, han = segment(text, "rjieba")
         own = slice(found.token_bounds[i], found.token_bounds[i + 1])
         ranges = zip(found.starts[own].tolist(), found.ends[own].tolist(), strict=True)
-        assert sorted(said(found, *ends) for ends in ranges) == sorted(token.decode() for token in tokens)
+        assert sorted(said(points, *ends) for ends in ranges) == sorted(token.decode() for token in tokens)
         assert found.han[found.han_bounds[i] : found.han_bounds[i + 1]].tolist() == han.tolist()
-        assert [said(found, *ends) for ends in zip(*words_of(found, i), strict=True)] == [
+        assert [said(points, *ends) for ends in zip(*words_of(points, i), strict=True)] == [
             word.decode() for word in words(text)
         ]
 
 
-def said(found: Pieces, start: int, end: int) -> str:
-    return "".join(map(chr, found.points[start:end].tolist()))
+@given(st.lists(MIXED | LONG, max_size=5))
+def test_texts_normalised_together_are_those_of_the_standard_library(texts: list[str]) -> None:
+    found = normalised_points(texts)
+    expected = [reference(text) for text in texts]
+    assert [bytes(content) for content in encoded(found)] == [text.encode() for text in expected]
+    plain = points_of(expected)
+    assert found.points.tolist() == plain.points.tolist()
+    assert found.bounds.tolist() == plain.bounds.tolist()
+
+
+def test_every_code_point_is_normalised_in_a_batch_as_the_standard_library_does() -> None:
+    every = [f"é{chr(point)}e가" for point in range(0x31000)]
+    found = normalised_points(every)
+    assert [bytes(content).decode() for content in encoded(found)] == list(map(reference, every))
+
+
+@given(st.lists(MIXED | LONG, max_size=5))
+def test_the_compiled_scan_finds_the_same_tokens(texts: list[str]) -> None:
+    points = points_of([normalise(text) for text in texts])
+    for one, other in zip(scanned_tokens(points), plain_tokens(points, "rjieba"), strict=True):
+        assert one.tolist() == other.tolist()
+
+
+def said(texts: Points, start: int, end: int) -> str:
+    return "".join(map(chr, texts.points[start:end].tolist()))
 
 
 @given(st.lists(MIXED | LONG, max_size=6))

@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import random
-from itertools import pairwise
 
 import numpy as np
 import pytest
 import rjieba
 
-from stream.text.han_words import word_starts
+from stream.text.han_words import GAP, han_runs, word_starts
 from stream.text.jieba_tables import jieba_tables
-from stream.text.segment import HAN
+from stream.text.segment import HAN, HAN_CHARACTER
 
 POINTS = [point for start, end in HAN for point in range(start, end)]
 EDGES = [point for start, end in HAN for point in (start, end - 1)]
 EDGES += [0x9FD5, 0x9FD6, 0x2A6DF, 0x2A6E0, 0x2A700, 0x2EBEF, 0x2EBF0, 0x2F800, 0x2FA1F, 0x2FA20]
 
+KINDS = np.zeros(0x11_0000, np.uint8)
+KINDS[POINTS] = HAN_CHARACTER  # also where no character is assigned yet
+
 
 def cut(text: str) -> list[str]:
     """The words of runs with spaces between them."""
-    points = np.frombuffer(text.encode("utf-32-le"), "<u4").astype(np.uint32)
-    places = np.flatnonzero(points != ord(" "))
-    bounds = [*places[word_starts(points[places], places)].tolist(), points.size]
-    return [text[start:end].rstrip() for start, end in pairwise(bounds)]
+    runs = han_runs(np.array(list(map(ord, text)), np.uint32), KINDS)
+    starts = word_starts(runs, jieba_tables())
+    found: list[str] = []
+    for point, start in zip(runs.tolist(), starts.tolist(), strict=True):
+        if start:
+            found.append(chr(point))
+        elif point != GAP:
+            found[-1] += chr(point)
+    return found
 
 
 def said(text: str) -> list[str]:

@@ -1,0 +1,149 @@
+"""Normalised texts -> hashes of their tokens, in one compiled loop over their code points: what `pieces` and
+`hash_ranges` give, without an array a step."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.compiled import compiled
+from stream.fingerprint.hashes import BASE, SEED
+from stream.fingerprint.tokens import Tokens
+from stream.text.han_words import GAP, han_runs, word_starts
+from stream.text.jieba_tables import jieba_tables
+from stream.text.points import Points
+from stream.text.segment import (
+    ASCII,
+    GRAM,
+    HAN_CHARACTER,
+    MARK,
+    UNSPACED_CHARACTER,
+    WIDE,
+    kinds_of_characters,
+)
+
+_BASE: Final = np.uint64(BASE)
+_SEED: Final = np.uint64(SEED)
+_ONE: Final = np.uint64(1)
+_ZERO: Final = np.uint64(0)
+
+
+def scanned_tokens(texts: Points) -> Tokens:
+    """The tokens of normalised texts, Han runs cut as rjieba with its own dictionary does."""
+    points, bounds = texts
+    if points.dtype == np.uint8:
+        hashes, token_bounds = _scan_ascii(points.astype(np.uint8, copy=False), bounds, kinds_of_characters())
+        han = np.empty(0, np.uint32)
+        return Tokens(hashes, token_bounds, han, np.zeros_like(bounds), np.zeros(bounds.size - 1, np.bool_))
+    wide, kinds = points.astype(np.uint32, copy=False), kinds_of_characters()
+    # One after another, since Numba does not notice when a loop of another file that it compiled in changes.
+    runs = han_runs(wide, kinds)
+    return Tokens(*_scan(wide, bounds, kinds, runs, word_starts(runs, jieba_tables())))
+
+
+@compiled
+def _finished(value: np.uint64) -> np.uint64:
+    """The hash of a token whose polynomial that is: `hashes.mix64` of SEED and it."""
+    value = value + _SEED
+    value ^= value >> np.uint64(30)
+    value *= np.uint64(0xBF58476D1CE4E5B9)
+    value ^= value >> np.uint64(27)
+    value *= np.uint64(0x94D049BB133111EB)
+    return value ^ value >> np.uint64(31)
+
+
+@compiled
+def _hash(points: NDArray[np.uint32]) -> np.uint64:
+    value, power = _ZERO, _ONE
+    for point in points:
+        value += np.uint64(point) * power
+        power *= _BASE
+    return _finished(value)
+
+
+@compiled
+def _scan_ascii(
+    points: NDArray[np.uint8], bounds: NDArray[np.intp], kinds: NDArray[np.uint8]
+) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
+    """Hashes of tokens and each text's bounds therein."""
+    hashes = np.empty(len(points) // 2 + 1, np.uint64)
+    token_bounds = np.zeros(len(bounds), np.intp)
+    tokens = 0
+    for text in range(len(bounds) - 1):
+        value, power = _ZERO, _ONE
+        for i in range(bounds[text], bounds[text + 1]):  # the NUL after a text ends its last word
+            point = points[i]
+            if kinds[point] == ASCII:
+                value += np.uint64(point) * power
+                power *= _BASE
+            elif power != _ONE:
+                hashes[tokens] = _finished(value)
+                tokens += 1
+                value, power = _ZERO, _ONE
+        token_bounds[text + 1] = tokens
+    return hashes[:tokens], token_bounds
+
+
+@compiled
+def _scan(
+    points: NDArray[np.uint32],
+    bounds: NDArray[np.intp],
+    kinds: NDArray[np.uint8],
+    runs: NDArray[np.uint32],
+    starts: NDArray[np.bool_],
+) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp], NDArray[np.bool_]]:
+    """The columns of `Tokens`, from the Han runs among the points and where words start in them."""
+    texts = len(bounds) - 1
+    hashes = np.empty(len(points), np.uint64)
+    han = np.empty(len(runs), np.uint32)
+    token_bounds, han_bounds = np.zeros(texts + 1, np.intp), np.zeros(texts + 1, np.intp)
+    cut_further = np.zeros(texts, np.bool_)
+    tokens = characters = place = 0
+    for text in range(texts):
+        i, end = bounds[text], bounds[text + 1] - 1
+        while i < end:
+            kind = kinds[points[i]]
+            if kind in (ASCII, WIDE):
+                value, power = _ZERO, _ONE
+                while True:  # marks go with what they stand on
+                    value += np.uint64(points[i]) * power
+                    power *= _BASE
+                    i += 1
+                    kind = kinds[points[i]]
+                    if i == end or kind not in (ASCII, WIDE, MARK):
+                        break
+                    if kind == MARK:
+                        cut_further[text] = True
+                hashes[tokens] = _finished(value)
+                tokens += 1
+            elif kind == HAN_CHARACTER:
+                value, power = _ZERO, _ONE
+                while i < end and kinds[points[i]] == HAN_CHARACTER:
+                    place += 1
+                    place += runs[place] == GAP
+                    if starts[place] and power != _ONE:
+                        hashes[tokens] = _finished(value)
+                        tokens += 1
+                        value, power = _ZERO, _ONE
+                    han[characters] = points[i]
+                    characters += 1
+                    value += np.uint64(points[i]) * power
+                    power *= _BASE
+                    i += 1
+                hashes[tokens] = _finished(value)
+                tokens += 1
+            elif kind == UNSPACED_CHARACTER:
+                first = i
+                while i < end and kinds[points[i]] in (UNSPACED_CHARACTER, MARK):
+                    i += 1
+                for begin in range(first, max(first, i - GRAM) + 1):
+                    hashes[tokens] = _hash(points[begin : min(begin + GRAM, i)])
+                    tokens += 1
+                cut_further[text] = True
+            else:
+                cut_further[text] |= kind == MARK
+                i += 1
+        token_bounds[text + 1], han_bounds[text + 1] = tokens, characters
+    return hashes[:tokens], token_bounds, han[:characters], han_bounds, cut_further

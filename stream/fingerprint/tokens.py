@@ -1,0 +1,35 @@
+"""Tokens of a batch of texts, as hashes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.fingerprint.hashes import hash_ranges
+from stream.text.cutters import Segmenter
+from stream.text.pieces import pieces
+from stream.text.points import Points
+
+
+class Tokens(NamedTuple):
+    """Text i has the tokens `bounds[i]` to `bounds[i + 1]`."""
+
+    hashes: NDArray[np.uint64]
+    """Of each token, in text order (n,)."""
+    bounds: NDArray[np.intp]
+    """(texts + 1,)"""
+    han: NDArray[np.uint32]
+    """The Han characters of all texts in order (h,)."""
+    han_bounds: NDArray[np.intp]
+    """(texts + 1,)"""
+    cut_further: NDArray[np.bool_]
+    """Whether a text has tokens, other than Han words, that are not its words: 3-grams, marks (texts,)."""
+
+
+def plain_tokens(texts: Points, segmenter: Segmenter, dictionary: str = "") -> Tokens:
+    """The tokens of normalised texts, by NumPy and the segmenter."""
+    found = pieces(texts, segmenter, dictionary)
+    hashes = hash_ranges(texts.points, found.starts, found.ends)
+    return Tokens(hashes, found.token_bounds, found.han, found.han_bounds, found.cut_further)

@@ -1,0 +1,168 @@
+"""Texts of a batch -> their normalised code points in one array: `normalise` of each, in one compiled
+loop and without a string a text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.compiled import compiled
+from stream.text.normalise import DROPPED, EXPANDED, SPECIAL, Mapping, mapping, reference
+from stream.text.points import NUL, Points, bounds_of, points_of, utf32
+
+_SLICE: Final = 1 << 18
+"""Most characters of a text that are held in a second form."""
+_BLOCK: Final = 64
+"""Characters looked up at once, in the hope that each becomes one: there is always room for so many more."""
+_LEAST_ROOM: Final = 4096
+"""Added to an array that is too small; no character becomes nearly as many."""
+
+
+def normalised_points(texts: Sequence[str]) -> Points:
+    """Of any texts."""
+    if all(map(str.isascii, texts)):
+        lowered = NUL.join([*texts, ""]).lower().encode()
+        return Points(np.frombuffer(lowered, np.uint8), bounds_of([len(text) + 1 for text in texts]))
+    if len(texts) == 1:
+        return _of_one(texts[0])
+    encoded = [text.encode("utf-16-le", "surrogatepass") for text in texts]
+    points, bounds, special = _mapped_texts(
+        _utf16(b"\0\0".join([*encoded, b""])), bounds_of([len(each) // 2 + 1 for each in encoded]), mapping()
+    )
+    if special.any():
+        # Where letters depend on their neighbours the standard library is asked.
+        parts = [
+            utf32(reference(text) + NUL) if odd else points[start:end]
+            for text, odd, (start, end) in zip(
+                texts, special.tolist(), pairwise(bounds.tolist()), strict=True
+            )
+        ]
+        return Points(np.concatenate(parts), bounds_of([part.size for part in parts]))
+    return Points(points, bounds)
+
+
+def _of_one(text: str) -> Points:
+    """Slice by slice: a long text need not stand there twice."""
+    points, size = np.empty(len(text) + 1 + _BLOCK, np.uint32), 0
+    for start in range(0, len(text), _SLICE):
+        part = text[start : start + _SLICE]
+        raw = _utf16(part.encode("utf-16-le", "surrogatepass"))
+        points, size = _mapped(raw, points, size, len(text) - start - len(part) + 1, mapping())
+        if size < 0:
+            return points_of([reference(text)])
+    points[size] = 0
+    return Points(points[: size + 1], np.array([0, size + 1], np.intp))
+
+
+def encoded(found: Points) -> list[NDArray[np.uint8]]:
+    """Each text in UTF-8."""
+    if found.points.dtype == np.uint8:
+        ascii_text = found.points.astype(np.uint8, copy=False)
+        return [ascii_text[start : end - 1] for start, end in pairwise(found.bounds.tolist())]
+    content, ends = utf8(found.points.astype(np.uint32, copy=False), found.bounds)
+    return [content[start:end] for start, end in pairwise(ends.tolist())]
+
+
+def _utf16(encoded: bytes) -> NDArray[np.uint16]:
+    # Python makes UTF-16 of a text three times as fast as UTF-32.
+    return np.frombuffer(encoded, "<u2").astype(np.uint16, copy=False)
+
+
+@compiled
+def _mapped(
+    raw: NDArray[np.uint16], points: NDArray[np.uint32], size: int, ahead: int, mapping: Mapping
+) -> tuple[NDArray[np.uint32], int]:
+    """`points`, of which `size` are there and `ahead` will come after these, with those of `raw`; a larger
+    array where the room does not suffice. The size is -1 where a letter depends on its neighbours."""
+    table = mapping.table
+    i = 0
+    while i < len(raw):
+        end = min(i + _BLOCK, len(raw))
+        highest = np.uint32(0)
+        for place in range(end - i):
+            mapped = table[raw[i + place]]
+            points[size + place] = mapped
+            highest = max(highest, mapped)
+        if highest < DROPPED:
+            size += end - i
+            i = end
+            continue
+        while i < end:
+            point = np.int64(raw[i])
+            i += 1
+            if 0xD800 <= point < 0xDC00 and i < len(raw) and 0xDC00 <= raw[i] < 0xE000:
+                point = 0x1_0000 + ((point & 0x3FF) << 10) + (np.int64(raw[i]) & 0x3FF)
+                i += 1
+            mapped = table[point if point < len(table) else len(table) - 1]
+            if mapped < DROPPED:
+                points[size] = mapped
+                size += 1
+            elif mapped == SPECIAL:
+                return points, -1
+            elif mapped >= EXPANDED:
+                which = np.int64(mapped) - EXPANDED
+                first, last = mapping.bounds[which], mapping.bounds[which + 1]
+                if size + last - first + len(raw) - i + ahead + _BLOCK > len(points):
+                    larger = np.empty(len(points) + len(points) // 4 + _LEAST_ROOM, np.uint32)
+                    larger[:size] = points[:size]
+                    points = larger
+                for place in range(first, last):
+                    points[size] = mapping.expansions[place]
+                    size += 1
+    return points, size
+
+
+@compiled
+def _mapped_texts(
+    raw: NDArray[np.uint16], bounds: NDArray[np.intp], mapping: Mapping
+) -> tuple[NDArray[np.uint32], NDArray[np.intp], NDArray[np.bool_]]:
+    """Points and bounds of texts in UTF-16, and which texts the table cannot do: these have none."""
+    texts = len(bounds) - 1
+    points = np.empty(len(raw) + _BLOCK, np.uint32)
+    ends = np.zeros(texts + 1, np.intp)
+    special = np.zeros(texts, np.bool_)
+    size = 0
+    for text in range(texts):
+        own = raw[bounds[text] : bounds[text + 1] - 1]
+        points, reached = _mapped(own, points, size, len(raw) - bounds[text + 1] + 1, mapping)
+        special[text] = reached < 0
+        size = max(size, reached)
+        points[size] = 0
+        size += 1
+        ends[text + 1] = size
+    return points[:size], ends, special
+
+
+@compiled
+def utf8(points: NDArray[np.uint32], bounds: NDArray[np.intp]) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
+    """The texts in UTF-8, one after another, and where each ends (texts + 1,)."""
+    content = np.empty(4 * len(points), np.uint8)
+    ends = np.zeros(len(bounds), np.intp)
+    at = 0
+    for text in range(len(bounds) - 1):
+        for i in range(bounds[text], bounds[text + 1] - 1):
+            point = np.int64(points[i])
+            if point < 0x80:
+                content[at] = point
+                at += 1
+            elif point < 0x800:
+                content[at] = 0xC0 | point >> 6
+                content[at + 1] = 0x80 | point & 0x3F
+                at += 2
+            elif point < 0x1_0000:
+                content[at] = 0xE0 | point >> 12
+                content[at + 1] = 0x80 | point >> 6 & 0x3F
+                content[at + 2] = 0x80 | point & 0x3F
+                at += 3
+            else:
+                content[at] = 0xF0 | point >> 18
+                content[at + 1] = 0x80 | point >> 12 & 0x3F
+                content[at + 2] = 0x80 | point >> 6 & 0x3F
+                content[at + 3] = 0x80 | point & 0x3F
+                at += 4
+        ends[text + 1] = at
+    return content[:at], ends
