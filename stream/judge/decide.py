@@ -104,10 +104,13 @@ class _Stored:
         self.similarity: list[int] = []
         self._place: list[int] = []
         self._anchors: list[Anchors] = []
-        for rows, pairs in zip(parts, compared, strict=True):
+        rows, bests = [], []
+        for part, pairs in zip(parts, compared, strict=True):
             order = pairs.best_first(np.flatnonzero(pairs.similar))
-            row = rows[pairs.found.row[order]]
+            row = part[pairs.found.row[order]]
             starts = np.flatnonzero(np.diff(row, prepend=-1))
+            rows.append(row[starts])
+            bests.append(starts + len(self.number))
             edges = (np.append(starts, len(row)) + len(self.number)).tolist()
             self.first.update(zip(row[starts].tolist(), pairwise(edges), strict=True))
             place = pairs.place[order]
@@ -117,6 +120,10 @@ class _Stored:
             self.similarity += pairs.similarity[order].tolist()
             self._place += place.tolist()
             self._anchors += [pairs.anchors] * len(order)
+        self.rows = np.concatenate(rows)
+        """Those that have any, ascending."""
+        self.best = np.concatenate(bests)
+        """Where in the columns the best anchor of each of them stands."""
 
     def url(self, at: int) -> str:
         """URL of the anchor at that index of the columns."""
@@ -164,9 +171,12 @@ class _Pass:
         self.superseded_rows: list[tuple[int, int]] = []
 
     def run(self) -> None:
-        """Judge row by row those for which order matters; all others are unique pages of new URLs."""
+        """Judge row by row those for which order matters; all others are pages of new URLs, and duplicates
+        of their best stored anchor where they have one."""
         baselines, latest = self.baselines, self.latest
-        for rank in self._dependent():
+        ordered = self._ordered()
+        self._name_stored(ordered)
+        for rank in np.flatnonzero(ordered).tolist():
             row, url_key = self.rows[rank], self.url_keys[rank]
             if url_key in latest or url_key in baselines:
                 change = self._against_baseline(row, url_key)
@@ -181,17 +191,34 @@ class _Pass:
             latest[url_key] = row
         self._write_down()
 
-    def _dependent(self) -> list[int]:
-        """Ranks of the rows whose verdict may depend on another page, or another page's on theirs."""
-        dependent = self.neighbours.concerned.copy()
-        dependent[[self.rank[row] for row in self.stored.first]] = True
+    def _ordered(self) -> NDArray[np.bool_]:
+        """Which ranks' verdict may depend on another page of the batch or of their URL, or such a page's on
+        theirs."""
+        ordered = self.neighbours.concerned.copy()
         keys, baselines = self.url_keys, self.baselines
         if baselines:
-            dependent[[rank for rank, key in enumerate(keys) if key in baselines]] = True
+            ordered[[rank for rank, key in enumerate(keys) if key in baselines]] = True
         if len(set(keys)) < len(keys):
             times = Counter(keys)
-            dependent[[rank for rank, key in enumerate(keys) if times[key] > 1]] = True
-        return np.flatnonzero(dependent).tolist()
+            ordered[[rank for rank, key in enumerate(keys) if times[key] > 1]] = True
+        # An anchor that a page of this batch may supersede.
+        mortal = {each.anchor for each in baselines.values()}
+        if not mortal.isdisjoint(self.stored.number):
+            best = [self.stored.number[at] in mortal for at in self.stored.best.tolist()]
+            ordered[np.searchsorted(self.ready, self.stored.rows[best])] = True
+        return ordered
+
+    def _name_stored(self, ordered: NDArray[np.bool_]) -> None:
+        """The rows that are not `ordered` and have stored anchors are duplicates of the best one."""
+        judged, stored = self.judged, self.stored
+        ranks = np.searchsorted(self.ready, stored.rows)
+        plain = ~ordered[ranks]
+        rows, best = stored.rows[plain], stored.best[plain].tolist()
+        self.verdicts[ranks[plain]] = Verdict.DUPLICATE
+        judged.other[rows] = judged.cluster[rows] = [stored.page[at] for at in best]
+        judged.distance[rows] = [stored.distance[at] for at in best]
+        judged.similarity[rows] = [stored.similarity[at] for at in best]
+        judged.other_url.update(zip(rows.tolist(), map(stored.url, best), strict=True))
 
     def _write_down(self) -> None:
         judged, batch, ready = self.judged, self.batch, self.ready
