@@ -38,7 +38,7 @@ from stream.tables.tables import Tables
 
 _META: Final = b"meta"
 _SOURCE: Final = b"source/"
-VERSION: Final = 2
+VERSION: Final = 3
 """Of what a state directory holds; raised when it is laid out anew."""
 _ANCHOR: Final = struct.Struct("<qQ")  # page, skipped tables; then fingerprint, sketch, URL
 _DUPLICATE: Final = struct.Struct("<cqq")  # b"d", page, cluster; then fingerprint, sketch, URL

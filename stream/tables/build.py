@@ -1,21 +1,25 @@
-"""A generation's anchors -> one sorted file a table, for RocksDB to ingest."""
+"""The anchors of a run -> one sorted file a table, for RocksDB to ingest."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from rocksdict import SstFileWriter
 
-from stream.tables.anchors import entered
-from stream.tables.cold import bucket_keys
 from stream.tables.design import U64, Design
 from stream.tables.rocks import table_family
+from stream.tables.runs import ENTRY_BYTES, Run, group_keys
 
 PAUSE_KEYS: Final = 64
 """Keys written between two calls of `pause`."""
+SORTED_AT_ONCE: Final = 1 << 22
+"""Anchors sorted at once: some 200 MiB, however large the run is."""
 
 
 def table_file(folder: Path, table: int) -> Path:
@@ -26,8 +30,7 @@ def table_file(folder: Path, table: int) -> Path:
 def build_tables(
     writer: Callable[[str], SstFileWriter],
     design: Design,
-    generation: int,
-    first: int,
+    run: Run,
     rows: U64,
     masks: U64 | None,
     folder: Path,
@@ -35,51 +38,86 @@ def build_tables(
     between: Callable[[], None] | None = None,
     pause: Callable[[], None] | None = None,
 ) -> None:
-    """Write the files of the anchors `first`, `first` + 1, ...; their content depends on these alone.
+    """Write the files of a run; their content depends on the rows (n, 2) and masks (n,) of its anchors alone.
 
     `writer` makes a writer for a column family. `between` is called before each table, `pause` while one
     is written; what they raise ends the building.
     """
+    low_bits = run.low_bits(design)
     for table in range(design.tables):
         if between is not None:
             between()
-        members = entered(masks, table)
-        numbers = np.arange(first, first + len(rows), dtype=np.uint64)
-        kept = rows
-        if members is not None:
-            kept, numbers = rows[members], numbers[members]
-        if len(kept):
-            path = table_file(folder, table)
-            _write(writer(table_family(table)), design, table, generation, kept, numbers, path, pause)
+        if masks is not None and np.all(masks >> np.uint64(table) & np.uint64(1)):
+            continue
+        file, path = writer(table_family(table)), table_file(folder, table)
+        file.open(str(path))
+        low = np.uint64(low_bits[table])
+        for prefixes, members in _sorted(design, table, rows, masks, int(low)):
+            _write(file, run, rows, prefixes, members, low, pause)
+        file.finish()
+        _have_cached(path)
+
+
+def _have_cached(path: Path) -> None:
+    """Have the page cache hold a file. RocksDB has it forget what was just written: probes, at random, would
+    then wait for the disk, once for every page."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
+    finally:
+        os.close(descriptor)
+
+
+def _sorted(
+    design: Design, table: int, rows: U64, masks: U64 | None, low: int
+) -> Iterator[tuple[U64, NDArray[np.int64]]]:
+    """Prefixes and indexes of the anchors that entered a table, in order of both, whole groups at a time."""
+    groups = 1 << int(design.prefix_bits[table]) - low
+    slices = min(groups, -(-len(rows) // SORTED_AT_ONCE))
+    edges = [groups * number // slices << low for number in range(slices + 1)]
+    for begin, end in pairwise(edges):
+        found: list[tuple[U64, NDArray[np.int64]]] = []
+        for first in range(0, len(rows), SORTED_AT_ONCE):
+            prefixes = design.prefixes(rows[first : first + SORTED_AT_ONCE, 0], table)
+            chosen = (prefixes >= np.uint64(begin)) & (prefixes < np.uint64(end))
+            if masks is not None:
+                stay_out = masks[first : first + SORTED_AT_ONCE] >> np.uint64(table) & np.uint64(1)
+                chosen &= stay_out == 0
+            members = np.flatnonzero(chosen)
+            found.append((prefixes[members], members + first))
+        prefixes, members = (np.concatenate(part) for part in zip(*found, strict=True))
+        place = np.uint64(len(rows).bit_length())
+        if int(design.prefix_bits[table]) + int(place) <= 64:  # one number each sorts ten times as fast
+            both = np.sort(prefixes << place | members.astype(np.uint64))
+            yield both >> place, (both & np.uint64((1 << int(place)) - 1)).astype(np.int64)
+        else:
+            order = np.argsort(prefixes, kind="stable")
+            yield prefixes[order], members[order]
 
 
 def _write(
-    writer: SstFileWriter,
-    design: Design,
-    table: int,
-    generation: int,
+    file: SstFileWriter,
+    run: Run,
     rows: U64,
-    numbers: U64,
-    path: Path,
+    prefixes: U64,
+    members: NDArray[np.int64],
+    low: np.uint64,
     pause: Callable[[], None] | None,
 ) -> None:
-    prefixes = design.prefixes(rows[:, 0], table)
-    order = np.argsort(prefixes, kind="stable")  # stable: entries of a bucket stay in order of number
-    prefixes = prefixes[order]
-    entries = np.empty((len(rows), 2), "<u8")
-    entries[:, 0] = rows[order, 1]
-    entries[:, 1] = numbers[order]
-    starts = np.flatnonzero(np.concatenate([[True], prefixes[1:] != prefixes[:-1]]))
-    keys = bucket_keys(
-        prefixes[starts], np.full(len(starts), generation, np.uint16), int(design.prefix_bits[table])
-    )
+    if not len(members):
+        return
+    entries = np.empty((len(members), 2), "<u8")
+    entries[:, 0] = rows[members, 1]
+    entries[:, 1] = (members + run.first).astype(np.uint64)
+    entries[:, 1] |= (prefixes & ((np.uint64(1) << low) - np.uint64(1))) << np.uint64(32)
+    groups = prefixes >> low
+    starts = np.flatnonzero(np.concatenate([[True], groups[1:] != groups[:-1]]))
+    keys = group_keys(groups[starts] | np.uint64(run.key))
     content = entries.tobytes()
-    ends = [*(starts[1:] * 16).tolist(), len(content)]
-    writer.open(str(path))
+    ends = [*(starts[1:] * ENTRY_BYTES).tolist(), len(content)]
     start = 0
     for index, (key, end) in enumerate(zip(keys, ends, strict=True)):
-        writer[key] = content[start:end]
+        file[key] = content[start:end]
         start = end
         if pause is not None and index % PAUSE_KEYS == 0:
             pause()
-    writer.finish()

@@ -57,14 +57,8 @@ class Found:
     def __init__(self) -> None:
         self._packed: list[U64] = []
 
-    def add(self, row: Index, anchor: Index, distance: U8) -> None:
-        """Equal lengths; row < 2**24."""
-        self.add_packed(
-            row.astype(np.uint64) << np.uint64(40) | anchor.astype(np.uint64) << np.uint64(8) | distance
-        )
-
     def add_packed(self, pairs: U64) -> None:
-        """The same, as row << 40 | anchor << 8 | distance."""
+        """As row << 40 | anchor << 8 | distance; row < 2**24."""
         self._packed.append(pairs)
 
     def pairs(self) -> tuple[I64, I64, U8]:

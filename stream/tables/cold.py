@@ -1,175 +1,246 @@
-"""The cold tier: generations frozen into RocksDB and no longer in RAM.
-
-Family `table-tt`: prefix (big-endian, as many bytes as that table's prefix needs) + generation (u16 BE) ->
-entries of 16 bytes (fingerprint u64 LE, anchor number u64 LE) in order of number. A presence map in RAM, one
-byte a slot, says which generations are worth asking: bit g & 7 stands for all generations of that lane.
-"""
+"""The cold tier: anchors that are in RocksDB and no longer in RAM, but for a bit a bucket."""
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stream.tables.anchors import AnchorLog, Dead, Skipped, entered
-from stream.tables.candidates import I64, expand
+from stream.compiled import compiled, popcount
+from stream.tables.anchors import AnchorLog, Dead, Skipped
+from stream.tables.candidates import I64, U8
 from stream.tables.design import TABLE_BITS, U64, Design
+from stream.tables.presence import Presence
 from stream.tables.probing import Probing
 from stream.tables.rocks import Store, table_family
-from stream.tables.slots import Slots
+from stream.tables.runs import Run, group_keys
+from stream.tables.slots import U32
 
-U8 = NDArray[np.uint8]
+LEAST_PRESENCE: Final = 64 << 20
+"""Bytes that all presence together may take whatever memory is allowed."""
+SLOTS_AN_ANCHOR: Final = 32
+"""Slots a table for each anchor of a run where memory allows it: of 32 empty buckets one seems to hold
+something."""
+MARKED_AT_ONCE: Final = 1 << 20
+_UNCOUNTED: Final = np.zeros(0, np.int64)
 
-LANES: Final = 8
-LEAST_MAP: Final = 64 << 20
-"""Bytes that the map may take whatever memory is allowed."""
-ADDED_AT_ONCE: Final = 1 << 16
-"""Anchors added to the map at once: about 25 ms."""
 
+@dataclass(slots=True)
+class _Asked:
+    """Of one table: groups to read, and what to look for in them."""
 
-def bucket_keys(prefixes: U64, generations: NDArray[np.uint16], prefix_bits: int) -> list[bytes]:
-    """Keys of a table's family."""
-    size = (prefix_bits + 7) // 8
-    keys = np.empty((len(prefixes), size + 2), np.uint8)
-    keys[:, :size] = prefixes.astype(">u8").view(np.uint8).reshape(-1, 8)[:, 8 - size :]
-    keys[:, size:] = generations.astype(">u2").view(np.uint8).reshape(-1, 2)
-    rows: list[bytes] = keys.view(f"V{size + 2}").ravel().tolist()
-    return rows
+    groups: U64
+    lows: U64
+    asking: U32
 
 
 class ColdTier:
-    """Generations [0, generations), each of `size` anchors, and a map of at most `memory` bytes."""
+    """Answers for the anchors [0, anchors), all in runs.
+
+    `memory` are bytes for the presence of what they hold; `background` has one thread, so that what is asked
+    for is marked in the order of asking.
+    """
 
     def __init__(
-        self,
-        store: Store,
-        design: Design,
-        log: AnchorLog,
-        skipped: Skipped,
-        dead: Dead,
-        *,
-        size: int,
-        distance: int,
-        memory: int,
-    ) -> None:
+        self, store: Store, design: Design, log: AnchorLog, skipped: Skipped, dead: Dead,
+        background: ThreadPoolExecutor, *, distance: int, memory: int,
+    ) -> None:  # fmt: skip
         self._store = store
         self._design = design
         self._log = log
         self._skipped = skipped
         self._dead = dead
-        self._size = size
         self._distance = distance
-        self.generations = 0
+        self._memory = max(memory, LEAST_PRESENCE)
+        self.anchors = 0
+        """Those below this number are answered for, dead ones included."""
         self.probes = 0
+        """Groups read from RocksDB, of these:"""
         self.hits = 0
-        self._bits = (max(memory, LEAST_MAP) // design.tables).bit_length() - 1
-        self._slots: Slots | None = None
-        self._present = np.zeros(0, np.uint8)
-        self._cleaning: threading.Thread | None = None
-        self._added = 0  # anchors below it are in the map
+        """that were there."""
+        self._runs: dict[Run, Presence | None] = {}
+        self._low_bits: dict[Run, U64] = {}
+        self._coming: dict[Run, Presence] = {}  # will be there after a merge; marked like those that are
+        self._background = background
+        self._extending: tuple[int, Future[None]] | None = None
+        self._closed = False
 
-    @property
-    def anchors(self) -> int:
-        """Anchors of the cold generations, dead ones included."""
-        return self.generations * self._size
+    def add(self, run: Run) -> None:
+        """A run is in RocksDB; nothing of it is answered for until `extend`."""
+        self._runs[run] = None
+        self._low_bits[run] = run.low_bits(self._design).astype(np.uint64)
 
-    def extend(self, generations: int, *, wait: bool) -> None:
-        """Come closer to answering for all generations below this number; they must be frozen.
+    def extend(self, end: int, generation: int, *, wait: bool) -> None:
+        """Come closer to answering for all anchors below `end`, all in runs, in steps of a generation.
 
-        A call adds a slice to the map, so that nobody stands still for a million anchors; with `wait`, it
-        returns when all are in.
+        They are marked in the background; with `wait`, returns when all are.
         """
-        if generations <= self.generations:
-            return
-        if self._slots is None:
-            self._slots = Slots(self._design, self._bits)
-            self._present = np.empty(self._slots.size, np.uint8)
-            # Touching fresh memory takes seconds on a virtual machine; filling releases the GIL.
-            self._cleaning = threading.Thread(
-                target=self._present.fill, args=(0,), name="clean-map", daemon=True
-            )
-            self._cleaning.start()
-        if self._cleaning is not None:
-            if self._cleaning.is_alive() and not wait:
+        while self.anchors < end or self._extending is not None:
+            if self._extending is None:
+                to = self.anchors + generation
+                self._extending = (to, self._mark(self.anchors, to))
+            to, marked = self._extending
+            if not (wait or marked.done()):
                 return
-            self._cleaning.join()
-            self._cleaning = None
-        while self.generations < generations:
-            end = (self.generations + 1) * self._size
-            self._add(self._slots, self._added, min(self._added + ADDED_AT_ONCE, end))
-            if self._added == end:
-                self.generations += 1
-            if not wait:
-                break
+            marked.result()
+            self.anchors, self._extending = to, None
 
-    def _add(self, slots: Slots, start: int, end: int) -> None:
-        rows = self._log.read(start, end)
-        lane = np.uint8(1 << (self.generations % LANES))
-        places = slots.of_keys(self._design.keys(rows[:, 0]))
-        masks = self._skipped.masks(start, end)
-        if masks is None:
-            places = places.ravel()
-        else:
-            places = np.concatenate(
-                [places[entered(masks, table), table].ravel() for table in range(self._design.tables)]
-            )
-        self._present[places] = self._present.take(places) | lane  # equal slots get equal values
-        self._added = end
+    def prepare(self, merged: Run) -> Future[None]:
+        """Mark the presence of a run to come beside those of its parts: done when `replace` may be called."""
+        presence = self._coming[merged] = self._new_presence(merged)
+        marked_to = self._extending[0] if self._extending else self.anchors
+        return self._background.submit(
+            self._mark_all, [(merged, presence)], merged.first, min(marked_to, merged.end)
+        )
+
+    def replace(self, merged: Run) -> None:
+        """Read a run that is in RocksDB instead of its parts."""
+        for part in merged.parts:
+            del self._runs[part], self._low_bits[part]
+        self.add(merged)
+        self._runs[merged] = self._coming.pop(merged)
+
+    def _mark(self, start: int, end: int) -> Future[None]:
+        """Anchors of one generation, in every run that they are or will be in."""
+        for run, presence in self._runs.items():
+            if presence is None and run.first <= start < run.end:
+                self._runs[run] = self._new_presence(run)
+        targets = [
+            (run, presence)
+            for run, presence in (*self._runs.items(), *self._coming.items())
+            if presence is not None and run.first <= start < run.end
+        ]
+        return self._background.submit(self._mark_all, targets, start, end)
+
+    def _new_presence(self, run: Run) -> Presence:
+        """As large as serves the run, but at most half of the memory that is left."""
+        kept = (presence for run_kept, presence in self._runs.items() if run_kept not in run.parts)
+        left = self._memory - sum(presence.memory for presence in kept if presence is not None)
+        slots = max(left * 8 // 2 // self._design.tables, 1)
+        wanted = min(int(self._design.prefix_bits.max()), (run.anchors * SLOTS_AN_ANCHOR).bit_length() - 1)
+        return Presence(self._design, max(1, min(wanted, slots.bit_length() - 1)))
+
+    def _mark_all(self, targets: list[tuple[Run, Presence]], start: int, end: int) -> None:
+        for first in range(start, end, MARKED_AT_ONCE):
+            if self._closed:
+                return
+            last = min(first + MARKED_AT_ONCE, end)
+            words = self._log.read(first, last)[:, 0]
+            masks = self._skipped.masks(first, last)
+            for _, presence in targets:
+                presence.mark(words, masks)
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
-        if self._slots is None or not self.generations:
+        if not self.anchors:
             return
-        slots = self._slots.of_probes(probing.keys, probing.bits, probing.flips).ravel()
-        lanes = self._present.take(slots)
-        probe = np.flatnonzero(lanes).astype(np.uint32)
-        if not len(probe):
-            return
-        cell = probing.cells_of(probe)
-        keys = probing.keys.ravel().take(cell) ^ probing.flipped(probe, cell, self._design.key_flip)
-        unique, first, bucket = np.unique(keys, return_index=True, return_inverse=True)
-        entries, lengths = self._read(unique, lanes[probe[first]])
-        starts = np.cumsum(lengths) - lengths
-        fingerprints = np.ascontiguousarray(entries[:, 0])
-        anchors = entries[:, 1].astype(np.int64)
-        position, source = expand(starts[bucket], lengths[bucket])
-        row = (cell // np.uint32(self._design.tables)).take(source)
-        distance = np.bitwise_count(fingerprints.take(position) ^ probing.fingerprints.take(row))
-        near = np.flatnonzero(distance <= self._distance)
-        probing.found.add(row[near], anchors[position[near]], distance[near])
-        if probing.sizes is not None:
-            exact = int(np.searchsorted(probe, probing.cells))
-            alive = np.concatenate([[0], np.cumsum(~self._dead.test(anchors))])
-            sizes = alive[starts + lengths] - alive[starts]
-            probing.sizes[cell[:exact]] += sizes[bucket[:exact]]
-
-    def _read(self, keys: U64, lanes: U8) -> tuple[U64, I64]:
-        """Entries of these distinct bucket keys, shape (e, 2), key after key, and how many each has."""
-        table = (keys & np.uint64((1 << TABLE_BITS) - 1)).astype(np.int64)
-        prefixes = keys >> np.uint64(TABLE_BITS)
-        order = np.argsort(table, kind="stable")
-        edges = table[order].searchsorted(np.arange(self._design.tables + 1))
-        generations = np.arange(self.generations)
-        lane_of = (1 << (generations % LANES)).astype(np.uint8)
-        per_key: list[bytes] = [b""] * len(keys)
-        for number in range(self._design.tables):
-            chosen = order[edges[number] : edges[number + 1]]
-            if not len(chosen):
-                continue
-            which, generation = np.nonzero(lanes[chosen, None] & lane_of)
-            if not len(which):  # only a generation that is still being added
-                continue
-            wanted = bucket_keys(
-                prefixes[chosen[which]], generation.astype(np.uint16), int(self._design.prefix_bits[number])
+        for table, asked in self._asked(probing):
+            groups, place = np.unique(asked.groups, return_inverse=True)
+            values = self._store.get(table_family(table), group_keys(groups))
+            found = [value or b"" for value in values]
+            self.probes += len(values)
+            self.hits += len(values) - values.count(None)
+            ends = np.cumsum(np.fromiter(map(len, found), np.int64, len(found))) >> 4
+            entries = np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2)
+            probing.found.add_packed(
+                _match(
+                    entries,
+                    np.concatenate([[0], ends]),
+                    place,
+                    asked.lows,
+                    asked.asking,
+                    probing.fingerprints,
+                    table,
+                    self._design.tables,
+                    self.anchors,
+                    self._distance,
+                    self._dead.bits,
+                    _UNCOUNTED if probing.sizes is None else probing.sizes,
+                )
             )
-            values = self._store.get(table_family(number), wanted)
-            self.probes += len(wanted)
-            for key, value in zip(chosen[which].tolist(), values, strict=True):
-                if value is not None:
-                    self.hits += 1
-                    per_key[key] += value
-        lengths = np.fromiter(map(len, per_key), np.int64, len(per_key)) // 16
-        entries = np.frombuffer(b"".join(per_key), "<u8").astype(np.uint64, copy=False).reshape(-1, 2)
-        return entries, lengths
+
+    def _asked(self, probing: Probing) -> Iterator[tuple[int, _Asked]]:
+        """What to read of which table, over all runs."""
+        tables = self._design.tables
+        met: list[tuple[Run, U64, U32, I64]] = []
+        for run, presence in list(self._runs.items()):
+            if presence is not None and run.first < self.anchors:
+                keys, asking = presence.meet(probing)
+                edges = np.searchsorted(keys & np.uint64((1 << TABLE_BITS) - 1), np.arange(tables + 1))
+                met.append((run, keys >> np.uint64(TABLE_BITS), asking, edges))
+        for table in range(tables):
+            groups, lows, askings = [], [], []
+            for run, prefixes, asking, edges in met:
+                some = slice(edges[table], edges[table + 1])
+                low = self._low_bits[run][table]
+                groups.append(prefixes[some] >> low | np.uint64(run.key))
+                lows.append(prefixes[some] & ((np.uint64(1) << low) - np.uint64(1)))
+                askings.append(asking[some])
+            asked = _Asked(np.concatenate(groups), np.concatenate(lows), np.concatenate(askings))
+            if len(asked.groups):
+                yield table, asked
+
+    def close(self) -> None:
+        """Mark no more."""
+        self._closed = True
+
+
+_FIRST_PAIRS: Final = 1 << 10
+
+
+@compiled
+def _match(
+    entries: U64,
+    edges: I64,
+    place: I64,
+    lows: U64,
+    asking: U32,
+    fingerprints: U64,
+    table: int,
+    tables: int,
+    end: int,
+    distance: int,
+    dead: U8,
+    sizes: I64,
+) -> U64:
+    """Pairs of a row and an anchor below `end` of a bucket that it probes, packed as `Found` has them.
+
+    Group g has `entries` [edges[g], edges[g + 1]). Request i, `asking[i]`, looks in group `place[i]` for
+    those whose prefix ends in `lows[i]`. `sizes` (n * T) grows by the live ones of exact probes; of shape
+    (0,) it does not.
+    """
+    pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
+    for request in range(len(place)):
+        row, exact = np.int64(asking[request] >> np.uint32(1)), asking[request] & np.uint32(1)
+        low, fingerprint = lows[request], fingerprints[row]
+        at, to = edges[place[request]], edges[place[request] + 1]
+        last = to
+        while at < to:
+            middle = (at + to) >> 1
+            if entries[middle, 1] >> np.uint64(32) < low:
+                at = middle + 1
+            else:
+                to = middle
+        while at < last and entries[at, 1] >> np.uint64(32) == low:
+            number = np.int64(entries[at, 1] & np.uint64(0xFFFFFFFF))
+            if number >= end:  # still in RAM, and found there
+                break
+            if exact and sizes.size:
+                byte = number >> 3
+                if byte >= len(dead) or not dead[byte] >> np.uint8(number & 7) & np.uint8(1):
+                    sizes[row * tables + table] += 1
+            apart = popcount(entries[at, 0] ^ fingerprint)
+            if apart <= distance:
+                if found == len(pairs):
+                    grown = np.empty(2 * found, np.uint64)
+                    grown[:found] = pairs
+                    pairs = grown
+                pairs[found] = (
+                    np.uint64(row) << np.uint64(40) | np.uint64(number) << np.uint64(8) | np.uint64(apart)
+                )
+                found += 1
+            at += 1
+    return pairs[:found]

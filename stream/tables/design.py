@@ -75,6 +75,12 @@ class Design:
         after = np.cumsum(widths[subsets][:, ::-1], axis=1)[:, ::-1] - widths[subsets]
         self._place = (after + TABLE_BITS).astype(np.uint64)
         self._numbers = np.arange(tables, dtype=np.uint64)
+        self.pieces: Final[tuple[U64, U64, U64]] = (
+            self._shift[subsets],
+            self._block_mask[subsets],
+            self._place - np.uint64(TABLE_BITS),
+        )
+        """Each of shape (T, r): a prefix is the OR of ((word >> shift) & mask) << place over its r pieces."""
         mask_of_block = self._block_mask << self._shift
         self.prefix_mask: Final[U64] = np.bitwise_or.reduce(mask_of_block[subsets], axis=1)
         """Shape (T,): the bits of a fingerprint that are in each table's prefix."""

@@ -1,4 +1,4 @@
-"""Freezing: a generation of anchors becomes one sorted file a table, built beside the judge's work."""
+"""Freezing: anchors become a run, one sorted file a table, built beside the judge's work."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
+
+import numpy as np
 
 from stream.errors import StateBusyError
 from stream.failpoints import VARIABLE, reach
@@ -18,145 +21,110 @@ from stream.tables import freeze_child
 from stream.tables.build import build_tables, table_file
 from stream.tables.design import U64, Design
 from stream.tables.rocks import Store, table_family
+from stream.tables.runs import Run
 
 FOLDER: Final = "freeze"
-CHILD_ANCHORS = 20_000
-"""Generations from this size on are built by a child process. A thread would compete for the GIL for the 20 s
-and more that a million anchors take; for small ones starting a process would take longer than building."""
+CHILD_ANCHORS = 100_000
+"""Runs from this size on are built by a child process of low priority. A thread would compete for the GIL;
+for small ones starting a process would take longer than building."""
 ERRORS: Final = "errors"
-
-
-class _Builder(Protocol):
-    """Builds the files of one generation."""
-
-    @property
-    def done(self) -> bool:
-        """Whether the files are ready, or building failed."""
-
-    def wait(self) -> None:
-        """Return when the files are ready. Raises what building raised."""
-
-    def stop(self) -> None:
-        """Give up; nothing is written any more afterwards."""
 
 
 class _CancelledError(Exception):
     """Building was given up."""
 
 
-class _Thread:
-    """Builds in this process: at once, but sharing the GIL."""
-
-    def __init__(
-        self, store: Store, design: Design, generation: int, first: int, rows: U64, masks: U64 | None,
-        folder: Path,
-    ) -> None:  # fmt: skip
-        self._error: BaseException | None = None
-        self._cancelled = False
-
-        def between() -> None:
-            if self._cancelled:
-                raise _CancelledError
-            reach("freeze.build")
-
-        def build() -> None:
-            try:
-                build_tables(
-                    store.sst_writer, design, generation, first, rows, masks, folder,
-                    between=between, pause=lambda: time.sleep(0),
-                )  # fmt: skip
-            except BaseException as error:  # raised in the thread that waits
-                self._error = error
-
-        self._thread = threading.Thread(target=build, name=f"freeze-{generation}", daemon=True)
-        self._thread.start()
-
-    @property
-    def done(self) -> bool:
-        return not self._thread.is_alive()
-
-    def wait(self) -> None:
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-
-    def stop(self) -> None:
-        self._cancelled = True
-        self._thread.join()
-
-
-class _Child:
-    """Builds in a process of low priority that ends when this one does."""
-
-    def __init__(
-        self, store: Store, design: Design, generation: int, first: int, rows: U64, masks: U64 | None,
-        folder: Path,
-    ) -> None:  # fmt: skip
-        self._what = f"state directory {store.path}: freezing generation {generation}"
-        self._errors = folder / ERRORS
-        freeze_child.hand_over(folder, design, generation, first, rows, masks)
-        environment = os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-        environment.pop(VARIABLE, None)
-        with self._errors.open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", freeze_child.__name__, str(folder)],
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                start_new_session=True,  # Ctrl-C reaches us, and we stop it
-            )
-        reach("freeze.build")
-
-    @property
-    def done(self) -> bool:
-        if self._process.poll() is not None:
-            return True
-        reach("freeze.build")
-        return False
-
-    def wait(self) -> None:
-        status = self._process.wait()
-        self._close()
-        if status:
-            said = self._errors.read_text(errors="replace").strip()
-            raise StateBusyError(f"{self._what}: its process ended with {status}: {said[-2000:]}")
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        self._close()
-
-    def _close(self) -> None:
-        assert self._process.stdin is not None  # noqa: S101  # asked for above
-        self._process.stdin.close()
-
-
 class Freezing:
-    """One generation on its way into RocksDB. Its content depends on its anchors alone."""
+    """One run on its way into RocksDB. Its content depends on its anchors alone.
+
+    `rows` are those of its anchors (n, 2), slice after slice, taken by a thread; `masks` the tables that each
+    stays out of, shape (n,), None for none.
+    """
 
     def __init__(
-        self, store: Store, design: Design, generation: int, first: int, rows: U64, masks: U64 | None
+        self, store: Store, design: Design, run: Run, rows: Iterable[U64], masks: U64 | None
     ) -> None:
-        self.generation: Final = generation
+        self.run: Final = run
         self._store = store
-        self._tables = design.tables
+        self._design = design
+        self._masks = masks
         parent = store.path / FOLDER
         parent.mkdir(exist_ok=True)
         # A folder of its own: the child of a process that crashed may live for a moment longer.
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{generation:05d}-", dir=parent))
-        builder = _Thread if len(rows) < CHILD_ANCHORS else _Child
-        self._builder: _Builder = builder(store, design, generation, first, rows, masks, self._folder)
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{run.level}-{run.number:05d}-", dir=parent))
+        self._child: subprocess.Popen[bytes] | None = None
+        self._cancelled = False
+        self._error: BaseException | None = None
+        build = self._build_by_child if run.anchors >= CHILD_ANCHORS else self._build
+        self._thread = threading.Thread(
+            target=self._guarded, args=(build, rows), name=f"freeze-{run.first}", daemon=True
+        )
+        self._thread.start()
+
+    def _guarded(self, build: Callable[[Iterable[U64]], None], rows: Iterable[U64]) -> None:
+        try:
+            build(rows)
+        except BaseException as error:  # raised in the thread that waits
+            self._error = error
+
+    def _go_on(self) -> None:
+        if self._cancelled:
+            raise _CancelledError
+        reach("freeze.build")
+
+    def _build(self, rows: Iterable[U64]) -> None:
+        together = np.concatenate(list(rows))
+        build_tables(
+            self._store.sst_writer, self._design, self.run, together, self._masks, self._folder,
+            between=self._go_on, pause=lambda: time.sleep(0),
+        )  # fmt: skip
+
+    def _build_by_child(self, rows: Iterable[U64]) -> None:
+        freeze_child.hand_over(self._folder, self._design, self.run, self._while_wanted(rows), self._masks)
+        errors = self._folder / ERRORS
+        environment = os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
+        environment.pop(VARIABLE, None)
+        with errors.open("wb") as said, subprocess.Popen(
+            [sys.executable, "-m", freeze_child.__name__, str(self._folder)],
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+            start_new_session=True,  # Ctrl-C reaches us, and we stop it
+        ) as child:  # fmt: skip
+            self._child = child
+            while True:
+                if self._cancelled:
+                    child.kill()
+                reach("freeze.build")
+                try:
+                    status = child.wait(0.05)
+                    break
+                except subprocess.TimeoutExpired:
+                    continue
+        if status:
+            what = f"freezing anchors {self.run.first} to {self.run.end - 1}"
+            output = errors.read_text(errors="replace").strip()[-2000:]
+            raise StateBusyError(
+                f"state directory {self._store.path}: {what}: its process ended with {status}: {output}"
+            )
+
+    def _while_wanted(self, rows: Iterable[U64]) -> Iterator[U64]:
+        for some in rows:
+            self._go_on()
+            yield some
 
     @property
     def built(self) -> bool:
         """Whether the files are ready (or building failed)."""
-        return self._builder.done
+        return not self._thread.is_alive()
 
     def finish(self) -> None:
         """Wait for the files and ingest them. Raises what building raised."""
-        self._builder.wait()
-        for table in range(self._tables):
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        for table in range(self._design.tables):
             path = table_file(self._folder, table)
             if path.exists():
                 reach("freeze.ingest")
@@ -165,8 +133,9 @@ class Freezing:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def discard(self) -> None:
-        """Stop building; the generation stays unfrozen."""
-        self._builder.stop()
+        """Stop building; the anchors stay unfrozen."""
+        self._cancelled = True
+        self._thread.join()
 
 
 def clean(path: Path) -> None:

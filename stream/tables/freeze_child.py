@@ -1,7 +1,7 @@
-"""The process that builds a large generation's files: `python -m stream.tables.freeze_child FOLDER`.
+"""The process that builds a large run's files: `python -m stream.tables.freeze_child FOLDER`.
 
-FOLDER holds `generation.npz`, and gets a file a table. Standard input is a pipe that the parent holds open
-and never writes to: its end is the parent's end, and this process ends with it.
+FOLDER holds what `hand_over` put there, and gets a file a table. Standard input is a pipe that the parent
+holds open and never writes to: its end is the parent's end, and this process ends with it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -17,21 +18,24 @@ import numpy as np
 from stream.tables.build import build_tables
 from stream.tables.design import U64, Design
 from stream.tables.rocks import sst_writer
+from stream.tables.runs import Run
 
-INPUT: Final = "generation.npz"
+INPUT: Final = "run.npz"
+ROWS: Final = "rows"
 NICE: Final = 15
 
 
-def hand_over(
-    folder: Path, design: Design, generation: int, first: int, rows: U64, masks: U64 | None
-) -> None:
-    """Write the child's input."""
-    layout = np.array([design.blocks, design.choose, design.width, generation, first])
+def hand_over(folder: Path, design: Design, run: Run, rows: Iterable[U64], masks: U64 | None) -> None:
+    """Write the child's input; `rows` are those of the run's anchors (n, 2), slice after slice."""
+    layout = np.array([design.blocks, design.choose, design.width, *run])
+    with (folder / ROWS).open("wb") as file:
+        for some in rows:
+            some.tofile(file)
     with (folder / INPUT).open("wb") as file:
         if masks is None:
-            np.savez(file, layout=layout, rows=rows)
+            np.savez(file, layout=layout)
         else:
-            np.savez(file, layout=layout, rows=rows, masks=masks)
+            np.savez(file, layout=layout, masks=masks)
 
 
 def _end_with_parent() -> None:
@@ -40,14 +44,14 @@ def _end_with_parent() -> None:
 
 
 def main(folder: Path) -> None:
-    """Build the files of the generation in `folder`."""
+    """Build the files of the run in `folder`."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.nice(NICE)
     with np.load(folder / INPUT) as given:
-        blocks, choose, width, generation, first = given["layout"].tolist()
-        rows: U64 = given["rows"]
+        blocks, choose, width, level, index, anchors = given["layout"].tolist()
         masks: U64 | None = given.get("masks")
-    build_tables(sst_writer, Design(blocks, choose, width), generation, first, rows, masks, folder)
+    rows = np.memmap(folder / ROWS, np.uint64, "r", shape=(anchors, 2))
+    build_tables(sst_writer, Design(blocks, choose, width), Run(level, index, anchors), rows, masks, folder)
 
 
 if __name__ == "__main__":

@@ -32,6 +32,7 @@ DEFAULT: Final = "default"
 LOG: Final = "log"
 ANCHORS: Final = "anchors"
 URLS: Final = "urls"
+TABLE: Final = "table-"
 FLUSH: Final = "flush"
 """Always empty. `Rdict.flush` covers one family even with atomic flush on; a manual compaction flushes
 all families in one manifest edit, releases the GIL, and has nothing to compact in an empty family."""
@@ -43,14 +44,14 @@ BLOCK_BYTES: Final = 4096
 
 def table_family(table: int) -> str:
     """The column family of one table."""
-    return f"table-{table:02d}"
+    return f"{TABLE}{table:02d}"
 
 
 def tables_of(path: Path) -> int:
     """How many tables the store in a directory was made for. Raises StateError where there is no store."""
     if not (path / "CURRENT").exists():
         raise StateError(f"state directory {path}: no RocksDB is in it")
-    return sum(family.startswith("table-") for family in Rdict.list_cf(str(path)))
+    return sum(family.startswith(TABLE) for family in Rdict.list_cf(str(path)))
 
 
 def sst_writer(family: str) -> SstFileWriter:
@@ -68,14 +69,21 @@ def _options(family: str, cache: Cache) -> Options:
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(2)
     options.set_write_buffer_size(WRITE_BUFFER)
-    options.set_compression_type(DBCompressionType.lz4())
+    # Read out of the page cache as it lies there: a group of a table costs 3 us instead of 7 to 10.
+    options.set_allow_mmap_reads(True)
+    of_table = family.startswith(TABLE)
+    options.set_compression_type(DBCompressionType.none() if of_table else DBCompressionType.lz4())
     if family == URLS:  # text: the last level holds most of it and is worth zstd
         options.set_bottommost_compression_type(DBCompressionType.zstd())
     blocks = BlockBasedOptions()
-    blocks.set_block_cache(cache)
+    if of_table:  # nothing to decompress, so nothing worth a copy
+        blocks.disable_cache()
+    else:
+        blocks.set_block_cache(cache)
     blocks.set_format_version(5)
     blocks.set_block_size(BLOCK_BYTES)
-    if family not in (LOG, FLUSH):  # the log is only ever read in order
+    # The log is only ever read in order, and what is looked for in a table is there.
+    if family not in (LOG, FLUSH) and not of_table:
         blocks.set_bloom_filter(BLOOM_BITS, False)
     options.set_block_based_table_factory(blocks)
     return options
@@ -101,6 +109,10 @@ class Batch:
     def delete(self, family: str, key: bytes) -> None:
         """Remove a key, if it is there."""
         self.writes.delete(key, self._handles[family])
+
+    def delete_range(self, family: str, start: bytes, end: bytes) -> None:
+        """Remove the keys of [start, end)."""
+        self.writes.delete_range(start, end, self._handles[family])
 
 
 class Store:
@@ -176,6 +188,10 @@ class Store:
     def sst_writer(self, family: str) -> SstFileWriter:
         """A writer of files for `ingest`, with the family's options."""
         return SstFileWriter(_options(family, self._cache))
+
+    def reclaim(self, family: str, start: bytes, end: bytes) -> None:
+        """Give back the disk of what was removed of the keys [start, end). A flush too; releases the GIL."""
+        self._read[family].compact_range(start, end)
 
     def flush(self) -> None:
         """Make everything written durable, atomically over all families. Releases the GIL."""

@@ -8,9 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.tables.design import TABLE_BITS, U64, Design
-from stream.tables.probes import combine
 
-U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]
 
 
@@ -44,12 +42,3 @@ class Slots:
     def of_keys(self, keys: U64) -> U32:
         """Slots of exact keys, shape (n, T)."""
         return self._fold(keys) | self._region
-
-    def of_probes(self, keys: U64, bits: U8, flips: int) -> U32:
-        """Slots of all probes, shape (P, n, T), given `uncertain_bits` of shape (flip_bits, n, T)."""
-        exact = self.of_keys(keys)
-        if flips == 0 or not len(bits):
-            return exact[None]
-        probes = combine(self.flips[bits, self._tables], flips)
-        probes ^= exact
-        return probes

@@ -4,11 +4,13 @@ The tables are of words, and distances are between fingerprints: of one page bot
 far apart ends here, in RAM, before anybody asks RocksDB for a sketch.
 
 The newest anchors are searched in RAM (`hot`), older ones in RocksDB (`cold`). Anchors are frozen in
-generations of fixed size, whatever the batches were, so equal anchors make equal state.
+generations of fixed size, and these merged, whatever the batches were, so equal anchors make equal state.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
+from stream.failpoints import reach
 from stream.tables import freeze
 from stream.tables.anchors import AnchorLog, Dead, Skipped, with_prefix
 from stream.tables.candidates import I64, LAST_ANCHOR, Candidates
@@ -23,15 +26,16 @@ from stream.tables.cold import ColdTier
 from stream.tables.design import U64, Design
 from stream.tables.hot import PACE, HotTier, Pace
 from stream.tables.probing import Probing
-from stream.tables.rocks import DEFAULT, Batch, Store
+from stream.tables.rocks import DEFAULT, Batch, Store, table_family
+from stream.tables.runs import MERGED, Run, run_of
 
 U8 = NDArray[np.uint8]
 
 LAYOUT: Final = b"tables/layout"
-GENERATION: Final = b"generation/"
-MOST_GENERATIONS: Final = 1 << 16
+RUN: Final = b"run/"
 ROWS_AT_ONCE: Final = 1 << 12
-"""Rows searched at once: 26 probes in 10 tables of 4096 rows are 4.3 MB of slots."""
+"""Rows searched at once: what they meet in the cold tier is some MiB."""
+ROWS_READ_AT_ONCE: Final = 1 << 18
 
 
 @dataclass(slots=True)
@@ -41,11 +45,13 @@ class TablesStats:
     hot_probes: int = 0
     """Buckets looked up in RAM."""
     rocks_probes: int = 0
-    """Keys looked up in RocksDB."""
+    """Groups looked up in RocksDB."""
     rocks_hits: int = 0
-    """Of these, keys that were there."""
+    """Of these, groups that were there."""
     generations: int = 0
     """Generations frozen into RocksDB."""
+    runs: int = 0
+    """What they were merged to."""
     hot_anchors: int = 0
     """Anchors searched in RAM."""
     cold_anchors: int = 0
@@ -61,8 +67,8 @@ class Tables:
     Opening recovers everything from the store. Raises StateError when the store was made with another
     design or another `generation`.
 
-    `memory` is a third each for the hot tier's rows, its heads, and the cold tier's map; anchors not yet
-    frozen are in RAM whatever it says.
+    `memory` is a third each for the hot tier's rows, its heads, and the cold tier's presence; anchors not
+    yet frozen are in RAM whatever it says.
     """
 
     def __init__(
@@ -89,8 +95,11 @@ class Tables:
         self._log = AnchorLog(store)
         self._dead = Dead(store)
         self._skipped = Skipped(store)
-        self._frozen = sum(1 for _ in with_prefix(store, GENERATION))
+        self._runs = self._stored_runs()
         self._freezing: freeze.Freezing | None = None
+        self._prepared: Future[None] | None = None
+        self._reclaimed: Future[None] | None = None
+        self._closed = False
         self._hot = HotTier(
             design,
             self._skipped,
@@ -100,19 +109,32 @@ class Tables:
             slack=generation,
             pace=pace,
         )
+        self._background = ThreadPoolExecutor(1, "tables")
         self._cold = ColdTier(
             store,
             design,
             self._log,
             self._skipped,
             self._dead,
-            size=generation,
+            self._background,
             distance=distance,
             memory=memory // 3,
         )
-        cold = self._cold_due(self.count)
-        self._hot.load(self._log.read(cold * generation, self.count), cold * generation)
-        self._cold.extend(cold, wait=True)
+        for run in self._runs:
+            self._cold.add(run)
+        cold = self._cold_due()
+        with ThreadPoolExecutor(1) as beside:
+            loaded = beside.submit(lambda: self._hot.load(self._log.read(cold, self.count), cold))
+            self._cold.extend(cold, generation, wait=True)
+            loaded.result()
+
+    def _stored_runs(self) -> list[Run]:
+        """In order of anchors; they follow each other from anchor 0 on."""
+        runs = [
+            run_of(key[0], int.from_bytes(key[1:], "big"), self._size)
+            for key, _ in with_prefix(self._store, RUN)
+        ]
+        return sorted(runs, key=lambda run: run.first)
 
     def _check_layout(self) -> None:
         design, stored = self._design, self._store.get(DEFAULT, [LAYOUT])[0]
@@ -141,7 +163,8 @@ class Tables:
             hot_probes=self._hot.probes,
             rocks_probes=self._cold.probes,
             rocks_hits=self._cold.hits,
-            generations=self._frozen,
+            generations=self._frozen // self._size,
+            runs=len(self._runs),
             hot_anchors=self.count - self._hot.floor,
             cold_anchors=self._cold.anchors,
             dead_anchors=self._dead.count,
@@ -217,42 +240,96 @@ class Tables:
         With `wait`, returns when nothing is due any more. Raises what freezing raised.
         """
         while True:
-            if self._freezing is not None and (wait or self._freezing.built):
+            if self._freezing is not None and (wait or self._is_ready()):
                 self._finish(self._freezing)
-            due = self.count >= (self._frozen + 1) * self._size
-            if due and self._freezing is None:
-                self._start()
+            if self._freezing is None and (due := self._due()) is not None:
+                self._start(due)
             if not (wait and self._freezing is not None):
                 break
-        self._cold.extend(self._cold_due(self.count), wait=wait)
-        self._hot.evict(self._cold.generations * self._size)
+        if self._reclaimed is not None and (wait or self._reclaimed.done()):
+            self._reclaimed.result()
+            self._reclaimed = None
+        self._cold.extend(self._cold_due(), self._size, wait=wait)
+        self._hot.evict(self._cold.anchors)
 
-    def _start(self) -> None:
-        if self._frozen >= MOST_GENERATIONS:
-            raise StateError(f"state directory {self._store.path}: {self._frozen} generations, no more fit")
-        first = self._frozen * self._size
-        rows = self._hot.rows(first, first + self._size)
-        masks = self._skipped.masks(first, first + self._size)
-        self._freezing = freeze.Freezing(self._store, self._design, self._frozen, first, rows, masks)
+    @property
+    def _frozen(self) -> int:
+        """Anchors that are in runs."""
+        return self._runs[-1].end if self._runs else 0
+
+    def _due(self) -> Run | None:
+        """The next run to make: of a generation that is whole, else of runs that may be merged."""
+        if self.count >= self._frozen + self._size:
+            return run_of(0, self._frozen // self._size, self._size)
+        for place, run in enumerate(self._runs[: -MERGED + 1]):
+            if run.number % MERGED == 0 and self._runs[place + MERGED - 1].level == run.level:
+                return run_of(run.level + 1, run.number // MERGED, self._size)
+        return None
+
+    def _start(self, run: Run) -> None:
+        masks = self._skipped.masks(run.first, run.end)
+        rows: Iterator[U64]
+        if run.level:
+            self._prepared = self._cold.prepare(run)
+            starts = range(run.first, run.end, ROWS_READ_AT_ONCE)
+            rows = (self._log.read(start, min(start + ROWS_READ_AT_ONCE, run.end)) for start in starts)
+        else:
+            rows = iter([self._hot.rows(run.first, run.end)])
+        self._freezing = freeze.Freezing(self._store, self._design, run, rows, masks)
+
+    def _is_ready(self) -> bool:
+        prepared = self._prepared is None or self._prepared.done()
+        return prepared and self._freezing is not None and self._freezing.built
 
     def _finish(self, freezing: freeze.Freezing) -> None:
         freezing.finish()
-        self._freezing = None
-        first = freezing.generation * self._size
-        batch = self._store.batch()
-        key = GENERATION + freezing.generation.to_bytes(2, "big")
-        batch.put(DEFAULT, key, np.array([first, self._size], "<u8").tobytes())
+        if self._prepared is not None:
+            self._prepared.result()
+        self._freezing = self._prepared = None
+        run, batch = freezing.run, self._store.batch()
+        batch.put(DEFAULT, _run_key(run), np.array([run.first, run.anchors], "<u8").tobytes())
+        if run.level:
+            place = self._runs.index(run.parts[0])
+            self._runs[place : place + MERGED] = [run]
+            self._cold.replace(run)
+            for part in run.parts:
+                batch.delete(DEFAULT, _run_key(part))
+            for table in range(self._design.tables):
+                batch.delete_range(table_family(table), *_bounds_of_parts(run))
+        else:
+            self._runs.append(run)
+            self._cold.add(run)
         self._store.write(batch)
-        self._frozen += 1
+        if run.level:
+            self._reclaimed = self._background.submit(self._reclaim, run)
 
-    def _cold_due(self, count: int) -> int:
-        """Generations, all frozen, that the hot tier has no memory for."""
-        beyond = max(0, count - self._hot.budget)
-        return min(self._frozen, -(-beyond // self._size))
+    def _reclaim(self, merged: Run) -> None:
+        """Give the disk back that runs took which were merged."""
+        for table in range(self._design.tables):
+            if not self._closed:
+                reach("freeze.reclaim")
+                self._store.reclaim(table_family(table), *_bounds_of_parts(merged))
+
+    def _cold_due(self) -> int:
+        """Anchors of whole generations, all in runs, that the hot tier has no memory for."""
+        beyond = max(0, self.count - self._hot.budget)
+        return min(self._frozen, -(-beyond // self._size) * self._size)
 
     def close(self) -> None:
         """Wait for a freeze under way and drop it; the store stays open."""
         if self._freezing is not None:
             self._freezing.discard()
             self._freezing = None
+        self._closed = True
+        self._cold.close()
+        self._background.shutdown(cancel_futures=True)
         freeze.clean(self._store.path)
+
+
+def _run_key(run: Run) -> bytes:
+    return RUN + run.level.to_bytes(1, "big") + run.number.to_bytes(3, "big")
+
+
+def _bounds_of_parts(merged: Run) -> tuple[bytes, bytes]:
+    """Keys of what `merged` was made of, and of all before it on that level: merged too, once reclaimed."""
+    return run_of(merged.level - 1, 0, 1).bounds[0], merged.parts[-1].bounds[1]

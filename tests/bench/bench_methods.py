@@ -29,6 +29,7 @@ from stream.tables.methods.ball import ball_size
 from stream.tables.methods.sorted_tables import SortedTables, Table, compare, predicted
 from stream.tables.methods.stored_ball import StoredBall
 from stream.tables.rocks import sst_writer
+from stream.tables.runs import Run
 from tests.fingerprint_sets import flipped, random_set
 
 WIDTH, DISTANCE = 64, 3
@@ -180,7 +181,7 @@ def compression(stored: U64) -> dict[str, Any]:
     deltas = np.diff(words[:, 0], prepend=np.uint64(0))
     planes = np.ascontiguousarray(deltas.astype("<u8").view(np.uint8).reshape(n, 8).T)
     with tempfile.TemporaryDirectory() as folder:
-        build_tables(sst_writer, Design(5, 2), 0, 0, stored, None, Path(folder))
+        build_tables(sst_writer, Design(5, 2), Run(0, 0, len(stored)), stored, None, Path(folder))
         rocks = sum(table_file(Path(folder), table).stat().st_size for table in range(10)) / 10
     zstd = zstandard.ZstdCompressor(level=3)
 

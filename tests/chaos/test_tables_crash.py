@@ -104,7 +104,8 @@ def check_after_crash(path: Path, memory: int, undisturbed: tuple[str, list[obje
 
 FAILPOINTS = [
     "flush", "flush:3", "freeze.build", "freeze.build:7", "freeze.build:35", "freeze.ingest",
-    "freeze.ingest:6", "freeze.ingest:27", "freeze.meta", "freeze.meta:2", "freeze.meta:9",
+    "freeze.ingest:6", "freeze.ingest:27", "freeze.ingest:95", "freeze.meta", "freeze.meta:2",
+    "freeze.meta:9", "freeze.meta:10", "flush:9", "freeze.reclaim", "freeze.reclaim:10",
 ]  # fmt: skip
 
 

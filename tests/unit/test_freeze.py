@@ -20,6 +20,7 @@ from stream.tables import freeze
 from stream.tables.design import Design
 from stream.tables.freeze import FOLDER, Freezing
 from stream.tables.rocks import Store, table_family
+from stream.tables.runs import Run
 
 DESIGN = Design(5, 2)
 
@@ -36,7 +37,7 @@ def start(store: Store, anchors: int, *, masks: bool = False) -> Freezing:
     rows[::3] &= np.uint64((1 << 30) - 1)  # crowded buckets
     skipped = rng.integers(0, 1 << 10, anchors, dtype=np.uint64) | np.uint64(1 << 4) if masks else None
     words = np.column_stack([rows, rows[::-1]])
-    return Freezing(store, DESIGN, 3, 3 * anchors, words, skipped)
+    return Freezing(store, DESIGN, Run(0, 3, anchors), iter(np.array_split(words, 3)), skipped)
 
 
 @pytest.mark.parametrize("masks", [False, True])
@@ -56,10 +57,16 @@ def test_child_builds_what_the_thread_builds(
     assert digests[0] == digests[1]
 
 
+def child_of(freezing: Freezing) -> psutil.Process:
+    while freezing._child is None:
+        assert not freezing.built
+    return psutil.Process(freezing._child.pid)
+
+
 def test_discard_ends_the_child(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(freeze, "CHILD_ANCHORS", 0)
     freezing = start(store, 200_000)
-    (child,) = (p for p in psutil.Process().children() if freeze.freeze_child.__name__ in p.cmdline())
+    child = child_of(freezing)
     assert not freezing.built
     freezing.discard()
     assert not child.is_running()
@@ -71,7 +78,7 @@ def test_child_that_fails_is_reported_with_what_it_said(
     monkeypatch.setattr(freeze, "CHILD_ANCHORS", 0)
     monkeypatch.setattr(freeze.freeze_child, "hand_over", lambda folder, *rest: None)
     freezing = start(store, 10)
-    with pytest.raises(StateError, match=r"generation 3: .* ended with 1: (?s:.*)generation\.npz"):
+    with pytest.raises(StateError, match=r"anchors 30 to 39: .* ended with 1: (?s:.*)run\.npz"):
         freezing.finish()
 
 
@@ -82,17 +89,20 @@ import numpy as np
 from stream.tables.design import Design
 from stream.tables.freeze import Freezing
 from stream.tables.rocks import Store
-rows = np.random.default_rng(1).integers(0, 1 << 64, 2_000_000, dtype=np.uint64)
-freezing = Freezing(Store(Path(sys.argv[1]), 10, 1 << 20), Design(5, 2), 0, 0, rows, None)
-print(freezing._builder._process.pid, flush=True)
-assert not freezing.built
+from stream.tables.runs import Run
+rows = np.random.default_rng(1).integers(0, 1 << 64, (2_000_000, 2), dtype=np.uint64)
+freezing = Freezing(Store(Path(sys.argv[1]), 10, 1 << 20), Design(5, 2), Run(0, 0, len(rows)), [rows], None)
+while freezing._child is None:
+    pass
+print(freezing._child.pid, flush=True)
+freezing.finish()
 """
 
 
 def test_child_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", DIES, str(tmp_path / "state")],
-        env=os.environ | {VARIABLE: "freeze.build:2", "PYTHONPATH": str(Path(__file__).parents[2])},
+        env=os.environ | {VARIABLE: "freeze.build:3", "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
     )
     with parent:

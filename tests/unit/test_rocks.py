@@ -51,16 +51,17 @@ def test_reopening_keeps_the_options_of_every_family(tmp_path: Path, opens: int)
         families = store.families
         for family in families:
             capacity = store._read[family].property_value("rocksdb.block-cache-capacity")
-            assert capacity == str(CACHE), family
+            assert capacity == (None if family.startswith("table-") else str(CACHE)), family
         store.close()
     sections = options_on_disk(tmp_path)
     assert "atomic_flush=true" in sections["DBOptions"]
     for family in families:
         text = sections[f'CFOptions "{family}"']
         table = sections[f'TableOptions/BlockBasedTable "{family}"']
-        assert "compression=kLZ4Compression" in text
+        of_table = family.startswith("table-")
+        assert ("compression=kNoCompression" if of_table else "compression=kLZ4Compression") in text
         assert ("bottommost_compression=kZSTD" in text) == (family == "urls")
-        assert ("filter_policy=bloomfilter" in table) == (family not in ("log", "flush")), table
+        assert ("filter_policy=bloomfilter" in table) == (family in ("default", "anchors", "urls")), table
 
 
 def test_all_families_share_one_cache(store: Store) -> None:
@@ -68,8 +69,8 @@ def test_all_families_share_one_cache(store: Store) -> None:
     store.flush()
     assert store.get("anchors", [b"key"]) == [b"value" * 100]
     usage = {store._read[family].property_value("rocksdb.block-cache-usage") for family in WRITTEN}
-    assert len(usage) == 1
-    assert usage != {"0"}
+    assert len(usage - {None}) == 1  # None of tables, which are read where they lie
+    assert "0" not in usage
 
 
 def test_list_get_keeps_the_order_and_marks_what_is_missing(store: Store) -> None:
