@@ -17,9 +17,10 @@ from stream.scan import fingerprinted
 from stream.settings import Settings
 from stream.sources import open_source
 from stream.sources.fingerprints import CHUNK, Chunk, FingerprintFile, open_fingerprints
+from stream.tables.all_pairs import all_pairs
 from stream.tables.design import U64
 from stream.tables.layouts import Layout
-from stream.tables.match import BatchTables, match
+from stream.tables.match import BatchTables, layout_for, match
 from stream.tables.words import Pairs, as_words, from_integers, to_hex, words_of
 
 Advance = Callable[[int], None]
@@ -164,6 +165,34 @@ def find_matches(
         skipped=batch.skipped + corpus.skipped,
         build_seconds=built - start,
         scan_seconds=time.perf_counter() - built,
+    )
+
+
+def find_pairs(batch: FingerprintFile, distance: int, *, layout: str | None = None, threads: int) -> Matches:
+    """All pairs of one batch within the distance, each once. Raises SettingsError."""
+    held = gather(batch)
+    start = time.perf_counter()
+    chosen = (
+        Layout.parse(layout, batch.width) if layout else layout_for(len(held.words), batch.width, distance)
+    )
+    pairs, compared = all_pairs(held.words, batch.width, distance, threads=threads, layout=chosen)
+    rows = np.unique(pairs.stored)
+    digits = to_hex(as_words(held.words, batch.width)[rows], batch.width)
+    names = held.names
+    return Matches(
+        pairs=pairs,
+        batch=held,
+        corpus={
+            row: (text, names[row] if names else None)
+            for row, text in zip(rows.tolist(), digits, strict=True)
+        },
+        width=batch.width,
+        layout=chosen.name,
+        compared=compared,
+        corpus_size=len(held.words),
+        skipped=batch.skipped,
+        build_seconds=0.0,
+        scan_seconds=time.perf_counter() - start,
     )
 
 

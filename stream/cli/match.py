@@ -16,7 +16,8 @@ from stream.settings import Settings
 @click.command("match")
 @with_settings("worker_processes", "page_deadline", "page_bytes")
 @click.argument("batch")
-@click.option("--against", "corpus", required=True, help="The corpus: a file or directory like BATCH.")
+@click.option("--against", "corpus",
+              help="The corpus: a file or directory like BATCH.  [default: pairs within BATCH]")  # fmt: skip
 @click.option("-k", "--distance", type=click.IntRange(0, 127), default=3, show_default=True,
               help="Largest Hamming distance.")  # fmt: skip
 @click.option("-o", "--output", type=click.File("wb", lazy=False), help="File for the matches, JSON Lines.")
@@ -31,7 +32,7 @@ from stream.settings import Settings
 def command(
     settings: Settings,
     batch: str,
-    corpus: str,
+    corpus: str | None,
     distance: int,
     output: BinaryIO | None,
     layout: str | None,
@@ -41,13 +42,13 @@ def command(
     scheme: Any,
     as_json: bool,
 ) -> None:
-    """Find all pairs of BATCH and a corpus within a Hamming distance.
+    """Find all pairs of BATCH and a corpus, or within BATCH, that have at most a Hamming distance.
 
     Both are index files, NumPy arrays (.npy), lines of hex digits as `neardup fingerprint` prints them (also
     `-`), JSON Lines with a fingerprint (verdicts), a judge's state directory, or pages as for `scan`. Tables
     are made of the batch, so let it be the smaller one; the corpus is read once, on all cores.
     """
-    from stream.match import find_matches, open_either
+    from stream.match import find_matches, find_pairs, open_either
 
     logging.configure(settings.log_format, "match")
     options: dict[str, Any] = {
@@ -56,11 +57,13 @@ def command(
         "base_url": base_url,
     }
     opened = open_either(settings, scheme, batch, **options)
-    against = open_either(settings, scheme, corpus, **options)
-    with _bar(against.count) as advance:
-        found = find_matches(
-            opened, against, distance, layout=layout, threads=settings.worker_processes, advance=advance
-        )
+    threads = settings.worker_processes
+    if corpus is None:
+        found = find_pairs(opened, distance, layout=layout, threads=threads)
+    else:
+        against = open_either(settings, scheme, corpus, **options)
+        with _bar(against.count) as advance:
+            found = find_matches(opened, against, distance, layout=layout, threads=threads, advance=advance)
     for record in found.records():
         if output is not None:
             output.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")

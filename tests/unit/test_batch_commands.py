@@ -83,6 +83,20 @@ def test_a_corpus_of_any_kind_gives_the_same_matches(kind: str, pair, tmp_path: 
     assert (summary["batch"], summary["corpus"], summary["matches"]) == (50, 1000, 50)
 
 
+def test_without_a_corpus_pairs_within_the_batch_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "batch"
+    lines = [
+        "ff00ff00ff00ff00  http://a.example/0",
+        "0123456789abcdef",
+        "ff00ff00ff00ff01  http://a.example/2",
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    record, summary = map(json.loads, neardup("match", path, "--json").stdout.splitlines())
+    assert (record["row"], record["name"], record["distance"]) == (0, "http://a.example/0", 1)
+    assert record["match"] == {"row": 2, "name": "http://a.example/2", "fingerprint": "ff00ff00ff00ff01"}
+    assert (summary["batch"], summary["corpus"], summary["matches"]) == (3, 3, 1)
+
+
 def test_matches_are_readable_and_written_to_a_file(pair, tmp_path: Path) -> None:
     batch, corpus = pair
     (tmp_path / "batch").write_text(as_lines(batch))

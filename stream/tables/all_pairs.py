@@ -1,0 +1,80 @@
+"""All near pairs within one set, by sorting it once a table (Manku, Jain, Das Sarma, WWW 2007, section 3.1).
+
+Fingerprints that are near share the prefix of some table, so in its order they stand together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+from stream.tables.candidates import I64
+from stream.tables.design import U64
+from stream.tables.layouts import Layout
+from stream.tables.match import CHUNK, layout_for
+from stream.tables.words import WORD, Pairs, as_words, distances
+
+
+def all_pairs(
+    fingerprints: U64, width: int, distance: int, *, threads: int = 1, layout: Layout | None = None
+) -> tuple[Pairs, int]:
+    """Pairs (row < stored) within the distance, and how many were compared.
+
+    A table a thread; each needs 8 bytes a fingerprint. Raises SettingsError.
+    """
+    words = as_words(fingerprints, width)
+    layout = layout if layout is not None else layout_for(len(words), width, distance)
+    layout.refuse_beyond(distance)
+
+    def of_table(table: int) -> tuple[Pairs, int]:
+        parts, compared = [], 0
+        for row, stored in _together(layout, words, table):
+            apart = distances(words[row], words[stored])
+            near = np.flatnonzero(apart <= distance)
+            parts.append(Pairs(row[near], stored[near], apart[near]))
+            compared += len(row)
+        return Pairs.merge(parts), compared
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="pairs") as pool:
+        found = list(pool.map(of_table, range(layout.tables)))
+    return Pairs.merge([pairs for pairs, _ in found]), sum(compared for _, compared in found)
+
+
+def _together(layout: Layout, words: U64, table: int) -> Iterator[tuple[I64, I64]]:
+    """Rows of equal prefixes, each two of them once, the smaller first."""
+    count = len(words)
+    low = np.uint64(count.bit_length())
+    if layout.key_bits(table) + int(low) > WORD:
+        keys = layout.keys(words, table)
+        order = np.argsort(keys, kind="stable")
+        keys, rows = keys[order], order
+    else:
+        # One sort of plain numbers, which NumPy vectorises, instead of an argsort.
+        keys = np.empty(count, np.uint64)
+        for first in range(0, count, CHUNK):
+            part = words[first : first + CHUNK]
+            numbers = np.arange(first, first + len(part), dtype=np.uint64)
+            np.bitwise_or(layout.keys(part, table) << low, numbers, out=keys[first : first + CHUNK])
+        keys.sort()
+        rows = None
+    mask = np.uint64((1 << int(low)) - 1)
+
+    def row(places: I64) -> I64:
+        return (keys[places] & mask).view(np.int64) if rows is None else rows[places]
+
+    def prefix(part: U64) -> U64:
+        return part >> low if rows is None else part
+
+    parts = [np.zeros(0, np.int64)]
+    for first in range(0, count - 1, CHUNK):
+        part = prefix(keys[first : first + CHUNK + 1])
+        parts.append(np.flatnonzero(part[1:] == part[:-1]) + first)
+    places = np.concatenate(parts)
+    apart = 1
+    while len(places):
+        yield row(places), row(places + apart)
+        apart += 1
+        places = places[places + apart < count]
+        places = places[prefix(keys[places]) == prefix(keys[places + apart])]
