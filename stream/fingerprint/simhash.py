@@ -42,9 +42,9 @@ def signs(sums: NDArray[np.int64], tie_word: int) -> list[tuple[int, bytes]]:
     # The bit index below the sum: sorting puts ties in the order of their indexes.
     keyed = np.abs(sums) << 6 | np.arange(WIDTH)
     keyed.sort(axis=1)
-    order = (keyed[:, :UNCERTAIN_BITS] & 63).astype(np.uint8)
+    order = (keyed[:, :UNCERTAIN_BITS] & 63).astype(np.uint8).tobytes()
     found = (ones | ties & np.uint64(tie_word)).tolist()
-    return list(zip(found, map(bytes, order), strict=True))
+    return [(word, order[i * UNCERTAIN_BITS : (i + 1) * UNCERTAIN_BITS]) for i, word in enumerate(found)]
 
 
 def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.int64], width: int = WIDTH) -> NDArray[np.int64]:

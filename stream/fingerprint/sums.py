@@ -12,6 +12,7 @@ from stream.fingerprint.weights import UNIT, weigh
 
 WIDTH: Final = 64
 
+_NONE: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
 _BYTE: Final = np.uint64(255)
 _EIGHT: Final = np.uint64(8)
@@ -23,6 +24,10 @@ _SPREAD: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, 
 """Byte -> its bits, the lowest first (256, 8)."""
 _FULL: Final = 1 << 30
 """Sums of 32 bits are carried over before they could pass this."""
+_COUNTED: Final = 4
+"""Features that occur at most so often, which most do, are counted by bit rather than added one by one."""
+_PLANES: Final = 40
+"""Binary digits of a count of features."""
 
 
 def bit_sums_of_each(
@@ -48,6 +53,7 @@ def _sums(
     counts = np.empty(slots, np.int64)
     owners = np.zeros(slots, np.int64)
     taken = np.empty(slots // 2 + 1, np.uint64)
+    words = np.empty(slots // 2 + 8, np.uint64)
     part = np.empty(WIDTH, np.int32)
     for text in range(texts):
         size = 0
@@ -63,11 +69,22 @@ def _sums(
             taken[size] = slot
             size += 1
         row = sums[text]
-        part[:] = 0
         total = carried = np.int64(0)
+        for count in range(1, _COUNTED + 1):
+            same = 0
+            for i in range(size):
+                words[same] = keys[taken[i]]
+                same += counts[taken[i]] == count
+            words[same : same + 8] = _NONE
+            _add_counted(words, same, _WEIGHTS[count], row)
+            total += same * _WEIGHTS[count]
+        carried = total
+        part[:] = 0
         for i in range(size):
             slot = taken[i]
             count = counts[slot]
+            if count <= _COUNTED:
+                continue
             weight = _WEIGHTS[count] if count < len(_WEIGHTS) else np.int64(np.rint(UNIT * np.sqrt(count)))
             if total + weight - carried > _FULL:
                 for bit in range(WIDTH):
@@ -86,3 +103,42 @@ def _sums(
             row[bit] = 2 * (row[bit] + part[bit]) - total
         features[text] = size
     return sums, features
+
+
+@compiled
+def _add_counted(words: NDArray[np.uint64], size: int, weight: np.int64, row: NDArray[np.int64]) -> None:
+    """Add the weight to the sum of each bit as often as one of `size` words has it; 8 zeros follow them.
+
+    The counts of all 64 bits grow together, as binary numbers whose digits are words: eight words by seven
+    carry-save adders (Harley and Seal; Warren, Hacker's Delight, section 5-1).
+    """
+    planes = np.zeros(_PLANES, np.uint64)
+    ones = twos = fours = _NONE
+    highest = 3
+    for i in range(0, size, 8):
+        two_a, ones = _carry(ones, words[i], words[i + 1])
+        two_b, ones = _carry(ones, words[i + 2], words[i + 3])
+        four_a, twos = _carry(twos, two_a, two_b)
+        two_a, ones = _carry(ones, words[i + 4], words[i + 5])
+        two_b, ones = _carry(ones, words[i + 6], words[i + 7])
+        four_b, twos = _carry(twos, two_a, two_b)
+        eights, fours = _carry(fours, four_a, four_b)
+        plane = 3
+        while eights:
+            planes[plane], eights = planes[plane] ^ eights, planes[plane] & eights
+            plane += 1
+        highest = max(highest, plane)
+    planes[0], planes[1], planes[2] = ones, twos, fours
+    counts = np.zeros(WIDTH, np.int64)
+    for plane in range(highest):
+        for bit in range(WIDTH):
+            counts[bit] += np.int64(planes[plane] >> np.uint64(bit) & _ONE) << plane
+    for bit in range(WIDTH):
+        row[bit] += counts[bit] * weight
+
+
+@compiled
+def _carry(a: np.uint64, b: np.uint64, c: np.uint64) -> tuple[np.uint64, np.uint64]:
+    """The sum of three bits in each place: its upper bits and its lower ones."""
+    either = a ^ b
+    return a & b | either & c, either ^ c
