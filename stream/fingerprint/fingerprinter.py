@@ -117,7 +117,7 @@ class Fingerprinter:
 
     def _batch(self, texts: Sequence[str]) -> list[Fingerprint]:
         compiled = self._warm or len(texts) > 1
-        points, encoded = self._points(texts, compiled)
+        points, text_hashes = self._points(texts, compiled)
         tokens = self._tokens(points, compiled)
         # A long text is alone: sorting needs less memory than a table of what was seen.
         compiled = compiled and (len(texts) > 1 or len(texts[0]) <= BATCH_CHARACTERS)
@@ -132,24 +132,22 @@ class Fingerprinter:
         columns = zip(
             summed,
             self._sketches(*self._units(points, tokens), compiled),
-            map(hash_text, encoded),
+            text_hashes,
             (tokens.bounds[1:] - tokens.bounds[:-1]).tolist(),
             counts,
             strict=True,
         )
         return [Fingerprint(*of_sums, *others) for of_sums, *others in columns]
 
-    def _points(
-        self, texts: Sequence[str], compiled: bool
-    ) -> tuple[Points, Sequence[bytes] | Sequence[NDArray[np.uint8]]]:
-        """The normalised texts, and each in UTF-8."""
+    def _points(self, texts: Sequence[str], compiled: bool) -> tuple[Points, list[bytes]]:
+        """The normalised texts, and the hash of each."""
         if compiled and self.scheme.han_variants == "kept":
             from stream.text.normalise_batch import encoded, normalised_points
 
             points = normalised_points(texts)
-            return points, encoded(points)
+            return points, list(map(hash_text, encoded(points)))
         normalised = [self.normalised(text) for text in texts]
-        return points_of(normalised), [text.encode() for text in normalised]
+        return points_of(normalised), [hash_text(text.encode()) for text in normalised]
 
     def _tokens(self, texts: Points, compiled: bool) -> Tokens:
         if compiled and self.scheme.segmenter == "rjieba" and not self.scheme.dictionary:

@@ -58,9 +58,11 @@ def extract(html: str) -> str:
         encoded = html.encode()
     if b"\0" in encoded:  # much faster to see here than in a str of wide characters
         html = html.replace("\0", "�")
+    deep = _too_deep(html, encoded)
+    del encoded  # the tree of a large page needs the memory
     try:
         tree = HTMLTree.parse(html)  # once, whatever is asked of it: half the time of an extraction
-        if not _too_deep(html, encoded):
+        if not deep:
             text = _main(tree, SPARSE * len(html))
             if text.strip():
                 return text

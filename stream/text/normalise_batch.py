@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.text.normalise import DROPPED, EXPANDED, SPECIAL, Mapping, mapping, reference
-from stream.text.points import NUL, Points, bounds_of, points_of, utf32
+from stream.text.points import NUL, Points, bounds_of, utf32
 
 _SLICE: Final = 1 << 18
 """Most characters of a text that are held in a second form."""
@@ -48,12 +48,23 @@ def normalised_points(texts: Sequence[str]) -> Points:
 def _of_one(text: str) -> Points:
     """Slice by slice: a long text need not stand there twice."""
     points, size = np.empty(len(text) + 1 + _BLOCK, np.uint32), 0
-    for start in range(0, len(text), _SLICE):
-        part = text[start : start + _SLICE]
+    table = mapping().table
+    start = 0
+    while start < len(text):
+        stop = start + _SLICE
+        # A slice ends where the next character does not depend on it.
+        while stop < len(text) and table[min(ord(text[stop]), table.size - 1)] >= DROPPED:
+            stop += 1
+        part, ahead = text[start:stop], max(0, len(text) - stop) + 1
         raw = _utf16(part.encode("utf-16-le", "surrogatepass"))
-        points, size = _mapped(raw, points, size, len(text) - start - len(part) + 1, mapping())
-        if size < 0:
-            return points_of([reference(text)])
+        points, reached = _mapped(raw, points, size, ahead, mapping())
+        if reached < 0:
+            known = utf32(reference(part))
+            reached = size + known.size
+            if reached + ahead + _BLOCK > points.size:
+                points = np.concatenate((points[:size], np.empty(known.size + ahead + _BLOCK, np.uint32)))
+            points[size:reached] = known
+        start, size = stop, reached
     points[size] = 0
     return Points(points[: size + 1], np.array([0, size + 1], np.intp))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from stream.fingerprint.row import Status
 from stream.fingerprint.scan import scanned_tokens
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.tokens import plain_tokens
+from stream.text import normalise_batch
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
 from stream.text.normalise_batch import encoded, normalised_points
@@ -103,6 +105,13 @@ def test_texts_normalised_together_are_those_of_the_standard_library(texts: list
     plain = points_of(expected)
     assert found.points.tolist() == plain.points.tolist()
     assert found.bounds.tolist() == plain.bounds.tolist()
+
+
+@given(MIXED)
+def test_a_text_normalised_in_slices_is_that_of_the_standard_library(text: str) -> None:
+    with patch.object(normalise_batch, "_SLICE", 5):
+        found = normalised_points([text])
+    assert bytes(encoded(found)[0]) == reference(text).encode()
 
 
 def test_every_code_point_is_normalised_in_a_batch_as_the_standard_library_does() -> None:
