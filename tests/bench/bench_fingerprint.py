@@ -19,6 +19,7 @@ from typing import Any
 
 from stream.errors import NeardupError
 from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.hashes import hash_tokens
 from stream.fingerprint.scan import scanned_tokens
 from stream.text.normalise import normalise
 from stream.text.normalise_batch import normalised_points
@@ -32,9 +33,9 @@ BATCH = 16
 
 
 def run(rounds: int = 5, data: Path | None = None) -> dict[str, Any]:
-    """Per language: microseconds a text of ours in batches and one by one, of segmenting and hashing alone,
-    of the peer by its own 4-grams and by our tokens; ratios are medians of the rounds' ratios. Raises
-    NeardupError without the `bench` extra."""
+    """Per language: microseconds a text of ours in batches and one by one, of segmenting and hashing alone
+    (compiled, and plainly by the libraries), of the peer by its own 4-grams and by our tokens; ratios are
+    medians of the rounds' ratios. Raises NeardupError without the `bench` extra."""
     try:
         from simhash import Simhash
     except ImportError:
@@ -50,6 +51,7 @@ def run(rounds: int = 5, data: Path | None = None) -> dict[str, Any]:
             "ours": lambda texts=texts: fingerprinter.texts(texts),  # type: ignore[misc]
             "one_by_one": lambda texts=texts: [fingerprinter.text(text) for text in texts],  # type: ignore[misc]
             "segment_and_hash": lambda texts=texts: _segment_and_hash(texts),  # type: ignore[misc]
+            "plain_segment_and_hash": lambda texts=texts: _plain_segment_and_hash(texts),  # type: ignore[misc]
             "simhash": lambda texts=texts: [Simhash(text) for text in texts],  # type: ignore[misc]
             "simhash_of_tokens": lambda texts=texts: [Simhash(_tokens(text)) for text in texts],  # type: ignore[misc]
         }
@@ -71,6 +73,7 @@ def run(rounds: int = 5, data: Path | None = None) -> dict[str, Any]:
             "times_simhash_one_by_one": ratio("simhash", "one_by_one"),
             "times_simhash_of_tokens": ratio("simhash_of_tokens", "ours"),
             "times_segment_and_hash": ratio("ours", "segment_and_hash"),
+            "times_plain_segment_and_hash": ratio("ours", "plain_segment_and_hash"),
         }
     return report
 
@@ -86,6 +89,12 @@ def _segment_and_hash(texts: list[str]) -> None:
     """What no fingerprint of words can do without: normalised, cut, every token hashed."""
     for first in range(0, len(texts), BATCH):
         scanned_tokens(normalised_points(texts[first : first + BATCH]))
+
+
+def _plain_segment_and_hash(texts: list[str]) -> None:
+    """The same by the libraries: Unicode's normalisation, rjieba, xxh3."""
+    for text in texts:
+        hash_tokens(segment(normalise(text), "rjieba").tokens)
 
 
 def _tokens(text: str) -> list[str]:

@@ -47,11 +47,15 @@ GOALS = (
         "fingerprint", "ours / segmentation and hashing alone, English", ("en", "times_segment_and_hash"),
         "<=", 1.4,
         "both are compiled now: {en[segment_and_hash_us_a_text]} us a text for cutting and hashing leave "
-        "little for weighing, summing 64 bits and the sketch, {en[ours_us_a_text]} us in all",
+        "little for weighing, summing 64 bits and the sketch, {en[ours_us_a_text]} us in all; cutting and "
+        "hashing by the libraries alone takes {en[plain_segment_and_hash_us_a_text]} us",
     ),
     Goal(
         "fingerprint", "ours / segmentation and hashing alone, Chinese", ("zh", "times_segment_and_hash"),
         "<=", 1.4,
+        "both are compiled now: {zh[segment_and_hash_us_a_text]} us a text for cutting and hashing, "
+        "{zh[ours_us_a_text]} us in all; cutting and hashing by the libraries alone takes "
+        "{zh[plain_segment_and_hash_us_a_text]} us",
     ),
     Goal(
         "extract", "of the extraction library's speed alone, HTML to fingerprint", ("ratio",), ">=", 0.85,
