@@ -159,6 +159,8 @@ async def steady(
             if time.monotonic() - heard > PATIENCE:
                 raise NeardupError(f"bench: {len(found.verdicts)} verdicts, then none for {PATIENCE} s")
     count = len(found.verdicts) - before
+    if not count:
+        raise NeardupError(f"bench: no verdict within {seconds} s")
     found.pages_per_second = count / (now - opens)
     found.processor_us_a_page = {
         who: (seconds - spent.get(who, 0.0)) / count * 1e6 for who, seconds in processor_seconds().items()
