@@ -19,13 +19,24 @@ _FIRST_PAIRS = 1 << 12
 
 
 @compiled
-def link(slots: U32, number: int, row: int, masks: U64, newest: U32, links: U32, present: U8) -> None:
-    """Put n anchors, numbered from `number` and newer than all before, in rows from `row`, into their chains.
+def link(
+    slots: U32,
+    first_table: int,
+    end_table: int,
+    number: int,
+    row: int,
+    masks: U64,
+    newest: U32,
+    links: U32,
+    present: U8,
+) -> None:
+    """Put n anchors, numbered from `number` and newer than all before, in rows from `row`, into their chains
+    of the tables [first_table, end_table).
 
     `slots` has shape (n, T); `masks` are the tables each one stays out of, shape (n,), or (0,) for none.
     """
     for index in range(slots.shape[0]):
-        for table in range(slots.shape[1]):
+        for table in range(first_table, end_table):
             if masks.size and masks[index] >> np.uint64(table) & np.uint64(1):
                 continue
             slot = slots[index, table]

@@ -34,13 +34,15 @@ class Heads:
         self.newest.fill(0)
         self.present.fill(0)
 
-    def link(self, words: U64, number: int, row: int, masks: U64 | None) -> None:
-        """Put anchors numbered from `number`, newer than all before, in rows from `row`, into their chains.
+    def link(self, words: U64, number: int, row: int, masks: U64 | None, tables: slice) -> None:
+        """Put anchors numbered from `number`, newer than all before, in rows from `row`, into their chains of
+        these tables.
 
         `masks` are the tables each one stays out of, shape (n,); None for none.
         """
         link(
             self.slots.of_keys(self._design.keys(words)),
+            *tables.indices(self._design.tables)[:2],
             number,
             row,
             _ALL_ENTER if masks is None else masks,

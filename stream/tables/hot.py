@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,11 +24,14 @@ from stream.tables.probing import Probing
 
 LOAD: Final = 4
 """Heads grow when a table has fewer than this many slots an anchor."""
+LOADING_THREADS: Final = 2
+"""At start, each of which links the anchors in some of the tables."""
 LOADED_AT_ONCE: Final = 1 << 15
 """Anchors linked at once at start: arrays of some MiB."""
 SWEPT_AT_ONCE: Final = 1 << 24
 """Slots looked at by one insert: some milliseconds."""
 _UNCOUNTED: Final = np.zeros(0, np.int64)
+_ALL_TABLES: Final = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +99,30 @@ class HotTier:
     def _make_heads(self, bits: int) -> Heads:
         return Heads(self._design, bits, len(self._rows))
 
-    def load(self, rows: U64, first: int) -> None:
-        """Start with these anchors' rows, numbered from `first`; the tier must be empty."""
+    def load(self, first: int, end: int, rows: Iterable[U64]) -> None:
+        """Start with the anchors [first, end), given by their rows in slices; the tier must be empty."""
         self.floor = self.count = self._origin = first
-        self._make_room(len(rows))
-        self._rows[: len(rows)] = rows
-        self.count = first + len(rows)
-        bits = self._bits_due()
-        if bits != self._heads.slots.bits:
-            self._heads = self._make_heads(bits)
-            self._heads.clean()
+        self._make_room(end - first)
+        self.count = end
+        with ThreadPoolExecutor(LOADING_THREADS) as pool:
+            bits, cleaned = self._bits_due(), None
+            if bits != self._heads.slots.bits:
+                self._heads = self._make_heads(bits)
+                cleaned = pool.submit(self._heads.clean)
+            row = 0
+            for some in rows:
+                self._rows[row : row + len(some)] = some
+                row += len(some)
+            if cleaned is not None:
+                cleaned.result()
+            # Where a table has fewer than 8 slots, it has a byte of presence in common with the next.
+            shares = LOADING_THREADS if self._heads.slots.bits >= 3 else 1
+            edges = [self._design.tables * share // shares for share in range(shares + 1)]
+            list(pool.map(self._load_tables, map(slice, edges, edges[1:])))
+
+    def _load_tables(self, tables: slice) -> None:
         for start in range(self.floor, self.count, LOADED_AT_ONCE):
-            self._link(self._heads, start, min(start + LOADED_AT_ONCE, self.count))
+            self._link(self._heads, start, min(start + LOADED_AT_ONCE, self.count), tables)
 
     def rows(self, start: int, end: int) -> U64:
         """A copy of the rows of the anchors [start, end), floor <= start."""
@@ -194,11 +210,11 @@ class HotTier:
             self._swept = min(start + SWEPT_AT_ONCE, slots)
             sweep(self._heads.newest, self._heads.present, self.floor, start, self._swept)
 
-    def _link(self, heads: Heads, start: int, end: int) -> None:
-        """Put the anchors [start, end), already in their rows, into their chains."""
+    def _link(self, heads: Heads, start: int, end: int, tables: slice = _ALL_TABLES) -> None:
+        """Put the anchors [start, end), already in their rows, into their chains of these tables."""
         for first, row, n in self._runs(start, end):
             words = self._rows[row : row + n, 0]
-            heads.link(words, first, row, self._skipped.masks(first, first + n))
+            heads.link(words, first, row, self._skipped.masks(first, first + n), tables)
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""

@@ -35,7 +35,7 @@ LAYOUT: Final = b"tables/layout"
 RUN: Final = b"run/"
 ROWS_AT_ONCE: Final = 1 << 12
 """Rows searched at once: what they meet in the cold tier is some MiB."""
-ROWS_READ_AT_ONCE: Final = 1 << 18
+ROWS_READ_AT_ONCE: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -124,7 +124,7 @@ class Tables:
             self._cold.add(run)
         cold = self._cold_due()
         with ThreadPoolExecutor(1) as beside:
-            loaded = beside.submit(lambda: self._hot.load(self._log.read(cold, self.count), cold))
+            loaded = beside.submit(self._hot.load, cold, self.count, self._logged(cold, self.count))
             self._cold.extend(cold, generation, wait=True)
             loaded.result()
 
@@ -271,11 +271,15 @@ class Tables:
         rows: Iterator[U64]
         if run.level:
             self._prepared = self._cold.prepare(run)
-            starts = range(run.first, run.end, ROWS_READ_AT_ONCE)
-            rows = (self._log.read(start, min(start + ROWS_READ_AT_ONCE, run.end)) for start in starts)
+            rows = self._logged(run.first, run.end)
         else:
             rows = iter([self._hot.rows(run.first, run.end)])
         self._freezing = freeze.Freezing(self._store, self._design, run, rows, masks)
+
+    def _logged(self, start: int, end: int) -> Iterator[U64]:
+        """Rows of the anchors [start, end), slice after slice."""
+        for first in range(start, end, ROWS_READ_AT_ONCE):
+            yield self._log.read(first, min(first + ROWS_READ_AT_ONCE, end))
 
     def _is_ready(self) -> bool:
         prepared = self._prepared is None or self._prepared.done()
