@@ -1,8 +1,9 @@
-"""The judge's core as its tables grow: speed, memory and disk; then how fast it starts and is rebuilt.
+"""The judge's core as its tables grow: speed, memory and disk; how fast it starts and is rebuilt.
 
     python -m tests.bench.bench_growth [anchors]
 
 No Kafka here: the journal's records are decided and applied batch after batch, flushed as a judge does.
+Memory is what the process has to itself: pages of table files that it maps are the page cache's.
 """
 
 from __future__ import annotations
@@ -17,8 +18,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
@@ -29,12 +28,23 @@ from stream.messages.journal import Genesis, decode_journal
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.journal import NEAR, ROWS, journal
 
-POINTS = 10
-"""Points of the curve."""
+MILLION = 1_000_000
+POINTS = (100_000, MILLION, *range(2 * MILLION, 200 * MILLION, 2 * MILLION))
+"""Points of the curve, as far as it goes; the last one is where it ends."""
+STARTED = 5 * MILLION
+"""Anchors at which a start is measured."""
 FLUSH_ROWS = 100_000
 """About what a judge decides between two flushes."""
 REBUILT_ROWS = 300_000
-MEMORY = 4 << 30
+MEMORY = 1 << 30
+"""The default: about 6.4 million anchors."""
+
+
+def _own_mib() -> int:
+    """Memory of this process alone."""
+    with open("/proc/self/status") as lines:
+        (line,) = (line for line in lines if line.startswith("RssAnon:"))
+    return int(line.split()[1]) >> 10
 
 
 def _open(directory: Path) -> tuple[State, Judge]:
@@ -57,10 +67,12 @@ def _batches(rows: int) -> Iterator[list[Entry]]:
         yield batch
 
 
-def _grow(directory: Path, anchors: int) -> list[dict[str, Any]]:
+def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
+    """The curve, and seconds that a start took at `STARTED` anchors, or at the end before that."""
     state, judge = _open(directory)
-    process = psutil.Process()
     curve: list[dict[str, Any]] = []
+    points = [point for point in POINTS if point < anchors] + [anchors]
+    started = 0.0
     seconds, rows, unflushed, longest = 0.0, 0, 0, 0.0
     for batch in _batches(int(anchors / (1 - NEAR) * 1.02)):
         began = time.perf_counter()
@@ -73,37 +85,53 @@ def _grow(directory: Path, anchors: int) -> list[dict[str, Any]]:
             unflushed = 0
         seconds += time.perf_counter() - began
         rows += len(decided.batch)
-        if state.tables.count >= anchors * (len(curve) + 1) / POINTS:
+        if state.tables.count >= min(STARTED, anchors) and not started:
+            state.close()
+            del state, judge, decided
+            gc.collect()
+            began = time.perf_counter()
+            state, judge = _open(directory)
+            started = time.perf_counter() - began
+        if state.tables.count >= points[len(curve)]:
             stats = state.tables.stats
             curve.append(
                 {
                     "anchors": state.tables.count,
                     "rows_per_second": round(rows / seconds),
                     "longest_batch_ms": round(longest * 1000),
-                    "rss_mib": process.memory_info().rss >> 20,
+                    "ram_mib": _own_mib(),
+                    "heads_mib": stats.hot_slots * 4 >> 20,
                     "disk_bytes_an_anchor": round(state.store.disk_bytes() / state.tables.count),
                     "hot_anchors": stats.hot_anchors,
+                    "cold_anchors": stats.cold_anchors,
+                    "runs": stats.runs,
                 }
             )
             seconds, rows, longest = 0.0, 0, 0.0
+            if len(curve) == len(points):
+                break
     state.close()
-    return curve
+    return curve, started
 
 
-def _slope(curve: list[dict[str, Any]]) -> int:
-    """Bytes of RSS an anchor took, from the first point to the last."""
-    more = curve[-1]["anchors"] - curve[0]["anchors"]
-    return round((curve[-1]["rss_mib"] - curve[0]["rss_mib"]) * 2**20 / max(1, more))
+def _ram_an_anchor(curve: list[dict[str, Any]]) -> int:
+    """Bytes, heads apart, from the point at a million on, or the first, to the last with all in RAM."""
+    inside = [point for point in curve if not point["cold_anchors"]]
+    since = inside[min(1, len(inside) - 1)]
+    more = (inside[-1]["ram_mib"] - inside[-1]["heads_mib"]) - (since["ram_mib"] - since["heads_mib"])
+    return round(more * 2**20 / max(1, inside[-1]["anchors"] - since["anchors"]))
 
 
-def _start(directory: Path) -> float:
-    """Seconds until an existing state is ready."""
-    gc.collect()
-    began = time.perf_counter()
-    state, _ = _open(directory)
-    seconds = time.perf_counter() - began
-    state.close()
-    return seconds
+def _flat(curve: list[dict[str, Any]]) -> float:
+    """Memory at the end to that of the first point with anchors beyond RAM; 1 before there is one."""
+    beyond = [point["ram_mib"] for point in curve if point["cold_anchors"]]
+    return round(beyond[-1] / beyond[0], 3) if beyond else 1.0
+
+
+def _last_to_million(curve: list[dict[str, Any]]) -> float:
+    """Speed at the end to that up to a million anchors, or up to the first point before that."""
+    since = curve[min(1, len(curve) - 1)]
+    return round(curve[-1]["rows_per_second"] / since["rows_per_second"], 3)
 
 
 def _rebuild(directory: Path) -> dict[str, Any]:
@@ -133,16 +161,17 @@ def _rebuild(directory: Path) -> dict[str, Any]:
 
 
 def run(anchors: int = 2_000_000) -> dict[str, Any]:
-    """The curve, `seconds_to_start` at its end, and the speed of a rebuild beside that of deciding."""
+    """The curve, `seconds_to_start`, and the speed of a rebuild beside that of deciding."""
     directory = Path(tempfile.mkdtemp(prefix="neardup-bench-"))
     try:
-        curve = _grow(directory / "grown", anchors)
+        curve, started = _grow(directory / "grown", anchors)
         return {
             "curve": {f"{point['anchors']:,}": point for point in curve},
-            "last_to_first": round(curve[-1]["rows_per_second"] / curve[0]["rows_per_second"], 3),
-            "rss_bytes_an_anchor": _slope(curve),
+            "last_to_million_ratio": _last_to_million(curve),
+            "ram_bytes_an_anchor": _ram_an_anchor(curve),
+            "ram_beyond_ratio": _flat(curve),
             "disk_bytes_an_anchor": curve[-1]["disk_bytes_an_anchor"],
-            "seconds_to_start": round(_start(directory / "grown"), 2),
+            "seconds_to_start": round(started, 2),
             "rebuild": _rebuild(directory),
         }
     finally:

@@ -64,7 +64,7 @@ def ratios(found: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, float
 
 
 def _is_ratio(name: str) -> bool:
-    return name.endswith("ratio") or name.startswith("times_simhash") or name in ("last_to_first", "f1")
+    return name.endswith("ratio") or name.startswith("times_simhash") or name == "f1"
 
 
 def _page(path: Path, kept: dict[str, Any]) -> str:
@@ -155,7 +155,7 @@ def _curve(path: Path, curve: dict[str, dict[str, Any]]) -> str:
     name = f"{path.stem}-growth.svg"
     shown = {
         "rows a second": "rows_per_second",
-        "RSS, MiB": "rss_mib",
+        "RAM, MiB": "ram_mib",
         "disk, bytes an anchor": "disk_bytes_an_anchor",
     }
     lines = {title: [each[column] for each in points] for title, column in shown.items()}

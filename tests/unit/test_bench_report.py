@@ -22,12 +22,12 @@ def growth(last: float) -> dict[str, Any]:
         f"{anchors:,}": {
             "anchors": anchors,
             "rows_per_second": speed,
-            "rss_mib": anchors >> 12,
+            "ram_mib": anchors >> 12,
             "disk_bytes_an_anchor": 500,
         }
         for anchors, speed in speeds.items()
     }
-    return {"curve": curve, "last_to_first": last, "rebuild": {"rebuilt_per_second": 9, "ratio": 6.0}}
+    return {"curve": curve, "last_to_million_ratio": last, "rebuild": {"rebuilt_per_second": 9, "ratio": 6.0}}
 
 
 def test_every_stage_has_a_goal() -> None:
@@ -55,7 +55,7 @@ def test_pictures_beside_the_page_can_be_drawn(tmp_path: Path) -> None:
         assert ElementTree.fromstring((tmp_path / name).read_text("utf-8")).tag.endswith("svg")  # noqa: S314  # our own
 
 
-@pytest.mark.parametrize(("last", "says"), [(0.69, []), (0.5, ["growth: last_to_first was 0.7, is 0.5"])])
+@pytest.mark.parametrize(("last", "says"), [(0.69, []), (0.5, ["growth: last_to_million_ratio was 0.7, is 0.5"])])
 def test_compare_names_what_fell(tmp_path: Path, last: float, says: list[str]) -> None:
     kept = tmp_path / "kept.json"
     report.keep(kept, "growth", growth(0.7))
