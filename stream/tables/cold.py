@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -12,12 +10,11 @@ import numpy as np
 from stream.compiled import compiled, popcount
 from stream.tables.anchors import AnchorLog, Dead, Skipped
 from stream.tables.candidates import I64, U8
-from stream.tables.design import TABLE_BITS, U64, Design
+from stream.tables.design import U64, Design
 from stream.tables.presence import Presence
 from stream.tables.probing import Probing
 from stream.tables.rocks import Store, table_family
-from stream.tables.runs import Run, group_keys
-from stream.tables.slots import U32
+from stream.tables.runs import ENTRY_BYTES, Run, group_keys
 
 LEAST_PRESENCE: Final = 64 << 20
 """Bytes that all presence together may take whatever memory is allowed."""
@@ -26,15 +23,6 @@ SLOTS_AN_ANCHOR: Final = 32
 something."""
 MARKED_AT_ONCE: Final = 1 << 20
 _UNCOUNTED: Final = np.zeros(0, np.int64)
-
-
-@dataclass(slots=True)
-class _Asked:
-    """Of one table: groups to read, and what to look for in them."""
-
-    groups: U64
-    lows: U64
-    asking: U32
 
 
 class ColdTier:
@@ -137,51 +125,47 @@ class ColdTier:
         """Add this tier's pairs and bucket sizes to `probing`."""
         if not self.anchors:
             return
-        for table, asked in self._asked(probing):
-            groups, place = np.unique(asked.groups, return_inverse=True)
-            values = self._store.get(table_family(table), group_keys(groups))
-            found = [value or b"" for value in values]
-            self.probes += len(values)
-            self.hits += len(values) - values.count(None)
-            ends = np.cumsum(np.fromiter(map(len, found), np.int64, len(found))) >> 4
-            entries = np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2)
-            probing.found.add_packed(
-                _match(
-                    entries,
-                    np.concatenate([[0], ends]),
-                    place,
-                    asked.lows,
-                    asked.asking,
-                    probing.fingerprints,
-                    table,
-                    self._design.tables,
-                    self.anchors,
-                    self._distance,
-                    self._dead.bits,
-                    _UNCOUNTED if probing.sizes is None else probing.sizes,
-                )
-            )
+        met = [
+            (run, presence.meet(probing, self._low_bits[run]))
+            for run, presence in list(self._runs.items())
+            if presence is not None and run.first < self.anchors
+        ]
+        for table in range(self._design.tables):
+            groups, wanted, before = [], [], 0
+            for run, (run_groups, group_edges, run_wanted, wanted_edges) in met:
+                some = run_groups[group_edges[table] : group_edges[table + 1]]
+                groups.append(some | np.uint64(run.key))
+                pairs = run_wanted[2 * wanted_edges[table] : 2 * wanted_edges[table + 1]].reshape(-1, 2)
+                pairs[:, 0] += np.uint64(before << 32)
+                wanted.append(pairs)
+                before += len(some)
+            if before:
+                entries, edges = self._read(table, np.concatenate(groups))
+                probing.found.add_packed(self._match(probing, table, entries, edges, np.concatenate(wanted)))
 
-    def _asked(self, probing: Probing) -> Iterator[tuple[int, _Asked]]:
-        """What to read of which table, over all runs."""
-        tables = self._design.tables
-        met: list[tuple[Run, U64, U32, I64]] = []
-        for run, presence in list(self._runs.items()):
-            if presence is not None and run.first < self.anchors:
-                keys, asking = presence.meet(probing)
-                edges = np.searchsorted(keys & np.uint64((1 << TABLE_BITS) - 1), np.arange(tables + 1))
-                met.append((run, keys >> np.uint64(TABLE_BITS), asking, edges))
-        for table in range(tables):
-            groups, lows, askings = [], [], []
-            for run, prefixes, asking, edges in met:
-                some = slice(edges[table], edges[table + 1])
-                low = self._low_bits[run][table]
-                groups.append(prefixes[some] >> low | np.uint64(run.key))
-                lows.append(prefixes[some] & ((np.uint64(1) << low) - np.uint64(1)))
-                askings.append(asking[some])
-            asked = _Asked(np.concatenate(groups), np.concatenate(lows), np.concatenate(askings))
-            if len(asked.groups):
-                yield table, asked
+    def _read(self, table: int, groups: U64) -> tuple[U64, I64]:
+        """The entries of these groups, shape (e, 2), and where those of each begin and end."""
+        values = self._store.get(table_family(table), group_keys(groups))
+        self.probes += len(values)
+        self.hits += len(values) - values.count(None)
+        found = [value or b"" for value in values]
+        edges = np.zeros(len(found) + 1, np.int64)
+        np.cumsum(np.fromiter(map(len, found), np.int64, len(found)) // ENTRY_BYTES, out=edges[1:])
+        return np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2), edges
+
+    def _match(self, probing: Probing, table: int, entries: U64, edges: I64, wanted: U64) -> U64:
+        return _match(
+            entries,
+            edges,
+            wanted,
+            probing.fingerprints,
+            table,
+            self._design.tables,
+            self.anchors,
+            self._distance,
+            self._dead.bits,
+            _UNCOUNTED if probing.sizes is None else probing.sizes,
+        )
 
     def close(self) -> None:
         """Mark no more."""
@@ -195,9 +179,7 @@ _FIRST_PAIRS: Final = 1 << 10
 def _match(
     entries: U64,
     edges: I64,
-    place: I64,
-    lows: U64,
-    asking: U32,
+    wanted: U64,
     fingerprints: U64,
     table: int,
     tables: int,
@@ -208,15 +190,15 @@ def _match(
 ) -> U64:
     """Pairs of a row and an anchor below `end` of a bucket that it probes, packed as `Found` has them.
 
-    Group g has `entries` [edges[g], edges[g + 1]). Request i, `asking[i]`, looks in group `place[i]` for
-    those whose prefix ends in `lows[i]`. `sizes` (n * T) grows by the live ones of exact probes; of shape
-    (0,) it does not.
+    Group g has `entries` [edges[g], edges[g + 1]); `wanted` (m, 2) is what `Met` says, over all runs. `sizes`
+    (n * T) grows by the live ones of exact probes; of shape (0,) it does not.
     """
     pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
-    for request in range(len(place)):
-        row, exact = np.int64(asking[request] >> np.uint32(1)), asking[request] & np.uint32(1)
-        low, fingerprint = lows[request], fingerprints[row]
-        at, to = edges[place[request]], edges[place[request] + 1]
+    for request in range(len(wanted)):
+        row, exact = np.int64(wanted[request, 1] >> np.uint64(1)), wanted[request, 1] & np.uint64(1)
+        low, fingerprint = wanted[request, 0] & np.uint64(0xFFFFFFFF), fingerprints[row]
+        place = wanted[request, 0] >> np.uint64(32)
+        at, to = edges[place], edges[place + np.uint64(1)]
         last = to
         while at < to:
             middle = (at + to) >> 1

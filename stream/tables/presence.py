@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -10,10 +10,23 @@ from stream.compiled import compiled
 from stream.tables.candidates import I64, U8
 from stream.tables.design import TABLE_BITS, U64, Design
 from stream.tables.probing import Probing
-from stream.tables.slots import U32
 
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 _FIRST_MET: Final = 1 << 12
+
+
+class Met(NamedTuple):
+    """Groups to read of a run, table after table, and what is wanted of them.
+
+    Table t has `groups` [group_edges[t], group_edges[t + 1]), as the high bits of prefixes, and `wanted`
+    [2 * wanted_edges[t], 2 * wanted_edges[t + 1]): pairs of (place among these groups << 32 | low bits of
+    the prefix) and (row * 2, and 1 more where the probe is exact).
+    """
+
+    groups: U64
+    group_edges: I64
+    wanted: U64
+    wanted_edges: I64
 
 
 class Presence:
@@ -34,16 +47,18 @@ class Presence:
         words = np.ascontiguousarray(words)
         _mark(words, _ALL_ENTER if masks is None else masks, *self._design.pieces, self._bits, self._present)
 
-    def meet(self, probing: Probing) -> tuple[U64, U32]:
-        """Keys of the buckets that are probed and may hold something, in order of table, and for whom:
-        row * 2, and 1 more where the probe is exact."""
-        return _meet(
-            probing.keys,
-            probing.bits,
-            self._design.key_flip,
-            *probing.tree,
-            self._bits,
-            self._present,
+    def meet(self, probing: Probing, low_bits: U64) -> Met:
+        """The groups to read, where the lowest `low_bits` (T,) of a prefix do not name its group."""
+        return Met(
+            *_meet(
+                probing.keys,
+                probing.bits,
+                self._design.key_flip,
+                *probing.tree,
+                low_bits,
+                self._bits,
+                self._present,
+            )
         )
 
 
@@ -72,31 +87,51 @@ def _mark(words: U64, masks: U64, shifts: U64, block_masks: U64, places: U64, bi
 
 
 @compiled
+def _grown(values: U64) -> U64:
+    larger = np.empty(2 * len(values), np.uint64)
+    larger[: len(values)] = values
+    return larger
+
+
+@compiled
 def _meet(
-    keys: U64, flip_bits: U8, key_flip: U64, parents: I64, added: I64, bits: int, present: U8
-) -> tuple[U64, U32]:
+    keys: U64, flip_bits: U8, key_flip: U64, parents: I64, added: I64, low_bits: U64, bits: int, present: U8
+) -> tuple[U64, I64, U64, I64]:
     """`flip_bits` (F, n, T) may be: probe p flips what `parents[p]` flips, and `flip_bits[added[p]]`."""
-    met, asking, found = np.empty(_FIRST_MET, np.uint64), np.empty(_FIRST_MET, np.uint32), 0
-    probes = len(parents)
+    probes, tables = len(parents), keys.shape[1]
+    groups, grouped = np.empty(_FIRST_MET, np.uint64), 0
+    wanted, found = np.empty(_FIRST_MET, np.uint64), 0
+    group_edges, wanted_edges = np.zeros(tables + 1, np.int64), np.zeros(tables + 1, np.int64)
     probed = np.empty(probes, np.uint64)
-    for table in range(keys.shape[1]):
+    for table in range(tables):
+        low = low_bits[table]
         for row in range(keys.shape[0]):
-            probed[0] = keys[row, table]
-            if found + probes > len(met):
-                grown, grown_asking = np.empty(2 * len(met) + probes, np.uint64), asking
-                grown[:found] = met[:found]
-                asking = np.empty(2 * len(met) + probes, np.uint32)
-                asking[:found] = grown_asking[:found]
-                met = grown
+            probed[0] = keys[row, table] >> np.uint64(TABLE_BITS)
+            groups_before = grouped
             for probe in range(probes):
                 if probe:
-                    flip = key_flip[flip_bits[added[probe], row, table], table]
+                    flip = key_flip[flip_bits[added[probe], row, table], table] >> np.uint64(TABLE_BITS)
                     probed[probe] = probed[parents[probe]] ^ flip
                     if flip == np.uint64(0):  # no such bit in this prefix: the parent looks there already
                         continue
-                slot = _slot(probed[probe] >> np.uint64(TABLE_BITS), bits, table)
-                if present[slot >> np.uint64(3)] >> np.uint8(slot & np.uint64(7)) & np.uint8(1):
-                    met[found] = probed[probe]
-                    asking[found] = np.uint32(2 * row + (probe == 0))
-                    found += 1
-    return met[:found], asking[:found]
+                slot = _slot(probed[probe], bits, table)
+                if not present[slot >> np.uint64(3)] >> np.uint8(slot & np.uint64(7)) & np.uint8(1):
+                    continue
+                group = probed[probe] >> low
+                at = groups_before
+                while at < grouped and groups[at] != group:
+                    at += 1
+                if at == grouped:
+                    if grouped == len(groups):
+                        groups = _grown(groups)
+                    groups[grouped] = group
+                    grouped += 1
+                if found + 2 > len(wanted):
+                    wanted = _grown(wanted)
+                wanted[found] = np.uint64(at - group_edges[table]) << np.uint64(32) | (
+                    probed[probe] & ((np.uint64(1) << low) - np.uint64(1))
+                )
+                wanted[found + 1] = np.uint64(2 * row + (probe == 0))
+                found += 2
+        group_edges[table + 1], wanted_edges[table + 1] = grouped, found >> 1
+    return groups[:grouped], group_edges, wanted[:found], wanted_edges

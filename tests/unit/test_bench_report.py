@@ -55,7 +55,9 @@ def test_pictures_beside_the_page_can_be_drawn(tmp_path: Path) -> None:
         assert ElementTree.fromstring((tmp_path / name).read_text("utf-8")).tag.endswith("svg")  # noqa: S314  # our own
 
 
-@pytest.mark.parametrize(("last", "says"), [(0.69, []), (0.5, ["growth: last_to_million_ratio was 0.7, is 0.5"])])
+@pytest.mark.parametrize(
+    ("last", "says"), [(0.69, []), (0.5, ["growth: last_to_million_ratio was 0.7, is 0.5"])]
+)
 def test_compare_names_what_fell(tmp_path: Path, last: float, says: list[str]) -> None:
     kept = tmp_path / "kept.json"
     report.keep(kept, "growth", growth(0.7))
