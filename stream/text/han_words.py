@@ -112,20 +112,20 @@ def _next(node: np.uint64, point: np.uint64, edges: NDArray[np.uint64]) -> np.ui
 def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTables) -> None:
     """The same of some runs; whatever stands in `runs` after the GAP at its end is not read as text."""
     size = len(starts)
-    edges, scores = tables.edges, tables.scores
+    edges, ranks, scores = tables.edges, tables.ranks, tables.scores
     # The nodes of one, two and three characters are looked up first, each independent of those before: the
     # processor waits for many at a time. One after another takes twice as long.
     pairs, threes = np.empty(size, np.uint64), np.empty(size, np.uint64)
     ones, pair_scores, three_scores = np.empty(size), np.empty(size), np.empty(size)
     for i in range(size):
         node = np.uint64(tables.first[runs[i]])
-        ones[i] = scores[np.int64(node >> _ONE)]
+        ones[i] = scores[ranks[np.int64(node >> _ONE)]]
         pairs[i] = _next(node, np.uint64(runs[i + 1]), edges)
     for i in range(size):
-        pair_scores[i] = scores[np.int64(pairs[i] >> _ONE)]
+        pair_scores[i] = scores[ranks[np.int64(pairs[i] >> _ONE)]]
         threes[i] = _next(pairs[i], np.uint64(runs[i + 2]), edges)
     for i in range(size):
-        three_scores[i] = scores[np.int64(threes[i] >> _ONE)]
+        three_scores[i] = scores[ranks[np.int64(threes[i] >> _ONE)]]
     # From the end on: the best score from each character to its run's end, and where the first word ends.
     # No comparison is true of NaN, the score of what is no word.
     best, until = np.zeros(size + 1), np.empty(size + 1, np.int64)
@@ -144,7 +144,7 @@ def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTable
                 if score + best[j] >= top:
                     top, place = score + best[j], j
                 node = _next(node, np.uint64(runs[j]), edges)
-                score = scores[np.int64(node >> _ONE)]
+                score = scores[ranks[np.int64(node >> _ONE)]]
                 j += 1
         if top == -np.inf:
             top = tables.unknown + best[i + 1]
@@ -158,7 +158,7 @@ def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTable
             continue
         # What the dictionary leaves as single characters in a row ends here.
         alone = i == left + 1
-        if alone or (left < i and pairs[left] and _is_word(runs[left + 2 : i], pairs[left], edges, scores)):
+        if alone or (left < i and pairs[left] and _is_word(runs[left + 2 : i], pairs[left], tables)):
             starts[left:i] = True
             left = i
         while left < i:
@@ -181,13 +181,11 @@ def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTable
 
 
 @compiled
-def _is_word(
-    run: NDArray[np.uint32], node: np.uint64, edges: NDArray[np.uint64], scores: NDArray[np.float64]
-) -> bool:
+def _is_word(run: NDArray[np.uint32], node: np.uint64, tables: JiebaTables) -> bool:
     """Whether these characters after those of the node make a word."""
     for point in run:
-        node = _next(node, np.uint64(point), edges)
-    return not np.isnan(scores[np.int64(node >> _ONE)])
+        node = _next(node, np.uint64(point), tables.edges)
+    return not np.isnan(tables.scores[tables.ranks[np.int64(node >> _ONE)]])
 
 
 @compiled
