@@ -38,7 +38,7 @@ COPIES = 0.3
 WORKERS, CHILDREN = 1, 2
 """What `neardup run` starts on two cores."""
 LETTERS = ascii_lowercase
-ROUNDS = 3
+ROUNDS = 2
 AHEAD = 512
 """Pages published before their verdicts; copies are of pages further back, whose verdicts are there."""
 WARM_SECONDS, SECONDS = 4.0, 6.0
@@ -128,10 +128,11 @@ async def _side(servers: str, directory: Path, values: list[bytes], side: str) -
         return await steady(settings, values, ahead=AHEAD, warm=WARM_SECONDS, seconds=SECONDS)
 
 
-def _wrong(pages: Pages, found: Steady, count: int) -> int:
-    """Of the first `count` pages, those whose verdict is not what they were made as."""
-    said = (found.verdicts.get(f"http://bench.example/{number}") for number in range(count))
-    return sum((verdict == "duplicate") != copy for verdict, copy in zip(said, pages.copies, strict=False))
+def _wrong(pages: Pages, found: Steady, urls: set[str]) -> int:
+    """Of these pages, those whose verdict is not what they were made as."""
+    return sum(
+        (found.verdicts[url] == "duplicate") != pages.copies[int(url.rpartition("/")[2])] for url in urls
+    )
 
 
 def _of_rounds(pages: Pages, rounds: list[dict[str, Steady]]) -> dict[str, Any]:
@@ -139,7 +140,7 @@ def _of_rounds(pages: Pages, rounds: list[dict[str, Steady]]) -> dict[str, Any]:
         return round(statistics.median(each[side].pages_per_second for each in rounds))
 
     last = rounds[-1]
-    judged = min(len(each.verdicts) for each in last.values()) - AHEAD
+    both = set(last["ours"].verdicts) & set(last["faust"].verdicts)
     return {
         "bytes_a_page": round(statistics.mean(map(len, pages.values))),
         "pages_per_second": median("ours"),
@@ -147,9 +148,9 @@ def _of_rounds(pages: Pages, rounds: list[dict[str, Steady]]) -> dict[str, Any]:
         "ratio": round(
             statistics.median(e["ours"].pages_per_second / e["faust"].pages_per_second for e in rounds), 2
         ),
-        "compared_pages": judged,
-        "wrong_verdicts": _wrong(pages, last["ours"], judged),
-        "faust_wrong_verdicts": _wrong(pages, last["faust"], judged),
+        "compared_pages": len(both),
+        "wrong_verdicts": _wrong(pages, last["ours"], both),
+        "faust_wrong_verdicts": _wrong(pages, last["faust"], both),
         "processor_us_a_page": {who: round(us) for who, us in last["ours"].processor_us_a_page.items()},
         "faust_processor_us_a_page": {
             who: round(us) for who, us in last["faust"].processor_us_a_page.items()
