@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -15,7 +16,7 @@ from stream.judge.decided import Decided
 from stream.kafka import clients
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
-from stream.kafka.verdict_batches import BATCH_BYTES, VerdictBatches
+from stream.kafka.verdict_batches import BATCH_BYTES, Placed, VerdictBatches
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.verdict import Verdict
@@ -71,14 +72,18 @@ class Publisher:
         await self._producer.stop()
         self._verdicts.close()
 
-    async def publish(self, decided: Decided, decisions: Decisions) -> int:
+    async def encode(self, decided: Decided) -> list[Placed]:
+        """The verdicts as `publish` wants them. Keeps threads of its own busy, and hardly needs the GIL."""
+        return await self._verdicts.of(decided, self._widths)
+
+    async def publish(self, decided: Decided, decisions: Decisions, verdicts: Sequence[Placed]) -> int:
         """Publish a batch, all of it or nothing. Returns the next offset of the decisions topic.
 
         Any error leaves the judge's transaction to be aborted by the next one: the caller ends.
         """
         await self._producer.begin_transaction()
         try:
-            sent = await self._send(decided, decisions)
+            sent = await self._send(decided, decisions, verdicts)
             # aiokafka commits a transaction although one of its sends failed: await every one (rule 10).
             delivered = await asyncio.gather(*sent)
             reach("judge.sent")
@@ -99,16 +104,14 @@ class Publisher:
         refusal: BaseException | None = ended.exception() if ended.done() and not ended.cancelled() else None
         return refusal
 
-    async def _send(self, decided: Decided, decisions: Decisions) -> list[asyncio.Future[Any]]:
+    async def _send(
+        self, decided: Decided, decisions: Decisions, verdicts: Sequence[Placed]
+    ) -> list[asyncio.Future[Any]]:
         """Hand everything to the producer; the decision record's future stands first."""
         names, encode, producer = self._names, self._encode, self._producer
         sent = [await producer.send(names.decisions, encode_decisions(decisions), partition=0)]
-        said = await asyncio.to_thread(decided.columns)
-        for place, made in [*self._verdicts.of(decided, said, self._widths)]:
-            sent += [
-                await producer.send_batch(batch, place.topic, partition=place.partition)
-                for batch in await asyncio.wrap_future(made)
-            ]
+        for place, batch in verdicts:
+            sent.append(await producer.send_batch(batch, place.topic, partition=place.partition))
         for cluster in decided.clusters():
             key = cluster.cluster.encode()
             sent.append(await producer.send(names.clusters, encode(cluster), key=key, partition=0))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
 from typing import Final
 
 import numpy as np
@@ -11,7 +13,7 @@ from aiokafka import TopicPartition
 from numpy.typing import NDArray
 
 from stream.judge.decided import Decided
-from stream.judge.verdict_json import Columns, write
+from stream.judge.verdict_json import write
 from stream.kafka.record_batches import RecordBatch, header_block, record_batches
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.texts import Texts
@@ -21,6 +23,7 @@ from stream.messages.verdict import Verdict
 BATCH_BYTES: Final = 900_000
 """Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
 _THREADS: Final = 2
+Placed = tuple[TopicPartition, RecordBatch]
 
 
 class VerdictBatches:
@@ -35,11 +38,12 @@ class VerdictBatches:
         """Begin no more, and wait for those that were begun."""
         self._pool.shutdown(cancel_futures=True)
 
-    def of(
-        self, decided: Decided, said: Columns, widths: Mapping[str, int]
-    ) -> Iterator[tuple[TopicPartition, Future[list[RecordBatch]]]]:
-        """Begin to make the batches of each topic and partition, in journal order; the topics have so many
-        partitions, and `decided` is what is `said`."""
+    async def of(self, decided: Decided, widths: Mapping[str, int]) -> list[Placed]:
+        """Batches for each topic and partition, in journal order; the topics have so many partitions.
+
+        In the order in which they are best sent.
+        """
+        said = await asyncio.to_thread(decided.columns)
         batch, verdict = decided.batch, decided.judged.verdict
         headers, headers_of = self._headers(decided)
         partition = np.array([each.partition for each in batch.ranges], np.int64)[batch.source]
@@ -51,11 +55,18 @@ class VerdictBatches:
             keys = [batch.key[row] for row in rows.tolist()]
             return record_batches(keys, values, headers, headers_of[rows], BATCH_BYTES)
 
+        places: list[TopicPartition] = []
+        making: list[asyncio.Future[list[RecordBatch]]] = []
         for topic, wanted in self._topics.items():
             rows = np.arange(len(batch)) if wanted is None else np.flatnonzero(verdict == wanted)
             place = partition[rows] % widths[topic]
             for each in np.unique(place).tolist():
-                yield TopicPartition(topic, each), self._pool.submit(make, rows[place == each])
+                places.append(TopicPartition(topic, each))
+                making.append(asyncio.wrap_future(self._pool.submit(make, rows[place == each])))
+        made = await asyncio.gather(*making)
+        # The first of each partition, then the second ones: a producer has one of a partition under way.
+        turns = zip_longest(*made)
+        return [(place, each) for turn in turns for place, each in zip(places, turn, strict=True) if each]
 
     def _headers(self, decided: Decided) -> tuple[Texts, NDArray[np.int64]]:
         """Distinct headers, and which of them each row has."""
