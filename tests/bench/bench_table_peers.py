@@ -1,6 +1,8 @@
 """The tables beside what others would pick, on one stream: look-ups alone, then look-up and insert.
 
-    python -m tests.bench.bench_table_peers [fingerprints] [of them for simhash] [sets], in thousands
+    python -m tests.bench.bench_table_peers [fingerprints] [for simhash] [for FAISS MultiHash] [sets]
+
+(in thousands)
 
 Fingerprints: every peer finds all within 3 bits. Sets of shingles: MinHash peers have as many bands as find
 what ours find. Rounds are interleaved: each turn takes the same batches. All keep their index in memory and
@@ -190,11 +192,14 @@ def _sets(stored: int) -> dict[str, Any]:
         )
 
 
-def run(thousands: int = 1000, one_by_one: int = 100, of_sets: int = 50) -> dict[str, Any]:
+def run(
+    thousands: int = 1000, one_by_one: int = 100, many: int = 10_000, of_sets: int = 50
+) -> dict[str, Any]:
     """Ours and each peer; `ratio` is how many times as many rows a second ours manages."""
     return {
         f"{thousands} k fingerprints": _fingerprints(thousands * 1000, FINGERPRINT_PEERS),
         f"{one_by_one} k fingerprints": _fingerprints(one_by_one * 1000, ONE_BY_ONE),
+        f"{many} k fingerprints": _fingerprints(many * 1000, FINGERPRINT_PEERS[:1]),
         f"{of_sets} k sets of shingles": _sets(of_sets * 1000),
     }
 
