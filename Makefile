@@ -82,6 +82,8 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements.lock | { grep -v '^Requirement already' || true; }
 	$(call say,"installing neardup itself$(comma) editable")
 	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	$(call say,"compiling inner loops$(comma) some 20 s")
+	$(BIN)/python -m stream.precompile
 	touch $@
 
 .PHONY: browser

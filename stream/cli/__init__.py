@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 
@@ -54,6 +55,8 @@ class LazyGroup(click.Group):
         """Import one."""
         if cmd_name not in COMMANDS:
             return None
+        if cmd_name in ROLES:  # whoever stops it while it is still being imported has stopped it in order
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         command: click.Command = import_module(f"stream.cli.{cmd_name}").command
         return command
 

@@ -13,10 +13,10 @@ from stream.judge import meetings, verdict_json
 from stream.judge.options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables import chains
+from stream.tables import chains, cold, presence
 
 loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity,
-    verdict_json._write)
+    verdict_json._write, cold._match, presence._meet, presence._mark)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()
 rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -63,3 +65,18 @@ async def test_a_role_that_died_is_started_again(starts: Starts) -> None:
 
     async with asyncio.timeout(20), Supervisor([Role("2")], 5) as roles:
         await asyncio.gather(started_thrice(), roles.attend(stop))
+
+
+STOPPED_BEFORE_IT_BEGAN = """
+import os, signal, sys, time
+from stream.cli import cli
+cli.get_command(None, sys.argv[1])
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(9)
+"""
+
+
+@pytest.mark.parametrize(("command", "code"), [("worker", 0), ("judge", 0), ("publish", -signal.SIGTERM)])
+def test_a_role_stopped_before_it_began_ends_in_order(command: str, code: int) -> None:
+    done = subprocess.run([sys.executable, "-c", STOPPED_BEFORE_IT_BEGAN, command], timeout=60, check=False)
+    assert done.returncode == code
