@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,6 +113,22 @@ class Dead:
         return dead
 
 
+class Skips(NamedTuple):
+    """Anchors that stay out of some tables, by number, and bit masks of these, shape (k,) both."""
+
+    numbers: I64
+    masks: U64
+
+    def masks_of(self, start: int, end: int) -> U64 | None:
+        """A mask for each of the anchors [start, end); None where all entered everything."""
+        low, high = self.numbers.searchsorted([start, end])
+        if low == high:
+            return None
+        dense = np.zeros(end - start, np.uint64)
+        dense[self.numbers[low:high] - start] = self.masks[low:high]
+        return dense
+
+
 class Skipped:
     """Anchors that did not enter every table's bucket (rule 16), in order of number."""
 
@@ -132,26 +148,21 @@ class Skipped:
             return
         for number, mask in new:
             batch.put(DEFAULT, SKIPPED + number.to_bytes(8, "big"), mask.to_bytes(8, "little"))
-        start, self._count = self._count, self._count + len(new)
-        if self._count > len(self._numbers):
-            self._numbers = np.resize(self._numbers, 2 * self._count)
-            self._masks = np.resize(self._masks, 2 * self._count)
-        self._numbers[start : self._count] = [number for number, _ in new]
-        self._masks[start : self._count] = [mask for _, mask in new]
+        start, end = self._count, self._count + len(new)
+        if end > len(self._numbers):
+            self._numbers = np.resize(self._numbers, 2 * end)
+            self._masks = np.resize(self._masks, 2 * end)
+        self._numbers[start:end] = [number for number, _ in new]
+        self._masks[start:end] = [mask for _, mask in new]
+        self._count = end  # last: other threads read what is below it
+
+    def some(self, start: int, end: int) -> Skips:
+        """Those of the anchors [start, end). Any thread may ask."""
+        count = self._count
+        numbers, masks = self._numbers[:count], self._masks[:count]
+        low, high = numbers.searchsorted([start, end])
+        return Skips(numbers[low:high].copy(), masks[low:high].copy())
 
     def masks(self, start: int, end: int) -> U64 | None:
         """Bit masks of skipped tables of the anchors [start, end); None where all entered everything."""
-        numbers = self._numbers[: self._count]
-        low, high = numbers.searchsorted([start, end])
-        if low == high:
-            return None
-        dense = np.zeros(end - start, np.uint64)
-        dense[numbers[low:high] - start] = self._masks[low:high]
-        return dense
-
-
-def entered(masks: U64 | None, table: int) -> NDArray[np.intp] | None:
-    """Indexes of the anchors that entered `table`; None for all of them."""
-    if masks is None:
-        return None
-    return np.flatnonzero((masks >> np.uint64(table) & np.uint64(1)) == 0)
+        return self.some(start, end).masks_of(start, end)

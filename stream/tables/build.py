@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,12 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 from rocksdict import SstFileWriter
 
+from stream.tables.anchors import Skips
 from stream.tables.design import U64, Design
 from stream.tables.rocks import table_family
 from stream.tables.runs import ENTRY_BYTES, Run, group_keys
 
 PAUSE_KEYS: Final = 64
 """Keys written between two calls of `pause`."""
+CACHED_BYTES: Final = 1 << 28
+"""Larger files would rather drive others out."""
 SORTED_AT_ONCE: Final = 1 << 22
 """Anchors sorted at once: some 200 MiB, however large the run is."""
 
@@ -32,13 +34,13 @@ def build_tables(
     design: Design,
     run: Run,
     rows: U64,
-    masks: U64 | None,
+    skips: Skips,
     folder: Path,
     *,
     between: Callable[[], None] | None = None,
     pause: Callable[[], None] | None = None,
 ) -> None:
-    """Write the files of a run; their content depends on the rows (n, 2) and masks (n,) of its anchors alone.
+    """Write the files of a run; their content depends on the rows (n, 2) and skips of its anchors alone.
 
     `writer` makes a writer for a column family. `between` is called before each table, `pause` while one
     is written; what they raise ends the building.
@@ -47,29 +49,30 @@ def build_tables(
     for table in range(design.tables):
         if between is not None:
             between()
-        if masks is not None and np.all(masks >> np.uint64(table) & np.uint64(1)):
-            continue
-        file, path = writer(table_family(table)), table_file(folder, table)
-        file.open(str(path))
-        low = np.uint64(low_bits[table])
-        for prefixes, members in _sorted(design, table, rows, masks, int(low)):
-            _write(file, run, rows, prefixes, members, low, pause)
-        file.finish()
-        _have_cached(path)
+        low, path = np.uint64(low_bits[table]), table_file(folder, table)
+        file: SstFileWriter | None = None
+        for prefixes, members in _sorted(design, run, table, rows, skips, int(low)):
+            if file is None and len(members):  # RocksDB has no empty files
+                file = writer(table_family(table))
+                file.open(str(path))
+            if file is not None:
+                _write(file, run, rows, prefixes, members, low, pause)
+        if file is not None:
+            file.finish()
+            _have_cached(path)
 
 
 def _have_cached(path: Path) -> None:
-    """Have the page cache hold a file. RocksDB has it forget what was just written: probes, at random, would
-    then wait for the disk, once for every page."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_WILLNEED)
-    finally:
-        os.close(descriptor)
+    """Have the page cache hold a file, unless it is large. RocksDB has it forget what was just written:
+    probes, at random, would then wait for the disk, once for every page."""
+    if path.stat().st_size <= CACHED_BYTES:
+        with path.open("rb", buffering=0) as file:
+            while file.read(1 << 20):
+                pass
 
 
 def _sorted(
-    design: Design, table: int, rows: U64, masks: U64 | None, low: int
+    design: Design, run: Run, table: int, rows: U64, skips: Skips, low: int
 ) -> Iterator[tuple[U64, NDArray[np.int64]]]:
     """Prefixes and indexes of the anchors that entered a table, in order of both, whole groups at a time."""
     groups = 1 << int(design.prefix_bits[table]) - low
@@ -80,9 +83,10 @@ def _sorted(
         for first in range(0, len(rows), SORTED_AT_ONCE):
             prefixes = design.prefixes(rows[first : first + SORTED_AT_ONCE, 0], table)
             chosen = (prefixes >= np.uint64(begin)) & (prefixes < np.uint64(end))
+            start = run.first + first
+            masks = skips.masks_of(start, start + len(prefixes))
             if masks is not None:
-                stay_out = masks[first : first + SORTED_AT_ONCE] >> np.uint64(table) & np.uint64(1)
-                chosen &= stay_out == 0
+                chosen &= masks >> np.uint64(table) & np.uint64(1) == 0
             members = np.flatnonzero(chosen)
             found.append((prefixes[members], members + first))
         prefixes, members = (np.concatenate(part) for part in zip(*found, strict=True))

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", np.int64, np.uint64)
 
 I64 = NDArray[np.int64]
-Index = NDArray[np.int64] | NDArray[np.uint32]
 U8 = NDArray[np.uint8]
 
 LAST_ANCHOR: Final = (1 << 32) - 2

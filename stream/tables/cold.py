@@ -11,7 +11,7 @@ from stream.compiled import compiled, popcount
 from stream.tables.anchors import AnchorLog, Dead, Skipped
 from stream.tables.candidates import I64, U8
 from stream.tables.design import U64, Design
-from stream.tables.presence import Presence
+from stream.tables.presence import LEAST_BITS, Presence
 from stream.tables.probing import Probing
 from stream.tables.rocks import Store, table_family
 from stream.tables.runs import ENTRY_BYTES, Run, group_keys
@@ -19,8 +19,8 @@ from stream.tables.runs import ENTRY_BYTES, Run, group_keys
 LEAST_PRESENCE: Final = 64 << 20
 """Bytes that all presence together may take whatever memory is allowed."""
 SLOTS_AN_ANCHOR: Final = 32
-"""Slots a table for each anchor of a run where memory allows it: of 32 empty buckets one seems to hold
-something."""
+"""Most slots a table for each anchor of a run, rounded down to a power of two: of 16 to 32 empty buckets one
+seems to hold something."""
 MARKED_AT_ONCE: Final = 1 << 20
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 
@@ -51,6 +51,7 @@ class ColdTier:
         """that were there."""
         self._runs: dict[Run, Presence | None] = {}
         self._low_bits: dict[Run, U64] = {}
+        self._bits: dict[Run, int] = {}  # of each presence, once all that was asked for is done
         self._coming: dict[Run, Presence] = {}  # will be there after a merge; marked like those that are
         self._background = background
         self._extending: tuple[int, Future[None]] | None = None
@@ -88,6 +89,7 @@ class ColdTier:
         """Read a run that is in RocksDB instead of its parts."""
         for part in merged.parts:
             del self._runs[part], self._low_bits[part]
+            self._bits.pop(part, None)
         self.add(merged)
         self._runs[merged] = self._coming.pop(merged)
 
@@ -104,12 +106,21 @@ class ColdTier:
         return self._background.submit(self._mark_all, targets, start, end)
 
     def _new_presence(self, run: Run) -> Presence:
-        """As large as serves the run, but at most half of the memory that is left."""
-        kept = (presence for run_kept, presence in self._runs.items() if run_kept not in run.parts)
-        left = self._memory - sum(presence.memory for presence in kept if presence is not None)
-        slots = max(left * 8 // 2 // self._design.tables, 1)
-        wanted = min(int(self._design.prefix_bits.max()), (run.anchors * SLOTS_AN_ANCHOR).bit_length() - 1)
-        return Presence(self._design, max(1, min(wanted, slots.bit_length() - 1)))
+        """As large as serves the run; where memory does not allow that, the most generous ones are halved."""
+        wanted = (run.anchors * SLOTS_AN_ANCHOR).bit_length() - 1
+        self._bits[run] = max(LEAST_BITS, min(wanted, int(self._design.prefix_bits.max())))
+        made = self._bits[run]
+        while self._design.tables * sum(1 << bits for bits in self._bits.values()) >> 3 > self._memory:
+            most = max(self._bits, key=lambda kept: ((1 << self._bits[kept]) / kept.anchors, kept))
+            if self._bits[most] == LEAST_BITS:
+                break
+            self._bits[most] -= 1
+            presence = self._coming.get(most) or self._runs.get(most)
+            if presence is not None:
+                self._background.submit(presence.halve)
+            else:
+                made -= 1
+        return Presence(self._design, made)
 
     def _mark_all(self, targets: list[tuple[Run, Presence]], start: int, end: int) -> None:
         for first in range(start, end, MARKED_AT_ONCE):

@@ -18,6 +18,7 @@ import numpy as np
 from stream.errors import StateBusyError
 from stream.failpoints import VARIABLE, reach
 from stream.tables import freeze_child
+from stream.tables.anchors import Skips
 from stream.tables.build import build_tables, table_file
 from stream.tables.design import U64, Design
 from stream.tables.rocks import Store, table_family
@@ -37,17 +38,14 @@ class _CancelledError(Exception):
 class Freezing:
     """One run on its way into RocksDB. Its content depends on its anchors alone.
 
-    `rows` are those of its anchors (n, 2), slice after slice, taken by a thread; `masks` the tables that each
-    stays out of, shape (n,), None for none.
+    `rows` are those of its anchors (n, 2), slice after slice, taken by a thread.
     """
 
-    def __init__(
-        self, store: Store, design: Design, run: Run, rows: Iterable[U64], masks: U64 | None
-    ) -> None:
+    def __init__(self, store: Store, design: Design, run: Run, rows: Iterable[U64], skips: Skips) -> None:
         self.run: Final = run
         self._store = store
         self._design = design
-        self._masks = masks
+        self._skips = skips
         parent = store.path / FOLDER
         parent.mkdir(exist_ok=True)
         # A folder of its own: the child of a process that crashed may live for a moment longer.
@@ -75,12 +73,12 @@ class Freezing:
     def _build(self, rows: Iterable[U64]) -> None:
         together = np.concatenate(list(rows))
         build_tables(
-            self._store.sst_writer, self._design, self.run, together, self._masks, self._folder,
+            self._store.sst_writer, self._design, self.run, together, self._skips, self._folder,
             between=self._go_on, pause=lambda: time.sleep(0),
         )  # fmt: skip
 
     def _build_by_child(self, rows: Iterable[U64]) -> None:
-        freeze_child.hand_over(self._folder, self._design, self.run, self._while_wanted(rows), self._masks)
+        freeze_child.hand_over(self._folder, self._design, self.run, self._while_wanted(rows), self._skips)
         errors = self._folder / ERRORS
         environment = os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
         environment.pop(VARIABLE, None)

@@ -15,6 +15,7 @@ from typing import Final
 
 import numpy as np
 
+from stream.tables.anchors import Skips
 from stream.tables.build import build_tables
 from stream.tables.design import U64, Design
 from stream.tables.rocks import sst_writer
@@ -25,17 +26,14 @@ ROWS: Final = "rows"
 NICE: Final = 15
 
 
-def hand_over(folder: Path, design: Design, run: Run, rows: Iterable[U64], masks: U64 | None) -> None:
+def hand_over(folder: Path, design: Design, run: Run, rows: Iterable[U64], skips: Skips) -> None:
     """Write the child's input; `rows` are those of the run's anchors (n, 2), slice after slice."""
     layout = np.array([design.blocks, design.choose, design.width, *run])
     with (folder / ROWS).open("wb") as file:
         for some in rows:
             some.tofile(file)
     with (folder / INPUT).open("wb") as file:
-        if masks is None:
-            np.savez(file, layout=layout)
-        else:
-            np.savez(file, layout=layout, masks=masks)
+        np.savez(file, layout=layout, numbers=skips.numbers, masks=skips.masks)
 
 
 def _end_with_parent() -> None:
@@ -49,9 +47,9 @@ def main(folder: Path) -> None:
     os.nice(NICE)
     with np.load(folder / INPUT) as given:
         blocks, choose, width, level, index, anchors = given["layout"].tolist()
-        masks: U64 | None = given.get("masks")
+        skips = Skips(given["numbers"], given["masks"])
     rows = np.memmap(folder / ROWS, np.uint64, "r", shape=(anchors, 2))
-    build_tables(sst_writer, Design(blocks, choose, width), Run(level, index, anchors), rows, masks, folder)
+    build_tables(sst_writer, Design(blocks, choose, width), Run(level, index, anchors), rows, skips, folder)
 
 
 if __name__ == "__main__":

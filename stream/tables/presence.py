@@ -12,6 +12,8 @@ from stream.tables.design import TABLE_BITS, U64, Design
 from stream.tables.probing import Probing
 
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
+LEAST_BITS: Final = 3
+"""A table's slots are whole bytes."""
 _FIRST_MET: Final = 1 << 12
 
 
@@ -30,22 +32,24 @@ class Met(NamedTuple):
 
 
 class Presence:
-    """2**bits slots a table. A slot is a prefix, or where that is longer, the XOR of its parts."""
+    """2**bits slots a table; a slot is the lowest bits of a prefix.
+
+    `mark` and `halve` are for one thread; meanwhile any other may `meet`.
+    """
 
     def __init__(self, design: Design, bits: int) -> None:
         self._design = design
-        self._bits = bits
-        self._present = np.zeros(max(1, design.tables << bits >> 3), np.uint8)
-
-    @property
-    def memory(self) -> int:
-        """Bytes."""
-        return self._present.size
+        self._slots = bits, np.zeros(design.tables << bits >> 3, np.uint8)
 
     def mark(self, words: U64, masks: U64 | None) -> None:
         """Anchors entered the buckets of their words (n,), but not those of the tables in `masks` (n,)."""
-        words = np.ascontiguousarray(words)
-        _mark(words, _ALL_ENTER if masks is None else masks, *self._design.pieces, self._bits, self._present)
+        _mark(words.copy(), _ALL_ENTER if masks is None else masks, *self._design.pieces, *self._slots)
+
+    def halve(self) -> None:
+        """Have half of the slots, each for two of those before."""
+        bits, present = self._slots
+        halves = present.reshape(self._design.tables, 2, -1)
+        self._slots = bits - 1, np.bitwise_or(halves[:, 0], halves[:, 1]).ravel()
 
     def meet(self, probing: Probing, low_bits: U64) -> Met:
         """The groups to read, where the lowest `low_bits` (T,) of a prefix do not name its group."""
@@ -56,19 +60,14 @@ class Presence:
                 self._design.key_flip,
                 *probing.tree,
                 low_bits,
-                self._bits,
-                self._present,
+                *self._slots,
             )
         )
 
 
 @compiled
 def _slot(prefix: np.uint64, bits: int, table: int) -> np.uint64:
-    folded = np.uint64(0)
-    while prefix:
-        folded ^= prefix & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1))
-        prefix >>= np.uint64(bits)
-    return np.uint64(table) << np.uint64(bits) | folded
+    return np.uint64(table) << np.uint64(bits) | prefix & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1))
 
 
 @compiled

@@ -1,7 +1,8 @@
 """Runs: anchors of whole generations, in RocksDB, sorted by prefix, one column family a table.
 
 A run of level 0 is one generation. As soon as `MERGED` runs of a level follow each other from a multiple of
-`MERGED` on, they become one of the next level: which runs there are depends on the number of anchors alone.
+`MERGED` on, they become one of the next level, up to `LEVELS`: which runs there are once nothing is due
+depends on the number of anchors alone.
 
 Family `table-tt`: key = run and group, 8 bytes; value = the group's entries, 16 bytes each, in order of
 prefix, then number: fingerprint u64 LE, then number u32 LE, then the prefix's low bits u32 LE. A group is all
@@ -19,6 +20,9 @@ from numpy.typing import NDArray
 from stream.errors import StateError
 from stream.tables.design import U64, Design
 
+LEVELS: Final = 2
+"""Above generations. Runs of the last level, 64 generations each, are not merged: building one sorts as many
+times more anchors as it is larger, slice after slice, and those of 2**32 anchors are few."""
 MERGED: Final = 8
 """Runs of a level that become one of the next. Searching costs something a run; merging, a copy a level."""
 GROUP: Final = 32

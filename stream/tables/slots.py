@@ -26,7 +26,6 @@ class Slots:
             raise ValueError(f"{design.tables} tables of 2**{self.bits} slots are not numbered by 32 bits")
         self._parts = -(-int(design.prefix_bits.max()) // self.bits)
         self._region = np.arange(design.tables, dtype=np.uint32) << np.uint32(self.bits)
-        self._tables = np.arange(design.tables)
         self.flips: Final = self._fold(design.key_flip)
         """Shape (width + 1, T): what flipping a bit flips in the slots; 0 outside the prefix."""
 

@@ -27,7 +27,7 @@ from stream.tables.design import U64, Design
 from stream.tables.hot import PACE, HotTier, Pace
 from stream.tables.probing import Probing
 from stream.tables.rocks import DEFAULT, Batch, Store, table_family
-from stream.tables.runs import MERGED, Run, run_of
+from stream.tables.runs import LEVELS, MERGED, Run, run_of
 
 U8 = NDArray[np.uint8]
 
@@ -97,8 +97,9 @@ class Tables:
         self._skipped = Skipped(store)
         self._runs = self._stored_runs()
         self._freezing: freeze.Freezing | None = None
+        self._merging: freeze.Freezing | None = None
         self._prepared: Future[None] | None = None
-        self._reclaimed: Future[None] | None = None
+        self._reclaimed: list[Future[None]] = []
         self._closed = False
         self._hot = HotTier(
             design,
@@ -109,7 +110,8 @@ class Tables:
             slack=generation,
             pace=pace,
         )
-        self._background = ThreadPoolExecutor(1, "tables")
+        self._background = ThreadPoolExecutor(1, "mark-presence")
+        self._reclaiming = ThreadPoolExecutor(1, "reclaim")
         self._cold = ColdTier(
             store,
             design,
@@ -122,11 +124,20 @@ class Tables:
         )
         for run in self._runs:
             self._cold.add(run)
+        try:
+            self._load()
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self) -> None:
         cold = self._cold_due()
         with ThreadPoolExecutor(1) as beside:
             loaded = beside.submit(self._hot.load, cold, self.count, self._logged(cold, self.count))
-            self._cold.extend(cold, generation, wait=True)
+            self._cold.extend(cold, self._size, wait=True)
             loaded.result()
+        for merged in {run.level: run for run in self._runs if run.level}.values():
+            self._reclaim(merged)  # perhaps it was not done when the last process ended
 
     def _stored_runs(self) -> list[Run]:
         """In order of anchors; they follow each other from anchor 0 on."""
@@ -240,15 +251,19 @@ class Tables:
         With `wait`, returns when nothing is due any more. Raises what freezing raised.
         """
         while True:
-            if self._freezing is not None and (wait or self._is_ready()):
-                self._finish(self._freezing)
-            if self._freezing is None and (due := self._due()) is not None:
-                self._start(due)
-            if not (wait and self._freezing is not None):
+            if self._freezing is not None and (wait or self._freezing.built):
+                self._finish_generation(self._freezing)
+            if self._merging is not None and (wait or self._is_merged()):
+                self._finish_merge(self._merging)
+            if self._freezing is None and self.count >= self._frozen + self._size:
+                self._freezing = self._start_generation()
+            if self._merging is None and (due := self._mergeable()) is not None:
+                self._merging = self._start_merge(due)
+            if not wait or (self._freezing is None and self._merging is None):
                 break
-        if self._reclaimed is not None and (wait or self._reclaimed.done()):
-            self._reclaimed.result()
-            self._reclaimed = None
+        for reclaimed in [each for each in self._reclaimed if wait or each.done()]:
+            self._reclaimed.remove(reclaimed)
+            reclaimed.result()
         self._cold.extend(self._cold_due(), self._size, wait=wait)
         self._hot.evict(self._cold.anchors)
 
@@ -257,62 +272,69 @@ class Tables:
         """Anchors that are in runs."""
         return self._runs[-1].end if self._runs else 0
 
-    def _due(self) -> Run | None:
-        """The next run to make: of a generation that is whole, else of runs that may be merged."""
-        if self.count >= self._frozen + self._size:
-            return run_of(0, self._frozen // self._size, self._size)
+    def _start_generation(self) -> freeze.Freezing:
+        run = run_of(0, self._frozen // self._size, self._size)
+        rows = self._hot.rows(run.first, run.end)
+        return freeze.Freezing(self._store, self._design, run, [rows], self._skipped.some(run.first, run.end))
+
+    def _mergeable(self) -> Run | None:
+        """The next run to make of others."""
         for place, run in enumerate(self._runs[: -MERGED + 1]):
-            if run.number % MERGED == 0 and self._runs[place + MERGED - 1].level == run.level:
-                return run_of(run.level + 1, run.number // MERGED, self._size)
+            whole = run.number % MERGED == 0 and self._runs[place + MERGED - 1].level == run.level
+            if whole and run.level < LEVELS:
+                return run.merged
         return None
 
-    def _start(self, run: Run) -> None:
-        masks = self._skipped.masks(run.first, run.end)
-        rows: Iterator[U64]
-        if run.level:
-            self._prepared = self._cold.prepare(run)
-            rows = self._logged(run.first, run.end)
-        else:
-            rows = iter([self._hot.rows(run.first, run.end)])
-        self._freezing = freeze.Freezing(self._store, self._design, run, rows, masks)
+    def _start_merge(self, run: Run) -> freeze.Freezing:
+        self._prepared = self._cold.prepare(run)
+        rows = self._logged(run.first, run.end)
+        return freeze.Freezing(self._store, self._design, run, rows, self._skipped.some(run.first, run.end))
 
     def _logged(self, start: int, end: int) -> Iterator[U64]:
         """Rows of the anchors [start, end), slice after slice."""
         for first in range(start, end, ROWS_READ_AT_ONCE):
             yield self._log.read(first, min(first + ROWS_READ_AT_ONCE, end))
 
-    def _is_ready(self) -> bool:
-        prepared = self._prepared is None or self._prepared.done()
-        return prepared and self._freezing is not None and self._freezing.built
+    def _is_merged(self) -> bool:
+        prepared = self._prepared is not None and self._prepared.done()
+        return prepared and self._merging is not None and self._merging.built
 
-    def _finish(self, freezing: freeze.Freezing) -> None:
+    def _finish_generation(self, freezing: freeze.Freezing) -> None:
         freezing.finish()
+        self._freezing = None
+        self._runs.append(freezing.run)
+        self._cold.add(freezing.run)
+        batch = self._store.batch()
+        batch.put(DEFAULT, _run_key(freezing.run), b"")
+        self._store.write(batch)
+
+    def _finish_merge(self, merging: freeze.Freezing) -> None:
+        merging.finish()
         if self._prepared is not None:
             self._prepared.result()
-        self._freezing = self._prepared = None
-        run, batch = freezing.run, self._store.batch()
-        batch.put(DEFAULT, _run_key(run), np.array([run.first, run.anchors], "<u8").tobytes())
-        if run.level:
-            place = self._runs.index(run.parts[0])
-            self._runs[place : place + MERGED] = [run]
-            self._cold.replace(run)
-            for part in run.parts:
-                batch.delete(DEFAULT, _run_key(part))
-            for table in range(self._design.tables):
-                batch.delete_range(table_family(table), *_bounds_of_parts(run))
-        else:
-            self._runs.append(run)
-            self._cold.add(run)
+        self._merging = self._prepared = None
+        run, batch = merging.run, self._store.batch()
+        place = self._runs.index(run.parts[0])
+        self._runs[place : place + MERGED] = [run]
+        self._cold.replace(run)
+        batch.put(DEFAULT, _run_key(run), b"")
+        for part in run.parts:
+            batch.delete(DEFAULT, _run_key(part))
+        for table in range(self._design.tables):
+            batch.delete_range(table_family(table), *_bounds_of_parts(run))
         self._store.write(batch)
-        if run.level:
-            self._reclaimed = self._background.submit(self._reclaim, run)
+        self._reclaim(run)
 
     def _reclaim(self, merged: Run) -> None:
         """Give the disk back that runs took which were merged."""
-        for table in range(self._design.tables):
-            if not self._closed:
-                reach("freeze.reclaim")
-                self._store.reclaim(table_family(table), *_bounds_of_parts(merged))
+
+        def reclaim() -> None:
+            for table in range(self._design.tables):
+                if not self._closed:
+                    reach("freeze.reclaim")
+                    self._store.reclaim(table_family(table), *_bounds_of_parts(merged))
+
+        self._reclaimed.append(self._reclaiming.submit(reclaim))
 
     def _cold_due(self) -> int:
         """Anchors of whole generations, all in runs, that the hot tier has no memory for."""
@@ -320,13 +342,15 @@ class Tables:
         return min(self._frozen, -(-beyond // self._size) * self._size)
 
     def close(self) -> None:
-        """Wait for a freeze under way and drop it; the store stays open."""
-        if self._freezing is not None:
-            self._freezing.discard()
-            self._freezing = None
+        """Drop what is being frozen or merged; the store stays open."""
         self._closed = True
         self._cold.close()
+        for freezing in (self._freezing, self._merging):
+            if freezing is not None:
+                freezing.discard()
+        self._freezing = self._merging = None
         self._background.shutdown(cancel_futures=True)
+        self._reclaiming.shutdown(cancel_futures=True)
         freeze.clean(self._store.path)
 
 

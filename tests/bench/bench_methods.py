@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
+from stream.tables.anchors import Skips
 from stream.tables.build import build_tables, table_file
 from stream.tables.compression import encode, expected_bytes, sort_words
 from stream.tables.design import U64, Design
@@ -168,6 +169,9 @@ def interpolation(stored: U64, queries: U64) -> dict[str, Any]:
     return found
 
 
+NO_SKIPS = Skips(np.zeros(0, np.int64), np.zeros(0, np.uint64))
+
+
 def compression(stored: U64) -> dict[str, Any]:
     """Bytes of a sorted fingerprint: ours, general methods, RocksDB."""
     words = sort_words(stored[:, None])
@@ -181,7 +185,7 @@ def compression(stored: U64) -> dict[str, Any]:
     deltas = np.diff(words[:, 0], prepend=np.uint64(0))
     planes = np.ascontiguousarray(deltas.astype("<u8").view(np.uint8).reshape(n, 8).T)
     with tempfile.TemporaryDirectory() as folder:
-        build_tables(sst_writer, Design(5, 2), Run(0, 0, len(stored)), stored, None, Path(folder))
+        build_tables(sst_writer, Design(5, 2), Run(0, 0, len(stored)), stored, NO_SKIPS, Path(folder))
         rocks = sum(table_file(Path(folder), table).stat().st_size for table in range(10)) / 10
     zstd = zstandard.ZstdCompressor(level=3)
 

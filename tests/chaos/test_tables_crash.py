@@ -25,9 +25,9 @@ ROWS = 50
 GENERATION = 170
 
 
-def open_tables(store: Store, memory: int) -> Tables:
+def open_tables(store: Store, memory: int, generation: int = GENERATION) -> Tables:
     return Tables(
-        store, Design(5, 2), flip_bits=4, flips=2, distance=12, cap=64, memory=memory, generation=GENERATION
+        store, Design(5, 2), flip_bits=4, flips=2, distance=12, cap=64, memory=memory, generation=generation
     )
 
 
@@ -86,17 +86,21 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[obj
     return found
 
 
-def child(path: Path, memory: int, failpoint: str) -> subprocess.Popen[bytes]:
+def child(path: Path, memory: int, failpoint: str, generation: int = GENERATION) -> subprocess.Popen[bytes]:
     root = Path(__file__).parents[2]
     environment = os.environ | {failpoints.VARIABLE: failpoint, "PYTHONPATH": str(root)}
     return subprocess.Popen(
-        [sys.executable, __file__, str(path), str(memory)], env=environment, stdout=subprocess.PIPE
+        [sys.executable, __file__, str(path), str(memory), str(generation)],
+        env=environment,
+        stdout=subprocess.PIPE,
     )
 
 
-def check_after_crash(path: Path, memory: int, undisturbed: tuple[str, list[object]]) -> None:
+def check_after_crash(
+    path: Path, memory: int, undisturbed: tuple[str, list[object]], generation: int = GENERATION
+) -> None:
     with Store(path, 10, 8 << 20) as store:
-        tables = open_tables(store, memory)
+        tables = open_tables(store, memory, generation)
         replay(store, tables)
         assert outcome(store, tables) == undisturbed
         tables.close()
@@ -144,6 +148,27 @@ def test_killed_again_and_again_is_the_same(tmp_path: Path, undisturbed: tuple[s
     check_after_crash(tmp_path, 0, undisturbed)
 
 
+@pytest.mark.parametrize("failpoint", ["freeze.meta:74", "freeze.reclaim:85"])
+def test_killed_while_merged_runs_are_merged_is_the_same(failpoint: str, tmp_path: Path) -> None:
+    generation = TURNS * ROWS // 66  # 64 of them are one run of level 2
+    with Store(tmp_path / "undisturbed", 10, 8 << 20) as store:
+        tables = open_tables(store, 0, generation)
+        replay(store, tables)
+        assert (tables.stats.generations, tables.stats.runs) == (66, 3)
+        undisturbed = outcome(store, tables)
+        tables.close()
+    with child(tmp_path / "killed", 0, failpoint, generation) as process:
+        process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    check_after_crash(tmp_path / "killed", 0, undisturbed, generation)
+    with Store(tmp_path / "killed", 10, 8 << 20) as store:  # and what was merged takes no disk
+        tables = open_tables(store, 0, generation)
+        tables.maintain(wait=True)
+        # Only keys of runs of level 1 begin with that byte.
+        assert 1 not in {bytes(file["start_key"])[0] for file in store._db.live_files()}
+        tables.close()
+
+
 if __name__ == "__main__":
     opened = Store(Path(sys.argv[1]), 10, 8 << 20)
-    replay(opened, open_tables(opened, int(sys.argv[2])), report=True)
+    replay(opened, open_tables(opened, int(sys.argv[2]), int(sys.argv[3])), report=True)

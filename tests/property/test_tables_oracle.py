@@ -160,7 +160,7 @@ CASES = {
     "short prefixes": Case(12, 1, 2, 2, distance=8),
     "all in RocksDB": Case(5, 2, 4, 2, memory=0, generation=16),
     "all in RocksDB, exact": Case(4, 1, distance=3, memory=0, generation=64),
-    "merged again and again": Case(5, 2, 4, 2, memory=0, generation=6),
+    "merged again and again": Case(5, 2, 4, 2, memory=0, generation=3),
     "merged, partly in RAM": Case(5, 2, 4, 2, memory=3 * 48 * 80, generation=8),
     "merged, 20 tables": Case(6, 3, 2, 1, memory=3 * 96 * 100, generation=12),
     "20 tables in RocksDB": Case(6, 3, 2, 1, memory=0, generation=50),

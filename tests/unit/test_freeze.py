@@ -17,6 +17,7 @@ import pytest
 from stream.errors import StateError
 from stream.failpoints import VARIABLE
 from stream.tables import freeze
+from stream.tables.anchors import Skips
 from stream.tables.design import Design
 from stream.tables.freeze import FOLDER, Freezing
 from stream.tables.rocks import Store, table_family
@@ -35,9 +36,10 @@ def start(store: Store, anchors: int, *, masks: bool = False) -> Freezing:
     rng = np.random.default_rng(1)
     rows = rng.integers(0, 1 << 64, anchors, dtype=np.uint64)
     rows[::3] &= np.uint64((1 << 30) - 1)  # crowded buckets
-    skipped = rng.integers(0, 1 << 10, anchors, dtype=np.uint64) | np.uint64(1 << 4) if masks else None
+    numbers = np.arange(3 * anchors, 4 * anchors) if masks else np.zeros(0, np.int64)
+    skips = Skips(numbers, rng.integers(0, 1 << 10, len(numbers), dtype=np.uint64) | np.uint64(1 << 4))
     words = np.column_stack([rows, rows[::-1]])
-    return Freezing(store, DESIGN, Run(0, 3, anchors), iter(np.array_split(words, 3)), skipped)
+    return Freezing(store, DESIGN, Run(0, 3, anchors), iter(np.array_split(words, 3)), skips)
 
 
 @pytest.mark.parametrize("masks", [False, True])
@@ -89,9 +91,12 @@ import numpy as np
 from stream.tables.design import Design
 from stream.tables.freeze import Freezing
 from stream.tables.rocks import Store
+from stream.tables.anchors import Skips
 from stream.tables.runs import Run
+NO_SKIPS = Skips(np.zeros(0, np.int64), np.zeros(0, np.uint64))
 rows = np.random.default_rng(1).integers(0, 1 << 64, (2_000_000, 2), dtype=np.uint64)
-freezing = Freezing(Store(Path(sys.argv[1]), 10, 1 << 20), Design(5, 2), Run(0, 0, len(rows)), [rows], None)
+store, run = Store(Path(sys.argv[1]), 10, 1 << 20), Run(0, 0, len(rows))
+freezing = Freezing(store, Design(5, 2), run, [rows], NO_SKIPS)
 while freezing._child is None:
     pass
 print(freezing._child.pid, flush=True)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 
 JUDGED_AFTER_REHEARSAL = """
+import numpy as np
 from stream import Index
 from stream.fingerprint import parity_pairs
 from stream.fingerprint.scheme import Scheme
@@ -14,6 +15,7 @@ from stream.judge.options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
 from stream.tables import chains, cold, presence
+from stream.tables.design import Design
 
 loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity,
     verdict_json._write, cold._match, presence._meet, presence._mark)
@@ -22,6 +24,7 @@ scheme = Scheme()
 rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))
 known = [list(loop.signatures) for loop in loops]
 assert all(known)
+presence.Presence(Design(5, 2), 8).mark(np.zeros((9, 2), np.uint64)[:, 0], None)
 texts = [" ".join(f"{name}{number}" for number in range(80)) for name in "abc"]
 with Index() as index:
     verdicts = [index.add(text[:2], text).verdict for text in texts]
