@@ -38,7 +38,7 @@ COPIES = 0.3
 WORKERS, CHILDREN = 1, 2
 """What `neardup run` starts on two cores."""
 LETTERS = ascii_lowercase
-ROUNDS = 2
+ROUNDS = 3
 AHEAD = 512
 """Pages published before their verdicts; copies are of pages further back, whose verdicts are there."""
 WARM_SECONDS, SECONDS = 4.0, 6.0

@@ -160,7 +160,7 @@ def _rebuild(directory: Path) -> dict[str, Any]:
     }
 
 
-def run(anchors: int = 2_000_000) -> dict[str, Any]:
+def run(anchors: int = 20_000_000) -> dict[str, Any]:
     """The curve, `seconds_to_start`, and the speed of a rebuild beside that of deciding."""
     directory = Path(tempfile.mkdtemp(prefix="neardup-bench-"))
     try:

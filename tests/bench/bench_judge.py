@@ -67,7 +67,7 @@ async def _judge(settings: Settings, rows: int, anchors: int) -> tuple[float, in
 
 
 async def _publish_alone(settings: Settings, rows: int) -> float:
-    """Verdict-sized records a second, in transactions as large as the judge's."""
+    """Verdict-sized records a second by aiokafka's `send_batch`, in transactions as large as the judge's."""
     producer = AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{settings.namespace}.alone",
         enable_idempotence=True, acks="all", linger_ms=0, max_batch_size=BATCH_BYTES,
@@ -85,7 +85,10 @@ async def _publish_alone(settings: Settings, rows: int) -> float:
             for partition in range(PARTITIONS):
                 batch = producer.create_batch()
                 for _ in range(TRANSACTION // PARTITIONS):
-                    batch.append(timestamp=None, key=key, value=value, headers=headers)
+                    if batch.append(timestamp=None, key=key, value=value, headers=headers) is None:  # full
+                        sent.append(await producer.send_batch(batch, topic, partition=partition))
+                        batch = producer.create_batch()
+                        batch.append(timestamp=None, key=key, value=value, headers=headers)
                 sent.append(await producer.send_batch(batch, topic, partition=partition))
             await asyncio.gather(*sent)
             await producer.commit_transaction()

@@ -44,14 +44,24 @@ GOALS = (
         "which the peer does not do: it takes four characters at a time",
     ),
     Goal(
-        "fingerprint", "ours / segmentation and hashing alone, English", ("en", "times_segment_and_hash"),
+        "fingerprint", "ours / segmentation and hashing alone by the libraries, English",
+        ("en", "times_plain_segment_and_hash"), "<=", 1.4,
+    ),
+    Goal(
+        "fingerprint", "ours / segmentation and hashing alone by the libraries, Chinese",
+        ("zh", "times_plain_segment_and_hash"), "<=", 1.4,
+    ),
+    Goal(
+        "fingerprint", "ours / segmentation and hashing alone by our loops, English",
+        ("en", "times_segment_and_hash"),
         "<=", 1.4,
         "both are compiled now: {en[segment_and_hash_us_a_text]} us a text for cutting and hashing leave "
         "little for weighing, summing 64 bits and the sketch, {en[ours_us_a_text]} us in all; cutting and "
         "hashing by the libraries alone takes {en[plain_segment_and_hash_us_a_text]} us",
     ),
     Goal(
-        "fingerprint", "ours / segmentation and hashing alone, Chinese", ("zh", "times_segment_and_hash"),
+        "fingerprint", "ours / segmentation and hashing alone by our loops, Chinese",
+        ("zh", "times_segment_and_hash"),
         "<=", 1.4,
         "both are compiled now: {zh[segment_and_hash_us_a_text]} us a text for cutting and hashing, "
         "{zh[ours_us_a_text]} us in all; cutting and hashing by the libraries alone takes "
@@ -85,7 +95,7 @@ GOALS = (
     ),
     Goal(
         "judge", "of publishing alone", ("ratio",), ">=", 0.4,
-        "publishing alone is one batch sent again and again, {publishing_alone_per_second:,} a second here",
+        "aiokafka publishes {publishing_alone_per_second:,} a second that nobody looked up or remembers",
     ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(
