@@ -91,7 +91,8 @@ GOALS = (
          "RocksDB answers {cold 40 probes[rocks_probes_a_row]} probes a row, on two cores"),
     Goal(
         "judge", "verdicts a second", ("verdicts_per_second",), ">=", 100_000,
-        "deciding, RocksDB and the encoding of verdicts share two cores with the broker",
+        "deciding and applying without a broker do some 84,000 a second on both cores (growth, at 1 M); here "
+        "publishing and the broker share these",
     ),
     Goal(
         "judge", "of publishing alone", ("ratio",), ">=", 0.4,
@@ -125,9 +126,14 @@ GOALS = (
         "children, judge and crawler share two cores",
     ),
     Goal("latency", "p99 at 90 % load, ms", ("at_90%", "p99_ms"), "<=", 2000),
-    Goal("growth", "speed at the end of the curve to that at 1 M", ("last_to_million_ratio",), ">=", 0.6),
-    Goal("growth", "RAM an anchor up to the budget, bytes, heads apart", ("ram_bytes_an_anchor",), "<=", 100),
-    Goal("growth", "RAM at the end to that at the budget", ("ram_beyond_ratio",), "<=", 1.1),
+    Goal("growth", "speed at the end of the curve to that at 1 M", ("last_to_million_ratio",), ">=", 0.6,
+         "beyond the budget a row reads some four groups of RocksDB at 3 us each; within it speed stays at "
+         "0.8 of that at 1 M"),
+    Goal("growth", "RAM an anchor up to the budget, bytes, heads apart", ("ram_bytes_an_anchor",), "<=", 100,
+         "tables take 56 of them; the rest is RocksDB's block cache of 256 MiB and its write buffers filling "
+         "meanwhile"),
+    Goal("growth", "RAM at the end to that at the budget", ("ram_beyond_ratio",), "<=", 1.1,
+         "presence fills its third of the budget at first"),
     Goal("growth", "disk an anchor, bytes", ("disk_bytes_an_anchor",), "<=", 600),
     Goal("growth", "seconds to start at 5 M anchors", ("seconds_to_start",), "<=", 5),
     Goal("growth", "rebuilding to deciding", ("rebuild", "ratio"), ">=", 5,
