@@ -33,8 +33,9 @@ PROBES = (("exact", 0, 0), ("40 probes", 2, 2), ("110 probes", 4, 2))
 GENERATION = 1_000_000
 INSERTED = 2800
 """Anchors of a judge's transaction of 4096 pages."""
-RAM = 4 << 30
-"""`tables_memory` where all anchors are to be in RAM, bytes; 5 million with four heads each take 2.6 GiB."""
+RAM = 2 << 30
+"""`tables_memory` where all anchors are to be in RAM, bytes. More than they need would be spent on heads,
+which are read at random."""
 BUDGET = 1 << 30
 """And where they are not."""
 WARM = 20
