@@ -42,7 +42,7 @@ ROUNDS = 3
 AHEAD = 512
 """Pages published before their verdicts; copies are of pages further back, whose verdicts are there."""
 WARM_SECONDS, SECONDS = 4.0, 6.0
-PAGES = {"text": 30_000, "html": 6_000}
+PAGES = {"text": 60_000, "html": 6_000}
 """More than a window takes."""
 _MARKUP = re.compile(r"(?is)(<script.*?</script>|<style.*?</style>|<[^>]*>|&#?\w+;)")
 
