@@ -139,10 +139,12 @@ def _grams(runs: str) -> list[bytes]:
 def kinds_of_characters() -> NDArray[np.uint8]:
     """Code point -> its kind, `\\w` being what this Python's own `re` says."""
     kinds = np.zeros(sys.maxunicode + 1, np.uint8)
-    for run in re.finditer(r"\w+", "".join(map(chr, range(sys.maxunicode + 1)))):
+    every = np.arange(kinds.size, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    for run in re.finditer(r"\w+", every):
         kinds[run.start() : run.end()] = WIDE
     for start, end in _WITH_MARKS:
-        marks = [point for point in range(start, end) if unicodedata.category(chr(point)) in ("Mn", "Mc")]
+        others = (start + np.flatnonzero(kinds[start:end] == NO_WORD)).tolist()
+        marks = [point for point in others if unicodedata.category(every[point]) in ("Mn", "Mc")]
         kinds[marks] = MARK
     for ranges, kind in ((HAN, HAN_CHARACTER), (UNSPACED, UNSPACED_CHARACTER)):
         for start, end in ranges:

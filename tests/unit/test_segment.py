@@ -89,3 +89,12 @@ def test_jieba_is_quiet_and_nothing_is_loaded_before_it_is_needed() -> None:
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, check=True)
     assert done.stdout == b""
     assert done.stderr == b""
+
+
+def test_the_dictionary_is_loaded_once_and_rjieba_is_whole_for_who_imports_it_later() -> None:
+    code = (
+        "import sys; from stream.text.cutters import cutter; cut = cutter('rjieba'); "
+        "assert 'rjieba' not in sys.modules; "
+        "import rjieba; assert cut('天气好') == rjieba.cut('天气好') == rjieba.Jieba().cut('天气好')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
