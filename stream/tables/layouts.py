@@ -41,8 +41,13 @@ class Layout:
         self.prefix_bits: Final[NDArray[np.int64]] = np.array([len(p) for p in prefixes], np.int64)
         """Shape (T,): length of each table's prefix."""
         self._words = words_of(width)
+        self.masks: Final[U64] = np.zeros((len(prefixes), self._words), np.uint64)
+        """Shape (T, words): the bits of each table's prefix, where they stand in a fingerprint."""
         self._pieces: list[list[tuple[int, int, int, int, int]]] = []
-        for prefix in prefixes:
+        for table, prefix in enumerate(prefixes):
+            for bit in prefix:
+                word, place = divmod(width - 1 - bit, WORD)
+                self.masks[table, self._words - 1 - word] |= np.uint64(1 << place)
             first = set(prefix)
             self._pieces.append(self._cut([*prefix, *(bit for bit in range(width) if bit not in first)]))
 

@@ -7,7 +7,7 @@ import pytest
 
 from stream.errors import SettingsError
 from stream.tables.layouts import Layout
-from stream.tables.match import BatchTables, layout_for, match
+from stream.tables.match import AT_ONCE, BatchTables, layout_for, match
 from stream.tables.words import Pairs
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.property.test_methods import brute_force, listed
@@ -61,3 +61,15 @@ def test_empty_sides_have_no_pairs() -> None:
 def test_a_layout_that_could_miss_pairs_is_refused() -> None:
     with pytest.raises(SettingsError, match="distance: 4, but 5 choose 2 finds every pair up to 3"):
         BatchTables(np.zeros(1, np.uint64), 64, 4, Layout.choose(5, 2))
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_copies_of_one_page_give_more_pairs_than_there_is_room_for_at_once(width: int) -> None:
+    rng = np.random.default_rng(width)
+    batch = np.repeat(random_set(rng, 1, width), 700, axis=0)
+    corpus = flipped(rng, batch, width, np.arange(700) % 5)
+    assert AT_ONCE < 700 * 560
+    found, compared = BatchTables(batch, width, 3).scan(corpus)
+    assert found.row.tolist() == np.repeat(np.arange(700), 560).tolist()
+    assert found.stored.tolist() == np.flatnonzero(np.arange(700) % 5 <= 3).tolist() * 700
+    assert compared >= len(found)
