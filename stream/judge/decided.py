@@ -36,6 +36,12 @@ class Decided:
     log_time: int
     """Log time after the last record, milliseconds since the epoch."""
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many pages got each of the verdicts that occur."""
+        counts = np.bincount(self.judged.verdict).tolist()
+        return {Verdict(code).name.lower(): count for code, count in enumerate(counts) if count}
+
     def record(self) -> Decisions:
         """What goes to the `decisions` topic."""
         total = sum(len(entry.rows) for entry in self.entries)

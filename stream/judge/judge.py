@@ -34,7 +34,7 @@ class Judge:
         """What these journal records, the next ones, are judged to be; changes nothing."""
         admission = Admission()
         admitted = [self.state.ledger.admit(entry.rows, admission) for entry in entries]
-        batch = Batch.of(entries, admitted, self.state.meta.time)
+        batch = Batch.of(entries, admitted, self.state.time)
         return Decided(
             self.genesis,
             entries,
@@ -42,7 +42,7 @@ class Judge:
             decide(batch, self.state, self.rule),
             admission,
             self.rule,
-            max(self.state.meta.time, *(entry.time for entry in entries)),
+            max(self.state.time, *(entry.time for entry in entries)),
         )
 
     def apply(self, entries: Sequence[Entry], decisions: Decisions, decided: int = 0) -> None:
@@ -72,7 +72,7 @@ class Judge:
         admitted = verdict != 0
         if batch is None:
             sizes = np.cumsum([len(entry.rows) for entry in entries])[:-1]
-            batch = Batch.of(entries, np.split(admitted, sizes), self.state.meta.time)
+            batch = Batch.of(entries, np.split(admitted, sizes), self.state.time)
         rank = np.cumsum(admitted) - 1
         verdict = verdict[admitted]
         cluster = batch.page.copy()

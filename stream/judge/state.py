@@ -32,8 +32,8 @@ from stream.messages.verdict import Verdict
 from stream.tables.anchors import with_prefix
 from stream.tables.candidates import distinct
 from stream.tables.live import of_another_version
+from stream.tables.rocks import ANCHORS, URLS, Store
 from stream.tables.rocks import Batch as Writes
-from stream.tables.rocks import Store
 from stream.tables.tables import Tables
 
 _META: Final = b"meta"
@@ -129,6 +129,10 @@ class Step:
     """Row -> mask."""
 
 
+PageRecords = dict[str, dict[bytes, bytes]]
+"""Family -> key -> value."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
     """A step, and the records of its pages ready to be written; nothing has changed yet."""
@@ -137,7 +141,9 @@ class Prepared:
     step: Step
     unique: NDArray[np.int64]
     """Rows that become anchors."""
+    records: PageRecords
     writes: Writes
+    """What else is to be written, as `advance` finds it."""
 
 
 class Records:
@@ -145,6 +151,8 @@ class Records:
 
     def __init__(self, store: Store, scheme: Scheme) -> None:
         self.store = store
+        self._ahead: PageRecords = {}
+        """Records that the store may not have yet."""
         self._prints = -(-scheme.width // WORD)  # words of a fingerprint
         self._words = self._prints + scheme.sketch_bytes // 8  # and of the sketch after it
 
@@ -159,12 +167,19 @@ class Records:
                 return meta
         raise of_another_version(self.store.path)
 
+    def _get(self, family: str, keys: list[bytes]) -> list[bytes | None]:
+        """Values of keys, those included that are not written yet."""
+        found, ahead = self.store.get(family, keys), self._ahead.get(family)
+        if ahead and not ahead.keys().isdisjoint(keys):
+            return [ahead.get(key, value) for key, value in zip(keys, found, strict=True)]
+        return found
+
     def by_page(self, page: int) -> Baseline | None:
         """The anchor or the URL's baseline that is that page; looks through all of them."""
-        for key, value in self.store.scan("anchors"):
+        for key, value in self.store.scan(ANCHORS):
             if _ANCHOR.unpack_from(value)[0] == page:
                 return self.anchors(np.array([int.from_bytes(key, "big")], np.int64)).baseline(0)
-        for key, value in self.store.scan("urls"):
+        for key, value in self.store.scan(URLS):
             if value[:1] == b"d" and _DUPLICATE.unpack_from(value)[1] == page:
                 return self.baselines([key.decode()])[key.decode()]
         return None
@@ -172,7 +187,7 @@ class Records:
     def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
         """Records of these anchors, made distinct."""
         numbers = distinct(numbers)
-        found = self.store.get("anchors", [_number(n) for n in numbers.tolist()])
+        found = self._get(ANCHORS, [_number(n) for n in numbers.tolist()])
         values = [value for value in found if value is not None]
         if len(values) != len(found):
             missing = numbers[[value is None for value in found]].tolist()
@@ -193,7 +208,7 @@ class Records:
     def baselines(self, url_keys: Iterable[str]) -> dict[str, Baseline]:
         """Baselines of the URLs that have one."""
         keys = list(dict.fromkeys(url_keys))
-        found = self.store.get("urls", [_text(key) for key in keys])
+        found = self._get(URLS, [_text(key) for key in keys])
         references: list[tuple[str, int]] = []
         baselines: dict[str, Baseline] = {}
         for key, value in zip(keys, found, strict=True):
@@ -216,7 +231,11 @@ class Records:
 
 
 class State(Records):
-    """The judge's memory. One writer: `apply`. Everything else reads."""
+    """The judge's memory. One writer: `apply`, or its three steps. Everything else reads.
+
+    Between `advance` and `write` what was decided is in RAM alone, where the next batch finds it: RocksDB may
+    make durable whatever it has, and must not have what nobody has committed (rule 9).
+    """
 
     def __init__(
         self,
@@ -236,6 +255,7 @@ class State(Records):
         super().__init__(Store(path, self.design.tables, cache), genesis.scheme)
         try:
             self.meta = self._open_meta(path, genesis, cluster, generation, start)
+            self.time = self.meta.time
             self.ledger = Ledger(
                 msgspec.msgpack.decode(value, type=SourceProgress)
                 for _, value in with_prefix(self.store, _SOURCE)
@@ -295,22 +315,41 @@ class State(Records):
         return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)
 
     def prepare(self, batch: Batch, step: Step) -> Prepared:
-        """Most of the work of taking over what was decided of `batch`, and no change. `apply` comes next."""
-        prepared = Prepared(batch, step, np.flatnonzero(step.verdict == Verdict.UNIQUE), self.store.batch())
-        self._put_anchors(prepared)
-        self._put_baselines(prepared)
-        return prepared
+        """The records of what was decided of `batch`, the next one, and no change. `apply` comes next."""
+        unique = np.flatnonzero(step.verdict == Verdict.UNIQUE)
+        records = {
+            ANCHORS: self._anchor_records(batch, step, unique),
+            URLS: self._baseline_records(batch, step, unique),
+        }
+        return Prepared(batch, step, unique, records, self.store.batch())
 
     def apply(self, prepared: Prepared, decided: int) -> None:
         """Take over what was decided, in one atomic write; `decided` is the next decisions offset.
 
-        Live judging, recovery, standby and rebuild all come through here and nowhere else.
+        Live judging takes the three steps; recovery, standby and rebuild come through here.
         """
+        self.advance(prepared)
+        self.write(prepared, decided)
+        self.tables.maintain()
+
+    def advance(self, prepared: Prepared) -> None:
+        """Take over in RAM what was decided of a batch; the one before must have been written."""
         batch, step, unique, writes = prepared.batch, prepared.step, prepared.unique, prepared.writes
         skipped = {int(np.searchsorted(unique, row)): mask for row, mask in step.skipped.items()}
         words = self.table_words(batch.fingerprint, batch.sketch)
         self.tables.insert(writes, first_words(batch.fingerprint)[unique], skipped, words[unique])
         self.tables.kill(writes, step.superseded)
+        self.ledger.apply(step.sources)
+        self.time = step.time
+        self._ahead = prepared.records
+
+    def write(self, prepared: Prepared, decided: int) -> None:
+        """Write what was advanced. Other threads may read meanwhile, to decide the next batch;
+        `tables.maintain` comes when they are done, before the next `advance`.
+        """
+        step, writes = prepared.step, prepared.writes
+        for family, records in prepared.records.items():
+            writes.put_many(family, records.items())
         for source in step.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
             writes.put("default", key, msgspec.msgpack.encode(source))
@@ -320,25 +359,21 @@ class State(Records):
         writes.put("default", _META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta
-        self.ledger.apply(step.sources)
-        self.tables.maintain()
 
-    def _put_anchors(self, prepared: Prepared) -> None:
-        """Records of new anchors."""
-        batch, unique = prepared.batch, prepared.unique
+    def _anchor_records(self, batch: Batch, step: Step, unique: NDArray[np.int64]) -> dict[bytes, bytes]:
+        """Of new anchors."""
         first, rows = self.tables.count, unique.tolist()
         skipped = np.zeros(len(batch), np.uint64)
-        for row, mask in prepared.step.skipped.items():
+        for row, mask in step.skipped.items():
             skipped[row] = mask
         words = (batch.page.astype(np.uint64), skipped, batch.fingerprint)
         fixed = _rows(np.column_stack([*(each[unique] for each in words), batch.sketch[unique]]))
         numbers = _rows(np.arange(first, first + len(rows)).reshape(-1, 1), ">u8")
         urls = (_text(batch.url[row] or "") for row in rows)
-        prepared.writes.put_many("anchors", zip(numbers, map(add, fixed, urls), strict=True))
+        return dict(zip(numbers, map(add, fixed, urls), strict=True))
 
-    def _put_baselines(self, prepared: Prepared) -> None:
+    def _baseline_records(self, batch: Batch, step: Step, unique: NDArray[np.int64]) -> dict[bytes, bytes]:
         """Every URL's new baseline; the last row of a URL is the one that counts."""
-        batch, step, unique = prepared.batch, prepared.step, prepared.unique
         first, values = self.tables.count, [b""] * len(batch)
         for number, row in enumerate(unique.tolist(), first):
             values[row] = _REFERENCE.pack(b"a", number)
@@ -347,9 +382,8 @@ class State(Records):
         words = _rows(np.column_stack([batch.fingerprint[duplicate], batch.sketch[duplicate]]))
         for row, page, cluster, own in zip(duplicate.tolist(), *columns, words, strict=True):
             values[row] = _DUPLICATE.pack(b"d", page, cluster) + own + _text(batch.url[row] or "")
-        # Of several rows of a URL the last one counts: of several writes of a key, RocksDB takes the last.
         keyed = zip(batch.url_key, values, strict=True)
-        prepared.writes.put_many("urls", ((_text(key or ""), value) for key, value in keyed if value))
+        return {_text(key or ""): value for key, value in keyed if value}
 
     def flush(self) -> None:
         """Make everything applied durable."""

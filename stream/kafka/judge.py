@@ -14,10 +14,13 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Final
 
 import structlog
 
 from stream.errors import StaleError, StateError
+from stream.failpoints import reach
+from stream.judge.batch import Entry
 from stream.judge.decided import Decided
 from stream.judge.judge import Judge
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
@@ -26,17 +29,23 @@ from stream.judge.state import Prepared, State
 from stream.kafka import clients, record_batches, topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
+from stream.kafka.interpreter import made_for_batches
 from stream.kafka.judge_watch import JudgeWatch
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
+from stream.kafka.transaction import Transaction, in_thread
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis
-from stream.messages.verdict import Verdict
 from stream.ops.server import ops_server
 from stream.settings import Settings
 
 log = structlog.get_logger()
+
+AHEAD: Final = 0.5
+"""Share of a whole batch that must wait before it is decided beside the transaction of the one before. With
+less, waiting for the end costs no throughput, and batches are larger.
+"""
 
 
 @dataclass(slots=True)
@@ -81,7 +90,7 @@ class JudgeRole:
 
     async def run(self) -> None:
         """Judge until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
-        with stop_event_on_signals(self._stop), clients.explained_denials():
+        with made_for_batches(), stop_event_on_signals(self._stop), clients.explained_denials():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 await self._run()
 
@@ -133,48 +142,69 @@ class JudgeRole:
                 )
             watch.leads(journal)
             log.info("leading", applied=judge.state.meta.applied)
-            while not self._stop.is_set():
-                watch.health.turn()
-                if election.lost.is_set():
-                    raise StaleError("another judge leads now; this one ends and stands by when restarted")
-                await election.attend()
-                entries = await journal.next_rows(self.settings.judge_rows)
-                if entries:
-                    # In a thread: spam can keep it busy for seconds, and the loop keeps the judge alive.
-                    with watch.batch(entries):
-                        with watch.stage("decide"):
-                            decided = await asyncio.to_thread(judge.decide, entries)
-                            decisions = decided.record()
-                        with watch.stage("publish"):
-                            end, prepared = await self._publish(publisher, judge, decided, decisions)
-                        with watch.stage("apply"):
-                            await asyncio.to_thread(judge.state.apply, prepared, end)
-                    election.judged(entries[-1].offset + 1)
-                    self._note(decided, judge.state.ledger)
-                self._flush_if_due(judge.state)
+            async with Transaction() as transaction:
+                while not self._stop.is_set():
+                    watch.health.turn()
+                    if election.lost.is_set():
+                        raise StaleError(
+                            "another judge leads now; this one ends and stands by when restarted"
+                        )
+                    await election.attend()
+                    if journal.rows_waiting < self.settings.judge_rows * AHEAD:
+                        await transaction.ended()
+                    entries = await journal.next_rows(self.settings.judge_rows)
+                    if entries:
+                        await self._judge(entries, judge, publisher, transaction, election)
+                    self._flush_if_due(judge.state)
+                await transaction.ended()
 
-    async def _publish(
-        self, publisher: Publisher, judge: Judge, decided: Decided, decisions: Decisions
-    ) -> tuple[int, Prepared]:
-        """Publish, and get ready for what comes after while the broker works; no error leaves a thread."""
-        # Not beside the preparation, which holds the GIL: each time that a thread wants it, 5 ms would pass.
-        verdicts = await publisher.encode(decided)
-        preparing = asyncio.ensure_future(
-            asyncio.to_thread(judge.prepare, decided.entries, decisions, decided.batch)
-        )
-        try:
-            end = await publisher.publish(decided, decisions, verdicts)
-        finally:
-            await asyncio.wait([preparing])
-        return end, preparing.result()
+    async def _judge(
+        self,
+        entries: list[Entry],
+        judge: Judge,
+        publisher: Publisher,
+        transaction: Transaction,
+        election: Election,
+    ) -> None:
+        """Decide a batch while the one before is published, and begin to publish it."""
+        watch, stack = self.watch, contextlib.ExitStack()
+        stack.enter_context(watch.batch(entries))
+
+        def decide() -> tuple[Decided, Decisions, Prepared]:
+            decided = judge.decide(entries)
+            decisions = decided.record()
+            return decided, decisions, judge.prepare(entries, decisions, decided.batch)
+
+        def advance() -> None:
+            judge.state.tables.maintain()
+            judge.state.advance(prepared)
+
+        async def publish() -> None:
+            with stack:
+                with watch.stage("publish"):
+                    end = await publisher.publish(decided, decisions, await publisher.encode(decided))
+                await advancing
+                with watch.stage("apply"):
+                    await in_thread(judge.state.write, prepared, end)
+            election.judged(entries[-1].offset + 1)
+            self._note(decided, judge.state.ledger)
+
+        # In a thread: spam can keep it busy for seconds, and the loop keeps the judge alive.
+        with watch.stage("decide"):
+            decided, decisions, prepared = await in_thread(decide)
+        if transaction.under_way:
+            reach("judge.ahead")
+            await transaction.ended()
+        advancing = asyncio.create_task(in_thread(advance))
+        transaction.begin(publish())
+        await advancing
 
     def _note(self, decided: Decided, ledger: Ledger) -> None:
         """Count, and speak up about gaps."""
         stats = self.stats
         stats.transactions += 1
         stats.redelivered += decided.admission.redelivered
-        for code, count in Counter(decided.judged.verdict.tolist()).items():
-            stats.verdicts[Verdict(code).name.lower()] += count
+        stats.verdicts.update(decided.counts)
         for gap in decided.admission.gaps:
             if stats.gaps.get(gap.source, gap).expected != gap.expected:
                 del stats.gaps[gap.source]  # an earlier one, which healed within this batch

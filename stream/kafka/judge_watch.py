@@ -27,7 +27,7 @@ class JudgeWatch:
 
     def __init__(self) -> None:
         self.metrics, self.health = JudgeMetrics(), Health()
-        self._at_hand: Sequence[Entry] = ()
+        self._at_hand: list[Sequence[Entry]] = []
         self._probed = TablesStats()
         self._election: Election | None = None
         self._answers = 0
@@ -88,20 +88,20 @@ class JudgeWatch:
         self._heard()
         self.metrics.leading.set(1)
         self.metrics.replay_remaining.set_function(lambda: 0)  # the decisions from here on are its own
-        self.metrics.lag_records.set_function(lambda: len(self._at_hand) + journal.remaining)
+        self.metrics.lag_records.set_function(lambda: sum(map(len, self._at_hand)) + journal.remaining)
         self.metrics.lag_seconds.set_function(lambda: self._lag(journal))
 
     def _lag(self, journal: JournalReader) -> float:
-        since = self._at_hand[0].time if self._at_hand else journal.waiting_since
+        since = self._at_hand[0][0].time if self._at_hand else journal.waiting_since
         return 0.0 if since is None else max(0.0, time.time() - since / 1000)
 
     @contextmanager
     def batch(self, entries: Sequence[Entry]) -> Iterator[None]:
         """These journal records are being judged."""
-        self._at_hand = entries
+        self._at_hand.append(entries)
         with self.metrics.batch_seconds.time():
             yield
-        self._at_hand = ()
+        del self._at_hand[0]  # they end in the order in which they began
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -114,10 +114,11 @@ class JudgeWatch:
         metrics, batch, judged = self.metrics, decided.batch, decided.judged
         metrics.consumed.inc(len(decided.entries))
         metrics.batch_rows.observe(len(batch))
-        for code, count in Counter(judged.verdict.tolist()).items():
-            metrics.verdicts.labels(Verdict(code).name.lower()).inc(count)
-        for reason, count in Counter(reason for reason in batch.reason if reason).items():
-            metrics.rejects.labels(reason).inc(count)
+        for verdict, count in decided.counts.items():
+            metrics.verdicts.labels(verdict).inc(count)
+        if Verdict.REJECTED in judged.verdict:
+            for reason, count in Counter(reason for reason in batch.reason if reason).items():
+                metrics.rejects.labels(reason).inc(count)
         metrics.candidates.labels("verified").inc(judged.verified)
         metrics.candidates.labels("refused").inc(judged.candidates - judged.verified)
         if fingerprinted := int((judged.verdict <= Verdict.RECRAWL).sum()):

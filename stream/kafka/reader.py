@@ -120,6 +120,11 @@ class JournalReader:
         return len(self._waiting) + max(0, (self._topic.end or 0) - self._topic.position)
 
     @property
+    def rows_waiting(self) -> int:
+        """Rows that were read and not handed out."""
+        return self._rows
+
+    @property
     def waiting_since(self) -> int | None:
         """Append time, in milliseconds, of the next record where it was fetched already."""
         return self._waiting[0].time if self._waiting else None

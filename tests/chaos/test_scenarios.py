@@ -22,6 +22,7 @@ from stream.kafka.audit import audit
 from stream.kafka.names import Names
 from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
+from stream.messages.journal import Rows, decode_journal
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler, Deployment
 from tests.chaos.witness import bear_witness, read_all
@@ -108,6 +109,32 @@ async def test_a_state_directory_deleted_in_the_middle_is_rebuilt(
         await judged(quick, eventually, 500)
         assert await deployment.stop("judge") == 0
         assert await deployment.stop("worker") == 0
+    await all_right(quick)
+
+
+async def test_a_judge_killed_with_one_batch_decided_ahead_of_the_other(
+    quick: Settings, tmp_path: Path, eventually
+) -> None:
+    """The batch before is under way, perhaps committed; what was decided of both is in RAM alone."""
+    names = Names(quick.namespace)
+    async with Deployment(quick.model_copy(update={"judge_rows": 4}), tmp_path) as deployment:
+        await deployment.start("worker")
+
+        async def opened() -> bool:
+            return len(await read_all(quick.bootstrap_servers, names.journal)) > 1
+
+        async def fingerprinted() -> bool:
+            return len(await _journalled(quick, names.journal)) == 400
+
+        await eventually(opened, 60)
+        await Crawler(1).crawl(quick, asyncio.Event(), 0.02, 400)  # slowly: into many records of the journal
+        await eventually(fingerprinted, 60)
+        for turn in (1, 3):
+            await deployment.start("judge", f"judge.ahead:{turn}")
+            assert await deployment.ended("judge") == -9, deployment.log("judge")[-2000:]
+        await deployment.start("judge")
+        await judged(quick, eventually, 400)
+        assert await deployment.stop("judge") == 0
     await all_right(quick)
 
 
@@ -314,6 +341,15 @@ async def _limit(settings: Settings, topic: str, size: int | None) -> None:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=config)])
     finally:
         await admin.close()
+
+
+async def _journalled(settings: Settings, journal: str) -> list[int]:
+    """Offsets of the pages whose fingerprints are in the journal."""
+    records = [
+        decode_journal(each.value, each.offset)
+        for each in await read_all(settings.bootstrap_servers, journal)
+    ]
+    return [offset for rows in records if isinstance(rows, Rows) for offset in rows.offset.tolist()]
 
 
 async def _publish(settings: Settings, value: bytes) -> None:

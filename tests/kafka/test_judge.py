@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,11 +22,13 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from structlog.testing import capture_logs
 
 from stream.fingerprint.scheme import Scheme
+from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
 from stream.kafka import audit, topics
 from stream.kafka.follower import Follower
 from stream.kafka.judge import JudgeRole, _instance
 from stream.kafka.names import Names
+from stream.kafka.publisher import Publisher
 from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
 from stream.kafka.worker import WorkerRole
@@ -37,6 +40,7 @@ from tests.kafka.judge_helpers import (
     audited,
     decided,
     decisions,
+    error_of,
     once,
     page,
     part,
@@ -183,6 +187,55 @@ async def test_rule_9_open_transaction_of_a_dead_judge_is_ended_not_followed(qui
     finally:
         await asyncio.wait({asyncio.ensure_future(dead.stop())}, timeout=10)
     assert places(await verdicts(quick)) == once(first, second)
+
+
+async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_along(
+    quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A judge is fenced with the next batch decided: its state has what was committed, and no more."""
+    names = await create(quick)
+    busy = quick.model_copy(update={"judge_rows": 4})
+    parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 60, 2)]
+    await append(quick, *map(record, parts))
+    publish_one, decide, batches, ahead = Publisher.publish, Judge.decide, 0, asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def seen(self: Judge, entries: Any) -> Any:
+        found = decide(self, entries)
+        if batches == 4:
+            loop.call_soon_threadsafe(ahead.set)
+        return found
+
+    async def fenced(self: Publisher, *batch: Any) -> int:
+        nonlocal batches
+        batches += 1
+        if batches == 4:
+            await ahead.wait()
+            successor = AIOKafkaProducer(
+                bootstrap_servers=quick.bootstrap_servers, transactional_id=names.judge
+            )
+            await successor.start()
+            await successor.stop()
+        return await publish_one(self, *batch)
+
+    monkeypatch.setattr(Judge, "decide", seen)
+    monkeypatch.setattr(Publisher, "publish", fenced)
+    error = await error_of(JudgeRole(busy))
+    assert re.search(r"(?i)fenced|epoch|newer", f"{type(error).__name__} {error}"), error
+    assert batches == 4
+    monkeypatch.undo()
+    assert sum(len(each.verdict) for each in await decisions(quick)) == 12
+    state = quick.state_dir / quick.namespace / "judge"
+    assert await digest_of(quick, state) == await digest_of(quick, tmp_path / "fresh")
+    async with running(JudgeRole(busy)):
+        await until(lambda: _all_have(quick, parts))
+    assert places(await verdicts(quick)) == once(*parts)
+    assert await digest_of(quick, state) == await digest_of(quick, tmp_path / "fresh")
+    assert await recompute(quick) == []
+
+
+async def _all_have(settings: Settings, parts: list[Any]) -> bool:
+    return places(await verdicts(settings)) == once(*parts)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from stream.judge.batch import Entry
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
-from stream.judge.state import State
+from stream.judge.state import Prepared, State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from tests.oracle import Oracle, OraclePage
@@ -133,6 +133,28 @@ def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[objec
         judge.apply(part, decided.record(), i)
         judge.state.tables.maintain(wait=rng.random() < 0.3)
         i += len(part)
+    return found
+
+
+def judge_ahead(judge: Judge, entries: list[Entry], seed: int) -> list[list[bytes]]:
+    """Verdicts of batches, each decided while the one before is in RAM alone, and perhaps flushed around."""
+    rng, found, i, state = random.Random(seed), [], 0, judge.state
+    unwritten: tuple[Prepared, int] | None = None
+    while i < len(entries):
+        part = entries[i : i + rng.choice([1, 2, 7])]
+        decided = judge.decide(part)
+        found.append(decided.json())
+        prepared = judge.prepare(part, decided.record(), decided.batch)
+        if rng.random() < 0.3:
+            state.flush()
+        if unwritten:
+            state.write(*unwritten)
+            state.tables.maintain(wait=rng.random() < 0.3)
+        state.advance(prepared)
+        i += len(part)
+        unwritten = prepared, i
+    if unwritten:
+        state.write(*unwritten)
     return found
 
 
@@ -256,6 +278,57 @@ def test_applying_decisions_rebuilds_an_equal_state(tmp_path: Path) -> None:
     finally:
         for state in (first, second, third):
             state.close()
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1], OPTIONS[4], OPTIONS[7]])
+@pytest.mark.parametrize("memory", [1 << 20, 0])
+def test_deciding_ahead_of_the_store_changes_nothing(
+    tmp_path: Path, options: VerdictOptions, memory: int
+) -> None:
+    entries = entries_of(crawl(7, 900, dense=True, skew=0.3), 7)
+    first, genesis = open_state(tmp_path / "first", options, memory=memory, generation=50)
+    second, _ = open_state(tmp_path / "second", options, memory=memory, generation=50)
+    try:
+        found = [each for part in judge_ahead(Judge(first, genesis), entries, 7) for each in part]
+        whole = Judge(second, genesis)
+        decided = whole.decide(entries)
+        whole.apply(entries, decided.record(), first.meta.decided)
+        assert found == decided.json()
+        assert first.digest() == second.digest()
+    finally:
+        first.close()
+        second.close()
+
+
+def test_what_is_ahead_of_the_store_ends_with_the_judge(tmp_path: Path) -> None:
+    """As when its transaction was refused: nothing of it is in RocksDB, whatever was flushed meanwhile."""
+    entries = entries_of(crawl(4, 600, dense=True), 4)
+    half = len(entries) // 2
+    states = [
+        open_state(tmp_path / name, VerdictOptions(), memory=1 << 20, generation=64)
+        for name in ("with", "without")
+    ]
+    for state, genesis in states:
+        judge = Judge(state, genesis)
+        judge.apply(entries[:half], judge.decide(entries[:half]).record(), 1)
+    judge = Judge(*states[0])
+    ahead = judge.decide(entries[half : half + 9])
+    assert (ahead.judged.verdict == Verdict.UNIQUE).any()
+    judge.state.advance(judge.prepare(ahead.entries, ahead.record(), ahead.batch))
+    judge.decide(entries[half + 9 :])
+    judge.state.flush()
+    for state, _ in states:
+        state.close()
+    again, plain = (
+        open_state(tmp_path / name, VerdictOptions(), memory=1 << 20, generation=64)[0]
+        for name in ("with", "without")
+    )
+    try:
+        assert again.meta == plain.meta
+        assert again.digest() == plain.digest()
+    finally:
+        again.close()
+        plain.close()
 
 
 def test_verdicts_do_not_depend_on_how_the_journal_is_cut_into_batches(tmp_path: Path) -> None:
