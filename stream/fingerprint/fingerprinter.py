@@ -84,8 +84,11 @@ class Fingerprinter:
     def warm(self) -> None:
         """Load tables and dictionary now rather than with the first page, and the compiled loops also for a
         page alone. Where no earlier process has kept what is compiled, that takes 10 s."""
+        from stream.text.nesting import deeper_than
+
         self._warm = True
         self.texts(["预热" * 64])
+        deeper_than(b"", 0)
 
     def normalised(self, text: str) -> str:
         """The form of a text that is fingerprinted."""

@@ -12,6 +12,13 @@ from stream.errors import PageError
 MAX_URL: Final = 8192
 """Longest URL, in characters; nothing that crawlers fetch is longer, and a row must stay small."""
 
+_SEGMENT: Final = "[A-Za-z0-9_~-][A-Za-z0-9._~-]*+"
+_NORMAL = re.compile(
+    rf"https?://(?:[a-z0-9_-]++\.)+[a-z][a-z0-9_-]*+/(?:{_SEGMENT}/)*+(?:{_SEGMENT})?+"
+    r"(?:\?[A-Za-z0-9._~=&-]+)?"
+)
+"""Most URLs are their own keys: nothing to encode, no dots that are directories, no address of digits. yarl
+takes 15 us to say so, a tenth of a page of plain text."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _NOT_IN_HOST = re.compile(r"""[\s"<>\\^`{|}%]""")
 
@@ -24,6 +31,11 @@ def url_key(url: str) -> str:
     """
     if len(url) > MAX_URL:
         raise PageError("bad_url", f"{len(url)} characters, at most {MAX_URL}: {url[:80]}")
+    return url if _NORMAL.fullmatch(url) else normalised(url)
+
+
+def normalised(url: str) -> str:
+    """What `url_key` means, by yarl."""
     if _CONTROL.search(url):
         raise PageError("bad_url", f"control character in {url[:200]!r}")
     try:

@@ -65,11 +65,15 @@ def run(data: Path | None = None, count: int = PAGES, rounds: int = ROUNDS) -> d
     values = pages(count, data)
     fingerprinter = Fingerprinter()
     fingerprinter.warm()
+    frames = [
+        child.frame(Chunk(list(values[first : first + PAGES_A_CHUNK]), careful=False))
+        for first in range(0, len(values), PAGES_A_CHUNK)
+    ]
     decoded = [decode_page(value, CONFIGURATION.page_bytes) for value in values]
     documents = [page.html or "" for page in decoded]
     texts = [page_text(page) for page in decoded]
     works: dict[str, Callable[[], object]] = {
-        "ours": lambda: _child(values, fingerprinter),
+        "ours": lambda: _child(frames, fingerprinter),
         "library": lambda: [_library(value) for value in values],
         "decode": lambda: [decode_page(value, CONFIGURATION.page_bytes) for value in values],
         "library_without_decode": lambda: [_extracted(document) for document in documents],
@@ -107,10 +111,9 @@ def _ratio(of: list[float], to: list[float]) -> float:
     return round(statistics.median(x / y for x, y in zip(of, to, strict=True)), 3)
 
 
-def _child(values: Sequence[bytes], fingerprinter: Fingerprinter) -> None:
-    """What a child does from the frame of a chunk to the frame of its rows."""
-    for first in range(0, len(values), PAGES_A_CHUNK):
-        content = child.frame(Chunk(list(values[first : first + PAGES_A_CHUNK]), careful=False))
+def _child(frames: Sequence[bytes], fingerprinter: Fingerprinter) -> None:
+    """What a child does from the frames of chunks to those of their rows."""
+    for content in frames:
         chunk = child._CHUNK.decode(content[child.LENGTH :])
         child._answer(chunk, fingerprinter, CONFIGURATION, _Sink(), OUTSIDE)  # type: ignore[arg-type]
 

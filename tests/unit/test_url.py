@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from stream.errors import PageError
-from stream.text.url import MAX_URL, url_key
+from stream.text.url import _NORMAL, MAX_URL, normalised, url_key
 
 
 @pytest.mark.parametrize(
@@ -59,3 +61,20 @@ def test_what_is_no_address_is_refused(url: str) -> None:
         url_key(url)
     assert caught.value.reason == "bad_url"
     assert len(caught.value.detail) < 1000
+
+
+def test_urls_that_are_seen_to_be_normal_at_a_glance_are() -> None:
+    chosen = random.Random(7)
+    hosts, tops, letters = (
+        ["a", "0", "1.2", "x-_9", "n..b", "-a."],
+        ["com", "a1", "xn--a", "1", ""],
+        "aZ0-_.~/?&=:%",
+    )
+    found = 0
+    for _ in range(5000):
+        path = "".join(chosen.choices(letters, k=chosen.randrange(9)))
+        url = f"http://{chosen.choice(hosts)}.{chosen.choice(tops)}/{path}"
+        if _NORMAL.fullmatch(url):
+            found += 1
+            assert normalised(url) == url
+    assert found > 500
