@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
@@ -61,6 +62,24 @@ def _copy_bytes(_context: Any, out: Any, at: Any, data: Any, first: Any, size: A
 
     return types.void(out, types.int64, data, types.int64, types.int64), generate
 
+
+def _prefetch(_context: Any, array: Any, _index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        address = builder.bitcast(builder.gep(start, [arguments[1]]), cgutils.voidptr_t)
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+        hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+        builder.call(hint, [address, number(0), number(3), number(1)])  # to read, into all caches, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), generate
+
+
+prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
+"""In compiled code: have an element of a flat array on its way to the cache, and do not wait for it. Loops
+over memory at random ask for what many rounds need, then come back: waiting for each takes 100 ns. Any index
+is allowed."""
 
 copy_bytes = cast(Callable[[Any, int, Any, int, int], None], intrinsic(_copy_bytes))
 """In compiled code: put `size` bytes of `data` from `first` on into `out` at `at`; nothing checks bounds."""

@@ -11,6 +11,7 @@ import numpy as np
 from stream.fingerprint.row import Row, Status
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
+from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.tables.chains import sweep
@@ -19,27 +20,32 @@ _BYTES: Final = 1 << 20
 
 
 def rehearse(genesis: Genesis) -> None:
-    """Judge three invented pages in a state of their own: the first is found in RAM, then in RocksDB.
+    """Judge four invented pages in a state of their own: the first is found in RAM, then in RocksDB, then
+    packed in RAM.
 
     What is compiled at its first use has then been compiled before real pages wait: that takes 10 s where no
     earlier process has kept the result.
     """
+    packing = 40 * (Rule(genesis.options, genesis.scheme).design().tables + 1)
     with tempfile.TemporaryDirectory(prefix="neardup-rehearsal-") as directory:
-        state = State(Path(directory), genesis, "rehearsal", memory=0, generation=1, cache=_BYTES)
-        try:
-            judge = Judge(state, genesis)
-            for number, name in enumerate("abc"):
-                # A sketch of zeros says that there is nothing in it, and two such pages are alike.
-                row = Row(Status.READY, name, name, None, 1, sketch=bytes(genesis.scheme.sketch_bytes))
-                source = SourceRange(
-                    "rehearsal", "pages", "0" * 32, 0, number, number + 1, 1, opening=number == 0
-                )
-                entry = Entry(number + 1, 0, b"", Rows.of(genesis.scheme, [source], [row], [number], [None]))
-                decided = judge.decide([entry])
-                decided.json()
-                judge.apply([entry], decided.record())
-                if number:
-                    state.tables.maintain(wait=True)
-        finally:
-            state.close()
+        for memory, numbers in ((0, range(3)), (packing, range(3, 4))):
+            state = State(Path(directory), genesis, "rehearsal", memory=memory, generation=1, cache=_BYTES)
+            try:
+                _judge(state, Judge(state, genesis), numbers)
+            finally:
+                state.close()
     sweep(np.zeros(8, np.uint32), np.zeros(1, np.uint8), 0, 0, 8)
+
+
+def _judge(state: State, judge: Judge, numbers: range) -> None:
+    scheme = judge.rule.scheme
+    for number in numbers:
+        if number > 1:
+            state.tables.maintain(wait=True)
+        # A sketch of zeros says that there is nothing in it, and two such pages are alike.
+        row = Row(Status.READY, f"{number}", f"{number}", None, 1, sketch=bytes(scheme.sketch_bytes))
+        source = SourceRange("rehearsal", "pages", "0" * 32, 0, number, number + 1, 1, opening=number == 0)
+        entry = Entry(number + 1, 0, b"", Rows.of(scheme, [source], [row], [number], [None]))
+        decided = judge.decide([entry])
+        decided.json()
+        judge.apply([entry], decided.record())

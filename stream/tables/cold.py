@@ -50,9 +50,9 @@ class ColdTier:
         self.hits = 0
         """that were there."""
         self._runs: dict[Run, Presence | None] = {}
-        self._low_bits: dict[Run, U64] = {}
-        self._bits: dict[Run, int] = {}  # of each presence, once all that was asked for is done
-        self._coming: dict[Run, Presence] = {}  # will be there after a merge; marked like those that are
+        self._coming: dict[
+            Run, Presence | None
+        ] = {}  # will be there after a merge; marked like those that are
         self._background = background
         self._extending: tuple[int, Future[None]] | None = None
         self._closed = False
@@ -60,7 +60,6 @@ class ColdTier:
     def add(self, run: Run) -> None:
         """A run is in RocksDB; nothing of it is answered for until `extend`."""
         self._runs[run] = None
-        self._low_bits[run] = run.low_bits(self._design).astype(np.uint64)
 
     def extend(self, end: int, generation: int, *, wait: bool) -> None:
         """Come closer to answering for all anchors below `end`, all in runs, in steps of a generation.
@@ -79,73 +78,69 @@ class ColdTier:
 
     def prepare(self, merged: Run) -> Future[None]:
         """Mark the presence of a run to come beside those of its parts: done when `replace` may be called."""
-        presence = self._coming[merged] = self._new_presence(merged)
-        marked_to = self._extending[0] if self._extending else self.anchors
-        return self._background.submit(
-            self._mark_all, [(merged, presence)], merged.first, min(marked_to, merged.end)
-        )
+        marked_to = min(self._extending[0] if self._extending else self.anchors, merged.end)
+        presence = self._coming[merged] = self._new_presence(merged) if marked_to > merged.first else None
+        targets = [] if presence is None else [presence]
+        return self._background.submit(self._mark_all, targets, merged.first, marked_to)
 
     def replace(self, merged: Run) -> None:
         """Read a run that is in RocksDB instead of its parts."""
         for part in merged.parts:
-            del self._runs[part], self._low_bits[part]
-            self._bits.pop(part, None)
-        self.add(merged)
+            del self._runs[part]
         self._runs[merged] = self._coming.pop(merged)
 
     def _mark(self, start: int, end: int) -> Future[None]:
         """Anchors of one generation, in every run that they are or will be in."""
-        for run, presence in self._runs.items():
-            if presence is None and run.first <= start < run.end:
-                self._runs[run] = self._new_presence(run)
-        targets = [
-            (run, presence)
-            for run, presence in (*self._runs.items(), *self._coming.items())
-            if presence is not None and run.first <= start < run.end
-        ]
+        targets = []
+        for runs in (self._runs, self._coming):
+            for run, presence in runs.items():
+                if run.first <= start < run.end:
+                    marked = runs[run] = presence or self._new_presence(run)
+                    targets.append(marked)
         return self._background.submit(self._mark_all, targets, start, end)
+
+    def _presences(self) -> dict[Run, Presence]:
+        both = (*self._runs.items(), *self._coming.items())
+        return {run: presence for run, presence in both if presence is not None}
 
     def _new_presence(self, run: Run) -> Presence:
         """As large as serves the run; where memory does not allow that, the most generous ones are halved."""
         wanted = (run.anchors * SLOTS_AN_ANCHOR).bit_length() - 1
-        self._bits[run] = max(LEAST_BITS, min(wanted, int(self._design.prefix_bits.max())))
-        made = self._bits[run]
-        while self._design.tables * sum(1 << bits for bits in self._bits.values()) >> 3 > self._memory:
-            most = max(self._bits, key=lambda kept: ((1 << self._bits[kept]) / kept.anchors, kept))
-            if self._bits[most] == LEAST_BITS:
+        made = max(LEAST_BITS, min(wanted, int(self._design.prefix_bits.max())))
+        others = self._presences()
+        bits = {of: presence.due_bits for of, presence in others.items()} | {run: made}
+        while self._design.tables * sum(1 << each for each in bits.values()) >> 3 > self._memory:
+            most = max(bits, key=lambda of: ((1 << bits[of]) / of.anchors, of))
+            if bits[most] == LEAST_BITS:
                 break
-            self._bits[most] -= 1
-            presence = self._coming.get(most) or self._runs.get(most)
-            if presence is not None:
-                self._background.submit(presence.halve)
-            else:
-                made -= 1
-        return Presence(self._design, made)
+            bits[most] -= 1
+            if most in others:
+                others[most].due_bits -= 1
+                self._background.submit(others[most].halve)
+        return Presence(self._design, run, bits[run])
 
-    def _mark_all(self, targets: list[tuple[Run, Presence]], start: int, end: int) -> None:
+    def _mark_all(self, targets: list[Presence], start: int, end: int) -> None:
         for first in range(start, end, MARKED_AT_ONCE):
             if self._closed:
                 return
             last = min(first + MARKED_AT_ONCE, end)
             words = self._log.read(first, last)[:, 0]
             masks = self._skipped.masks(first, last)
-            for _, presence in targets:
+            for presence in targets:
                 presence.mark(words, masks)
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
-        if not self.anchors:
-            return
         met = [
-            (run, presence.meet(probing, self._low_bits[run]))
+            presence.meet(probing)
             for run, presence in list(self._runs.items())
             if presence is not None and run.first < self.anchors
         ]
-        for table in range(self._design.tables):
+        for table in range(self._design.tables if met else 0):
             groups, wanted, before = [], [], 0
-            for run, (run_groups, group_edges, run_wanted, wanted_edges) in met:
+            for run_groups, group_edges, run_wanted, wanted_edges in met:
                 some = run_groups[group_edges[table] : group_edges[table + 1]]
-                groups.append(some | np.uint64(run.key))
+                groups.append(some)
                 pairs = run_wanted[2 * wanted_edges[table] : 2 * wanted_edges[table + 1]].reshape(-1, 2)
                 pairs[:, 0] += np.uint64(before << 32)
                 wanted.append(pairs)

@@ -9,7 +9,9 @@ import numpy as np
 from stream.compiled import compiled
 from stream.tables.candidates import I64, U8
 from stream.tables.design import TABLE_BITS, U64, Design
+from stream.tables.prefix import prefix_of
 from stream.tables.probing import Probing
+from stream.tables.runs import Run
 
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 LEAST_BITS: Final = 3
@@ -20,7 +22,7 @@ _FIRST_MET: Final = 1 << 12
 class Met(NamedTuple):
     """Groups to read of a run, table after table, and what is wanted of them.
 
-    Table t has `groups` [group_edges[t], group_edges[t + 1]), as the high bits of prefixes, and `wanted`
+    Table t has `groups` [group_edges[t], group_edges[t + 1]), as `Run.key` | group, and `wanted`
     [2 * wanted_edges[t], 2 * wanted_edges[t + 1]): pairs of (place among these groups << 32 | low bits of
     the prefix) and (row * 2, and 1 more where the probe is exact).
     """
@@ -32,14 +34,18 @@ class Met(NamedTuple):
 
 
 class Presence:
-    """2**bits slots a table; a slot is the lowest bits of a prefix.
+    """Of one run: 2**bits slots a table; a slot is the lowest bits of a prefix.
 
     `mark` and `halve` are for one thread; meanwhile any other may `meet`.
     """
 
-    def __init__(self, design: Design, bits: int) -> None:
+    def __init__(self, design: Design, run: Run, bits: int) -> None:
         self._design = design
+        self._key = np.uint64(run.key)
+        self._low_bits = run.low_bits(design).astype(np.uint64)
         self._slots = bits, np.zeros(design.tables << bits >> 3, np.uint8)
+        self.due_bits = bits
+        """`bits` once all halving that was asked for is done."""
 
     def mark(self, words: U64, masks: U64 | None) -> None:
         """Anchors entered the buckets of their words (n,), but not those of the tables in `masks` (n,)."""
@@ -51,15 +57,16 @@ class Presence:
         halves = present.reshape(self._design.tables, 2, -1)
         self._slots = bits - 1, np.bitwise_or(halves[:, 0], halves[:, 1]).ravel()
 
-    def meet(self, probing: Probing, low_bits: U64) -> Met:
-        """The groups to read, where the lowest `low_bits` (T,) of a prefix do not name its group."""
+    def meet(self, probing: Probing) -> Met:
+        """The groups of the run to read."""
         return Met(
             *_meet(
                 probing.keys,
                 probing.bits,
                 self._design.key_flip,
                 *probing.tree,
-                low_bits,
+                self._low_bits,
+                self._key,
                 *self._slots,
             )
         )
@@ -77,11 +84,7 @@ def _mark(words: U64, masks: U64, shifts: U64, block_masks: U64, places: U64, bi
         for row in range(words.shape[0]):
             if masks.size and masks[row] >> np.uint64(table) & np.uint64(1):
                 continue
-            prefix = np.uint64(0)
-            for piece in range(shifts.shape[1]):
-                block = (words[row] >> shifts[table, piece]) & block_masks[table, piece]
-                prefix |= block << places[table, piece]
-            slot = _slot(prefix, bits, table)
+            slot = _slot(prefix_of(words[row], shifts, block_masks, places, table), bits, table)
             present[slot >> np.uint64(3)] |= np.uint8(1) << np.uint8(slot & np.uint64(7))
 
 
@@ -94,7 +97,15 @@ def _grown(values: U64) -> U64:
 
 @compiled
 def _meet(
-    keys: U64, flip_bits: U8, key_flip: U64, parents: I64, added: I64, low_bits: U64, bits: int, present: U8
+    keys: U64,
+    flip_bits: U8,
+    key_flip: U64,
+    parents: I64,
+    added: I64,
+    low_bits: U64,
+    run: np.uint64,
+    bits: int,
+    present: U8,
 ) -> tuple[U64, I64, U64, I64]:
     """`flip_bits` (F, n, T) may be: probe p flips what `parents[p]` flips, and `flip_bits[added[p]]`."""
     probes, tables = len(parents), keys.shape[1]
@@ -116,7 +127,7 @@ def _meet(
                 slot = _slot(probed[probe], bits, table)
                 if not present[slot >> np.uint64(3)] >> np.uint8(slot & np.uint64(7)) & np.uint8(1):
                     continue
-                group = probed[probe] >> low
+                group = run | probed[probe] >> low
                 at = groups_before
                 while at < grouped and groups[at] != group:
                     at += 1

@@ -1,10 +1,11 @@
-"""64-bit words and fingerprints -> candidates: two tiers, one answer.
+"""64-bit words and fingerprints -> candidates: three tiers, one answer.
 
 The tables are of words, and distances are between fingerprints: of one page both may be the same. What is too
 far apart ends here, in RAM, before anybody asks RocksDB for a sketch.
 
-The newest anchors are searched in RAM (`hot`), older ones in RocksDB (`cold`). Anchors are frozen in
-generations of fixed size, and these merged, whatever the batches were, so equal anchors make equal state.
+The newest anchors are searched in RAM (`hot`), older ones there too, packed (`warm`), the oldest in RocksDB
+(`cold`). Anchors are frozen in generations of fixed size, and these merged, whatever the batches were, so
+equal anchors make equal state.
 """
 
 from __future__ import annotations
@@ -28,11 +29,16 @@ from stream.tables.hot import PACE, HotTier, Pace
 from stream.tables.probing import Probing
 from stream.tables.rocks import DEFAULT, Batch, Store, table_family
 from stream.tables.runs import LEVELS, MERGED, Run, run_of
+from stream.tables.warm import WarmTier
 
 U8 = NDArray[np.uint8]
 
 LAYOUT: Final = b"tables/layout"
 RUN: Final = b"run/"
+HOT_SHARE: Final = 6
+"""Of the memory, a sixth is for chains,"""
+PRESENCE_SHARE: Final = 16
+"""a sixteenth for what RocksDB is asked for; the rest holds anchors at half of what chains cost."""
 ROWS_AT_ONCE: Final = 1 << 12
 """Rows searched at once: what they meet in the cold tier is some MiB."""
 ROWS_READ_AT_ONCE: Final = 1 << 20
@@ -53,12 +59,19 @@ class TablesStats:
     runs: int = 0
     """What they were merged to."""
     hot_anchors: int = 0
-    """Anchors searched in RAM."""
+    """Anchors searched in chains."""
+    warm_anchors: int = 0
+    """Anchors searched packed in RAM."""
     cold_anchors: int = 0
     """Anchors searched in RocksDB."""
     dead_anchors: int = 0
     hot_slots: int = 0
     """Heads of the hot tier, 4 bytes each."""
+
+    @property
+    def ram_anchors(self) -> int:
+        """Anchors searched in RAM."""
+        return self.hot_anchors + self.warm_anchors
 
 
 class Tables:
@@ -67,8 +80,7 @@ class Tables:
     Opening recovers everything from the store. Raises StateError when the store was made with another
     design or another `generation`.
 
-    `memory` is a third each for the hot tier's rows, its heads, and the cold tier's presence; anchors not
-    yet frozen are in RAM whatever it says.
+    `memory` are bytes for all three tiers; anchors not yet frozen are in RAM whatever it says.
     """
 
     def __init__(
@@ -106,12 +118,22 @@ class Tables:
             self._skipped,
             self._dead,
             distance=distance,
-            memory=memory * 2 // 3,
+            memory=memory // HOT_SHARE,
             slack=generation,
             pace=pace,
         )
-        self._background = ThreadPoolExecutor(1, "mark-presence")
+        self._background = ThreadPoolExecutor(1, "tables-background")
         self._reclaiming = ThreadPoolExecutor(1, "reclaim")
+        self._warm = WarmTier(
+            design,
+            self._log,
+            self._skipped,
+            self._dead,
+            self._background,
+            distance=distance,
+            memory=memory - memory // HOT_SHARE - memory // PRESENCE_SHARE,
+            generation=generation,
+        )
         self._cold = ColdTier(
             store,
             design,
@@ -120,7 +142,7 @@ class Tables:
             self._dead,
             self._background,
             distance=distance,
-            memory=memory // 3,
+            memory=memory // PRESENCE_SHARE,
         )
         for run in self._runs:
             self._cold.add(run)
@@ -131,10 +153,10 @@ class Tables:
             raise
 
     def _load(self) -> None:
-        cold = self._cold_due()
+        evicted = self._evictable()
         with ThreadPoolExecutor(1) as beside:
-            loaded = beside.submit(self._hot.load, cold, self.count, self._logged(cold, self.count))
-            self._cold.extend(cold, self._size, wait=True)
+            loaded = beside.submit(self._hot.load, evicted, self.count, self._logged(evicted, self.count))
+            self._shift(evicted, wait=True)
             loaded.result()
         for merged in {run.level: run for run in self._runs if run.level}.values():
             self._reclaim(merged)  # perhaps it was not done when the last process ended
@@ -177,6 +199,7 @@ class Tables:
             generations=self._frozen // self._size,
             runs=len(self._runs),
             hot_anchors=self.count - self._hot.floor,
+            warm_anchors=self._warm.end - self._warm.floor,
             cold_anchors=self._cold.anchors,
             dead_anchors=self._dead.count,
             hot_slots=self._hot.slots,
@@ -209,6 +232,7 @@ class Tables:
         counted = self._cap is not None
         probing = Probing(self._design, words, fingerprints, uncertain, self._flip_bits, self._flips, counted)
         self._hot.search(probing)
+        self._warm.search(probing)
         self._cold.search(probing)
         row, anchor, distance = probing.found.pairs()
         if self._dead.count:
@@ -264,8 +288,14 @@ class Tables:
         for reclaimed in [each for each in self._reclaimed if wait or each.done()]:
             self._reclaimed.remove(reclaimed)
             reclaimed.result()
-        self._cold.extend(self._cold_due(), self._size, wait=wait)
-        self._hot.evict(self._cold.anchors)
+        self._shift(self._evictable(), wait=wait)
+        self._hot.evict(self._warm.end)
+
+    def _shift(self, evicted: int, *, wait: bool) -> None:
+        """Have the warm tier take what the hot one lets go, and the cold one what is too much for that."""
+        self._cold.extend(max(0, evicted - self._warm.budget), self._size, wait=wait)
+        self._warm.drop(self._cold.anchors)
+        self._warm.extend(evicted, wait=wait)
 
     @property
     def _frozen(self) -> int:
@@ -336,7 +366,7 @@ class Tables:
 
         self._reclaimed.append(self._reclaiming.submit(reclaim))
 
-    def _cold_due(self) -> int:
+    def _evictable(self) -> int:
         """Anchors of whole generations, all in runs, that the hot tier has no memory for."""
         beyond = max(0, self.count - self._hot.budget)
         return min(self._frozen, -(-beyond // self._size) * self._size)
@@ -344,6 +374,7 @@ class Tables:
     def close(self) -> None:
         """Drop what is being frozen or merged; the store stays open."""
         self._closed = True
+        self._warm.close()
         self._cold.close()
         for freezing in (self._freezing, self._merging):
             if freezing is not None:

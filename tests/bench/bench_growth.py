@@ -103,6 +103,7 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
                     "heads_mib": stats.hot_slots * 4 >> 20,
                     "disk_bytes_an_anchor": round(state.store.disk_bytes() / state.tables.count),
                     "hot_anchors": stats.hot_anchors,
+                    "warm_anchors": stats.warm_anchors,
                     "cold_anchors": stats.cold_anchors,
                     "runs": stats.runs,
                 }

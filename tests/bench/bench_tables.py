@@ -140,6 +140,7 @@ def measure(
             "p99_ms": round(float(np.percentile(times, 99)) * 1e3, 2),
             "restart_seconds": round(opened, 2),
             "hot_anchors": stats.hot_anchors,
+            "warm_anchors": stats.warm_anchors,
             "cold_anchors": stats.cold_anchors,
             "rocks_probes_a_row": round(stats.rocks_probes / BATCH / len(work), 2),
             "rocks_hits_a_row": round(stats.rocks_hits / BATCH / len(work), 2),

@@ -128,7 +128,7 @@ def test_killed_at_a_failpoint_and_replayed_is_the_same(
 def test_killed_at_any_moment_and_replayed_is_the_same(
     seed: int, tmp_path: Path, undisturbed: tuple[str, list[object]]
 ) -> None:
-    memory = 0 if seed % 2 else 3 * 48 * 400
+    memory = 0 if seed % 2 else 12 * 56 * 400
     last = random.Random(seed).randrange(TURNS - 4)
     with child(tmp_path, memory, "") as process:
         assert process.stdout is not None

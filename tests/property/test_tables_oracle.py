@@ -28,6 +28,12 @@ SLOW = Pace(first_slots=20, linked=30, linked_an_anchor=1)
 """Heads that grow from 2 slots a table, over several inserts each time."""
 
 
+def hot(anchors: int, tables: int = 10) -> int:
+    """Memory in which the hot tier has room for as many, a generation of them free, and the warm tier for
+    twice as many or more."""
+    return 12 * (16 + 4 * tables) * anchors
+
+
 @dataclass(frozen=True)
 class Case:
     """A design, its probes, and how the anchors are kept."""
@@ -161,17 +167,20 @@ CASES = {
     "all in RocksDB": Case(5, 2, 4, 2, memory=0, generation=16),
     "all in RocksDB, exact": Case(4, 1, distance=3, memory=0, generation=64),
     "merged again and again": Case(5, 2, 4, 2, memory=0, generation=3),
-    "merged, partly in RAM": Case(5, 2, 4, 2, memory=3 * 48 * 80, generation=8),
-    "merged, 20 tables": Case(6, 3, 2, 1, memory=3 * 96 * 100, generation=12),
+    "merged, packed while small": Case(5, 2, 4, 2, memory=hot(30), generation=8),
+    "merged, newest packed": Case(5, 2, 4, 2, memory=hot(60), generation=8),
+    "merged, 20 tables": Case(6, 3, 2, 1, memory=hot(100, 20), generation=12),
+    "all packed": Case(5, 2, 4, 2, memory=hot(110), generation=90, cap=None),
+    "all packed, prefixes longer than entries": Case(4, 2, 3, 2, memory=hot(100, 6), generation=90),
     "20 tables in RocksDB": Case(6, 3, 2, 1, memory=0, generation=50),
     "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
-    "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=3 * 48 * 140, generation=40),
-    "window of 70 anchors, 6 tables": Case(4, 2, 3, 2, memory=3 * 32 * 98, generation=28),
+    "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=hot(140), generation=40),
+    "window of 70 anchors, 6 tables": Case(4, 2, 3, 2, memory=hot(98, 6), generation=28),
     "growing heads": Case(5, 2, 4, 2, pace=SLOW),
     "growing heads, exact": Case(5, 2, cap=None, pace=SLOW),
     "growing heads, paper": Case(6, 3, distance=3, pace=SLOW),
-    "growing heads, window of 100": Case(5, 2, 4, 2, memory=3 * 48 * 140, generation=40, pace=SLOW),
-    "window shorter than a generation": Case(5, 2, 4, 2, memory=3 * 48 * 100, generation=90),
+    "growing heads, window of 100": Case(5, 2, 4, 2, memory=hot(140), generation=40, pace=SLOW),
+    "window shorter than a generation": Case(5, 2, 4, 2, memory=hot(100), generation=90),
 }
 
 
@@ -183,17 +192,20 @@ def test_candidates_are_those_of_brute_force(name: str, skips: float, skew: floa
     rng = np.random.default_rng([len(name), int(skips > 0), int(skew > 0)])
     oracle = Oracle(case)
     with Store(tmp_path / "state", case.design.tables, CACHE) as store:
-        tables = case.open(store)
+        tables, packed = case.open(store), 0
         for turn in range(9):
             earlier = np.array(oracle.fingerprints, np.uint64)
             rows = make_rows(rng, int(rng.integers(0, 90)), earlier, skew)
             check(tables, oracle, rows, make_uncertain(rng, len(rows)))
             add(rng, store, tables, oracle, rows[rng.random(len(rows)) < 0.8], skips)
             tables.maintain(wait=turn % 2 == 0)
+            packed = max(packed, tables.stats.warm_anchors)
         assert tables.stats.generations >= (case.generation < 100)
-        if case.memory < PLENTY:
+        if "packed" in name:
+            assert packed > 0
+        if case.memory == 0:
+            assert packed == 0
             assert tables.stats.rocks_hits > 0
-            assert tables.stats.cold_anchors > 0
         tables.close()
 
 
@@ -233,9 +245,9 @@ def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: 
         check(case.open(store), later, rows, uncertain)
 
 
-@pytest.mark.parametrize("memory", [0, 3 * 48 * 140, PLENTY])
+@pytest.mark.parametrize("memory", [0, hot(140), PLENTY])
 def test_reopened_tables_answer_the_same_with_any_memory(memory: int, tmp_path: Path) -> None:
-    case = Case(5, 2, 4, 2, memory=3 * 48 * 90, generation=30)
+    case = Case(5, 2, 4, 2, memory=hot(90), generation=30)
     again = Case(5, 2, 4, 2, memory=memory, generation=30)
     rng = np.random.default_rng(6)
     oracle = Oracle(case)
@@ -323,7 +335,7 @@ def test_exact_design_misses_no_pair_within_its_distance(
 
 
 @pytest.mark.parametrize("skips", [0.0, 0.3])
-@pytest.mark.parametrize("memory", [PLENTY, 3 * 48 * 700])
+@pytest.mark.parametrize("memory", [PLENTY, hot(700)])
 def test_anchors_are_found_at_every_moment_while_heads_grow(
     memory: int, skips: float, tmp_path: Path
 ) -> None:

@@ -14,17 +14,21 @@ from stream.judge import meetings, verdict_json
 from stream.judge.options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables import chains, cold, presence
+from stream.tables import chains, cold, packed, presence
 from stream.tables.design import Design
+from stream.tables.runs import Run
 
 loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity,
-    verdict_json._write, cold._match, presence._meet, presence._mark)
+    verdict_json._write, cold._match, presence._meet, presence._mark,
+    packed._count, packed._enter, packed._search)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()
 rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))
 known = [list(loop.signatures) for loop in loops]
-assert all(known)
-presence.Presence(Design(5, 2), 8).mark(np.zeros((9, 2), np.uint64)[:, 0], None)
+assert all(known), [loop for loop in loops if not loop.signatures]
+run = Run(0, 0, 9)
+presence.Presence(Design(5, 2), run, 8).mark(np.zeros((9, 2), np.uint64)[:, 0], None)
+packed.Packed(Design(5, 2), 0, 9).fill(lambda: [(0, np.zeros((9, 2), np.uint64), None)])
 texts = [" ".join(f"{name}{number}" for number in range(80)) for name in "abc"]
 with Index() as index:
     verdicts = [index.add(text[:2], text).verdict for text in texts]
