@@ -2,19 +2,24 @@
 
 A probe reads one word of a large array, at random, so what it costs is waiting for memory. A bit a slot says
 first whether anything is there, in a thirty-second of the memory, which cuts the time of a probe to a third.
-All that is read for a row is read together, not each when the one before it has been looked at: the processor
-then waits for many at once.
+All that is read for several rows is asked for before it is looked at: the processor then waits for many at
+once.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 
-from stream.compiled import compiled, popcount
+from stream.compiled import compiled, popcount, prefetch
 from stream.tables.candidates import I64, U8
 from stream.tables.design import U64
+from stream.tables.prefix import PROBES_AT_ONCE
 from stream.tables.slots import U32
 
+_AHEAD: Final = 4
+"""Anchors for which the memory is asked before they are linked."""
 _FIRST_PAIRS = 1 << 12
 
 
@@ -36,6 +41,10 @@ def link(
     `slots` has shape (n, T); `masks` are the tables each one stays out of, shape (n,), or (0,) for none.
     """
     for index in range(slots.shape[0]):
+        ahead = min(index + _AHEAD, slots.shape[0] - 1)
+        for table in range(first_table, end_table):
+            prefetch(newest, np.uint64(slots[ahead, table]))
+            prefetch(present, np.uint64(slots[ahead, table] >> np.uint32(3)))
         for table in range(first_table, end_table):
             if masks.size and masks[index] >> np.uint64(table) & np.uint64(1):
                 continue
@@ -87,47 +96,56 @@ def follow(
     """
     tables, probes, rows = exact.shape[1], len(parents), len(stored)
     last_bit = np.uint8(flips.shape[0] - 1)
+    at_once = max(1, PROBES_AT_ONCE // (tables * probes))
+    room = at_once * tables * probes
     single, probed = np.empty(bits.shape[0], np.uint32), np.empty(probes, np.uint32)
-    slots = np.empty(tables * probes, np.uint32)
-    current = np.empty(tables * probes, np.uint32)
-    following = np.empty(tables * probes, np.uint32)
-    table_of = np.empty(tables * probes, np.int64)
-    probe_of = np.empty(tables * probes, np.int64)
-    at_row = np.empty(tables * probes, np.int64)
-    apart = np.empty(tables * probes, np.uint64)
+    slots, current, following = np.empty((3, room), np.uint32)
+    row_of, table_of, probe_of, at_row = np.empty((4, room), np.int64)
+    apart = np.empty(room, np.uint64)
+    stored_flat, links_flat = stored.ravel(), links.ravel()
     pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
-    for row in range(len(fingerprints)):
-        word, fingerprint = words[row], fingerprints[row]
-        filled = np.int64(0)
-        for table in range(tables):
-            for flip in range(bits.shape[0]):
-                single[flip] = flips[bits[flip, row, table], table]
-            probed[0] = exact[row, table]
-            for probe in range(1, probes):
-                probed[probe] = probed[parents[probe]] ^ single[added[probe]]
-            for probe in range(probes):
-                slot = probed[probe]
-                slots[filled], table_of[filled], probe_of[filled] = slot, table, probe
-                byte = present[slot >> np.uint32(3)]
-                filled += np.int64(byte >> np.uint8(slot & np.uint32(7)) & np.uint8(1))
+    for first in range(0, len(fingerprints), at_once):
+        filled = 0
+        for row in range(first, min(len(fingerprints), first + at_once)):
+            for table in range(tables):
+                for flip in range(bits.shape[0]):
+                    single[flip] = flips[bits[flip, row, table], table]
+                probed[0] = exact[row, table]
+                for probe in range(1, probes):
+                    probed[probe] = probed[parents[probe]] ^ single[added[probe]]
+                for probe in range(probes):
+                    slots[filled], probe_of[filled] = probed[probe], probe
+                    row_of[filled], table_of[filled] = row, table
+                    prefetch(present, np.uint64(probed[probe] >> np.uint32(3)))
+                    filled += 1
+        there = np.int64(0)
         for i in range(filled):
-            following[i] = newest[slots[i]]
-        held = 0
-        for i in range(filled):
-            current[held], table_of[held], probe_of[held] = following[i], table_of[i], probe_of[i]
-            held += following[i] > floor
+            slot = slots[i]
+            slots[there], probe_of[there], row_of[there], table_of[there] = (
+                slot, probe_of[i], row_of[i], table_of[i],
+            )  # fmt: skip
+            prefetch(newest, np.uint64(slot))
+            there += present[slot >> np.uint32(3)] >> np.uint8(slot & np.uint32(7)) & np.uint8(1)
+        held = np.int64(0)
+        for i in range(there):
+            current[held], probe_of[held], row_of[held], table_of[held] = (
+                newest[slots[i]], probe_of[i], row_of[i], table_of[i],
+            )  # fmt: skip
+            held += current[held] > floor
         while held:
             for i in range(held):
                 at = np.int64(current[i]) - np.int64(origin + 1)
                 if at >= rows:
                     at -= np.int64(rows)
-                apart[i] = stored[at, 0] ^ word
                 at_row[i] = at
+                prefetch(stored_flat, np.uint64(2 * at))
+                prefetch(links_flat, np.uint64(at * tables + table_of[i]))
             for i in range(held):
+                apart[i] = stored[at_row[i], 0] ^ words[row_of[i]]
                 following[i] = links[at_row[i], table_of[i]]
-            left = 0
+            left = np.int64(0)
             for i in range(held):
-                table, probe = table_of[i], probe_of[i]
+                row, table, probe = row_of[i], table_of[i], probe_of[i]
                 number = np.int64(current[i]) - 1
                 in_prefix = apart[i] & prefix_masks[table]
                 if probe == 0 and sizes.size and in_prefix == np.uint64(0):
@@ -141,7 +159,7 @@ def follow(
                         in_prefix ^= np.uint64(1) << np.uint64(bit)
                     step = parents[step]
                 if in_prefix == np.uint64(0):
-                    apart_by = popcount(stored[at_row[i], 1] ^ fingerprint)
+                    apart_by = popcount(stored[at_row[i], 1] ^ fingerprints[row])
                     if apart_by <= distance:
                         if found == len(pairs):
                             grown = np.empty(2 * found, np.uint64)
@@ -153,7 +171,7 @@ def follow(
                             | np.uint64(apart_by)
                         )
                         found += 1
-                current[left], table_of[left], probe_of[left] = following[i], table, probe
+                current[left], row_of[left], table_of[left], probe_of[left] = following[i], row, table, probe
                 left += following[i] > floor
             held = left
     return pairs[:found]

@@ -9,6 +9,7 @@ import numpy as np
 from stream.tables.candidates import U8
 from stream.tables.chains import link
 from stream.tables.design import U64, Design
+from stream.tables.prefix import keys_of
 from stream.tables.slots import U32, Slots
 
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
@@ -41,7 +42,7 @@ class Heads:
         `masks` are the tables each one stays out of, shape (n,); None for none.
         """
         link(
-            self.slots.of_keys(self._design.keys(words)),
+            self.slots.of_keys(keys_of(words, *self._design.pieces)),
             *tables.indices(self._design.tables)[:2],
             number,
             row,

@@ -15,15 +15,13 @@ import numpy as np
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.candidates import I64, U8
 from stream.tables.design import U64, Design
-from stream.tables.prefix import prefix_of, probed_prefixes
+from stream.tables.prefix import PROBES_AT_ONCE, prefix_of, probed_prefixes
 from stream.tables.probing import Probing
 from stream.tables.slots import U32
 
 GROUP: Final = 8
 """Entries of a group, 4 to 8 where prefixes are as good as random. Starts of groups take 4 bytes each."""
 ENTRY_BITS: Final = 32
-PROBES_AT_ONCE: Final = 64
-"""Probes of which the memory is asked for at once, as long as those of a row are not more."""
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 _FIRST_PAIRS: Final = 1 << 10

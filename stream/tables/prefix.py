@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.tables.candidates import I64, U8
 from stream.tables.design import TABLE_BITS, U64
+
+PROBES_AT_ONCE: Final = 64
+"""Probes of which the memory is asked for at once, as long as those of a row are not more."""
 
 
 @compiled
@@ -17,6 +22,17 @@ def prefix_of(word: np.uint64, shifts: U64, masks: U64, places: U64, table: int)
     for piece in range(shifts.shape[1]):
         prefix |= ((word >> shifts[table, piece]) & masks[table, piece]) << places[table, piece]
     return prefix
+
+
+@compiled
+def keys_of(words: U64, shifts: U64, masks: U64, places: U64) -> U64:
+    """What `Design.keys` gives."""
+    keys = np.empty((words.shape[0], shifts.shape[0]), np.uint64)
+    for row in range(words.shape[0]):
+        for table in range(shifts.shape[0]):
+            prefix = prefix_of(words[row], shifts, masks, places, table)
+            keys[row, table] = prefix << np.uint64(TABLE_BITS) | np.uint64(table)
+    return keys
 
 
 @compiled
