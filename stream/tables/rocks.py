@@ -38,6 +38,10 @@ FLUSH: Final = "flush"
 all families in one manifest edit, releases the GIL, and has nothing to compact in an empty family."""
 
 WRITE_BUFFER: Final = 64 << 20
+FLUSHES_MERGED: Final = 12
+"""Files of flushes that a compaction waits for. With 4, the default, URLs cost 4.3 us a row in compactions of
+6 M rows flushed every 100 k, with 12 they cost 1.9: what is there already is rewritten more rarely. Keys that
+are not there cost a look at the filter of each."""
 BLOOM_BITS: Final = 10
 BLOCK_BYTES: Final = 4096
 
@@ -69,6 +73,9 @@ def _options(family: str, cache: Cache) -> Options:
     options.set_max_background_jobs(2)
     options.set_keep_log_file_num(2)
     options.set_write_buffer_size(WRITE_BUFFER)
+    options.set_level_zero_file_num_compaction_trigger(FLUSHES_MERGED)
+    options.set_level_zero_slowdown_writes_trigger(3 * FLUSHES_MERGED)
+    options.set_level_zero_stop_writes_trigger(5 * FLUSHES_MERGED)
     # Read out of the page cache as it lies there: a group of a table costs 3 us instead of 7 to 10.
     options.set_allow_mmap_reads(True)
     of_table = family.startswith(TABLE)
