@@ -27,6 +27,8 @@ from stream.messages.verdict import Change, Verdict
 NO_DISTANCE = -1
 THREADS = 2
 """That search at once. More would take the processor from workers and broker of a small machine."""
+FEW = 256
+"""Rows that one thread searches alone: others take longer to begin, a millisecond where the GIL is wanted."""
 ROWS_AT_ONCE = 1024
 """Rows whose candidates are held at once: spam gives a row up to `bucket_cap` in every probed bucket."""
 _Named = tuple[int, int, str, int, int]
@@ -140,11 +142,15 @@ class _Pass:
         self.rows: list[int] = ready.tolist()
         self.url_keys = [batch.url_key[row] or "" for row in self.rows]
         parts = [ready[first : first + ROWS_AT_ONCE] for first in range(0, len(ready), ROWS_AT_ONCE)]
-        # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
-        with ThreadPoolExecutor(THREADS, "decide") as pool:
-            baselines = pool.submit(state.baselines, self.url_keys)
-            compared = list(pool.map(self._compare_stored, parts))
-            self.baselines = baselines.result()
+        if len(ready) <= FEW:
+            self.baselines = state.baselines(self.url_keys)
+            compared = [self._compare_stored(part) for part in parts]
+        else:
+            # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
+            with ThreadPoolExecutor(THREADS, "decide") as pool:
+                baselines = pool.submit(state.baselines, self.url_keys)
+                compared = list(pool.map(self._compare_stored, parts))
+                self.baselines = baselines.result()
         found = [each.found for each in compared]
         self.stored = _Stored(parts, compared)
         judged.candidates = sum(len(each.similar) for each in compared)

@@ -22,12 +22,14 @@ from stream.messages.verdict import Verdict
 
 BATCH_BYTES: Final = 900_000
 """Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
+FEW: Final = 256
+"""So many verdicts the event loop makes itself, in a millisecond or three: threads take longer to begin."""
 _THREADS: Final = 2
 Placed = tuple[TopicPartition, RecordBatch]
 
 
 class VerdictBatches:
-    """Makes batches in threads of its own; `close` ends them."""
+    """Makes batches, many in threads of its own; `close` ends them."""
 
     def __init__(self, scheme: str, topics: Mapping[str, Verdict | None], avro: AvroVerdicts | None) -> None:
         """`topics` are those to write to, and the verdict that each is for, None for all."""
@@ -43,7 +45,8 @@ class VerdictBatches:
 
         In the order in which they are best sent.
         """
-        said = await asyncio.to_thread(decided.columns)
+        few = len(decided.batch) <= FEW
+        said = decided.columns() if few else await asyncio.to_thread(decided.columns)
         batch, verdict = decided.batch, decided.judged.verdict
         headers, headers_of = self._headers(decided)
         partition = np.array([each.partition for each in batch.ranges], np.int64)[batch.source]
@@ -56,14 +59,18 @@ class VerdictBatches:
             return record_batches(keys, values, headers, headers_of[rows], BATCH_BYTES)
 
         places: list[TopicPartition] = []
-        making: list[asyncio.Future[list[RecordBatch]]] = []
+        parts: list[NDArray[np.int64]] = []
         for topic, wanted in self._topics.items():
             rows = np.arange(len(batch)) if wanted is None else np.flatnonzero(verdict == wanted)
             place = partition[rows] % widths[topic]
             for each in np.unique(place).tolist():
                 places.append(TopicPartition(topic, each))
-                making.append(asyncio.wrap_future(self._pool.submit(make, rows[place == each])))
-        made = await asyncio.gather(*making)
+                parts.append(rows[place == each])
+        if few:
+            made = [make(part) for part in parts]
+        else:
+            making = [asyncio.wrap_future(self._pool.submit(make, part)) for part in parts]
+            made = await asyncio.gather(*making)
         # The first of each partition, then the second ones: a producer has one of a partition under way.
         turns = zip_longest(*made)
         return [(place, each) for turn in turns for place, each in zip(places, turn, strict=True) if each]
