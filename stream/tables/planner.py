@@ -38,6 +38,9 @@ BATCH: Final = 1_000_000
 _UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _MEMORY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 
+_PACKED_SHARE: Final = 0.77
+"""Of `tables_memory`, for packed anchors: a fingerprint, and a table 4 bytes and the start of their group."""
+
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """One design and what it costs."""
@@ -178,7 +181,7 @@ def _candidate(layout: Layout, pages: int) -> Candidate:
     plain = tables * (PROBE_SECONDS + met * CANDIDATE_SECONDS)
     judged = None
     if "choose" in layout.name and layout.width <= 64 and int(layout.prefix_bits.max()) <= LONGEST_PREFIX:
-        judged = 2.0 * pages * (8 + 4 * tables)  # half of it rows, half heads
+        judged = pages * (8 + 4.5 * tables) / _PACKED_SHARE
     return Candidate(
         layout=layout.name,
         tables=tables,

@@ -37,7 +37,7 @@ FLUSH_ROWS = 100_000
 """About what a judge decides between two flushes."""
 REBUILT_ROWS = 300_000
 MEMORY = 1 << 30
-"""The default: about 6.4 million anchors."""
+"""The default: about 15 million anchors."""
 
 
 def _own_mib() -> int:

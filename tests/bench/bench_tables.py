@@ -33,7 +33,7 @@ PROBES = (("exact", 0, 0), ("40 probes", 2, 2), ("110 probes", 4, 2))
 GENERATION = 1_000_000
 INSERTED = 2800
 """Anchors of a judge's transaction of 4096 pages."""
-RAM = 2 << 30
+RAM = 4 << 30
 """`tables_memory` where all anchors are to be in RAM, bytes. More than they need would be spent on heads,
 which are read at random."""
 BUDGET = 1 << 30
