@@ -7,9 +7,9 @@ settles what depends on order: a URL's baseline, superseded anchors, and anchors
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from stream.judge.compared import Compared, compare
 from stream.judge.ids import NO_PAGE
 from stream.judge.neighbours import Neighbours
 from stream.judge.rule import NO_SIMILARITY, Rule
-from stream.judge.state import Anchors, Baseline, State
+from stream.judge.state import Baseline, State
 from stream.messages.verdict import Change, Verdict
 
 NO_DISTANCE = -1
@@ -98,38 +98,41 @@ class _Stored:
     `compared`."""
 
     def __init__(self, parts: list[NDArray[np.int64]], compared: list[Compared]) -> None:
-        self.first: dict[int, tuple[int, int]] = {}
-        """Row -> where its anchors begin and end in the columns."""
-        self.number: list[int] = []
-        self.page: list[int] = []
-        self.distance: list[int] = []
-        self.similarity: list[int] = []
-        self._place: list[int] = []
-        self._anchors: list[Anchors] = []
-        rows, bests = [], []
-        for part, pairs in zip(parts, compared, strict=True):
+        columns = []
+        for which, (part, pairs) in enumerate(zip(parts, compared, strict=True)):
             order = pairs.best_first(np.flatnonzero(pairs.similar))
-            row = part[pairs.found.row[order]]
-            starts = np.flatnonzero(np.diff(row, prepend=-1))
-            rows.append(row[starts])
-            bests.append(starts + len(self.number))
-            edges = (np.append(starts, len(row)) + len(self.number)).tolist()
-            self.first.update(zip(row[starts].tolist(), pairwise(edges), strict=True))
-            place = pairs.place[order]
-            self.number += pairs.found.anchor[order].tolist()
-            self.page += pairs.anchors.page[place].tolist()
-            self.distance += pairs.found.distance[order].tolist()
-            self.similarity += pairs.similarity[order].tolist()
-            self._place += place.tolist()
-            self._anchors += [pairs.anchors] * len(order)
-        self.rows = np.concatenate(rows)
+            found, place = pairs.found, pairs.place[order]
+            columns.append(
+                (
+                    part[found.row[order]],
+                    found.anchor[order],
+                    pairs.anchors.page[place],
+                    found.distance[order],
+                    pairs.similarity[order],
+                    place,
+                    np.full(len(order), which),
+                )
+            )
+        row, self.number, self.page, self.distance, self.similarity, self._place, self._part = map(
+            np.concatenate, zip(*columns, strict=True)
+        )
+        self._anchors = [pairs.anchors for pairs in compared]
+        starts = np.flatnonzero(np.diff(row, prepend=-1))
+        self._ends = np.append(starts[1:], len(row))
+        self.rows = row[starts]
         """Those that have any, ascending."""
-        self.best = np.concatenate(bests)
+        self.best = starts
         """Where in the columns the best anchor of each of them stands."""
 
-    def url(self, at: int) -> str:
-        """URL of the anchor at that index of the columns."""
-        return self._anchors[at].url(self._place[at])
+    def urls(self, at: NDArray[np.int64]) -> Iterator[str]:
+        """URLs of the anchors at these indexes of the columns."""
+        for part, place in zip(self._part[at].tolist(), self._place[at].tolist(), strict=True):
+            yield self._anchors[part].url(place)
+
+    def columns_of(self, some: NDArray[np.bool_]) -> dict[int, range]:
+        """Row -> indexes of its anchors in the columns, for `some` of `rows`."""
+        edges = zip(self.best[some].tolist(), self._ends[some].tolist(), strict=True)
+        return dict(zip(self.rows[some].tolist(), (range(*each) for each in edges), strict=True))
 
 
 class _Pass:
@@ -175,6 +178,8 @@ class _Pass:
         self.verdicts = np.full(len(ready), Verdict.UNIQUE, np.uint8)
         self.changes = np.full(len(ready), Change.NEW, np.uint8)
         self.superseded_rows: list[tuple[int, int]] = []
+        self.stored_of: dict[int, range] = {}
+        """Row -> its anchors in `stored`; of rows for which order matters."""
 
     def run(self) -> None:
         """Judge row by row those for which order matters; all others are pages of new URLs, and duplicates
@@ -208,9 +213,9 @@ class _Pass:
             times = Counter(keys)
             ordered[[rank for rank, key in enumerate(keys) if times[key] > 1]] = True
         # An anchor that a page of this batch may supersede.
-        mortal = {each.anchor for each in baselines.values()}
-        if not mortal.isdisjoint(self.stored.number):
-            best = [self.stored.number[at] in mortal for at in self.stored.best.tolist()]
+        mortal = [each.anchor for each in baselines.values() if each.anchor is not None]
+        if mortal:
+            best = np.isin(self.stored.number[self.stored.best], mortal)
             ordered[np.searchsorted(self.ready, self.stored.rows[best])] = True
         return ordered
 
@@ -219,12 +224,13 @@ class _Pass:
         judged, stored = self.judged, self.stored
         ranks = np.searchsorted(self.ready, stored.rows)
         plain = ~ordered[ranks]
-        rows, best = stored.rows[plain], stored.best[plain].tolist()
+        rows, best = stored.rows[plain], stored.best[plain]
         self.verdicts[ranks[plain]] = Verdict.DUPLICATE
-        judged.other[rows] = judged.cluster[rows] = [stored.page[at] for at in best]
-        judged.distance[rows] = [stored.distance[at] for at in best]
-        judged.similarity[rows] = [stored.similarity[at] for at in best]
-        judged.other_url.update(zip(rows.tolist(), map(stored.url, best), strict=True))
+        judged.other[rows] = judged.cluster[rows] = stored.page[best]
+        judged.distance[rows] = stored.distance[best]
+        judged.similarity[rows] = stored.similarity[best]
+        judged.other_url.update(zip(rows.tolist(), stored.urls(best), strict=True))
+        self.stored_of = stored.columns_of(~plain)
 
     def _write_down(self) -> None:
         judged, batch, ready = self.judged, self.batch, self.ready
@@ -271,10 +277,10 @@ class _Pass:
         """Name the best similar anchor, if there is one: stored ones first, for they are older."""
         best: _Named | None = None
         stored = self.stored
-        for at in range(*stored.first.get(row, (0, 0))):
-            if stored.number[at] not in self.dead:
-                page = stored.page[at]
-                best = (page, page, stored.url(at), stored.distance[at], stored.similarity[at])
+        for at in self.stored_of.get(row, ()):
+            if int(stored.number[at]) not in self.dead:
+                page, (url,) = int(stored.page[at]), stored.urls(np.array([at]))
+                best = (page, page, url, int(stored.distance[at]), int(stored.similarity[at]))
                 break
         for rank in sorted(self.neighbours.anchors_probed_by(self.rank[row])):
             earlier = self.rows[rank]

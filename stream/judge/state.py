@@ -11,7 +11,6 @@ import contextlib
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from operator import add
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,7 @@ from stream.fingerprint.row import WORD
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
+from stream.judge.page_records import PageRecords, anchor_records, baseline_records
 from stream.judge.rule import Rule
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
@@ -127,10 +127,6 @@ class Step:
     """Anchor numbers, those of this very step included."""
     skipped: dict[int, int]
     """Row -> mask."""
-
-
-PageRecords = dict[str, dict[bytes, bytes]]
-"""Family -> key -> value."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -316,10 +312,13 @@ class State(Records):
 
     def prepare(self, batch: Batch, step: Step) -> Prepared:
         """The records of what was decided of `batch`, the next one, and no change. `apply` comes next."""
-        unique = np.flatnonzero(step.verdict == Verdict.UNIQUE)
+        unique, duplicate = (
+            np.flatnonzero(step.verdict == each) for each in (Verdict.UNIQUE, Verdict.DUPLICATE)
+        )
+        first = self.tables.count
         records = {
-            ANCHORS: self._anchor_records(batch, step, unique),
-            URLS: self._baseline_records(batch, step, unique),
+            ANCHORS: anchor_records(batch, unique, step.skipped, first),
+            URLS: baseline_records(batch, unique, duplicate, step.cluster, first),
         }
         return Prepared(batch, step, unique, records, self.store.batch())
 
@@ -360,31 +359,6 @@ class State(Records):
         self.store.write(writes)
         self.meta = meta
 
-    def _anchor_records(self, batch: Batch, step: Step, unique: NDArray[np.int64]) -> dict[bytes, bytes]:
-        """Of new anchors."""
-        first, rows = self.tables.count, unique.tolist()
-        skipped = np.zeros(len(batch), np.uint64)
-        for row, mask in step.skipped.items():
-            skipped[row] = mask
-        words = (batch.page.astype(np.uint64), skipped, batch.fingerprint)
-        fixed = _rows(np.column_stack([*(each[unique] for each in words), batch.sketch[unique]]))
-        numbers = _rows(np.arange(first, first + len(rows)).reshape(-1, 1), ">u8")
-        urls = (_text(batch.url[row] or "") for row in rows)
-        return dict(zip(numbers, map(add, fixed, urls), strict=True))
-
-    def _baseline_records(self, batch: Batch, step: Step, unique: NDArray[np.int64]) -> dict[bytes, bytes]:
-        """Every URL's new baseline; the last row of a URL is the one that counts."""
-        first, values = self.tables.count, [b""] * len(batch)
-        for number, row in enumerate(unique.tolist(), first):
-            values[row] = _REFERENCE.pack(b"a", number)
-        duplicate = np.flatnonzero(step.verdict == Verdict.DUPLICATE)
-        columns = (batch.page[duplicate].tolist(), step.cluster[duplicate].tolist())
-        words = _rows(np.column_stack([batch.fingerprint[duplicate], batch.sketch[duplicate]]))
-        for row, page, cluster, own in zip(duplicate.tolist(), *columns, words, strict=True):
-            values[row] = _DUPLICATE.pack(b"d", page, cluster) + own + _text(batch.url[row] or "")
-        keyed = zip(batch.url_key, values, strict=True)
-        return {_text(key or ""): value for key, value in keyed if value}
-
     def flush(self) -> None:
         """Make everything applied durable."""
         self.store.flush()
@@ -399,12 +373,6 @@ class State(Records):
         self.tables.close()
         self.store.flush()
         self.store.close()
-
-
-def _rows(words: NDArray[np.generic], kind: str = "<u8") -> list[bytes]:
-    """Bytes of each row of 8-byte words."""
-    data, size = words.astype(kind).tobytes(), 8 * words.shape[1]
-    return [data[row * size : (row + 1) * size] for row in range(len(words))]
 
 
 def _number(anchor: int) -> bytes:

@@ -305,6 +305,8 @@ def _sources(batch: Batch, scheme: str) -> _Spread:
 
 
 def _reasons(reasons: list[str | None]) -> _Spread:
+    if reasons.count(None) == len(reasons):
+        return _Spread(_texts("null}"), np.zeros(len(reasons), np.int64))
     place = {reason: place for place, reason in enumerate(dict.fromkeys(reasons))}
     written = ("null}" if each is None else f"{encode_basestring(each)}}}" for each in place)
     return _Spread(_texts(*written), np.fromiter(map(place.__getitem__, reasons), np.int64, len(reasons)))

@@ -88,8 +88,11 @@ def record_batches(
     Record i has the i-th key and value, and `headers[headers_of[i]]`, made by `header_block`.
     """
     count = len(keys)
-    keyed = np.fromiter((key is not None for key in keys), np.bool_, count)
-    key = Texts.of([key or b"" for key in keys])
+    keyed, given = np.ones(count, np.bool_), keys
+    if None in keys:  # seldom
+        keyed[:] = [key is not None for key in keys]
+        given = [key or b"" for key in keys]
+    key = Texts.of(given)  # type: ignore[arg-type]
     size = key.edges[-1] + values.edges[-1] + np.diff(headers.edges)[headers_of].sum()
     out = np.empty(int(size) + _OVERHEAD * count, np.uint8)
     ends, counts = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)

@@ -24,6 +24,14 @@ class Texts(NamedTuple):
         return cls(_writable(b"".join(strings)), _edges(map(len, strings), len(strings)))
 
     @classmethod
+    def utf8(cls, strings: Sequence[str]) -> Self:
+        """Each of them in UTF-8."""
+        joined = "".join(strings)
+        if joined.isascii():  # nearly always
+            return cls(_writable(joined.encode()), _edges(map(len, strings), len(strings)))
+        return cls.of([each.encode() for each in strings])
+
+    @classmethod
     def json(cls, strings: Sequence[str | None]) -> Self:
         """Each of them as JSON: in quotes, or null."""
         if strings and None not in strings:
