@@ -27,7 +27,15 @@ from stream.brokers.broker import start_broker
 from stream.kafka.names import Names
 from stream.settings import Settings
 from tests.bench.bench_end_to_end import CHILDREN, WORKERS, texts
-from tests.bench.pipeline import PARTITIONS, ours, producer, settings_for, through, verdicts
+from tests.bench.pipeline import (
+    PARTITIONS,
+    ours,
+    processor_seconds,
+    producer,
+    settings_for,
+    through,
+    verdicts,
+)
 
 WARM = 64
 SHARES = (0.05, 0.5, 0.9)
@@ -66,7 +74,7 @@ async def _latencies(
 ) -> dict[str, float]:
     sent: dict[str, float] = {}
     times: list[tuple[float, ...]] = []
-    began, others = time.monotonic(), _others()
+    began, others, ours_before = time.monotonic(), _others(), sum(processor_seconds().values())
     publishing = asyncio.create_task(_paced(settings, values, rate, sent))
     while len(times) < len(values):
         for records in (await consumer.getmany(timeout_ms=50)).values():
@@ -80,9 +88,11 @@ async def _latencies(
     table = np.array(times) * 1000
     p50, p99 = np.percentile(table[:, -1] - table[:, 0], [50, 99])
     report = {"pages_per_second": round(rate), "p50_ms": round(float(p50), 1), "p99_ms": round(float(p99), 1)}
-    report["cores_of_others"] = round((_others() - others) / (time.monotonic() - began), 2)
-    for part, took in zip(PARTS, np.diff(table).T, strict=True):
-        p50, p99 = np.percentile(took, [50, 99])
+    took = time.monotonic() - began
+    report["cores"] = round((sum(processor_seconds().values()) - ours_before) / took, 2)
+    report["cores_of_others"] = round((_others() - others) / took, 2)
+    for part, waits in zip(PARTS, np.diff(table).T, strict=True):
+        p50, p99 = np.percentile(waits, [50, 99])
         report |= {f"{part}_p50_ms": round(float(p50)), f"{part}_p99_ms": round(float(p99))}
     return report
 
@@ -103,7 +113,8 @@ async def _run(servers: str, directory: Path, values: list[bytes]) -> dict[str, 
 
 
 def run(count: int = 20_000) -> dict[str, Any]:
-    """`p50_ms` and `p99_ms` from publish to verdict, and of its parts, at shares of the sustained load."""
+    """`p50_ms` and `p99_ms` from publish to verdict, and of its parts, at shares of the sustained load;
+    `cores` is what roles, broker and this process took meanwhile."""
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
         return asyncio.run(_run(broker.bootstrap_servers, Path(directory), texts(count).values))
 
