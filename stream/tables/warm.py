@@ -51,7 +51,8 @@ class WarmTier:
         self._closed = False
 
     def extend(self, end: int, *, wait: bool) -> None:
-        """Come closer to answering for all anchors below `end`, of whole generations, in few spans.
+        """Come closer to answering for all anchors below `end`, of whole generations and no more than
+        `budget`, in few spans.
 
         Spans are made in the background; with `wait`, returns when all are.
         """
@@ -71,6 +72,7 @@ class WarmTier:
 
     def _due(self, end: int) -> tuple[int, int] | None:
         """Bounds of the next span to make: of anchors that are not here yet, or of two spans."""
+        end = min(end, self.floor + self.budget)  # what is beyond it comes once the cold tier has the oldest
         if self.end < end:
             return self.end, min(end, self.end + self._largest)
         if len(self._spans) > 1:

@@ -14,9 +14,12 @@ import pytest
 from numpy.typing import NDArray
 
 from stream.errors import StateError
+from stream.tables import cold
+from stream.tables.cold import ColdTier
 from stream.tables.design import Design
 from stream.tables.heads import Heads
 from stream.tables.hot import PACE, Pace
+from stream.tables.presence import Presence
 from stream.tables.probes import probe_keys
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
@@ -355,6 +358,49 @@ def test_anchors_are_found_at_every_moment_while_heads_grow(
             sizes.append(tables.stats.hot_slots)
         assert sizes == sorted(sizes)
         assert len(set(sizes)) >= 3  # grew, again and again
+        tables.close()
+
+
+@pytest.mark.parametrize("memory", [0, hot(6)])
+def test_no_more_is_packed_than_memory_allows_while_rocksdb_is_behind(
+    memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = Case(5, 2, 4, 2, memory=memory, generation=8)
+    rng = np.random.default_rng(13)
+    oracle = Oracle(case)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        with monkeypatch.context() as patch:
+            patch.setattr(ColdTier, "extend", lambda *_, **__: None)
+            add(rng, store, tables, oracle, make_rows(rng, 100, np.zeros(0, np.uint64), 0.1), 0.2)
+            asked = make_rows(rng, 30, np.array(oracle.fingerprints, np.uint64), 0.1)
+            uncertain = make_uncertain(rng, 30)
+            tables.maintain(wait=True)
+            packed = tables.stats.warm_anchors
+            assert packed < 96
+            assert (packed > 0) == (memory > 0)
+            check(tables, oracle, asked, uncertain)
+        tables.maintain(wait=True)
+        assert tables.stats.cold_anchors + packed == 96
+        check(tables, oracle, asked, uncertain)
+        tables.close()
+
+
+def test_error_while_presence_is_halved_ends_in_maintain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Presence) -> None:
+        raise MemoryError("halving")
+
+    monkeypatch.setattr(cold, "LEAST_PRESENCE", 1 << 10)
+    case = Case(5, 2, memory=0, generation=20)
+    rng = np.random.default_rng(14)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        monkeypatch.setattr(Presence, "halve", refused)
+        add(rng, store, tables, Oracle(case), make_rows(rng, 100, np.zeros(0, np.uint64), 0.1), 0)
+        with pytest.raises(MemoryError, match="halving"):
+            tables.maintain(wait=True)
         tables.close()
 
 
