@@ -50,9 +50,8 @@ class ColdTier:
         self.hits = 0
         """that were there."""
         self._runs: dict[Run, Presence | None] = {}
-        self._coming: dict[
-            Run, Presence | None
-        ] = {}  # will be there after a merge; marked like those that are
+        self._coming: dict[Run, Presence | None] = {}
+        """Will be there after a merge; marked like those that are."""
         self._background = background
         self._extending: tuple[int, Future[None]] | None = None
         self._closed = False
@@ -80,8 +79,7 @@ class ColdTier:
         """Mark the presence of a run to come beside those of its parts: done when `replace` may be called."""
         marked_to = min(self._extending[0] if self._extending else self.anchors, merged.end)
         presence = self._coming[merged] = self._new_presence(merged) if marked_to > merged.first else None
-        targets = [] if presence is None else [presence]
-        return self._background.submit(self._mark_all, targets, merged.first, marked_to)
+        return self._submit([] if presence is None else [presence], merged.first, marked_to)
 
     def replace(self, merged: Run) -> None:
         """Read a run that is in RocksDB instead of its parts."""
@@ -97,14 +95,18 @@ class ColdTier:
                 if run.first <= start < run.end:
                     marked = runs[run] = presence or self._new_presence(run)
                     targets.append(marked)
-        return self._background.submit(self._mark_all, targets, start, end)
+        return self._submit(targets, start, end)
+
+    def _submit(self, targets: list[Presence], start: int, end: int) -> Future[None]:
+        return self._background.submit(self._mark_all, [*self._presences().values()], targets, start, end)
 
     def _presences(self) -> dict[Run, Presence]:
         both = (*self._runs.items(), *self._coming.items())
         return {run: presence for run, presence in both if presence is not None}
 
     def _new_presence(self, run: Run) -> Presence:
-        """As large as serves the run; where memory does not allow that, the most generous ones are halved."""
+        """As large as serves the run; where memory does not allow that, the most generous ones are halved
+        before anything is marked."""
         wanted = (run.anchors * SLOTS_AN_ANCHOR).bit_length() - 1
         made = max(LEAST_BITS, min(wanted, int(self._design.prefix_bits.max())))
         others = self._presences()
@@ -116,10 +118,11 @@ class ColdTier:
             bits[most] -= 1
             if most in others:
                 others[most].due_bits -= 1
-                self._background.submit(others[most].halve)
         return Presence(self._design, run, bits[run])
 
-    def _mark_all(self, targets: list[Presence], start: int, end: int) -> None:
+    def _mark_all(self, kept: list[Presence], targets: list[Presence], start: int, end: int) -> None:
+        for presence in kept:
+            presence.halve()
         for first in range(start, end, MARKED_AT_ONCE):
             if self._closed:
                 return

@@ -45,17 +45,19 @@ class Presence:
         self._low_bits = run.low_bits(design).astype(np.uint64)
         self._slots = bits, np.zeros(design.tables << bits >> 3, np.uint8)
         self.due_bits = bits
-        """`bits` once all halving that was asked for is done."""
+        """What `halve` goes down to."""
 
     def mark(self, words: U64, masks: U64 | None) -> None:
         """Anchors entered the buckets of their words (n,), but not those of the tables in `masks` (n,)."""
         _mark(words.copy(), _ALL_ENTER if masks is None else masks, *self._design.pieces, *self._slots)
 
     def halve(self) -> None:
-        """Have half of the slots, each for two of those before."""
+        """Have half of the slots, each for two of those before, until no more than are due are left."""
         bits, present = self._slots
-        halves = present.reshape(self._design.tables, 2, -1)
-        self._slots = bits - 1, np.bitwise_or(halves[:, 0], halves[:, 1]).ravel()
+        while bits > self.due_bits:
+            halves = present.reshape(self._design.tables, 2, -1)
+            bits, present = bits - 1, np.bitwise_or(halves[:, 0], halves[:, 1]).ravel()
+            self._slots = bits, present
 
     def meet(self, probing: Probing) -> Met:
         """The groups of the run to read."""
