@@ -43,6 +43,8 @@ FLUSHES_MERGED: Final = 12
 6 M rows flushed every 100 k, with 12 they cost 1.9: what is there already is rewritten more rarely. Keys that
 are not there cost a look at the filter of each."""
 BLOOM_BITS: Final = 10
+MEMTABLE_FILTER: Final = 0.02
+"""Of a write buffer."""
 BLOCK_BYTES: Final = 4096
 
 
@@ -82,6 +84,9 @@ def _options(family: str, cache: Cache) -> Options:
     options.set_compression_type(DBCompressionType.none() if of_table else DBCompressionType.lz4())
     if family == URLS:  # text: the last level holds most of it and is worth zstd
         options.set_bottommost_compression_type(DBCompressionType.zstd())
+        # Most URLs that are looked up are new: what is not flushed yet has a filter too.
+        options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER)
+        options.set_memtable_whole_key_filtering(True)
     blocks = BlockBasedOptions()
     if of_table:  # nothing to decompress, so nothing worth a copy
         blocks.disable_cache()
