@@ -14,6 +14,7 @@ from stream.judge.state import State
 from stream.kafka import cluster
 from stream.kafka.names import Names
 from stream.kafka.reader import JournalReader, TopicReader
+from stream.kafka.transaction import in_thread
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
@@ -93,7 +94,7 @@ class Follower:
                     f"{self.state.meta.applied}: made from other decisions"
                 )
             entries = await self.journal.up_to(decisions.end)
-            await asyncio.to_thread(self.judge.apply, entries, decisions, record.offset + 1)
+            await in_thread(self.judge.apply, entries, decisions, record.offset + 1)
 
     async def follow_to_end(self, stop: asyncio.Event | None = None) -> None:
         """Apply everything decided so far, unless told to stop meanwhile.
