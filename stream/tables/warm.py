@@ -17,8 +17,8 @@ from stream.tables.packed import Packed, Slice
 from stream.tables.probing import Probing
 
 SPANS: Final = 6
-"""Largest spans that the memory has room for, at least. For a moment, while one is made of two, there is one
-more."""
+"""Largest spans that the memory has room for, at least. The oldest is held until all of it has left, and for
+a moment, while one is made of two, there is one more: together up to a sixth beyond `memory`."""
 READ_AT_ONCE: Final = 1 << 20
 
 
