@@ -2,7 +2,8 @@
 
     python -m tests.bench.bench_growth [anchors]
 
-No Kafka here: the journal's records are decided and applied batch after batch, flushed as a judge does.
+No Kafka here: the journal's records are decided and applied batch after batch, and flushed beside that, as a
+judge does.
 Memory is what the process has to itself: pages of table files that it maps are the page cache's.
 """
 
@@ -15,6 +16,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from stream.judge.options import VerdictOptions
 from stream.judge.state import State
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis, decode_journal
+from stream.settings import Settings
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.journal import NEAR, ROWS, journal
 
@@ -33,8 +36,6 @@ POINTS = (100_000, MILLION, *range(2 * MILLION, 200 * MILLION, 2 * MILLION))
 """Points of the curve, as far as it goes; the last one is where it ends."""
 STARTED = 5 * MILLION
 """Anchors at which a start is measured."""
-FLUSH_ROWS = 100_000
-"""About what a judge decides between two flushes."""
 REBUILT_ROWS = 300_000
 MEMORY = 1 << 30
 """The default: about 15 million anchors."""
@@ -67,25 +68,46 @@ def _batches(rows: int) -> Iterator[list[Entry]]:
         yield batch
 
 
+class _Flushes:
+    """Flushes beside the work, as often as a judge's."""
+
+    def __init__(self) -> None:
+        self._beside = ThreadPoolExecutor(1, "flush")
+        self._flushing: Future[None] | None = None
+        self._begun = time.monotonic()
+        self._seconds = Settings().flush_seconds
+
+    def begin_if_due(self, state: State) -> None:
+        """Begin one, unless one is under way or the last one is not long ago."""
+        under_way = self._flushing is not None and not self._flushing.done()
+        if not under_way and time.monotonic() - self._begun > self._seconds:
+            self.end()
+            self._begun, self._flushing = time.monotonic(), self._beside.submit(state.flush)
+
+    def end(self) -> None:
+        """Wait for what is under way."""
+        if self._flushing is not None:
+            self._flushing.result()
+            self._flushing = None
+
+
 def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
     """The curve, and seconds that a start took at `STARTED` anchors, or at the end before that."""
     state, judge = _open(directory)
     curve: list[dict[str, Any]] = []
     points = [point for point in POINTS if point < anchors] + [anchors]
     started = 0.0
-    seconds, rows, unflushed, longest = 0.0, 0, 0, 0.0
+    seconds, rows, longest, flushes = 0.0, 0, 0.0, _Flushes()
     for batch in _batches(int(anchors / (1 - NEAR) * 1.02)):
         began = time.perf_counter()
         decided = judge.decide(batch)
         judge.apply(batch, decided.record())
         longest = max(longest, time.perf_counter() - began)
-        unflushed += len(decided.batch)
-        if unflushed >= FLUSH_ROWS:
-            state.flush()
-            unflushed = 0
+        flushes.begin_if_due(state)
         seconds += time.perf_counter() - began
         rows += len(decided.batch)
         if state.tables.count >= min(STARTED, anchors) and not started:
+            flushes.end()
             state.close()
             del state, judge, decided
             gc.collect()
@@ -111,6 +133,7 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
             seconds, rows, longest = 0.0, 0, 0.0
             if len(curve) == len(points):
                 break
+    flushes.end()
     state.close()
     return curve, started
 
