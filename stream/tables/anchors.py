@@ -18,6 +18,8 @@ CHUNK: Final = 256
 alone, not on how batches cut them; 4 puts of 4 KiB instead of 700 for a batch of 700 anchors."""
 
 ROW_BYTES: Final = 16
+READ_AT_ONCE: Final = 1 << 20
+"""Rows of a slice: 16 MiB."""
 
 COUNT: Final = b"tables/count"
 DEAD: Final = b"tables/dead/"
@@ -73,6 +75,11 @@ class AnchorLog:
             )
         rows = np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False).reshape(-1, 2)
         return rows[start - first : end - first]
+
+    def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]:
+        """The anchors [start, end), slice after slice: number of the first, and the rows."""
+        for first in range(start, end, READ_AT_ONCE):
+            yield first, self.read(first, min(first + READ_AT_ONCE, end))
 
 
 class Dead:

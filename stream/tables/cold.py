@@ -21,7 +21,6 @@ LEAST_PRESENCE: Final = 64 << 20
 SLOTS_AN_ANCHOR: Final = 32
 """Most slots a table for each anchor of a run, rounded down to a power of two: of 16 to 32 empty buckets one
 seems to hold something."""
-MARKED_AT_ONCE: Final = 1 << 20
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 
 
@@ -123,14 +122,12 @@ class ColdTier:
     def _mark_all(self, kept: list[Presence], targets: list[Presence], start: int, end: int) -> None:
         for presence in kept:
             presence.halve()
-        for first in range(start, end, MARKED_AT_ONCE):
+        for first, rows in self._log.slices(start, end):
             if self._closed:
                 return
-            last = min(first + MARKED_AT_ONCE, end)
-            words = self._log.read(first, last)[:, 0]
-            masks = self._skipped.masks(first, last)
+            masks = self._skipped.masks(first, first + len(rows))
             for presence in targets:
-                presence.mark(words, masks)
+                presence.mark(rows[:, 0], masks)
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""

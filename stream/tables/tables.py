@@ -41,7 +41,6 @@ PRESENCE_SHARE: Final = 16
 """a sixteenth for what RocksDB is asked for; the rest holds anchors at half of what chains cost."""
 ROWS_AT_ONCE: Final = 1 << 12
 """Rows searched at once: what they meet in the cold tier is some MiB."""
-ROWS_READ_AT_ONCE: Final = 1 << 20
 
 
 @dataclass(slots=True)
@@ -322,8 +321,7 @@ class Tables:
 
     def _logged(self, start: int, end: int) -> Iterator[U64]:
         """Rows of the anchors [start, end), slice after slice."""
-        for first in range(start, end, ROWS_READ_AT_ONCE):
-            yield self._log.read(first, min(first + ROWS_READ_AT_ONCE, end))
+        return (rows for _, rows in self._log.slices(start, end))
 
     def _is_merged(self) -> bool:
         prepared = self._prepared is not None and self._prepared.done()

@@ -19,7 +19,6 @@ from stream.tables.probing import Probing
 SPANS: Final = 6
 """Largest spans that the memory has room for, at least. The oldest is held until all of it has left, and for
 a moment, while one is made of two, there is one more: together up to a sixth beyond `memory`."""
-READ_AT_ONCE: Final = 1 << 20
 
 
 class WarmTier:
@@ -38,7 +37,6 @@ class WarmTier:
         self._dead = dead
         self._background = background
         self._distance = distance
-        self._generation = generation
         self._largest = generation
         while memory // Packed.bytes(design, 2 * self._largest) >= SPANS:
             self._largest *= 2
@@ -92,11 +90,10 @@ class WarmTier:
             self.end = span.end
 
     def _slices(self, span: Packed) -> Iterator[Slice]:
-        for first in range(span.first, span.end, READ_AT_ONCE):
+        for first, rows in self._log.slices(span.first, span.end):
             if self._closed:
                 return
-            last = min(first + READ_AT_ONCE, span.end)
-            yield first, self._log.read(first, last), self._skipped.masks(first, last)
+            yield first, rows, self._skipped.masks(first, first + len(rows))
 
     def drop(self, floor: int) -> None:
         """Let go of anchors below `floor`."""
