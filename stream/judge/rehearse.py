@@ -34,7 +34,7 @@ def rehearse(genesis: Genesis) -> None:
                 _judge(state, Judge(state, genesis), numbers)
             finally:
                 state.close()
-    sweep(np.zeros(8, np.uint32), np.zeros(1, np.uint8), 0, 0, 8)
+    sweep(np.zeros(8, np.uint32), np.zeros(8, np.uint8), 3, 0, 0, 8)
 
 
 def _judge(state: State, judge: Judge, numbers: range) -> None:

@@ -1,9 +1,8 @@
 """The hot tier's inner loops: linking anchors into chains, and following the chains that probes meet.
 
-A probe reads one word of a large array, at random, so what it costs is waiting for memory. A bit a slot says
-first whether anything is there, in a thirty-second of the memory, which cuts the time of a probe to a third.
-All that is read for several rows is asked for before it is looked at: the processor then waits for many at
-once.
+A probe reads one word of a large array, at random, so what it costs is waiting for memory. Eight slots share
+a chain, and a bit a slot says first whether anything is there, so that few probes follow one. All that is
+read for several rows is asked for before it is looked at: the processor then waits for many at once.
 """
 
 from __future__ import annotations
@@ -14,18 +13,27 @@ import numpy as np
 
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.candidates import I64, U8
-from stream.tables.design import U64
-from stream.tables.prefix import PROBES_AT_ONCE
-from stream.tables.slots import U32
+from stream.tables.design import TABLE_BITS, U64
+from stream.tables.prefix import prefix_of
+from stream.tables.slots import U32, slot_of
 
-_AHEAD: Final = 4
-"""Anchors for which the memory is asked before they are linked."""
+PROBES_AT_ONCE: Final = 256
+"""Probes of which the memory is asked for at once, as long as those of a row are not more. With 64, too few
+chains are followed side by side."""
+LINKED_AT_ONCE: Final = 16
+"""Anchors likewise."""
 _FIRST_PAIRS = 1 << 12
 
 
 @compiled
 def link(
-    slots: U32,
+    rows: U64,
+    shifts: U64,
+    block_masks: U64,
+    places: U64,
+    bits: int,
+    parts: int,
+    sharing: int,
     first_table: int,
     end_table: int,
     number: int,
@@ -35,42 +43,56 @@ def link(
     links: U32,
     present: U8,
 ) -> None:
-    """Put n anchors, numbered from `number` and newer than all before, in rows from `row`, into their chains
-    of the tables [first_table, end_table).
+    """Put n anchors, numbered from `number` and newer than all before, by their rows (n, 2), kept from `row`
+    on, into their chains of the tables [first_table, end_table).
 
-    `slots` has shape (n, T); `masks` are the tables each one stays out of, shape (n,), or (0,) for none.
+    `shifts`, `block_masks`, `places` are `Design.pieces`, `bits` and `parts` `Slots.fold`; `masks` are the
+    tables each anchor stays out of, shape (n,), or (0,) for none.
     """
-    for index in range(slots.shape[0]):
-        ahead = min(index + _AHEAD, slots.shape[0] - 1)
-        for table in range(first_table, end_table):
-            prefetch(newest, np.uint64(slots[ahead, table]))
-            prefetch(present, np.uint64(slots[ahead, table] >> np.uint32(3)))
-        for table in range(first_table, end_table):
-            if masks.size and masks[index] >> np.uint64(table) & np.uint64(1):
-                continue
-            slot = slots[index, table]
-            links[row + index, table] = newest[slot]
-            newest[slot] = number + index + 1
-            present[slot >> np.uint32(3)] |= np.uint8(1) << np.uint8(slot & np.uint32(7))
+    slots = np.empty((LINKED_AT_ONCE, end_table), np.uint64)
+    shared = np.uint64(sharing)
+    for first in range(0, rows.shape[0], LINKED_AT_ONCE):
+        some = min(LINKED_AT_ONCE, rows.shape[0] - first)
+        for i in range(some):
+            for table in range(first_table, end_table):
+                prefix = prefix_of(rows[first + i, 0], shifts, block_masks, places, table)
+                slots[i, table] = slot_of(prefix, bits, parts, table)
+                prefetch(newest, slots[i, table] >> shared)
+                prefetch(present, slots[i, table] >> np.uint64(3))
+        for i in range(some):
+            index = first + i
+            for table in range(first_table, end_table):
+                if masks.size and masks[index] >> np.uint64(table) & np.uint64(1):
+                    continue
+                slot = slots[i, table]
+                links[row + index, table] = newest[slot >> shared]
+                newest[slot >> shared] = number + index + 1
+                present[slot >> np.uint64(3)] |= np.uint8(1) << np.uint8(slot & np.uint64(7))
 
 
 @compiled
-def sweep(newest: U32, present: U8, floor: int, start: int, end: int) -> None:
-    """Take away the presence of slots [start, end), multiples of 8, that hold no anchor from `floor` on."""
-    for byte in range(start // 8, end // 8):
+def sweep(newest: U32, present: U8, sharing: int, floor: int, start: int, end: int) -> None:
+    """Take away the presence of the slots of the heads [start, end), multiples of 8, that have no anchor from
+    `floor` on."""
+    heads = 8 >> sharing  # of a byte of presence
+    ones = np.uint8((1 << (1 << sharing)) - 1)
+    for byte in range(start // heads, end // heads):
         if present[byte]:
             kept = np.uint8(0)
-            for bit in range(8):
-                if newest[byte * 8 + bit] > floor:
-                    kept |= np.uint8(1) << np.uint8(bit)
-            present[byte] = kept
+            for head in range(heads):
+                if newest[byte * heads + head] > floor:
+                    kept |= ones << np.uint8(head << sharing)
+            present[byte] &= kept
 
 
 @compiled
 def follow(
     words: U64,
     fingerprints: U64,
-    exact: U32,
+    keys: U64,
+    slot_bits: int,
+    parts: int,
+    sharing: int,
     bits: U8,
     flips: U32,
     parents: I64,
@@ -89,13 +111,13 @@ def follow(
     """Pairs of a row and an anchor of a chain that it probes, packed as `Found` has them, some repeatedly.
 
     `words` (n,) are what the tables are of, `fingerprints` (n,) what distances are between; `stored` (m, 2)
-    has both of each anchor. `exact` (n, T) are the slots of the exact keys, `bits` (F, n, T) the bits that
-    may be flipped, `flips` (width + 1, T) what a bit flips in a slot. Probe p flips what probe `parents[p]`
-    flips and `bits[added[p]]`; probe 0 is exact. `sizes` (n * T) grows by the live anchors of each exact
-    bucket; of shape (0,) it does not.
+    has both of each anchor. `keys` (n, T) are the exact keys, `slot_bits` and `parts` `Slots.fold`; `bits`
+    (F, n, T) are the bits that may be flipped, `flips` (width + 1, T) what a bit flips in a slot. Probe p
+    flips what probe `parents[p]` flips and `bits[added[p]]`; probe 0 is exact. `sizes` (n * T) grows by the
+    live anchors of each exact bucket; of shape (0,) it does not.
     """
-    tables, probes, rows = exact.shape[1], len(parents), len(stored)
-    last_bit = np.uint8(flips.shape[0] - 1)
+    tables, probes, rows = keys.shape[1], len(parents), len(stored)
+    shared, last_bit = np.uint32(sharing), np.uint8(flips.shape[0] - 1)
     at_once = max(1, PROBES_AT_ONCE // (tables * probes))
     room = at_once * tables * probes
     single, probed = np.empty(bits.shape[0], np.uint32), np.empty(probes, np.uint32)
@@ -110,7 +132,7 @@ def follow(
             for table in range(tables):
                 for flip in range(bits.shape[0]):
                     single[flip] = flips[bits[flip, row, table], table]
-                probed[0] = exact[row, table]
+                probed[0] = slot_of(keys[row, table] >> np.uint64(TABLE_BITS), slot_bits, parts, table)
                 for probe in range(1, probes):
                     probed[probe] = probed[parents[probe]] ^ single[added[probe]]
                 for probe in range(probes):
@@ -124,12 +146,12 @@ def follow(
             slots[there], probe_of[there], row_of[there], table_of[there] = (
                 slot, probe_of[i], row_of[i], table_of[i],
             )  # fmt: skip
-            prefetch(newest, np.uint64(slot))
+            prefetch(newest, np.uint64(slot >> shared))
             there += present[slot >> np.uint32(3)] >> np.uint8(slot & np.uint32(7)) & np.uint8(1)
         held = np.int64(0)
         for i in range(there):
             current[held], probe_of[held], row_of[held], table_of[held] = (
-                newest[slots[i]], probe_of[i], row_of[i], table_of[i],
+                newest[slots[i] >> shared], probe_of[i], row_of[i], table_of[i],
             )  # fmt: skip
             held += current[held] > floor
         while held:

@@ -7,26 +7,34 @@ from typing import Final
 import numpy as np
 
 from stream.tables.candidates import U8
-from stream.tables.chains import link
+from stream.tables.chains import link, sweep
 from stream.tables.design import U64, Design
-from stream.tables.prefix import keys_of
 from stream.tables.slots import U32, Slots
 
+SHARING: Final = 3
+"""2**3 slots, if there are as many prefixes, share a chain."""
+HEAD_BYTES: Final = 5
+"""A head, and a bit for each of its slots."""
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 
 
 class Heads:
-    """`newest[slot]` is number + 1 of a slot's newest anchor, `links[row, table]` that of the one before.
+    """2**bits chains a table: `newest[slot >> sharing]` is number + 1 of a chain's newest anchor,
+    `links[row, table]` that of the one before.
 
-    0 ends a chain. Bit slot % 8 of `present[slot // 8]` says whether a chain may begin there. Made of
-    untouched memory, all of which `clean` must have touched before the first anchor is linked: at random,
-    later, a page at a time, it would cost a search much more.
+    0 ends a chain. Bit slot % 8 of `present[slot // 8]` says whether any anchor has been in that slot: most
+    slots of a chain hold none, so few probes follow one. Made of untouched memory, all of which `clean` must
+    have touched before the first anchor is linked: at random, later, a page at a time, it would cost a search
+    much more.
     """
 
     def __init__(self, design: Design, bits: int, rows: int) -> None:
         self._design = design
-        self.slots = Slots(design, bits)
-        self.newest: U32 = np.empty(self.slots.size, np.uint32)
+        self.bits: Final = min(bits, int(design.prefix_bits.max()))
+        widest = min(int(design.prefix_bits.max()), 32 - (design.tables - 1).bit_length())
+        self.sharing: Final = max(0, min(SHARING, widest - self.bits))
+        self.slots: Final = Slots(design, self.bits + self.sharing)
+        self.newest: U32 = np.empty(design.tables << self.bits, np.uint32)
         self.present: U8 = np.empty(-(-self.slots.size // 8), np.uint8)
         self.links: U32 = np.empty((rows, design.tables), np.uint32)
 
@@ -35,14 +43,17 @@ class Heads:
         self.newest.fill(0)
         self.present.fill(0)
 
-    def link(self, words: U64, number: int, row: int, masks: U64 | None, tables: slice) -> None:
-        """Put anchors numbered from `number`, newer than all before, in rows from `row`, into their chains of
-        these tables.
+    def link(self, rows: U64, number: int, row: int, masks: U64 | None, tables: slice) -> None:
+        """Put anchors numbered from `number`, newer than all before, into their chains of these tables; their
+        rows (n, 2) are kept from `row` on.
 
         `masks` are the tables each one stays out of, shape (n,); None for none.
         """
         link(
-            self.slots.of_keys(keys_of(words, *self._design.pieces)),
+            rows,
+            *self._design.pieces,
+            *self.slots.fold,
+            self.sharing,
             *tables.indices(self._design.tables)[:2],
             number,
             row,
@@ -51,3 +62,8 @@ class Heads:
             self.links,
             self.present,
         )
+
+    def sweep(self, floor: int, start: int, end: int) -> None:
+        """Have the slots of the heads [start, end), multiples of 8, of which all anchors are below `floor`
+        hold nothing."""
+        sweep(self.newest, self.present, self.sharing, floor, start, end)

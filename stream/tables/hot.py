@@ -17,19 +17,19 @@ from typing import Final
 import numpy as np
 
 from stream.tables.anchors import ROW_BYTES, Dead, Skipped
-from stream.tables.chains import follow, sweep
+from stream.tables.chains import follow
 from stream.tables.design import U64, Design
-from stream.tables.heads import Heads
+from stream.tables.heads import HEAD_BYTES, Heads
 from stream.tables.probing import Probing
 
-LOAD: Final = 4
-"""Heads grow when a table has fewer than this many slots an anchor."""
+LOAD: Final = 1
+"""Heads grow when a table has fewer than this many an anchor."""
 LOADING_THREADS: Final = 2
 """At start, each of which links the anchors in some of the tables."""
 LOADED_AT_ONCE: Final = 1 << 15
 """Anchors linked at once at start: arrays of some MiB."""
 SWEPT_AT_ONCE: Final = 1 << 24
-"""Slots looked at by one insert: some milliseconds."""
+"""Heads looked at by one insert: some milliseconds."""
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 _ALL_TABLES: Final = slice(None)
 
@@ -39,9 +39,9 @@ class Pace:
     """How heads grow: sizes that bound the time of one insert."""
 
     first_slots: int = 1 << 22
-    """Heads at first, 16 MiB."""
-    linked: int = 1 << 13
-    """Least anchors that one insert links in the coming heads: about 5 ms."""
+    """Heads at first, fewer than that, 13 MB."""
+    linked: int = 1 << 12
+    """Least anchors that one insert links in the coming heads: about 1 ms."""
     linked_an_anchor: int = 4
     """At least as many for every anchor inserted, so that the coming heads always catch up."""
 
@@ -76,7 +76,7 @@ class HotTier:
         """Anchors that the rows' half of the memory holds, `slack` of them free for the next generation."""
         longest = int(design.prefix_bits.max())
         first = max(1, (pace.first_slots // design.tables).bit_length() - 1)
-        most = max(1, (memory // 2 // 4 // design.tables).bit_length() - 1)
+        most = max(1, (memory // 2 // HEAD_BYTES // design.tables).bit_length() - 1)
         self._most_bits = min(max(first, most), longest)
         self.floor = 0
         self.count = 0
@@ -84,7 +84,7 @@ class HotTier:
         # Fresh pages cost nothing until touched, and anchors touch them in order.
         self._rows = np.empty((self.budget + 2 * slack, 2), np.uint64)
         self.probes = 0
-        self._swept = sys.maxsize  # slots below it know that anchors below the floor left
+        self._swept = sys.maxsize  # heads below it know that anchors below the floor left
         self._heads = self._make_heads(first)
         self._heads.clean()
         self._coming: Heads | None = None
@@ -94,7 +94,7 @@ class HotTier:
     @property
     def slots(self) -> int:
         """Heads over all tables."""
-        return self._heads.slots.size
+        return self._heads.newest.size
 
     def _make_heads(self, bits: int) -> Heads:
         return Heads(self._design, bits, len(self._rows))
@@ -106,7 +106,7 @@ class HotTier:
         self.count = end
         with ThreadPoolExecutor(LOADING_THREADS) as pool:
             bits, cleaned = self._bits_due(), None
-            if bits != self._heads.slots.bits:
+            if bits != self._heads.bits:
                 self._heads = self._make_heads(bits)
                 cleaned = pool.submit(self._heads.clean)
             row = 0
@@ -178,7 +178,7 @@ class HotTier:
         self._origin = self.floor
 
     def _bits_due(self) -> int:
-        bits = self._heads.slots.bits
+        bits = self._heads.bits
         while bits < self._most_bits and (1 << bits) < LOAD * (self.count - self.floor):
             bits = min(bits + 1, self._most_bits)
         return bits
@@ -187,7 +187,7 @@ class HotTier:
         """Do some of the work of having more heads, where anchors have outgrown those that are there."""
         if self._coming is None:
             bits = self._bits_due()
-            if bits == self._heads.slots.bits:
+            if bits == self._heads.bits:
                 return
             self._coming, self._caught_up = self._make_heads(bits), self.floor
             self._cleaning = threading.Thread(target=self._coming.clean, name="clean-heads", daemon=True)
@@ -204,29 +204,29 @@ class HotTier:
             self._heads, self._coming = self._coming, None
 
     def _sweep(self) -> None:
-        """Forget, a little with every insert, which slots held only anchors that have left."""
-        start, slots = self._swept, self._heads.slots.size
-        if start < slots:
-            self._swept = min(start + SWEPT_AT_ONCE, slots)
-            sweep(self._heads.newest, self._heads.present, self.floor, start, self._swept)
+        """Forget, a little with every insert, which heads have only anchors that left."""
+        start, heads = self._swept, self.slots
+        if start < heads:
+            self._swept = min(start + SWEPT_AT_ONCE, heads)
+            self._heads.sweep(self.floor, start, self._swept)
 
     def _link(self, heads: Heads, start: int, end: int, tables: slice = _ALL_TABLES) -> None:
         """Put the anchors [start, end), already in their rows, into their chains of these tables."""
         for first, row, n in self._runs(start, end):
-            words = self._rows[row : row + n, 0]
-            heads.link(words, first, row, self._skipped.masks(first, first + n), tables)
+            heads.link(self._rows[row : row + n], first, row, self._skipped.masks(first, first + n), tables)
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
         if self.count == self.floor:
             return
         heads, slots = self._heads, self._heads.slots
-        exact = slots.of_keys(probing.keys)
         probing.found.add_packed(
             follow(
                 probing.words,
                 probing.fingerprints,
-                exact,
+                probing.keys,
+                *slots.fold,
+                heads.sharing,
                 probing.bits,
                 slots.flips,
                 *probing.tree,
@@ -242,4 +242,4 @@ class HotTier:
                 _UNCOUNTED if probing.sizes is None else probing.sizes,
             )
         )
-        self.probes += exact.size * len(probing.tree.parents)
+        self.probes += probing.keys.size * len(probing.tree.parents)

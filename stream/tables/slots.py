@@ -7,9 +7,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.compiled import compiled
 from stream.tables.design import TABLE_BITS, U64, Design
 
 U32 = NDArray[np.uint32]
+
+
+@compiled
+def slot_of(prefix: np.uint64, bits: int, parts: int, table: int) -> np.uint64:
+    """What `Slots.of_keys` gives for the prefix of a table; `bits` and `parts` are those of `Slots.fold`."""
+    folded = prefix
+    for part in range(1, parts):
+        folded ^= prefix >> np.uint64(part * bits)
+    return folded & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)) | np.uint64(table) << np.uint64(bits)
 
 
 class Slots:
@@ -25,6 +35,8 @@ class Slots:
         if self.size > 1 << 32:
             raise ValueError(f"{design.tables} tables of 2**{self.bits} slots are not numbered by 32 bits")
         self._parts = -(-int(design.prefix_bits.max()) // self.bits)
+        self.fold: Final = self.bits, self._parts
+        """For `slot_of`."""
         self._region = np.arange(design.tables, dtype=np.uint32) << np.uint32(self.bits)
         self.flips: Final = self._fold(design.key_flip)
         """Shape (width + 1, T): what flipping a bit flips in the slots; 0 outside the prefix."""

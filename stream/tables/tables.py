@@ -65,7 +65,7 @@ class TablesStats:
     """Anchors searched in RocksDB."""
     dead_anchors: int = 0
     hot_slots: int = 0
-    """Heads of the hot tier, 4 bytes each."""
+    """Heads of the hot tier, 5 bytes each."""
 
     @property
     def ram_anchors(self) -> int:

@@ -28,6 +28,7 @@ from stream.judge.state import State
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis, decode_journal
 from stream.settings import Settings
+from stream.tables.heads import HEAD_BYTES
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.journal import NEAR, ROWS, journal
 
@@ -122,7 +123,7 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
                     "rows_per_second": round(rows / seconds),
                     "longest_batch_ms": round(longest * 1000),
                     "ram_mib": _own_mib(),
-                    "heads_mib": stats.hot_slots * 4 >> 20,
+                    "heads_mib": stats.hot_slots * HEAD_BYTES >> 20,
                     "disk_bytes_an_anchor": round(state.store.disk_bytes() / state.tables.count),
                     "hot_anchors": stats.hot_anchors,
                     "warm_anchors": stats.warm_anchors,
