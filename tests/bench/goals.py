@@ -165,8 +165,8 @@ def judged(part: str, found: dict[str, Any]) -> Iterator[Judged]:
 
 
 _GROWING: Final = (
-    "just above a million, heads grow: each insert links 8,192 stored anchors anew, for 90 thousand rows; a "
-    "generation is frozen beside it"
+    "where anchors have doubled, heads grow: each insert links 4,096 stored anchors anew, about 1 ms, until "
+    "they have caught up"
 )
 
 
