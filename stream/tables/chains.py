@@ -122,7 +122,7 @@ def follow(
     room = at_once * tables * probes
     single, probed = np.empty(bits.shape[0], np.uint32), np.empty(probes, np.uint32)
     slots, current, following = np.empty((3, room), np.uint32)
-    row_of, table_of, probe_of, at_row = np.empty((4, room), np.int64)
+    kept, row_of, table_of, probe_of, at_row = np.empty((5, room), np.int64)
     apart = np.empty(room, np.uint64)
     stored_flat, links_flat = stored.ravel(), links.ravel()
     pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
@@ -136,23 +136,21 @@ def follow(
                 for probe in range(1, probes):
                     probed[probe] = probed[parents[probe]] ^ single[added[probe]]
                 for probe in range(probes):
-                    slots[filled], probe_of[filled] = probed[probe], probe
-                    row_of[filled], table_of[filled] = row, table
+                    slots[filled] = probed[probe]
                     prefetch(present, np.uint64(probed[probe] >> np.uint32(3)))
                     filled += 1
         there = np.int64(0)
         for i in range(filled):
             slot = slots[i]
-            slots[there], probe_of[there], row_of[there], table_of[there] = (
-                slot, probe_of[i], row_of[i], table_of[i],
-            )  # fmt: skip
-            prefetch(newest, np.uint64(slot >> shared))
+            kept[there] = i
             there += present[slot >> np.uint32(3)] >> np.uint8(slot & np.uint32(7)) & np.uint8(1)
+        for i in range(there):
+            prefetch(newest, np.uint64(slots[kept[i]] >> shared))
         held = np.int64(0)
         for i in range(there):
-            current[held], probe_of[held], row_of[held], table_of[held] = (
-                newest[slots[i] >> shared], probe_of[i], row_of[i], table_of[i],
-            )  # fmt: skip
+            pair = kept[i] // probes
+            current[held], probe_of[held] = newest[slots[kept[i]] >> shared], kept[i] - pair * probes
+            row_of[held], table_of[held] = first + pair // tables, pair % tables
             held += current[held] > floor
         while held:
             for i in range(held):
