@@ -40,9 +40,9 @@ class Pace:
 
     first_slots: int = 1 << 22
     """Heads at first, fewer than that, 13 MB."""
-    linked: int = 1 << 12
+    linked: int = 1 << 11
     """Least anchors that one insert links in the coming heads: about 1 ms."""
-    linked_an_anchor: int = 4
+    linked_an_anchor: int = 3
     """At least as many for every anchor inserted, so that the coming heads always catch up."""
 
 

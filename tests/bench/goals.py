@@ -165,8 +165,8 @@ def judged(part: str, found: dict[str, Any]) -> Iterator[Judged]:
 
 
 _GROWING: Final = (
-    "where anchors have doubled, heads grow: each insert links 4,096 stored anchors anew, about 1 ms, until "
-    "they have caught up"
+    "where anchors have doubled, heads grow: each insert links three stored anchors anew for each new one, "
+    "until they have caught up"
 )
 
 
