@@ -348,7 +348,9 @@ class State(Records):
         """
         step, writes = prepared.step, prepared.writes
         for family, records in prepared.records.items():
-            writes.put_many(family, records.items())
+            # In order: RocksDB holds the GIL while it writes, and is done in half the time where one key
+            # belongs beside the one before.
+            writes.put_many(family, sorted(records.items()))
         for source in step.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
             writes.put("default", key, msgspec.msgpack.encode(source))
