@@ -60,7 +60,8 @@ def test_reopening_keeps_the_options_of_every_family(tmp_path: Path, opens: int)
         table = sections[f'TableOptions/BlockBasedTable "{family}"']
         of_table = family.startswith("table-")
         assert ("compression=kNoCompression" if of_table else "compression=kLZ4Compression") in text
-        assert ("bottommost_compression=kZSTD" in text) == (family == "urls")
+        assert ("max_bytes_for_level_base=536870912" in text) == (family == "urls")
+        assert f" block_size={8192 if family == 'urls' else 4096}\n" in table
         assert ("filter_policy=bloomfilter" in table) == (family in ("default", "anchors", "urls")), table
 
 
