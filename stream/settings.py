@@ -140,8 +140,8 @@ class Settings(BaseSettings):
     flush_seconds: float = Field(5.0, gt=0)
     """How often the state is made durable; a crash replays at most this much."""
     tables_memory: Bytes = Field(1024 * MIB, ge=0)
-    """RAM for the newest anchors; beyond it, and always at 0, frozen anchors are probed in RocksDB. A third
-    of it, at least 64 MiB, tells what is worth asking for there."""
+    """RAM for the newest anchors; beyond it, and always at 0, frozen anchors are probed in RocksDB. A
+    sixteenth of it, at least 64 MiB, tells what is worth asking for there."""
     tables_generation: int = Field(1_000_000, ge=16)
     """Anchors frozen into RocksDB at once. Fixed when a state directory is made."""
     tables_cache: Bytes = Field(256 * MIB, ge=MIB)

@@ -15,6 +15,7 @@ from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.tables.chains import sweep
+from stream.tables.packed import Packed
 
 _BYTES: Final = 1 << 20
 
@@ -26,7 +27,7 @@ def rehearse(genesis: Genesis) -> None:
     What is compiled at its first use has then been compiled before real pages wait: that takes 10 s where no
     earlier process has kept the result.
     """
-    packing = 40 * (Rule(genesis.options, genesis.scheme).design().tables + 1)
+    packing = 2 * Packed.bytes(Rule(genesis.options, genesis.scheme).design(), 1, 2)
     with tempfile.TemporaryDirectory(prefix="neardup-rehearsal-") as directory:
         for memory, numbers in ((0, range(3)), (packing, range(3, 4))):
             state = State(Path(directory), genesis, "rehearsal", memory=memory, generation=1, cache=_BYTES)

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from stream.tables.anchors import ROW_BYTES, Dead, Skipped
+from stream.tables.anchors import Dead, Skipped
 from stream.tables.chains import follow
 from stream.tables.design import U64, Design
 from stream.tables.heads import HEAD_BYTES, Heads
@@ -50,7 +50,7 @@ PACE: Final = Pace()
 
 
 class HotTier:
-    """Anchors [floor, count) in RAM; `memory` bytes for heads and rows, more while anchors wait to freeze.
+    """Anchors [floor, count) in RAM, `room` of them at first; heads take `memory` bytes at most.
 
     While heads grow, coming ones and their links are there too: for a moment, up to twice the memory.
     """
@@ -63,7 +63,7 @@ class HotTier:
         *,
         distance: int,
         memory: int,
-        slack: int,
+        room: int,
         pace: Pace = PACE,
     ) -> None:
         self._design = design
@@ -71,18 +71,15 @@ class HotTier:
         self._dead = dead
         self._distance = distance
         self._pace = pace
-        row_bytes = ROW_BYTES + 4 * design.tables
-        self.budget: Final = max(0, memory // 2 // row_bytes - slack)
-        """Anchors that the rows' half of the memory holds, `slack` of them free for the next generation."""
         longest = int(design.prefix_bits.max())
         first = max(1, (pace.first_slots // design.tables).bit_length() - 1)
-        most = max(1, (memory // 2 // HEAD_BYTES // design.tables).bit_length() - 1)
+        most = max(1, (memory // HEAD_BYTES // design.tables).bit_length() - 1)
         self._most_bits = min(max(first, most), longest)
         self.floor = 0
         self.count = 0
         self._origin = 0  # number of an anchor in row 0: origin <= floor < origin + rows
         # Fresh pages cost nothing until touched, and anchors touch them in order.
-        self._rows = np.empty((self.budget + 2 * slack, 2), np.uint64)
+        self._rows = np.empty((room, 2), np.uint64)
         self.probes = 0
         self._swept = sys.maxsize  # heads below it know that anchors below the floor left
         self._heads = self._make_heads(first)

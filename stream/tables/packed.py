@@ -1,8 +1,8 @@
 """Anchors in RAM, as small as it goes: 4 bytes an anchor and table, and its fingerprint once.
 
 Each table's anchors are sorted by the high bits of their prefix, into groups of `GROUP` or so. An entry is
-what is left of the prefix, as far as there is room, above the anchor's number among these. The group that a
-probe falls into is compared as a whole: a cache line or two, where chains take a line an anchor.
+what is left of the prefix, above the anchor's place. The group that a probe falls into is compared as a
+whole: a cache line or two, where chains take a line an anchor.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from stream.tables.slots import U32
 GROUP: Final = 8
 """Entries of a group, 4 to 8 where prefixes are as good as random. Starts of groups take 4 bytes each."""
 ENTRY_BITS: Final = 32
+PART_BITS: Final = 7
+"""Bits by which new anchors are sorted before they are put among the others: what is written at a time is
+then in the processor's cache."""
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 _FIRST_PAIRS: Final = 1 << 10
@@ -31,60 +34,65 @@ Slice = tuple[int, U64, U64 | None]
 
 
 class Packed:
-    """Answers for the anchors [first, end), once `fill` is done."""
+    """Room for `anchors` anchors that follow each other; answers for [first, end).
 
-    def __init__(self, design: Design, first: int, end: int) -> None:
-        self._design = design
-        self.first: Final = first
-        self.end: Final = end
-        groups, low, words = _layout(design, end - first)
-        self._number_bits = np.uint64((end - first - 1).bit_length())
-        self._low = low.astype(np.uint64)
-        self._starts: U32 = np.zeros((design.tables, groups + 2), np.uint32)
-        self._entries: U32 = np.empty((design.tables, end - first), np.uint32)
-        self._fingerprints: U64 = np.empty(end - first, np.uint64)
-        self._words: U64 = np.empty(words, np.uint64)
+    An anchor's place is its number modulo `places`. There is room for one table more than there are: a table
+    is packed there anew, with what is to come and without what has left, while it is searched where it is.
+    Memory counts once it is used, in order.
+    """
+
+    def __init__(self, design: Design, anchors: int, places: int) -> None:
+        self.design = design
+        self.places: Final = places
+        self.place_bits = np.uint64((places - 1).bit_length())
+        self.least_bits, most_bits, words = _layout(design, anchors, places)
+        regions = design.tables + 1
+        self.starts: U32 = np.empty((regions, (1 << most_bits) + 2), np.uint32)
+        self.entries: U32 = np.empty((regions, anchors), np.uint32)
+        self.fingerprints: U64 = np.empty(places, np.uint64)
+        self.words: U64 = np.empty(words, np.uint64)
+        self.clear(0)
 
     @staticmethod
-    def bytes(design: Design, anchors: int) -> int:
+    def bytes(design: Design, anchors: int, places: int) -> int:
         """RAM that so many anchors take."""
-        groups, _, words = _layout(design, anchors)
-        return 4 * design.tables * (groups + 2 + anchors) + 8 * (anchors + words)
+        _, bits, words = _layout(design, anchors, places)
+        return 4 * (design.tables + 1) * ((1 << bits) + 2 + anchors) + 8 * (places + words)
 
-    def fill(self, slices: Callable[[], Iterable[Slice]]) -> None:
-        """Take in all anchors; `slices` gives them, in order, and is called twice."""
-        layout = (*self._design.pieces, self._low)
-        for _, rows, masks in slices():
-            _count(rows[:, 0].copy(), _ALL_ENTER if masks is None else masks, *layout, self._starts)
-        np.cumsum(self._starts, axis=1, dtype=np.uint32, out=self._starts)
-        for start, rows, masks in slices():
-            at = start - self.first
-            self._fingerprints[at : at + len(rows)] = rows[:, 1]
-            if self._words.size:
-                self._words[at : at + len(rows)] = rows[:, 0]
-            _enter(
-                rows[:, 0].copy(), _ALL_ENTER if masks is None else masks, *layout,
-                np.uint64(at), self._number_bits, self._starts, self._entries,
-            )  # fmt: skip
+    def clear(self, first: int) -> None:
+        """Hold nothing; anchors from `first` on are next."""
+        self.first = self.end = self.oldest = first
+        self.region: I64 = np.arange(self.design.tables)
+        self.spare = self.design.tables
+        self.low = self.design.prefix_bits.copy()
 
-    def search(self, probing: Probing, floor: int, distance: int, dead: U8) -> None:
-        """Add pairs and bucket sizes of the anchors from `floor` on to `probing`."""
+    def drop(self, first: int) -> None:
+        """Answer for the anchors from `first` on; the others are here until the next packing."""
+        self.first = first
+        self.end = max(self.end, first)
+
+    def search(self, probing: Probing, distance: int, dead: U8) -> None:
+        """Add pairs and bucket sizes of the anchors [first, end) to `probing`."""
+        if self.first == self.end:
+            return
         probing.found.add_packed(
             _search(
                 probing.keys,
                 probing.bits,
-                self._design.key_flip,
+                self.design.key_flip,
                 *probing.tree,
                 probing.fingerprints,
-                *self._design.pieces,
-                self._low,
-                self._number_bits,
-                self._starts,
-                self._entries,
-                self._fingerprints,
-                self._words,
+                *self.design.pieces,
+                self.region,
+                self.low,
+                self.place_bits,
+                self.starts,
+                self.entries,
+                self.fingerprints,
+                self.words,
+                self.oldest,
                 self.first,
-                floor,
+                self.end,
                 distance,
                 dead,
                 _UNCOUNTED if probing.sizes is None else probing.sizes,
@@ -92,50 +100,197 @@ class Packed:
         )
 
 
-def _layout(design: Design, anchors: int) -> tuple[int, I64, int]:
-    """Groups of a table; bits of each table's prefix below them (T,); anchors whose words are kept too, for
-    entries have no room for these bits."""
-    group_bits = max(0, (anchors // GROUP - 1).bit_length())
-    low = np.maximum(design.prefix_bits - group_bits, 0)
-    room = ENTRY_BITS - (anchors - 1).bit_length()
-    return 1 << group_bits, low, anchors if low.max() > room else 0
+class Packing:
+    """Takes the anchors [packed.end, end) into a `Packed`, and what has left out of it.
+
+    `pack` packs one table, in any thread, beside searches; `swap` comes after it, between searches; in turns,
+    until `swap` says that all are packed.
+    """
+
+    def __init__(self, packed: Packed, end: int, slices: Callable[[], Iterable[Slice]]) -> None:
+        """`slices` gives the new anchors, in order. There must be room for them in `packed`."""
+        self._packed = packed
+        self._first = packed.first
+        self._new = packed.end
+        self._end = end
+        self._slices = slices
+        self._words = self._prefixes = np.empty(0, np.uint64)
+        self._places: U32 = np.empty(0, np.uint32)
+        self._masks = _ALL_ENTER
+        self._table = 0
+        bits = max(packed.least_bits, _group_bits(end - packed.first))
+        self._low = np.maximum(packed.design.prefix_bits - bits, 0)
+
+    def _read(self) -> None:
+        packed, count = self._packed, self._end - self._new
+        self._words, self._prefixes = np.empty((2, count), np.uint64)
+        self._places = np.empty(count, np.uint32)
+        for first, rows, masks in self._slices():
+            at, to = first - self._new, first - self._new + len(rows)
+            self._words[at:to] = rows[:, 0]
+            if masks is not None:
+                if not self._masks.size:
+                    self._masks = np.zeros(count, np.uint64)
+                self._masks[at:to] = masks
+            places: I64 = np.arange(first, first + len(rows)) % packed.places
+            packed.fingerprints[places] = rows[:, 1]
+            if packed.words.size:
+                packed.words[places] = rows[:, 0]
+
+    def pack(self) -> None:
+        """Pack the next table in the region that is free."""
+        packed, table = self._packed, self._table
+        if table == 0:
+            self._read()
+        pieces, longest = packed.design.pieces, packed.design.prefix_bits[table]
+        count = _sort(
+            self._words, self._masks, *pieces, table, np.uint64(max(0, longest - PART_BITS)),
+            self._new % packed.places, packed.places, self._prefixes, self._places,
+        )  # fmt: skip
+        region = packed.region[table]
+        empty = packed.oldest == packed.end
+        _pack(
+            packed.starts[region],
+            packed.entries[region],
+            0 if empty else 1 << (longest - packed.low[table]),
+            np.uint64(packed.low[table]),
+            packed.oldest % packed.places,
+            self._first - packed.oldest,
+            packed.words,
+            *pieces,
+            table,
+            self._prefixes[:count],
+            self._places[:count],
+            packed.places,
+            packed.place_bits,
+            1 << (longest - self._low[table]),
+            np.uint64(self._low[table]),
+            packed.starts[packed.spare],
+            packed.entries[packed.spare],
+        )
+
+    def swap(self) -> bool:
+        """Have searches find the table that was packed; whether it was the last one."""
+        packed, table = self._packed, self._table
+        packed.spare, packed.region[table] = packed.region[table], packed.spare
+        packed.low[table] = self._low[table]
+        self._table += 1
+        if self._table < len(packed.region):
+            return False
+        packed.oldest, packed.end = self._first, max(self._end, packed.first)
+        return True
+
+
+def _group_bits(anchors: int) -> int:
+    return max(0, anchors // GROUP - 1).bit_length()
+
+
+def _layout(design: Design, anchors: int, places: int) -> tuple[int, int, int]:
+    """Least and most bits that groups are told apart by; how many anchors' words are kept too, where entries
+    have no room for the other bits of a prefix."""
+    longest, most = int(design.prefix_bits.max()), _group_bits(anchors)
+    least = max(0, longest - ENTRY_BITS + max(0, places - 1).bit_length())
+    return (least, most, 0) if least <= most else (0, most, places)
 
 
 @compiled
-def _count(words: U64, skipped: U64, shifts: U64, masks: U64, places: U64, low: U64, starts: U32) -> None:
-    """Count every group's entries two places after its own."""
-    for table in range(shifts.shape[0]):
-        for row in range(words.shape[0]):
-            if skipped.size and skipped[row] >> np.uint64(table) & np.uint64(1):
-                continue
-            prefix = prefix_of(words[row], shifts, masks, places, table)
-            starts[table, (prefix >> low[table]) + np.uint64(2)] += np.uint32(1)
-
-
-@compiled
-def _enter(
+def _sort(
     words: U64,
     skipped: U64,
     shifts: U64,
     masks: U64,
-    places: U64,
-    low: U64,
-    number: np.uint64,
-    number_bits: np.uint64,
+    pieces: U64,
+    table: int,
+    low: np.uint64,
+    place: int,
+    places: int,
+    prefixes: U64,
+    at_places: U32,
+) -> int:
+    """Write down prefixes and places of the anchors that enter a table, from `place` on, in order of what is
+    above the `low` bits; how many these are."""
+    edges = np.zeros((1 << PART_BITS) + 1, np.int64)
+    for row in range(words.shape[0]):
+        if skipped.size and skipped[row] >> np.uint64(table) & np.uint64(1):
+            continue
+        prefix = prefix_of(words[row], shifts, masks, pieces, table)
+        edges[np.int64(prefix >> low) + 1] += 1
+    for part in range(1 << PART_BITS):
+        edges[part + 1] += edges[part]
+    for row in range(words.shape[0]):
+        if skipped.size and skipped[row] >> np.uint64(table) & np.uint64(1):
+            continue
+        prefix = prefix_of(words[row], shifts, masks, pieces, table)
+        above = np.int64(prefix >> low)
+        at = edges[above]
+        edges[above] = at + 1
+        prefixes[at] = prefix
+        at_places[at] = np.uint32(place + row if place + row < places else place + row - places)
+    return int(edges[-1])
+
+
+@compiled
+def _pack(
+    old_starts: U32,
+    old_entries: U32,
+    old_groups: int,
+    old_low: np.uint64,
+    oldest: int,
+    left: int,
+    words: U64,
+    shifts: U64,
+    masks: U64,
+    pieces: U64,
+    table: int,
+    prefixes: U64,
+    at_places: U32,
+    places: int,
+    place_bits: np.uint64,
+    groups: int,
+    low: np.uint64,
     starts: U32,
     entries: U32,
 ) -> None:
-    """Put anchors, numbered here from `number` on, where the place after their group's says, and have
-    it say the next: at the end it is where the next group starts."""
-    for table in range(shifts.shape[0]):
-        for row in range(words.shape[0]):
-            if skipped.size and skipped[row] >> np.uint64(table) & np.uint64(1):
-                continue
-            prefix = prefix_of(words[row], shifts, masks, places, table)
-            place = (prefix >> low[table]) + np.uint64(1)
-            at = starts[table, place]
-            starts[table, place] = at + np.uint32(1)
-            entries[table, at] = np.uint32(prefix << number_bits | number + np.uint64(row))
+    """Make a table of an old one, but for the `left` anchors from place `oldest` on, and of new ones.
+
+    Every group's entries are counted two places after its own; summed up, the place after it says where the
+    next one of it goes, and at the end where the next group starts.
+    """
+    in_place = (np.uint64(1) << place_bits) - np.uint64(1)
+    in_low = (np.uint64(1) << old_low) - np.uint64(1)
+    starts[: groups + 2] = 0
+    for placing in range(2):
+        for group in range(old_groups):
+            prefix, same = np.uint64(group) << old_low, old_low == low
+            into = np.int64(prefix >> low) + 2 - placing
+            to = starts[into]
+            for at in range(old_starts[group], old_starts[group + 1]):
+                entry = np.uint64(old_entries[at])
+                if left:
+                    since = np.int64(entry & in_place) - oldest
+                    if (since if since >= 0 else since + places) < left:
+                        continue
+                if not same:
+                    starts[into] = to
+                    prefix = np.uint64(group) << old_low | entry >> place_bits & in_low
+                    if words.size:
+                        place = np.int64(entry & in_place)
+                        prefix = prefix_of(words[place], shifts, masks, pieces, table)
+                        entry = prefix << place_bits | np.uint64(place)
+                    into = np.int64(prefix >> low) + 2 - placing
+                    to = starts[into]
+                if placing:
+                    entries[to] = np.uint32(entry)
+                to += np.uint32(1)
+            starts[into] = to
+        for new in range(prefixes.shape[0]):
+            into = np.int64(prefixes[new] >> low) + 2 - placing
+            if placing:
+                entries[starts[into]] = np.uint32(prefixes[new] << place_bits | np.uint64(at_places[new]))
+            starts[into] += np.uint32(1)
+        if not placing:
+            for group in range(groups + 1):
+                starts[group + 1] += starts[group]
 
 
 @compiled
@@ -148,27 +303,32 @@ def _search(
     fingerprints: U64,
     shifts: U64,
     masks: U64,
-    places: U64,
-    low: U64,
-    number_bits: np.uint64,
+    pieces: U64,
+    region: I64,
+    low: I64,
+    place_bits: np.uint64,
     starts: U32,
     entries: U32,
     stored: U64,
     words: U64,
+    oldest: int,
     first: int,
-    floor: int,
+    end: int,
     distance: int,
     dead: U8,
     sizes: I64,
 ) -> U64:
-    """Pairs of a row and an anchor of a bucket that it probes, packed as `Found` has them.
+    """Pairs of a row and an anchor of [first, end) of a bucket that it probes, packed as `Found` has them.
 
     What the probes of several rows read is asked for before it is looked at.
     """
     rows, tables = keys.shape
-    groups, anchors = np.uint64(starts.shape[1]), np.uint64(entries.shape[1])
+    places, oldest_place = stored.shape[0], oldest % stored.shape[0]
     starts_flat, entries_flat = starts.ravel(), entries.ravel()
-    in_number = np.uint32((np.uint64(1) << number_bits) - np.uint64(1))
+    in_place = np.uint32((np.uint64(1) << place_bits) - np.uint64(1))
+    first_start = region.astype(np.uint64) * np.uint64(starts.shape[1])
+    first_entry = region.astype(np.uint64) * np.uint64(entries.shape[1])
+    below = low.astype(np.uint64)
     at_once = max(1, PROBES_AT_ONCE // (tables * len(parents)))
     room = at_once * tables * len(parents)
     prefixes, exact = np.empty(room, np.uint64), np.empty(room, np.bool_)
@@ -191,31 +351,32 @@ def _search(
         )
         for probe in range(probes):
             table = table_of[probe]
-            begins[probe] = table * groups + (prefixes[probe] >> low[table])
+            begins[probe] = first_start[table] + (prefixes[probe] >> below[table])
             prefetch(starts_flat, begins[probe])
         for probe in range(probes):
-            before, group = table_of[probe] * anchors, begins[probe]
+            before, group = first_entry[table_of[probe]], begins[probe]
             begins[probe] = before + np.uint64(starts_flat[group])
             ends[probe] = before + np.uint64(starts_flat[group + np.uint64(1)])
             prefetch(entries_flat, begins[probe])
             prefetch(entries_flat, ends[probe])
         for probe in range(probes):
-            wanted = np.uint32(prefixes[probe] << number_bits)
+            wanted = np.uint32(prefixes[probe] << place_bits)
             hits = np.uint32(0)
             for at in range(begins[probe], ends[probe]):  # without a branch, so several are compared at once
-                hits += np.uint32(entries_flat[at] ^ wanted <= in_number)
+                hits += np.uint32(entries_flat[at] ^ wanted <= in_place)
             if hits == np.uint32(0):
                 continue
             of, table = row_of[probe], table_of[probe]
             for at in range(begins[probe], ends[probe]):
-                if entries_flat[at] ^ wanted > in_number:
+                if entries_flat[at] ^ wanted > in_place:
                     continue
-                place = np.uint64(entries_flat[at] & in_number)
-                number = np.int64(place) + first
-                if number < floor:
+                place = np.uint64(entries_flat[at] & in_place)
+                since = np.int64(place) - oldest_place
+                number = oldest + (since if since >= 0 else since + places)
+                if number < first or number >= end:
                     continue
                 if words.size:
-                    prefix = prefix_of(words[place], shifts, masks, places, table)
+                    prefix = prefix_of(words[place], shifts, masks, pieces, table)
                     if prefix != prefixes[probe]:
                         continue
                 if exact[probe] and sizes.size:

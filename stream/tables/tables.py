@@ -35,10 +35,12 @@ U8 = NDArray[np.uint8]
 
 LAYOUT: Final = b"tables/layout"
 RUN: Final = b"run/"
-HOT_SHARE: Final = 6
-"""Of the memory, a sixth is for chains,"""
+HEADS_SHARE: Final = 16
+"""Of the memory, a sixteenth is for the heads of chains,"""
 PRESENCE_SHARE: Final = 16
-"""a sixteenth for what RocksDB is asked for; the rest holds anchors at half of what chains cost."""
+"""as much for what RocksDB is asked for; the rest holds packed anchors. Those in chains come on top."""
+PACKED_AT_ONCE: Final = 16
+"""With every generation all that is packed is packed anew; beyond so many, with every so many-th of them."""
 ROWS_AT_ONCE: Final = 1 << 12
 """Rows searched at once: what they meet in the cold tier is some MiB."""
 
@@ -79,7 +81,7 @@ class Tables:
     Opening recovers everything from the store. Raises StateError when the store was made with another
     design or another `generation`.
 
-    `memory` are bytes for all three tiers; anchors not yet frozen are in RAM whatever it says.
+    `memory` are bytes for all three tiers; anchors not yet packed are in RAM whatever it says.
     """
 
     def __init__(
@@ -117,8 +119,8 @@ class Tables:
             self._skipped,
             self._dead,
             distance=distance,
-            memory=memory // HOT_SHARE,
-            slack=generation,
+            memory=memory // HEADS_SHARE,
+            room=2 * generation,
             pace=pace,
         )
         self._background = ThreadPoolExecutor(1, "tables-background")
@@ -130,7 +132,7 @@ class Tables:
             self._dead,
             self._background,
             distance=distance,
-            memory=memory - memory // HOT_SHARE - memory // PRESENCE_SHARE,
+            memory=memory - memory // HEADS_SHARE - memory // PRESENCE_SHARE,
             generation=generation,
         )
         self._cold = ColdTier(
@@ -365,14 +367,14 @@ class Tables:
         self._reclaimed.append(self._reclaiming.submit(reclaim))
 
     def _evictable(self) -> int:
-        """Anchors of whole generations, all in runs, that the hot tier has no memory for."""
-        beyond = max(0, self.count - self._hot.budget)
-        return min(self._frozen, -(-beyond // self._size) * self._size)
+        """Anchors that the hot tier may let go: all that are in runs, once they are many."""
+        packed = self._warm.end - self._warm.floor
+        many = self._frozen - self._hot.floor >= max(self._size, packed // PACKED_AT_ONCE)
+        return self._frozen if many else self._hot.floor
 
     def close(self) -> None:
         """Drop what is being frozen or merged; the store stays open."""
         self._closed = True
-        self._warm.close()
         self._cold.close()
         for freezing in (self._freezing, self._merging):
             if freezing is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import threading
 from contextlib import suppress
@@ -19,10 +20,11 @@ from stream.tables.cold import ColdTier
 from stream.tables.design import Design
 from stream.tables.heads import Heads
 from stream.tables.hot import PACE, Pace
+from stream.tables.packed import Packed
 from stream.tables.presence import Presence
 from stream.tables.probes import probe_keys
 from stream.tables.rocks import Store
-from stream.tables.tables import Tables
+from stream.tables.tables import HEADS_SHARE, PRESENCE_SHARE, Tables
 
 CACHE = 8 << 20
 U64 = NDArray[np.uint64]
@@ -31,10 +33,10 @@ SLOW = Pace(first_slots=20, linked=30, linked_an_anchor=1)
 """Heads that grow from 2 slots a table, over several inserts each time."""
 
 
-def hot(anchors: int, tables: int = 10) -> int:
-    """Memory in which the hot tier has room for as many, a generation of them free, and the warm tier for
-    twice as many or more."""
-    return 12 * (16 + 4 * tables) * anchors
+def room(anchors: int, generation: int, *, design: tuple[int, int] = (5, 2)) -> int:
+    """Memory in which the warm tier has room for as many."""
+    shares = 1 - 1 / HEADS_SHARE - 1 / PRESENCE_SHARE
+    return math.ceil(Packed.bytes(Design(*design), anchors, anchors + generation) / shares)
 
 
 @dataclass(frozen=True)
@@ -170,23 +172,25 @@ CASES = {
     "all in RocksDB": Case(5, 2, 4, 2, memory=0, generation=16),
     "all in RocksDB, exact": Case(4, 1, distance=3, memory=0, generation=64),
     "merged again and again": Case(5, 2, 4, 2, memory=0, generation=3),
-    "merged, packed while small": Case(5, 2, 4, 2, memory=hot(30), generation=8),
-    "merged, newest packed": Case(5, 2, 4, 2, memory=hot(60), generation=8),
-    "merged, 20 tables": Case(6, 3, 2, 1, memory=hot(100, 20), generation=12),
-    "all packed": Case(5, 2, 4, 2, memory=hot(110), generation=90, cap=None),
-    "all packed, prefixes longer than entries": Case(4, 2, 3, 2, memory=hot(100, 6), generation=90),
+    "merged, packed while small": Case(5, 2, 4, 2, memory=room(32, 8), generation=8),
+    "merged, newest packed": Case(5, 2, 4, 2, memory=room(64, 8), generation=8),
+    "merged, 20 tables": Case(6, 3, 2, 1, memory=room(96, 12, design=(6, 3)), generation=12),
+    "all packed": Case(5, 2, 4, 2, memory=room(630, 90), generation=90, cap=None),
+    "all packed, prefixes longer than entries": Case(
+        4, 2, 3, 2, memory=room(630, 90, design=(4, 2)), generation=90
+    ),
     "20 tables in RocksDB": Case(6, 3, 2, 1, memory=0, generation=50),
     "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
-    "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=hot(140), generation=40),
-    "window of 70 anchors, 6 tables": Case(4, 2, 3, 2, memory=hot(98, 6), generation=28),
+    "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=room(80, 40), generation=40),
+    "window of 70 anchors, 6 tables": Case(4, 2, 3, 2, memory=room(56, 28, design=(4, 2)), generation=28),
     "growing heads": Case(5, 2, 4, 2, pace=SLOW),
     "growing heads, exact": Case(5, 2, cap=None, pace=SLOW),
     "growing heads, paper": Case(6, 3, distance=3, pace=SLOW),
     "growing heads, short prefixes, window of 100": Case(
-        12, 1, 2, 2, distance=8, memory=hot(140, 12), generation=40, pace=SLOW
+        12, 1, 2, 2, distance=8, memory=room(80, 40, design=(12, 1)), generation=40, pace=SLOW
     ),
-    "growing heads, window of 100": Case(5, 2, 4, 2, memory=hot(140), generation=40, pace=SLOW),
-    "window shorter than a generation": Case(5, 2, 4, 2, memory=hot(100), generation=90),
+    "growing heads, window of 100": Case(5, 2, 4, 2, memory=room(80, 40), generation=40, pace=SLOW),
+    "window shorter than a generation": Case(5, 2, 4, 2, memory=room(90, 90) - 100, generation=90),
 }
 
 
@@ -251,9 +255,9 @@ def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: 
         check(case.open(store), later, rows, uncertain)
 
 
-@pytest.mark.parametrize("memory", [0, hot(140), PLENTY])
+@pytest.mark.parametrize("memory", [0, room(120, 30), PLENTY])
 def test_reopened_tables_answer_the_same_with_any_memory(memory: int, tmp_path: Path) -> None:
-    case = Case(5, 2, 4, 2, memory=hot(90), generation=30)
+    case = Case(5, 2, 4, 2, memory=room(60, 30), generation=30)
     again = Case(5, 2, 4, 2, memory=memory, generation=30)
     rng = np.random.default_rng(6)
     oracle = Oracle(case)
@@ -341,12 +345,12 @@ def test_exact_design_misses_no_pair_within_its_distance(
 
 
 @pytest.mark.parametrize("skips", [0.0, 0.3])
-@pytest.mark.parametrize("memory", [PLENTY, hot(700)])
+@pytest.mark.parametrize("memory", [PLENTY, 1 << 20])
 def test_anchors_are_found_at_every_moment_while_heads_grow(
     memory: int, skips: float, tmp_path: Path
 ) -> None:
     pace = Pace(first_slots=20, linked=40, linked_an_anchor=2)
-    case = Case(5, 2, 4, 2, memory=memory, generation=150, pace=pace)
+    case = Case(5, 2, 4, 2, memory=memory, generation=500, pace=pace)
     rng = np.random.default_rng(10)
     oracle = Oracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
@@ -364,7 +368,31 @@ def test_anchors_are_found_at_every_moment_while_heads_grow(
         tables.close()
 
 
-@pytest.mark.parametrize("memory", [0, hot(6)])
+@pytest.mark.parametrize("design", [(5, 2), (4, 2), (12, 1)])
+def test_anchors_are_found_at_every_moment_while_tables_are_packed(
+    design: tuple[int, int], tmp_path: Path
+) -> None:
+    case = Case(*design, 4, 2, memory=room(60, 20, design=design), generation=20)
+    rng = np.random.default_rng(15)
+    oracle = Oracle(case)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables, moved, between = case.open(store), 0, 0
+        for _ in range(8):
+            earlier = np.array(oracle.fingerprints, np.uint64)
+            asked = make_rows(rng, 8, earlier, 0.1)
+            uncertain = make_uncertain(rng, 8)
+            add(rng, store, tables, oracle, make_rows(rng, 15, earlier, 0.1), 0.2)
+            for _ in range(20):
+                tables.maintain()
+                check(tables, oracle, asked, uncertain)
+                floor = tables.stats.cold_anchors
+                between += floor > moved
+                moved = floor
+        assert between >= 3  # the window moved on, and on
+        tables.close()
+
+
+@pytest.mark.parametrize("memory", [0, room(24, 8)])
 def test_no_more_is_packed_than_memory_allows_while_rocksdb_is_behind(
     memory: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,7 @@ from stream.tables.runs import Run
 
 loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity,
     verdict_json._write, cold._match, presence._meet, presence._mark,
-    packed._count, packed._enter, packed._search)
+    packed._sort, packed._pack, packed._search)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()
 rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))
@@ -28,7 +28,8 @@ known = [list(loop.signatures) for loop in loops]
 assert all(known), [loop for loop in loops if not loop.signatures]
 run = Run(0, 0, 9)
 presence.Presence(Design(5, 2), run, 8).mark(np.zeros((9, 2), np.uint64)[:, 0], None)
-packed.Packed(Design(5, 2), 0, 9).fill(lambda: [(0, np.zeros((9, 2), np.uint64), None)])
+zeros = [(0, np.zeros((9, 2), np.uint64), None)]
+packed.Packing(packed.Packed(Design(5, 2), 9, 18), 9, lambda: zeros).pack()
 texts = [" ".join(f"{name}{number}" for number in range(80)) for name in "abc"]
 with Index() as index:
     verdicts = [index.add(text[:2], text).verdict for text in texts]
