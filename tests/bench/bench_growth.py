@@ -3,7 +3,8 @@
     python -m tests.bench.bench_growth [anchors]
 
 No Kafka here: the journal's records are decided and applied batch after batch, and flushed beside that, as a
-judge does.
+judge does. A machine may be twice as fast in one minute as in another: at each point of the curve a judge
+that has just begun decides the same few batches, and speeds are compared as multiples of its own.
 Memory is what the process has to itself: pages of table files that it maps are the page cache's.
 """
 
@@ -18,8 +19,10 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
@@ -38,6 +41,11 @@ POINTS = (100_000, MILLION, *range(2 * MILLION, 200 * MILLION, 2 * MILLION))
 STARTED = 5 * MILLION
 """Anchors at which a start is measured."""
 REBUILT_ROWS = 300_000
+FRESH_ROWS = 200_000
+"""What a judge that has just begun decides at each point of the curve."""
+CALM_SECONDS = 0.5
+"""This long less than a tenth of a core, and nothing is being compacted any more."""
+PATIENCE = 60.0
 MEMORY = 1 << 30
 """The default: about 16 million anchors, packed."""
 
@@ -92,6 +100,41 @@ class _Flushes:
             self._flushing = None
 
 
+class _Fresh:
+    """A judge that has just begun: how fast the machine is at a moment."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._batches = list(_batches(FRESH_ROWS))
+        self.rows_per_second()  # compiles
+
+    def rows_per_second(self) -> int:
+        """Measured where nothing else of this process is at work."""
+        state, judge = _open(self._directory)
+        began, rows = time.perf_counter(), 0
+        for batch in self._batches:
+            decided = judge.decide(batch)
+            judge.apply(batch, decided.record())
+            rows += len(decided.batch)
+        seconds = time.perf_counter() - began
+        state.close()
+        shutil.rmtree(self._directory)
+        return round(rows / seconds)
+
+
+def _calm_down(state: State) -> float:
+    """Return when compactions and what else goes on in the background have ended: the seconds it took."""
+    began = time.monotonic()
+    state.tables.maintain(wait=True)
+    patience = time.monotonic() + PATIENCE
+    while time.monotonic() < patience:
+        spent = time.process_time()
+        time.sleep(CALM_SECONDS)
+        if time.process_time() - spent < 0.1 * CALM_SECONDS:
+            return time.monotonic() - began - CALM_SECONDS
+    raise NeardupError(f"bench: still busy after {PATIENCE:g} s")
+
+
 def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
     """The curve, and seconds that a start took at `STARTED` anchors, or at the end before that."""
     state, judge = _open(directory)
@@ -99,6 +142,7 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
     points = [point for point in POINTS if point < anchors] + [anchors]
     started = 0.0
     seconds, rows, longest, flushes = 0.0, 0, 0.0, _Flushes()
+    fresh = _Fresh(directory.with_name("fresh"))
     for batch in _batches(int(anchors / (1 - NEAR) * 1.02)):
         began = time.perf_counter()
         decided = judge.decide(batch)
@@ -131,7 +175,10 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
                     "runs": stats.runs,
                 }
             )
-            seconds, rows, longest = 0.0, 0, 0.0
+            flushes.end()
+            # Counted with the next stretch: it would have been done beside its rows.
+            seconds, rows, longest = _calm_down(state), 0, 0.0
+            curve[-1]["fresh_rows_per_second"] = fresh.rows_per_second()
             if len(curve) == len(points):
                 break
     flushes.end()
@@ -154,9 +201,14 @@ def _flat(curve: list[dict[str, Any]]) -> float:
 
 
 def _last_to_million(curve: list[dict[str, Any]]) -> float:
-    """Speed at the end to that up to a million anchors, or up to the first point before that."""
-    since = curve[min(1, len(curve) - 1)]
-    return round(curve[-1]["rows_per_second"] / since["rows_per_second"], 3)
+    """Speed at the end to that up to a million anchors, or up to the first point before that; each to that of
+    a judge that has just begun, of around the stretch."""
+
+    def speed(place: int) -> float:
+        around = [point["fresh_rows_per_second"] for point in curve[max(0, place - 1) : place + 1]]
+        return float(curve[place]["rows_per_second"] / fmean(around))
+
+    return round(speed(len(curve) - 1) / speed(min(1, len(curve) - 1)), 3)
 
 
 def _rebuild(directory: Path) -> dict[str, Any]:
