@@ -76,10 +76,11 @@ async def faust_job(settings: Settings) -> AsyncIterator[Settings]:
 
 @asynccontextmanager
 async def producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer]:
-    """A crawler's producer."""
+    """A crawler's producer, which compresses pages as `neardup publish` does."""
     made = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, linger_ms=2, max_request_size=16 << 20
-    )
+        bootstrap_servers=settings.bootstrap_servers, compression_type="zstd", linger_ms=2,
+        max_request_size=16 << 20,
+    )  # fmt: skip
     await made.start()
     try:
         yield made
