@@ -34,7 +34,7 @@ Slice = tuple[int, U64, U64 | None]
 
 
 class Packed:
-    """Room for `anchors` anchors that follow each other; answers for [first, end).
+    """Room for `anchors` anchors that follow each other; answers for [first, end), holds [oldest, end).
 
     An anchor's place is its number modulo `places`. There is room for one table more than there are: a table
     is packed there anew, with what is to come and without what has left, while it is searched where it is.
@@ -111,6 +111,7 @@ class Packing:
         """`slices` gives the new anchors, in order. There must be room for them in `packed`."""
         self._packed = packed
         self._first = packed.first
+        self._empty = packed.oldest == packed.end
         self._new = packed.end
         self._end = end
         self._slices = slices
@@ -148,11 +149,10 @@ class Packing:
             self._new % packed.places, packed.places, self._prefixes, self._places,
         )  # fmt: skip
         region = packed.region[table]
-        empty = packed.oldest == packed.end
         _pack(
             packed.starts[region],
             packed.entries[region],
-            0 if empty else 1 << (longest - packed.low[table]),
+            0 if self._empty else 1 << (longest - packed.low[table]),
             np.uint64(packed.low[table]),
             packed.oldest % packed.places,
             self._first - packed.oldest,
@@ -235,7 +235,7 @@ def _pack(
     old_entries: U32,
     old_groups: int,
     old_low: np.uint64,
-    oldest: int,
+    oldest_place: int,
     left: int,
     words: U64,
     shifts: U64,
@@ -251,7 +251,7 @@ def _pack(
     starts: U32,
     entries: U32,
 ) -> None:
-    """Make a table of an old one, but for the `left` anchors from place `oldest` on, and of new ones.
+    """Make a table of an old one, but for the `left` anchors from that place on, and of new ones.
 
     Every group's entries are counted two places after its own; summed up, the place after it says where the
     next one of it goes, and at the end where the next group starts.
@@ -267,7 +267,7 @@ def _pack(
             for at in range(old_starts[group], old_starts[group + 1]):
                 entry = np.uint64(old_entries[at])
                 if left:
-                    since = np.int64(entry & in_place) - oldest
+                    since = np.int64(entry & in_place) - oldest_place
                     if (since if since >= 0 else since + places) < left:
                         continue
                 if not same:

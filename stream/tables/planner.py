@@ -38,8 +38,10 @@ BATCH: Final = 1_000_000
 _UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _MEMORY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 
-_PACKED_SHARE: Final = 0.77
+_PACKED_SHARE: Final = 0.875
 """Of `tables_memory`, for packed anchors: a fingerprint, and a table 4 bytes and the start of their group."""
+_ENTRY_PREFIX: Final = 29
+"""Longer prefixes have no room in an entry: words are kept too."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +183,8 @@ def _candidate(layout: Layout, pages: int) -> Candidate:
     plain = tables * (PROBE_SECONDS + met * CANDIDATE_SECONDS)
     judged = None
     if "choose" in layout.name and layout.width <= 64 and int(layout.prefix_bits.max()) <= LONGEST_PREFIX:
-        judged = pages * (8 + 4.5 * tables) / _PACKED_SHARE
+        words = 8 * (int(layout.prefix_bits.max()) > _ENTRY_PREFIX)
+        judged = pages * (8 + words + 4.6 * (tables + 1)) / _PACKED_SHARE
     return Candidate(
         layout=layout.name,
         tables=tables,

@@ -39,8 +39,6 @@ HEADS_SHARE: Final = 16
 """Of the memory, a sixteenth is for the heads of chains,"""
 PRESENCE_SHARE: Final = 16
 """as much for what RocksDB is asked for; the rest holds packed anchors. Those in chains come on top."""
-PACKED_AT_ONCE: Final = 16
-"""With every generation all that is packed is packed anew; beyond so many, with every so many-th of them."""
 ROWS_AT_ONCE: Final = 1 << 12
 """Rows searched at once: what they meet in the cold tier is some MiB."""
 
@@ -114,15 +112,6 @@ class Tables:
         self._prepared: Future[None] | None = None
         self._reclaimed: list[Future[None]] = []
         self._closed = False
-        self._hot = HotTier(
-            design,
-            self._skipped,
-            self._dead,
-            distance=distance,
-            memory=memory // HEADS_SHARE,
-            room=2 * generation,
-            pace=pace,
-        )
         self._background = ThreadPoolExecutor(1, "tables-background")
         self._reclaiming = ThreadPoolExecutor(1, "reclaim")
         self._warm = WarmTier(
@@ -134,6 +123,15 @@ class Tables:
             distance=distance,
             memory=memory - memory // HEADS_SHARE - memory // PRESENCE_SHARE,
             generation=generation,
+        )
+        self._hot = HotTier(
+            design,
+            self._skipped,
+            self._dead,
+            distance=distance,
+            memory=memory // HEADS_SHARE,
+            room=generation + self._warm.largest_step,
+            pace=pace,
         )
         self._cold = ColdTier(
             store,
@@ -368,8 +366,7 @@ class Tables:
 
     def _evictable(self) -> int:
         """Anchors that the hot tier may let go: all that are in runs, once they are many."""
-        packed = self._warm.end - self._warm.floor
-        many = self._frozen - self._hot.floor >= max(self._size, packed // PACKED_AT_ONCE)
+        many = self._frozen - self._warm.end >= self._warm.step
         return self._frozen if many else self._hot.floor
 
     def close(self) -> None:

@@ -12,10 +12,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Final
 
+from stream.errors import SettingsError
 from stream.tables.anchors import AnchorLog, Dead, Skipped
 from stream.tables.design import Design
 from stream.tables.packed import Packed, Packing, Slice
 from stream.tables.probing import Probing
+
+STEPS: Final = 16
+"""All that is packed is packed anew for another sixteenth, or for a generation where that is more."""
+LOADS: Final = 4
+"""At start, when much is new, a quarter is packed at once: that takes 20 bytes an anchor meanwhile."""
 
 
 class WarmTier:
@@ -35,13 +41,27 @@ class WarmTier:
         self._distance = distance
 
         def taken(generations: int) -> int:
-            return Packed.bytes(design, generations * generation, (generations + 1) * generation)
+            anchors = generations * generation
+            return Packed.bytes(design, anchors, anchors + self._step(anchors))
 
+        self._generation = generation
         most = memory // (4 * design.tables * generation)
         self.budget: Final = bisect_right(range(1, most + 1), memory, key=taken) * generation
         """Anchors that the memory has room for, of whole generations."""
-        self._packed = Packed(design, self.budget, self.budget + generation)
+        self.largest_step: Final = self._step(self.budget)
+        try:
+            self._packed = Packed(design, self.budget, self.budget + self.largest_step)
+        except MemoryError:
+            raise SettingsError(f"tables_memory: there are no {memory} bytes for packed anchors") from None
         self._packing: tuple[Packing, Future[None]] | None = None
+
+    def _step(self, anchors: int) -> int:
+        return max(self._generation, anchors // STEPS)
+
+    @property
+    def step(self) -> int:
+        """With as many new anchors it is worth packing all of them anew."""
+        return self._step(self.end - self.floor)
 
     @property
     def floor(self) -> int:
@@ -77,9 +97,10 @@ class WarmTier:
         packed = self._packed
         if packed.first == packed.end:
             packed.clear(packed.first)
-        end = min(end, packed.first + self.budget, packed.oldest + packed.places)
-        if packed.end >= end:
+        room = min(packed.first + self.budget, packed.oldest + packed.places)
+        if packed.end >= min(end, room) or (room < end and room < packed.end + self.step):
             return None
+        end = min(end, room, packed.end + max(self.step, self.budget // LOADS))
         return Packing(packed, end, partial(self._slices, packed.end, end))
 
     def _slices(self, start: int, end: int) -> Iterator[Slice]:

@@ -15,14 +15,15 @@ import pytest
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.tables import cold
+from stream.tables import cold, warm
 from stream.tables.cold import ColdTier
 from stream.tables.design import Design
 from stream.tables.heads import Heads
 from stream.tables.hot import PACE, Pace
-from stream.tables.packed import Packed
+from stream.tables.packed import Packed, Packing
 from stream.tables.presence import Presence
 from stream.tables.probes import probe_keys
+from stream.tables.probing import Probing
 from stream.tables.rocks import Store
 from stream.tables.tables import HEADS_SHARE, PRESENCE_SHARE, Tables
 
@@ -181,16 +182,18 @@ CASES = {
     ),
     "20 tables in RocksDB": Case(6, 3, 2, 1, memory=0, generation=50),
     "frozen, but in RAM": Case(5, 2, 4, 2, generation=40),
-    "window of 100 anchors in RAM": Case(5, 2, 4, 2, memory=room(80, 40), generation=40),
-    "window of 70 anchors, 6 tables": Case(4, 2, 3, 2, memory=room(56, 28, design=(4, 2)), generation=28),
+    "window of 80 anchors packed": Case(5, 2, 4, 2, memory=room(80, 40), generation=40),
+    "window of 56 anchors packed, 6 tables": Case(
+        4, 2, 3, 2, memory=room(56, 28, design=(4, 2)), generation=28
+    ),
     "growing heads": Case(5, 2, 4, 2, pace=SLOW),
     "growing heads, exact": Case(5, 2, cap=None, pace=SLOW),
     "growing heads, paper": Case(6, 3, distance=3, pace=SLOW),
-    "growing heads, short prefixes, window of 100": Case(
+    "growing heads, short prefixes, window of 80 packed": Case(
         12, 1, 2, 2, distance=8, memory=room(80, 40, design=(12, 1)), generation=40, pace=SLOW
     ),
-    "growing heads, window of 100": Case(5, 2, 4, 2, memory=room(80, 40), generation=40, pace=SLOW),
-    "window shorter than a generation": Case(5, 2, 4, 2, memory=room(90, 90) - 100, generation=90),
+    "growing heads, window of 80 packed": Case(5, 2, 4, 2, memory=room(80, 40), generation=40, pace=SLOW),
+    "memory for less than a generation": Case(5, 2, 4, 2, memory=room(90, 90) - 100, generation=90),
 }
 
 
@@ -230,7 +233,7 @@ def copy_live(source: Path, target: Path) -> None:
         shutil.rmtree(target, ignore_errors=True)
 
 
-@pytest.mark.parametrize("name", ["default", "all in RocksDB", "window of 100 anchors in RAM"])
+@pytest.mark.parametrize("name", ["default", "all in RocksDB", "window of 80 anchors packed"])
 def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     rng = np.random.default_rng(5)
@@ -345,12 +348,12 @@ def test_exact_design_misses_no_pair_within_its_distance(
 
 
 @pytest.mark.parametrize("skips", [0.0, 0.3])
-@pytest.mark.parametrize("memory", [PLENTY, 1 << 20])
+@pytest.mark.parametrize("generation", [500, 1 << 20])
 def test_anchors_are_found_at_every_moment_while_heads_grow(
-    memory: int, skips: float, tmp_path: Path
+    generation: int, skips: float, tmp_path: Path
 ) -> None:
     pace = Pace(first_slots=20, linked=40, linked_an_anchor=2)
-    case = Case(5, 2, 4, 2, memory=memory, generation=500, pace=pace)
+    case = Case(5, 2, 4, 2, generation=generation, pace=pace)
     rng = np.random.default_rng(10)
     oracle = Oracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
@@ -370,25 +373,107 @@ def test_anchors_are_found_at_every_moment_while_heads_grow(
 
 @pytest.mark.parametrize("design", [(5, 2), (4, 2), (12, 1)])
 def test_anchors_are_found_at_every_moment_while_tables_are_packed(
-    design: tuple[int, int], tmp_path: Path
+    design: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    swaps: list[Packing] = []
+
+    def swap(packing: Packing) -> bool:
+        swaps.append(packing)
+        return whole(packing)
+
+    whole = Packing.swap
+    monkeypatch.setattr(Packing, "swap", swap)
     case = Case(*design, 4, 2, memory=room(60, 20, design=design), generation=20)
     rng = np.random.default_rng(15)
     oracle = Oracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
-        tables, moved, between = case.open(store), 0, 0
-        for _ in range(8):
+        tables, half_done = case.open(store), 0
+        for _ in range(9):
             earlier = np.array(oracle.fingerprints, np.uint64)
             asked = make_rows(rng, 8, earlier, 0.1)
             uncertain = make_uncertain(rng, 8)
-            add(rng, store, tables, oracle, make_rows(rng, 15, earlier, 0.1), 0.2)
-            for _ in range(20):
+            add(rng, store, tables, oracle, make_rows(rng, 20, earlier, 0.1), 0.2)
+            for _ in range(case.design.tables):
                 tables.maintain()
                 check(tables, oracle, asked, uncertain)
-                floor = tables.stats.cold_anchors
-                between += floor > moved
-                moved = floor
-        assert between >= 3  # the window moved on, and on
+                half_done += bool(swaps) and swaps.count(swaps[-1]) % case.design.tables != 0
+        tables.maintain(wait=True)
+        assert half_done > 10
+        assert tables.stats.warm_anchors == 60
+        assert tables.stats.cold_anchors == 120
+        tables.close()
+
+
+def test_anchors_that_leave_while_the_first_tables_are_packed_do_no_harm() -> None:
+    design, rng = Design(5, 2), np.random.default_rng(16)
+    words = rng.integers(0, 1 << 64, 120, dtype=np.uint64)
+    words[:40] &= np.uint64((1 << 30) - 1)  # the old ones are all in one group
+    rows = np.column_stack([words, words])
+    packed = Packed(design, 40, 80)
+
+    def pack(end: int, dropped: int | None = None) -> None:
+        start = packed.end
+        packing = Packing(packed, end, lambda: [(start, rows[start:end], None)])
+        for table in range(design.tables):
+            if table == 4 and dropped is not None:
+                packed.drop(dropped)
+            packing.pack()
+            assert packing.swap() == (table == design.tables - 1)
+            groups = 1 << int(design.prefix_bits[table] - packed.low[table])
+            assert packed.starts[packed.region[table], groups] == 40
+
+    pack(40)
+    packed.drop(40)
+    packed.clear(40)
+    pack(80, dropped=80)
+    assert (packed.first, packed.end) == (80, 80)
+    packed.clear(80)
+    pack(120)
+    assert _found(design, packed, words) == [(row, row, 0) for row in range(80, 120)]
+
+
+def _found(design: Design, packed: Packed, words: U64) -> list[tuple[int, int, int]]:
+    probing = Probing(design, words, words, np.zeros((len(words), 32), np.uint8), 0, 0, False)
+    packed.search(probing, 3, np.zeros(1, np.uint8))
+    row, anchor, distance = probing.found.pairs()
+    return list(zip(row.tolist(), anchor.tolist(), distance.tolist(), strict=True))
+
+
+def test_large_tiers_are_packed_anew_rarely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packings: list[Packing] = []
+
+    class Counted(Packing):
+        def __init__(self, *given: Any) -> None:
+            super().__init__(*given)
+            packings.append(self)
+
+    monkeypatch.setattr(warm, "Packing", Counted)
+    case = Case(3, 1, memory=room(640, 4, design=(3, 1)), generation=4)
+    rng = np.random.default_rng(17)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables, oracle = case.open(store), Oracle(case)
+        for _ in range(300):
+            add(rng, store, tables, oracle, make_rows(rng, 4, np.zeros(0, np.uint64), 0.0), 0.0)
+            tables.maintain(wait=True)
+        assert tables.stats.cold_anchors > 400
+        assert 30 < len(packings) < 100
+        tables.close()
+
+
+def test_error_while_tables_are_packed_ends_in_maintain(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: Packing) -> None:
+        raise MemoryError("packing")
+
+    monkeypatch.setattr(Packing, "pack", refused)
+    case = Case(5, 2, generation=20)
+    rng = np.random.default_rng(18)
+    with Store(tmp_path, case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        add(rng, store, tables, Oracle(case), make_rows(rng, 30, np.zeros(0, np.uint64), 0.1), 0.0)
+        with pytest.raises(MemoryError, match="packing"):
+            tables.maintain(wait=True)
         tables.close()
 
 
