@@ -38,7 +38,7 @@ _ALL_TABLES: Final = slice(None)
 class Pace:
     """How heads grow: sizes that bound the time of one insert."""
 
-    first_slots: int = 1 << 22
+    first_heads: int = 1 << 22
     """Heads at first, fewer than that, 13 MB."""
     linked: int = 1 << 11
     """Least anchors that one insert links in the coming heads: about 1 ms."""
@@ -72,7 +72,7 @@ class HotTier:
         self._distance = distance
         self._pace = pace
         longest = int(design.prefix_bits.max())
-        first = max(1, (pace.first_slots // design.tables).bit_length() - 1)
+        first = max(1, (pace.first_heads // design.tables).bit_length() - 1)
         most = max(1, (memory // HEAD_BYTES // design.tables).bit_length() - 1)
         self._most_bits = min(max(first, most), longest)
         self.floor = 0
@@ -89,7 +89,7 @@ class HotTier:
         self._caught_up = 0  # anchors [floor, caught_up) are linked in the coming heads
 
     @property
-    def slots(self) -> int:
+    def heads(self) -> int:
         """Heads over all tables."""
         return self._heads.newest.size
 
@@ -202,7 +202,7 @@ class HotTier:
 
     def _sweep(self) -> None:
         """Forget, a little with every insert, which heads have only anchors that left."""
-        start, heads = self._swept, self.slots
+        start, heads = self._swept, self.heads
         if start < heads:
             self._swept = min(start + SWEPT_AT_ONCE, heads)
             self._heads.sweep(self.floor, start, self._swept)

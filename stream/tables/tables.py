@@ -64,7 +64,7 @@ class TablesStats:
     cold_anchors: int = 0
     """Anchors searched in RocksDB."""
     dead_anchors: int = 0
-    hot_slots: int = 0
+    hot_heads: int = 0
     """Heads of the hot tier, 5 bytes each."""
 
     @property
@@ -201,7 +201,7 @@ class Tables:
             warm_anchors=self._warm.end - self._warm.floor,
             cold_anchors=self._cold.anchors,
             dead_anchors=self._dead.count,
-            hot_slots=self._hot.slots,
+            hot_heads=self._hot.heads,
         )
 
     def search(self, fingerprints: U64, uncertain: U8, words: U64 | None = None) -> Candidates:

@@ -167,7 +167,7 @@ def _grow(directory: Path, anchors: int) -> tuple[list[dict[str, Any]], float]:
                     "rows_per_second": round(rows / seconds),
                     "longest_batch_ms": round(longest * 1000),
                     "ram_mib": _own_mib(),
-                    "heads_mib": stats.hot_slots * HEAD_BYTES >> 20,
+                    "heads_mib": stats.hot_heads * HEAD_BYTES >> 20,
                     "disk_bytes_an_anchor": round(state.store.disk_bytes() / state.tables.count),
                     "hot_anchors": stats.hot_anchors,
                     "warm_anchors": stats.warm_anchors,

@@ -30,8 +30,8 @@ from stream.tables.tables import HEADS_SHARE, PRESENCE_SHARE, Tables
 CACHE = 8 << 20
 U64 = NDArray[np.uint64]
 PLENTY = 1 << 30
-SLOW = Pace(first_slots=20, linked=30, linked_an_anchor=1)
-"""Heads that grow from 2 slots a table, over several inserts each time."""
+SLOW = Pace(first_heads=20, linked=30, linked_an_anchor=1)
+"""Heads that grow from 2 a table, over several inserts each time."""
 
 
 def room(anchors: int, generation: int, *, design: tuple[int, int] = (5, 2)) -> int:
@@ -352,20 +352,20 @@ def test_exact_design_misses_no_pair_within_its_distance(
 def test_anchors_are_found_at_every_moment_while_heads_grow(
     generation: int, skips: float, tmp_path: Path
 ) -> None:
-    pace = Pace(first_slots=20, linked=40, linked_an_anchor=2)
+    pace = Pace(first_heads=20, linked=40, linked_an_anchor=2)
     case = Case(5, 2, 4, 2, generation=generation, pace=pace)
     rng = np.random.default_rng(10)
     oracle = Oracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables = case.open(store)
-        sizes = [tables.stats.hot_slots]
+        sizes = [tables.stats.hot_heads]
         for _ in range(60):
             earlier = np.array(oracle.fingerprints, np.uint64)
             asked = make_rows(rng, 8, earlier, 0.1)
             check(tables, oracle, asked, make_uncertain(rng, 8))
             add(rng, store, tables, oracle, make_rows(rng, 20, earlier, 0.02), skips)
             tables.maintain(wait=True)
-            sizes.append(tables.stats.hot_slots)
+            sizes.append(tables.stats.hot_heads)
         assert sizes == sorted(sizes)
         assert len(set(sizes)) >= 3  # grew, again and again
         tables.close()
@@ -521,7 +521,7 @@ def test_error_while_presence_is_halved_ends_in_maintain(
 
 
 def test_no_insert_links_more_than_its_share(tmp_path: Path) -> None:
-    pace = Pace(first_slots=40, linked=100, linked_an_anchor=4)
+    pace = Pace(first_heads=40, linked=100, linked_an_anchor=4)
     case = Case(5, 2, distance=0, pace=pace)
     rng = np.random.default_rng(12)
     anchors = rng.integers(0, 1 << 64, 20_000, dtype=np.uint64)
@@ -544,7 +544,7 @@ def test_no_insert_links_more_than_its_share(tmp_path: Path) -> None:
                 for thread in threading.enumerate():
                     if thread.name == "clean-heads":
                         thread.join()
-        assert tables.stats.hot_slots > 10 * 10_000
+        assert tables.stats.hot_heads > 10 * 10_000
         answer = tables.search(anchors, make_uncertain(rng, len(anchors)))
         assert answer.row.tolist() == answer.anchor.tolist() == list(range(len(anchors)))
         tables.close()
