@@ -74,8 +74,7 @@ class WarmTier:
         return self._packed.end
 
     def extend(self, end: int, *, wait: bool) -> None:
-        """Come closer to answering for all anchors below `end`, of whole generations and no more than
-        `budget`.
+        """Come closer to answering for all anchors below `end`, and no more than `budget`.
 
         They are packed in the background; with `wait`, returns when all are.
         """

@@ -100,6 +100,19 @@ class _Flushes:
             self._flushing = None
 
 
+def _decide(directory: Path, batches: list[list[Entry]]) -> tuple[float, list[Decisions]]:
+    """Seconds that a judge takes who begins with these batches, and what is decided."""
+    state, judge = _open(directory)
+    log: list[Decisions] = []
+    began = time.perf_counter()
+    for batch in batches:
+        log.append(judge.decide(batch).record())
+        judge.apply(batch, log[-1])
+    seconds = time.perf_counter() - began
+    state.close()
+    return seconds, log
+
+
 class _Fresh:
     """A judge that has just begun: how fast the machine is at a moment."""
 
@@ -110,16 +123,9 @@ class _Fresh:
 
     def rows_per_second(self) -> int:
         """Measured where nothing else of this process is at work."""
-        state, judge = _open(self._directory)
-        began, rows = time.perf_counter(), 0
-        for batch in self._batches:
-            decided = judge.decide(batch)
-            judge.apply(batch, decided.record())
-            rows += len(decided.batch)
-        seconds = time.perf_counter() - began
-        state.close()
+        seconds, _ = _decide(self._directory, self._batches)
         shutil.rmtree(self._directory)
-        return round(rows / seconds)
+        return round(FRESH_ROWS / seconds)
 
 
 def _calm_down(state: State) -> float:
@@ -214,15 +220,7 @@ def _last_to_million(curve: list[dict[str, Any]]) -> float:
 def _rebuild(directory: Path) -> dict[str, Any]:
     """Deciding a journal against applying what was decided of it."""
     batches = list(_batches(REBUILT_ROWS))
-    state, judge = _open(directory / "first")
-    log: list[Decisions] = []
-    began = time.perf_counter()
-    for batch in batches:
-        decided = judge.decide(batch)
-        log.append(decided.record())
-        judge.apply(batch, log[-1])
-    deciding = time.perf_counter() - began
-    state.close()
+    deciding, log = _decide(directory / "first", batches)
     state, judge = _open(directory / "second")
     began = time.perf_counter()
     for batch, decisions in zip(batches, log, strict=True):
