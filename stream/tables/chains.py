@@ -14,14 +14,11 @@ import numpy as np
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.candidates import I64, U8
 from stream.tables.design import TABLE_BITS, U64
-from stream.tables.prefix import prefix_of
+from stream.tables.prefix import PROBES_AT_ONCE, prefix_of
 from stream.tables.slots import U32, slot_of
 
-FOLLOWED_AT_ONCE: Final = 256
-"""Probes of which the memory is asked for at once, as long as those of a row are not more. With 64, too few
-chains are followed side by side."""
 LINKED_AT_ONCE: Final = 16
-"""Anchors likewise."""
+"""Anchors of which the memory is asked for at once."""
 _FIRST_PAIRS = 1 << 12
 
 
@@ -118,7 +115,7 @@ def follow(
     """
     tables, probes, rows = keys.shape[1], len(parents), len(stored)
     shared, last_bit = np.uint32(sharing), np.uint8(flips.shape[0] - 1)
-    at_once = max(1, FOLLOWED_AT_ONCE // (tables * probes))
+    at_once = max(1, PROBES_AT_ONCE // (tables * probes))
     room = at_once * tables * probes
     single, probed = np.empty(bits.shape[0], np.uint32), np.empty(probes, np.uint32)
     slots, current, following = np.empty((3, room), np.uint32)

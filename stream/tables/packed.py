@@ -334,6 +334,7 @@ def _search(
     prefixes, exact = np.empty(room, np.uint64), np.empty(room, np.bool_)
     row_of, table_of = np.empty(room, np.int64), np.empty(room, np.uint64)
     begins, ends = np.empty(room, np.uint64), np.empty(room, np.uint64)
+    hits, probe_of = np.empty(0, np.uint32), np.empty(0, np.int64)
     pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
     for row in range(0, rows, at_once):
         probes = probed_prefixes(
@@ -359,37 +360,39 @@ def _search(
             ends[probe] = before + np.uint64(starts_flat[group + np.uint64(1)])
             prefetch(entries_flat, begins[probe])
             prefetch(entries_flat, ends[probe])
+        most = np.uint64(0)
+        for probe in range(probes):
+            most += ends[probe] - begins[probe]
+        if most > np.uint64(len(hits)):
+            hits, probe_of = np.empty(most, np.uint32), np.empty(most, np.int64)
+        there = np.int64(0)
         for probe in range(probes):
             wanted = np.uint32(prefixes[probe] << place_bits)
-            hits = np.uint32(0)
-            for at in range(begins[probe], ends[probe]):  # without a branch, so several are compared at once
-                hits += np.uint32(entries_flat[at] ^ wanted <= in_place)
-            if hits == np.uint32(0):
-                continue
+            for at in range(begins[probe], ends[probe]):  # a branch would often be guessed wrong
+                hits[there], probe_of[there] = entries_flat[at], probe
+                there += np.int64(entries_flat[at] ^ wanted <= in_place)
+        for hit in range(there):
+            prefetch(stored, np.uint64(hits[hit] & in_place))
+        for hit in range(there):
+            probe, place = probe_of[hit], np.uint64(hits[hit] & in_place)
             of, table = row_of[probe], table_of[probe]
-            for at in range(begins[probe], ends[probe]):
-                if entries_flat[at] ^ wanted > in_place:
-                    continue
-                place = np.uint64(entries_flat[at] & in_place)
-                since = np.int64(place) - oldest_place
-                number = oldest + (since if since >= 0 else since + places)
-                if number < first or number >= end:
-                    continue
-                if words.size:
-                    prefix = prefix_of(words[place], shifts, masks, pieces, table)
-                    if prefix != prefixes[probe]:
-                        continue
-                if exact[probe] and sizes.size:
-                    byte = number >> 3
-                    if byte >= len(dead) or not dead[byte] >> np.uint8(number & 7) & np.uint8(1):
-                        sizes[of * tables + np.int64(table)] += 1
-                apart = popcount(stored[place] ^ fingerprints[of])
-                if apart <= distance:
-                    if found == len(pairs):
-                        grown = np.empty(2 * found, np.uint64)
-                        grown[:found] = pairs
-                        pairs = grown
-                    pairs[found] = np.uint64(of) << np.uint64(40) | np.uint64(number) << np.uint64(8)
-                    pairs[found] |= np.uint64(apart)
-                    found += 1
+            since = np.int64(place) - oldest_place
+            number = oldest + (since if since >= 0 else since + places)
+            if number < first or number >= end:
+                continue
+            if words.size and prefix_of(words[place], shifts, masks, pieces, table) != prefixes[probe]:
+                continue
+            if exact[probe] and sizes.size:
+                byte = number >> 3
+                if byte >= len(dead) or not dead[byte] >> np.uint8(number & 7) & np.uint8(1):
+                    sizes[of * tables + np.int64(table)] += 1
+            apart = popcount(stored[place] ^ fingerprints[of])
+            if apart <= distance:
+                if found == len(pairs):
+                    grown = np.empty(2 * found, np.uint64)
+                    grown[:found] = pairs
+                    pairs = grown
+                pairs[found] = np.uint64(of) << np.uint64(40) | np.uint64(number) << np.uint64(8)
+                pairs[found] |= np.uint64(apart)
+                found += 1
     return pairs[:found]

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from stream.tables.candidates import I64, Found
 from stream.tables.design import U64, Design
-from stream.tables.prefix import keys_of
-from stream.tables.probes import probe_tree, uncertain_bits
+from stream.tables.prefix import keys_of, uncertain_bits
+from stream.tables.probes import probe_tree
 
 U8 = NDArray[np.uint8]
 
@@ -32,7 +32,9 @@ class Probing:
         self.words: Final = words
         self.fingerprints: Final = fingerprints
         self.keys: Final = keys_of(words, *design.pieces)
-        self.bits: Final[U8] = uncertain_bits(design, uncertain, flip_bits if flips else 0)
+        self.bits: Final[U8] = uncertain_bits(
+            design.block_of_bit, design.subsets, uncertain, flip_bits if flips else 0
+        )
         """Shape (flip_bits, n, T)."""
         self.tree: Final = probe_tree(len(self.bits), flips if flip_bits else 0)
         self.found: Final = Found()

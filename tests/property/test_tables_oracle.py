@@ -22,10 +22,10 @@ from stream.tables.heads import Heads
 from stream.tables.hot import PACE, Pace
 from stream.tables.packed import Packed, Packing
 from stream.tables.presence import Presence
-from stream.tables.probes import probe_keys
 from stream.tables.probing import Probing
 from stream.tables.rocks import Store
 from stream.tables.tables import HEADS_SHARE, PRESENCE_SHARE, Tables
+from tests.probed_keys import probe_keys
 
 CACHE = 8 << 20
 U64 = NDArray[np.uint64]

@@ -23,7 +23,7 @@ from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.messages.page import Page
 from stream.tables.design import Design
-from stream.tables.probes import probe_keys
+from tests.probed_keys import probe_keys
 
 FINGERPRINTER = Fingerprinter()
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from stream.tables.design import Design
-from stream.tables.probes import probe_count, probe_keys
+from stream.tables.probes import probe_count
+from tests.probed_keys import probe_keys
 
 
 def probes_by_hand(

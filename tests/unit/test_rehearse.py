@@ -14,12 +14,12 @@ from stream.judge import meetings, verdict_json
 from stream.judge.options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables import chains, cold, packed, presence
+from stream.tables import chains, cold, packed, prefix, presence
 from stream.tables.design import Design
 from stream.tables.runs import Run
 
 loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity,
-    verdict_json._write, cold._match, presence._meet, presence._mark,
+    verdict_json._write, cold._match, presence._meet, presence._mark, prefix.uncertain_bits,
     packed._sort, packed._pack, packed._search)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()

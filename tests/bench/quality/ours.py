@@ -18,8 +18,8 @@ from stream.scan import scan
 from stream.settings import load
 from stream.sources import Message
 from stream.tables.design import Design
-from stream.tables.probes import probe_keys
 from tests.bench.quality.figures import Named
+from tests.probed_keys import probe_keys
 
 
 @dataclass
