@@ -28,6 +28,7 @@ from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
 from stream.judge.state import State
+from stream.kafka.interpreter import made_for_batches
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis, decode_journal
 from stream.settings import Settings
@@ -239,7 +240,8 @@ def run(anchors: int = 20_000_000) -> dict[str, Any]:
     """The curve, `seconds_to_start`, and the speed of a rebuild beside that of deciding."""
     directory = Path(tempfile.mkdtemp(prefix="neardup-bench-"))
     try:
-        curve, started = _grow(directory / "grown", anchors)
+        with made_for_batches():
+            curve, started = _grow(directory / "grown", anchors)
         return {
             "curve": {f"{point['anchors']:,}": point for point in curve},
             "last_to_million_ratio": _last_to_million(curve),

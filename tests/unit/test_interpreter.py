@@ -1,0 +1,62 @@
+"""What a judge asks of Python and of its allocator."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stream.kafka.interpreter import ARENAS, COLLECT_AFTER, SWITCH_SECONDS, made_for_batches
+
+HEAPS_OF_THREADS = """
+import ctypes, sys
+from threading import Barrier, Thread
+from stream.kafka.interpreter import made_for_batches
+
+libc = ctypes.CDLL(None)
+libc.fopen.restype = libc.malloc.restype = ctypes.c_void_p
+libc.malloc_info.argtypes = ctypes.c_int, ctypes.c_void_p
+libc.fclose.argtypes = libc.free.argtypes = [ctypes.c_void_p]
+met = Barrier(8)
+
+def allocate():
+    met.wait()
+    taken = [libc.malloc(5_000) for _ in range(100)]
+    met.wait()
+    for each in taken:
+        libc.free(each)
+
+with made_for_batches():
+    threads = [Thread(target=allocate) for _ in range(8)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    out = libc.fopen(sys.argv[1].encode(), b"w")
+    libc.malloc_info(0, out)
+    libc.fclose(out)
+"""
+
+
+def _heaps(path: Path, environment: dict[str, str]) -> int:
+    subprocess.run([sys.executable, "-c", HEAPS_OF_THREADS, str(path)], check=True, env=environment)
+    return path.read_text().count("<heap ")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's heaps")
+def test_threads_share_two_heaps_unless_the_environment_says_more(tmp_path: Path) -> None:
+    plain = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    assert _heaps(tmp_path / "ours", plain) == ARENAS
+    assert _heaps(tmp_path / "theirs", {**plain, "MALLOC_ARENA_MAX": "6"}) == 6
+
+
+def test_python_is_as_before_afterwards() -> None:
+    before = sys.getswitchinterval(), gc.get_threshold()
+    with made_for_batches():
+        assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
+        assert gc.get_threshold()[0] == COLLECT_AFTER
+    assert (sys.getswitchinterval(), gc.get_threshold()) == before
