@@ -52,11 +52,12 @@ def build_tables(
         low, path = np.uint64(low_bits[table]), table_file(folder, table)
         file: SstFileWriter | None = None
         for prefixes, members in _sorted(design, run, table, rows, skips, int(low)):
-            if file is None and len(members):  # RocksDB has no empty files
+            if not len(members):  # RocksDB has no empty files
+                continue
+            if file is None:
                 file = writer(table_family(table))
                 file.open(str(path))
-            if file is not None:
-                _write(file, run, rows, prefixes, members, low, pause)
+            _write(file, run, rows, prefixes, members, low, pause)
         if file is not None:
             file.finish()
             _have_cached(path)
@@ -108,8 +109,6 @@ def _write(
     low: np.uint64,
     pause: Callable[[], None] | None,
 ) -> None:
-    if not len(members):
-        return
     entries = np.empty((len(members), 2), "<u8")
     entries[:, 0] = rows[members, 1]
     entries[:, 1] = (members + run.first).astype(np.uint64)

@@ -14,12 +14,12 @@ import numpy as np
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.candidates import I64, U8
 from stream.tables.design import TABLE_BITS, U64
+from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live
 from stream.tables.prefix import PROBES_AT_ONCE, prefix_of
 from stream.tables.slots import U32, slot_of
 
 LINKED_AT_ONCE: Final = 16
 """Anchors of which the memory is asked for at once."""
-_FIRST_PAIRS = 1 << 12
 
 
 @compiled
@@ -122,7 +122,7 @@ def follow(
     kept, row_of, table_of, probe_of, at_row = np.empty((5, room), np.int64)
     apart = np.empty(room, np.uint64)
     stored_flat, links_flat = stored.ravel(), links.ravel()
-    pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
+    pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
     for first in range(0, len(fingerprints), at_once):
         filled = 0
         for row in range(first, min(len(fingerprints), first + at_once)):
@@ -165,10 +165,8 @@ def follow(
                 row, table, probe = row_of[i], table_of[i], probe_of[i]
                 number = np.int64(current[i]) - 1
                 in_prefix = apart[i] & prefix_masks[table]
-                if probe == 0 and sizes.size and in_prefix == np.uint64(0):
-                    byte = number >> 3
-                    if byte >= len(dead) or not dead[byte] >> np.uint8(number & 7) & np.uint8(1):
-                        sizes[row * tables + table] += 1
+                if probe == 0 and in_prefix == np.uint64(0):
+                    count_live(sizes, row * tables + table, number, dead)
                 step = probe
                 while step:
                     bit = bits[added[step], row, table]
@@ -178,15 +176,7 @@ def follow(
                 if in_prefix == np.uint64(0):
                     apart_by = popcount(stored[at_row[i], 1] ^ fingerprints[row])
                     if apart_by <= distance:
-                        if found == len(pairs):
-                            grown = np.empty(2 * found, np.uint64)
-                            grown[:found] = pairs
-                            pairs = grown
-                        pairs[found] = (
-                            np.uint64(row) << np.uint64(40)
-                            | np.uint64(number) << np.uint64(8)
-                            | np.uint64(apart_by)
-                        )
+                        pairs = add_pair(pairs, found, row, number, apart_by)
                         found += 1
                 current[left], row_of[left], table_of[left], probe_of[left] = following[i], row, table, probe
                 left += following[i] > floor

@@ -11,6 +11,7 @@ from stream.compiled import compiled, popcount
 from stream.tables.anchors import AnchorLog, Dead, Skipped
 from stream.tables.candidates import I64, U8
 from stream.tables.design import U64, Design
+from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live
 from stream.tables.presence import LEAST_BITS, Presence
 from stream.tables.probing import Probing
 from stream.tables.rocks import Store, table_family
@@ -178,9 +179,6 @@ class ColdTier:
         self._closed = True
 
 
-_FIRST_PAIRS: Final = 1 << 10
-
-
 @compiled
 def _match(
     entries: U64,
@@ -199,7 +197,7 @@ def _match(
     Group g has `entries` [edges[g], edges[g + 1]); `wanted` (m, 2) is what `Met` says, over all runs. `sizes`
     (n * T) grows by the live ones of exact probes; of shape (0,) it does not.
     """
-    pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
+    pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
     for request in range(len(wanted)):
         row, exact = np.int64(wanted[request, 1] >> np.uint64(1)), wanted[request, 1] & np.uint64(1)
         low, fingerprint = wanted[request, 0] & np.uint64(0xFFFFFFFF), fingerprints[row]
@@ -216,19 +214,11 @@ def _match(
             number = np.int64(entries[at, 1] & np.uint64(0xFFFFFFFF))
             if number >= end:  # still in RAM, and found there
                 break
-            if exact and sizes.size:
-                byte = number >> 3
-                if byte >= len(dead) or not dead[byte] >> np.uint8(number & 7) & np.uint8(1):
-                    sizes[row * tables + table] += 1
+            if exact:
+                count_live(sizes, row * tables + table, number, dead)
             apart = popcount(entries[at, 0] ^ fingerprint)
             if apart <= distance:
-                if found == len(pairs):
-                    grown = np.empty(2 * found, np.uint64)
-                    grown[:found] = pairs
-                    pairs = grown
-                pairs[found] = (
-                    np.uint64(row) << np.uint64(40) | np.uint64(number) << np.uint64(8) | np.uint64(apart)
-                )
+                pairs = add_pair(pairs, found, row, number, apart)
                 found += 1
             at += 1
     return pairs[:found]

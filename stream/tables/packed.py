@@ -15,6 +15,7 @@ import numpy as np
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.candidates import I64, U8
 from stream.tables.design import U64, Design
+from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live
 from stream.tables.prefix import PROBES_AT_ONCE, prefix_of, probed_prefixes
 from stream.tables.probing import Probing
 from stream.tables.slots import U32
@@ -27,7 +28,6 @@ PART_BITS: Final = 7
 then in the processor's cache."""
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
-_FIRST_PAIRS: Final = 1 << 10
 
 Slice = tuple[int, U64, U64 | None]
 """Number of the first of some anchors, their rows (n, 2), and what they skip (n,)."""
@@ -335,7 +335,7 @@ def _search(
     row_of, table_of = np.empty(room, np.int64), np.empty(room, np.uint64)
     begins, ends = np.empty(room, np.uint64), np.empty(room, np.uint64)
     hits, probe_of = np.empty(0, np.uint32), np.empty(0, np.int64)
-    pairs, found = np.empty(_FIRST_PAIRS, np.uint64), 0
+    pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
     for row in range(0, rows, at_once):
         probes = probed_prefixes(
             keys,
@@ -382,17 +382,10 @@ def _search(
                 continue
             if words.size and prefix_of(words[place], shifts, masks, pieces, table) != prefixes[probe]:
                 continue
-            if exact[probe] and sizes.size:
-                byte = number >> 3
-                if byte >= len(dead) or not dead[byte] >> np.uint8(number & 7) & np.uint8(1):
-                    sizes[of * tables + np.int64(table)] += 1
+            if exact[probe]:
+                count_live(sizes, of * tables + np.int64(table), number, dead)
             apart = popcount(stored[place] ^ fingerprints[of])
             if apart <= distance:
-                if found == len(pairs):
-                    grown = np.empty(2 * found, np.uint64)
-                    grown[:found] = pairs
-                    pairs = grown
-                pairs[found] = np.uint64(of) << np.uint64(40) | np.uint64(number) << np.uint64(8)
-                pairs[found] |= np.uint64(apart)
+                pairs = add_pair(pairs, found, of, number, apart)
                 found += 1
     return pairs[:found]
