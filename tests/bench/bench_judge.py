@@ -15,6 +15,7 @@ import secrets
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,14 @@ from stream.brokers.broker import start_broker
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import topics
-from stream.kafka.judge import JudgeRole
+from stream.kafka.judge import JudgeRole, JudgeStats
 from stream.kafka.names import Names
 from stream.kafka.verdict_batches import BATCH_BYTES
 from stream.settings import Settings, load
 from stream.tables.design import Design
 from stream.tables.probes import probe_count
 from tests.bench.journal import NEAR, PARTITIONS, journal
+from tests.bench.pipeline import processor_seconds
 
 TRANSACTION = 32_768
 
@@ -49,21 +51,43 @@ async def _write_journal(settings: Settings, rows: int, scheme: Scheme) -> None:
         await producer.stop()
 
 
-async def _judge(settings: Settings, rows: int, anchors: int) -> tuple[float, int, Any]:
-    """Rows a second from the moment the tables hold `anchors`, how many rows that were, and the stats."""
+@dataclass(slots=True)
+class _Window:
+    """Of the judge, from the moment its tables held as many anchors as was asked."""
+
+    stats: JudgeStats
+    rows: int
+    rows_per_second: float
+    processor_us_a_row: dict[str, float]
+    """Of this process, which is the judge's, and of the broker."""
+    cores: float
+    """That both of them took."""
+
+
+async def _judge(settings: Settings, rows: int, anchors: int) -> _Window:
     role = JudgeRole(settings)
     running = asyncio.create_task(role.run())
-    begun, before = 0.0, 0
+    begun, before, spent = 0.0, 0, processor_seconds()
     while (judged := role.stats.verdicts.total()) < rows:
         await asyncio.sleep(0.02)
         if running.done():
             running.result()
         if not begun and role.stats.verdicts["unique"] >= anchors:
-            begun, before = time.perf_counter(), judged
-    seconds = time.perf_counter() - begun
+            begun, before, spent = time.perf_counter(), judged, processor_seconds()
+    seconds, measured = time.perf_counter() - begun, judged - before
+    took = {who: now - spent.get(who, 0.0) for who, now in processor_seconds().items()}
     role.stop()
     await running
-    return (judged - before) / seconds, judged - before, role.stats
+    return _Window(
+        stats=role.stats,
+        rows=measured,
+        rows_per_second=measured / seconds,
+        processor_us_a_row={
+            name: round(took[who] / measured * 1e6, 1)
+            for name, who in (("judge", "bench"), ("broker", "broker"))
+        },
+        cores=round((took["bench"] + took["broker"]) / seconds, 2),
+    )
 
 
 async def _publish_alone(settings: Settings, rows: int) -> float:
@@ -109,17 +133,19 @@ async def _run(servers: str, directory: Path, anchors: int, measured: int) -> di
     rows = int(anchors / (1 - NEAR) * 1.02) + measured
     await _write_journal(settings, rows, scheme)
     alone = await _publish_alone(settings, measured)
-    rate, counted, stats = await _judge(settings, rows, anchors)
+    window = await _judge(settings, rows, anchors)
     alone = (alone + await _publish_alone(settings, measured)) / 2
     return {
-        "anchors": stats.verdicts["unique"],
-        "rows_measured": counted,
-        "duplicates": stats.verdicts["duplicate"],
+        "anchors": window.stats.verdicts["unique"],
+        "rows_measured": window.rows,
+        "duplicates": window.stats.verdicts["duplicate"],
         "tables": tables,
         "probes_a_page": tables * probe_count(options.flip_bits, options.flips),
-        "verdicts_per_second": round(rate),
+        "verdicts_per_second": round(window.rows_per_second),
         "publishing_alone_per_second": round(alone),
-        "ratio": round(rate / alone, 3),
+        "ratio": round(window.rows_per_second / alone, 3),
+        "processor_us_a_verdict": window.processor_us_a_row,
+        "cores": window.cores,
         "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10,
     }
 

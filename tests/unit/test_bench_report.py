@@ -37,11 +37,12 @@ def test_every_stage_has_a_goal() -> None:
 def test_a_page_names_goals_that_were_missed_and_why(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     report.keep(kept, "latency", {"at_50%": {"p50_ms": 60, "p99_ms": 100}})
-    slow = {"verdicts_per_second": 7, "ratio": 0.5, "publishing_alone_per_second": 14}
+    slow = {"verdicts_per_second": 7, "ratio": 0.5, "publishing_alone_per_second": 14, "cores": 1.9}
+    slow["processor_us_a_verdict"] = {"judge": 20.0, "broker": 8.0}
     report.keep(kept, "judge", slow)
     page = kept.with_suffix(".md").read_text("utf-8")
     assert "| latency | p50 from publish to verdict at half load, ms | <= 50 | 60 | **not met** |" in page
-    assert "| judge | verdicts a second | >= 100,000 | 7 | **not met**: " in page
+    assert "| judge | verdicts a second | >= 100,000 | 7 | **not met**: the judge takes 20.0 us" in page
     assert "| judge | of publishing alone | >= 0.4 | 0.5 | met |" in page
 
 
