@@ -93,7 +93,8 @@ GOALS = (
     Goal(
         "judge", "verdicts a second", ("verdicts_per_second",), ">=", 100_000,
         "the judge takes {processor_us_a_verdict[judge]} us of processor a verdict and the broker beside it "
-        "{processor_us_a_verdict[broker]}: {cores} cores of two",
+        "{processor_us_a_verdict[broker]}: {cores} cores of two, for what a batch is compared with is known "
+        "when the one before is decided",
     ),
     Goal(
         "judge", "of publishing alone", ("ratio",), ">=", 0.4,
