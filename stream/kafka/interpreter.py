@@ -1,4 +1,4 @@
-"""How Python runs a process that turns large batches over in several threads."""
+"""How Python and the allocator run a process that turns large batches over in several threads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _M_ARENA_MAX: Final = -8  # of <malloc.h>
 
 @contextmanager
 def made_for_batches() -> Iterator[None]:
-    """Settings of the whole process, for as long as the context lasts; heaps stay as they are then."""
+    """Settings of the whole process, for as long as the context lasts; the limit on heaps outlasts it."""
     switch, collect = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(COLLECT_AFTER, *collect[1:])
@@ -39,5 +39,6 @@ def made_for_batches() -> Iterator[None]:
 def _limit_arenas() -> None:
     """What a user asks for in the environment stands. Other allocators have no such call, or ignore it."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    if set_option is not None and "MALLOC_ARENA_MAX" not in os.environ:
+    asked = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
+    if set_option is not None and not asked:
         set_option(_M_ARENA_MAX, ARENAS)

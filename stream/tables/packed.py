@@ -26,6 +26,8 @@ ENTRY_BITS: Final = 32
 PART_BITS: Final = 7
 """Bits by which new anchors are sorted before they are put among the others: what is written at a time is
 then in the processor's cache."""
+HITS_AT_ONCE: Final = 1 << 16
+"""Entries of groups that are noted down before they are looked at, unless one group has more."""
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 
@@ -360,32 +362,36 @@ def _search(
             ends[probe] = before + np.uint64(starts_flat[group + np.uint64(1)])
             prefetch(entries_flat, begins[probe])
             prefetch(entries_flat, ends[probe])
-        most = np.uint64(0)
-        for probe in range(probes):
-            most += ends[probe] - begins[probe]
-        if most > np.uint64(len(hits)):
-            hits, probe_of = np.empty(most, np.uint32), np.empty(most, np.int64)
-        there = np.int64(0)
-        for probe in range(probes):
-            wanted = np.uint32(prefixes[probe] << place_bits)
-            for at in range(begins[probe], ends[probe]):  # a branch would often be guessed wrong
-                hits[there], probe_of[there] = entries_flat[at], probe
-                there += np.int64(entries_flat[at] ^ wanted <= in_place)
-        for hit in range(there):
-            prefetch(stored, np.uint64(hits[hit] & in_place))
-        for hit in range(there):
-            probe, place = probe_of[hit], np.uint64(hits[hit] & in_place)
-            of, table = row_of[probe], table_of[probe]
-            since = np.int64(place) - oldest_place
-            number = oldest + (since if since >= 0 else since + places)
-            if number < first or number >= end:
-                continue
-            if words.size and prefix_of(words[place], shifts, masks, pieces, table) != prefixes[probe]:
-                continue
-            if exact[probe]:
-                count_live(sizes, of * tables + np.int64(table), number, dead)
-            apart = popcount(stored[place] ^ fingerprints[of])
-            if apart <= distance:
-                pairs = add_pair(pairs, found, of, number, apart)
-                found += 1
+        looked = 0
+        while looked < probes:
+            to, most = looked, np.uint64(0)
+            while to < probes and (to == looked or most < np.uint64(HITS_AT_ONCE)):
+                most += ends[to] - begins[to]
+                to += 1
+            if most > np.uint64(len(hits)):
+                hits, probe_of = np.empty(most, np.uint32), np.empty(most, np.int64)
+            there = np.int64(0)
+            for probe in range(looked, to):
+                wanted = np.uint32(prefixes[probe] << place_bits)
+                for at in range(begins[probe], ends[probe]):  # a branch would often be guessed wrong
+                    hits[there], probe_of[there] = entries_flat[at], probe
+                    there += np.int64(entries_flat[at] ^ wanted <= in_place)
+            for hit in range(there):
+                prefetch(stored, np.uint64(hits[hit] & in_place))
+            for hit in range(there):
+                probe, place = probe_of[hit], np.uint64(hits[hit] & in_place)
+                of, table = row_of[probe], table_of[probe]
+                since = np.int64(place) - oldest_place
+                number = oldest + (since if since >= 0 else since + places)
+                if number < first or number >= end:
+                    continue
+                if words.size and prefix_of(words[place], shifts, masks, pieces, table) != prefixes[probe]:
+                    continue
+                if exact[probe]:
+                    count_live(sizes, of * tables + np.int64(table), number, dead)
+                apart = popcount(stored[place] ^ fingerprints[of])
+                if apart <= distance:
+                    pairs = add_pair(pairs, found, of, number, apart)
+                    found += 1
+            looked = to
     return pairs[:found]

@@ -14,6 +14,8 @@ from stream.tables.design import TABLE_BITS, U64
 PROBES_AT_ONCE: Final = 256
 """Probes of which the memory is asked for at once, as long as those of a row are not more. With 64,
 the processor waits for fewer side by side: 5 % more."""
+LISTED_BITS: Final = 64
+"""Most uncertain bits that a row lists."""
 
 
 @compiled
@@ -41,7 +43,8 @@ def uncertain_bits(block_of_bit: U8, subsets: I64, uncertain: U8, flip_bits: int
     """The first `flip_bits` listed bits inside each table's prefix, shape (flip_bits, n, T).
 
     `block_of_bit` and `subsets` are the design's. `uncertain` lists bit indexes, least certain first, shape
-    (n, u <= 64). Where fewer listed bits lie inside a prefix, the rest is the design's width: no bit.
+    (n, u <= LISTED_BITS), all below the design's width: who calls has looked at that. Where fewer listed bits
+    lie inside a prefix, the rest is the width: no bit.
     """
     rows, tables = uncertain.shape[0], subsets.shape[0]
     bits = np.full((flip_bits, rows, tables), np.uint8(len(block_of_bit)), np.uint8)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream.tables.candidates import I64, Found
 from stream.tables.design import U64, Design
-from stream.tables.prefix import keys_of, uncertain_bits
+from stream.tables.prefix import LISTED_BITS, keys_of, uncertain_bits
 from stream.tables.probes import probe_tree
 
 U8 = NDArray[np.uint8]
@@ -28,15 +28,20 @@ class Probing:
         flips: int,
         counted: bool,
     ) -> None:
+        flipped = flip_bits if flips else 0
+        listed, highest = uncertain.shape[1], int(uncertain.max(initial=0))
+        if flipped and (highest >= design.width or listed > LISTED_BITS):
+            raise ValueError(
+                f"uncertain bits: {listed} are listed, at most {LISTED_BITS} may be; "
+                f"the highest is {highest}, it must be below {design.width}"
+            )
         self.design: Final = design
         self.words: Final = words
         self.fingerprints: Final = fingerprints
         self.keys: Final = keys_of(words, *design.pieces)
-        self.bits: Final[U8] = uncertain_bits(
-            design.block_of_bit, design.subsets, uncertain, flip_bits if flips else 0
-        )
+        self.bits: Final[U8] = uncertain_bits(design.block_of_bit, design.subsets, uncertain, flipped)
         """Shape (flip_bits, n, T)."""
-        self.tree: Final = probe_tree(len(self.bits), flips if flip_bits else 0)
+        self.tree: Final = probe_tree(flipped, flips if flipped else 0)
         self.found: Final = Found()
         self.sizes: Final[I64 | None] = np.zeros(self.keys.size, np.int64) if counted else None
         """Live anchors so far in each exact bucket, row * T + table."""

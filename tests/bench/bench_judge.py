@@ -61,7 +61,7 @@ class _Window:
     processor_us_a_row: dict[str, float]
     """Of this process, which is the judge's, and of the broker."""
     cores: float
-    """That both of them took."""
+    """That they took."""
 
 
 async def _judge(settings: Settings, rows: int, anchors: int) -> _Window:
@@ -85,8 +85,9 @@ async def _judge(settings: Settings, rows: int, anchors: int) -> _Window:
         processor_us_a_row={
             name: round(took[who] / measured * 1e6, 1)
             for name, who in (("judge", "bench"), ("broker", "broker"))
+            if who in took  # a broker may be another's
         },
-        cores=round((took["bench"] + took["broker"]) / seconds, 2),
+        cores=round(sum(took.values()) / seconds, 2),
     )
 
 

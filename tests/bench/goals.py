@@ -93,8 +93,8 @@ GOALS = (
     Goal(
         "judge", "verdicts a second", ("verdicts_per_second",), ">=", 100_000,
         "the judge takes {processor_us_a_verdict[judge]} us of processor a verdict and the broker beside it "
-        "{processor_us_a_verdict[broker]}: {cores} cores of two, for what a batch is compared with is known "
-        "when the one before is decided",
+        "{processor_us_a_verdict[broker]}, more than two cores have for 100,000 a second; {cores} of "
+        "them are busy, for what a batch is compared with is known when the one before is decided",
     ),
     Goal(
         "judge", "of publishing alone", ("ratio",), ">=", 0.4,
@@ -109,11 +109,11 @@ GOALS = (
         "the rest of two cores",
     ),
     Goal(
-        "end_to_end", "wrong verdicts to the Faust job's, text",
-        ("text", "wrong_verdicts"), "<=", ("text", "faust_wrong_verdicts"),
+        "end_to_end", "wrong verdicts, text; the Faust job's {text[faust_wrong_verdicts]}",
+        ("text", "wrong_verdicts"), "<=", 0,
     ),
     Goal(
-        "end_to_end", "wrong verdicts to the Faust job's, HTML",
+        "end_to_end", "wrong verdicts, at most the Faust job's, HTML",
         ("html", "wrong_verdicts"), "<=", ("html", "faust_wrong_verdicts"),
     ),
     Goal(

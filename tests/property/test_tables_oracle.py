@@ -20,7 +20,7 @@ from stream.tables.cold import ColdTier
 from stream.tables.design import Design
 from stream.tables.heads import Heads
 from stream.tables.hot import PACE, Pace
-from stream.tables.packed import Packed, Packing
+from stream.tables.packed import HITS_AT_ONCE, Packed, Packing
 from stream.tables.presence import Presence
 from stream.tables.probing import Probing
 from stream.tables.rocks import Store
@@ -430,6 +430,19 @@ def test_anchors_that_leave_while_the_first_tables_are_packed_do_no_harm() -> No
     packed.clear(80)
     pack(120)
     assert _found(design, packed, words) == [(row, row, 0) for row in range(80, 120)]
+
+
+def test_groups_larger_than_what_is_noted_down_at_once_are_searched() -> None:
+    design, count = Design(5, 2), HITS_AT_ONCE + 10
+    words = np.full(count, 7, np.uint64)
+    packed = Packed(design, count, count)
+    packing = Packing(packed, count, lambda: [(0, np.column_stack([words, words]), None)])
+    for _ in range(design.tables):
+        packing.pack()
+        packing.swap()
+    others = np.array([7, 5, 1 << 63 | 1 << 50 | 1 << 40 | 1 << 20], np.uint64)
+    expected = [(row, anchor, row) for row in range(2) for anchor in range(count)]
+    assert _found(design, packed, others) == expected
 
 
 def _found(design: Design, packed: Packed, words: U64) -> list[tuple[int, int, int]]:

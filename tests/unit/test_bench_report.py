@@ -46,6 +46,12 @@ def test_a_page_names_goals_that_were_missed_and_why(tmp_path: Path) -> None:
     assert "| judge | of publishing alone | >= 0.4 | 0.5 | met |" in page
 
 
+@pytest.mark.parametrize(("wrong", "faust", "met"), [(4, 5, [True]), (6, 5, [False]), (0, None, [])])
+def test_a_goal_may_be_another_figure(wrong: int, faust: int | None, met: list[bool]) -> None:
+    html = {"wrong_verdicts": wrong} | ({} if faust is None else {"faust_wrong_verdicts": faust})
+    assert [each.met for each in judged("end_to_end", {"html": html})] == met
+
+
 def test_pictures_beside_the_page_can_be_drawn(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
     report.keep(kept, "growth", growth(0.7))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +22,7 @@ libc = ctypes.CDLL(None)
 libc.fopen.restype = libc.malloc.restype = ctypes.c_void_p
 libc.malloc_info.argtypes = ctypes.c_int, ctypes.c_void_p
 libc.fclose.argtypes = libc.free.argtypes = [ctypes.c_void_p]
-met = Barrier(8)
+met = Barrier(8, timeout=60)
 
 def allocate():
     met.wait()
@@ -43,15 +44,20 @@ with made_for_batches():
 
 
 def _heaps(path: Path, environment: dict[str, str]) -> int:
-    subprocess.run([sys.executable, "-c", HEAPS_OF_THREADS, str(path)], check=True, env=environment)
+    subprocess.run(
+        [sys.executable, "-c", HEAPS_OF_THREADS, str(path)], check=True, env=environment, timeout=120
+    )
     return path.read_text().count("<heap ")
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc's heaps")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's heaps")
 def test_threads_share_two_heaps_unless_the_environment_says_more(tmp_path: Path) -> None:
-    plain = {name: value for name, value in os.environ.items() if name != "MALLOC_ARENA_MAX"}
+    asked = {"MALLOC_ARENA_MAX", "GLIBC_TUNABLES"}
+    plain = {name: value for name, value in os.environ.items() if name not in asked}
     assert _heaps(tmp_path / "ours", plain) == ARENAS
     assert _heaps(tmp_path / "theirs", {**plain, "MALLOC_ARENA_MAX": "6"}) == 6
+    tuned = {**plain, "GLIBC_TUNABLES": "glibc.malloc.arena_max=5"}
+    assert _heaps(tmp_path / "tuned", tuned) == 5
 
 
 def test_python_is_as_before_afterwards() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from stream.tables.design import Design
 from stream.tables.probes import probe_count
+from stream.tables.probing import Probing
 from tests.probed_keys import probe_keys
 
 
@@ -50,6 +51,14 @@ def test_missing_uncertain_bits_flip_nothing() -> None:
     probes = probe_keys(design, keys, uncertain, 4, 2)
     assert (probes[0, 0] == keys[0, 0]).all()
     assert len(set(probes[0, 3].tolist())) == 11
+
+
+@pytest.mark.parametrize("uncertain", [np.full((1, 32), 64), np.zeros((1, 65))])
+def test_bits_that_are_not_there_are_refused(uncertain: np.ndarray) -> None:
+    word, listed = np.array([7], np.uint64), uncertain.astype(np.uint8)
+    with pytest.raises(ValueError, match="uncertain bits"):
+        Probing(Design(5, 2), word, word, listed, 4, 2, False)
+    assert not len(Probing(Design(5, 2), word, word, listed, 0, 0, False).bits)  # looked at by nobody
 
 
 def test_probe_count_of_the_default_is_eleven() -> None:

@@ -33,6 +33,7 @@ packed.Packing(packed.Packed(Design(5, 2), 9, 18), 9, lambda: zeros).pack()
 texts = [" ".join(f"{name}{number}" for number in range(80)) for name in "abc"]
 with Index() as index:
     verdicts = [index.add(text[:2], text).verdict for text in texts]
+    assert index.near(texts[0])
     verdicts += [each.verdict for each in index.add_all((text[:3], text) for text in texts * 2)]
 assert verdicts == ["unique"] * 3 + ["duplicate"] * 3 + ["recrawl"] * 3, verdicts
 assert [list(loop.signatures) for loop in loops] == known
