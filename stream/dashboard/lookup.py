@@ -176,8 +176,7 @@ def _why_of_history(history: list[VerdictRecord]) -> str:
 def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near | None]:
     """The nearest live anchors, those alike first; and the URL's baseline, where there is one."""
     state, rule = judge.state, judge.rule
-    # A copy: loops would be compiled once more for what is read-only.
-    uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS).copy()
+    uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
     sketch = np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
     fingerprint, status = as_column([row.fingerprint], rule.scheme.width), np.array([row.status], np.uint8)
     pairs = compare(state, rule, fingerprint, uncertain, sketch, status)

@@ -28,7 +28,7 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
         state,
         rule,
         as_column([rows[i].fingerprint for i in ready], rule.scheme.width),
-        uncertain.reshape(-1, UNCERTAIN_BITS).copy(),  # loops are compiled anew for what is read-only
+        uncertain.reshape(-1, UNCERTAIN_BITS),
         sketches.astype(np.uint64),
         np.array([rows[i].status for i in ready], np.uint8),
     )

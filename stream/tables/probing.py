@@ -28,13 +28,11 @@ class Probing:
         flips: int,
         counted: bool,
     ) -> None:
+        # Queries' rows are read-only, for which the loop would be compiled once more: those are copied.
+        uncertain = np.require(uncertain, requirements=("C", "W"))
         flipped = flip_bits if flips else 0
-        listed, highest = uncertain.shape[1], int(uncertain.max(initial=0))
-        if flipped and (highest >= design.width or listed > LISTED_BITS):
-            raise ValueError(
-                f"uncertain bits: {listed} are listed, at most {LISTED_BITS} may be; "
-                f"the highest is {highest}, it must be below {design.width}"
-            )
+        if flipped:
+            _refuse_others(uncertain, design.width)
         self.design: Final = design
         self.words: Final = words
         self.fingerprints: Final = fingerprints
@@ -45,3 +43,13 @@ class Probing:
         self.found: Final = Found()
         self.sizes: Final[I64 | None] = np.zeros(self.keys.size, np.int64) if counted else None
         """Live anchors so far in each exact bucket, row * T + table."""
+
+
+def _refuse_others(uncertain: U8, width: int) -> None:
+    """Raise ValueError where more bits are listed than a loop can look at, or one that no word has."""
+    listed, highest = uncertain.shape[1], int(uncertain.max(initial=0))
+    if highest >= width or listed > LISTED_BITS:
+        raise ValueError(
+            f"uncertain bits: {listed} are listed, at most {LISTED_BITS} may be; "
+            f"the highest is {highest}, it must be below {width}"
+        )
