@@ -26,6 +26,7 @@ from stream.judge.ids import show
 from stream.judge.judge import Judge
 from stream.judge.state import Baseline
 from stream.kafka.follower import Follower
+from stream.kafka.transaction import in_thread
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VerdictRecord
 from stream.settings import MIB, Settings
@@ -136,7 +137,7 @@ class Finder:
         async with self._one_at_a_time:
             if self._follower is None:
                 raise BusyError("the anchors are being read again; try again in a moment")
-            near, baseline = await asyncio.to_thread(_nearest, self._follower.judge, row, url)
+            near, baseline = await in_thread(_nearest, self._follower.judge, row, url)
         found.fingerprint = f"{row.fingerprint:0{self._genesis.scheme.width // 4}x}"
         found.near = near
         found.verdict, found.why = _judged(near, baseline)

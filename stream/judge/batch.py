@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -83,7 +84,7 @@ class Batch:
             return whole if everything else whole[place]
 
         def strings(name: str) -> list[object]:
-            whole = [value for r in rows for value in getattr(r, name)]
+            whole = list(chain.from_iterable(getattr(r, name) for r in rows))
             return whole if everything else [whole[i] for i in place.tolist()]
 
         return cls(

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.columns import as_column, distances, integers
+from stream.fingerprint.columns import among, as_column, distances, integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.compared import Compared, compare
@@ -87,7 +87,7 @@ def decide(batch: Batch, state: State, rule: Rule) -> Judged:
     judged = Judged.blank(len(batch))
     judged.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
     judged.verdict[batch.status == Status.INSUFFICIENT] = Verdict.INSUFFICIENT
-    ready = np.flatnonzero(np.isin(batch.status, FINGERPRINTED))
+    ready = np.flatnonzero(among(batch.status, FINGERPRINTED))
     if ready.size:
         _Pass(batch, ready, state, rule, judged).run()
     return judged

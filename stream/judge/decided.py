@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
+from stream.fingerprint.columns import among
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import Judged
 from stream.judge.ids import show
@@ -47,7 +48,7 @@ class Decided:
         total = sum(len(entry.rows) for entry in self.entries)
         verdict, change = np.zeros(total, np.uint8), np.zeros(total, np.uint8)
         verdict[self.batch.place], change[self.batch.place] = self.judged.verdict, self.judged.change
-        clustered = np.isin(self.judged.verdict, CLUSTERED)
+        clustered = among(self.judged.verdict, CLUSTERED)
         place = self.batch.place.tolist()
         return Decisions(
             journal=self.genesis.journal,

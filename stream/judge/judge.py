@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from stream.errors import StateError
+from stream.fingerprint.columns import among
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import decide
 from stream.judge.decided import CLUSTERED, Decided
@@ -76,7 +77,7 @@ class Judge:
         rank = np.cumsum(admitted) - 1
         verdict = verdict[admitted]
         cluster = batch.page.copy()
-        cluster[np.isin(verdict, CLUSTERED)] = np.frombuffer(decisions.clusters, "<i8")
+        cluster[among(verdict, CLUSTERED)] = np.frombuffer(decisions.clusters, "<i8")
         return self.state.prepare(
             batch,
             Step(

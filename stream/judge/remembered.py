@@ -14,10 +14,11 @@ from stream.errors import PageError, SchemeMismatchError, SettingsError, StateEr
 from stream.fingerprint.scheme import Scheme
 from stream.judge.explain import Side
 from stream.judge.ids import pack
+from stream.judge.live import CACHE
+from stream.judge.meta import stored_meta
 from stream.judge.options import VerdictOptions
 from stream.judge.state import Baseline, Records
-from stream.tables.live import CACHE, state_directory
-from stream.tables.rocks import Store, tables_of
+from stream.tables.rocks import Store, nothing_flushed, state_directory, tables_of
 from stream.text.url import url_key
 
 _ID: Final = re.compile(r"([0-9a-f]{8})\.(\d+)\.(\d+)")
@@ -34,9 +35,9 @@ class Remembered:
         self._store = Store(directory, tables_of(directory), CACHE, read_only=True)
         try:
             self._records = Records(self._store, scheme)
-            meta = self._records.stored_meta()
+            meta = stored_meta(self._store)
             if meta is None:
-                raise StateError(f"state directory {directory}: nothing was flushed into it yet")
+                raise nothing_flushed(directory)
             if meta.scheme != scheme.id:
                 raise SchemeMismatchError(
                     f"state directory {directory}: of scheme {meta.scheme}, not {scheme.id}; see --scheme"

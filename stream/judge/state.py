@@ -1,14 +1,13 @@
 """What a judge remembers: anchors, URLs and source offsets, in one RocksDB (rules 9 and 13).
 
-Families: `anchors` holds number -> anchor, `urls` URL key -> baseline, `default` the meta record and the
-progress of every source; `log` and `table-*` belong to `stream.tables`. The journal is the write-ahead log:
-what a crash takes from here is applied again from journal and decisions.
+Families: `anchors` and `duplicates` hold pages by number, `urls` URL key -> which of them is the baseline,
+`default` the meta record, the progress of every source and pages that fill no group yet; `log` and `table-*`
+belong to `stream.tables`. The journal is the write-ahead log: what a crash takes from here is applied again
+from journal and decisions.
 """
 
 from __future__ import annotations
 
-import contextlib
-import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,50 +19,28 @@ from numpy.typing import NDArray
 
 from stream.errors import StateError
 from stream.fingerprint.columns import first_words, integers
-from stream.fingerprint.row import WORD
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
-from stream.judge.page_records import PageRecords, anchor_records, baseline_records
+from stream.judge.meta import META, Meta, stored_meta
+from stream.judge.page_log import HEAD, Added, PageLog, Pages, record_words
 from stream.judge.rule import Rule
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.tables.anchors import with_prefix
 from stream.tables.candidates import distinct
-from stream.tables.live import of_another_version
-from stream.tables.rocks import ANCHORS, URLS, Store
+from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, URLS, Store
 from stream.tables.rocks import Batch as Writes
 from stream.tables.tables import Tables
+from stream.tables.words import words_of
 
-_META: Final = b"meta"
 _SOURCE: Final = b"source/"
-VERSION: Final = 3
-"""Of what a state directory holds; raised when it is laid out anew."""
-_ANCHOR: Final = struct.Struct("<qQ")  # page, skipped tables; then fingerprint, sketch, URL
-_DUPLICATE: Final = struct.Struct("<cqq")  # b"d", page, cluster; then fingerprint, sketch, URL
-_REFERENCE: Final = struct.Struct("<cQ")  # b"a", anchor number: the baseline is that anchor
-
-
-class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose state this is, and how far it has come."""
-
-    version: int = VERSION
-    cluster: str
-    journal: str
-    scheme: str
-    width: int
-    """Bits of a fingerprint."""
-    options: str
-    generation: int
-    applied: int
-    """The next journal offset to apply."""
-    last: bytes = b""
-    """Digest of the journal record at `applied - 1`; empty while there is none."""
-    decided: int = 0
-    """The next offset of the decisions topic to apply."""
-    time: int = 0
-    """Log time, milliseconds since the epoch (rule 15)."""
+_ANCHOR: Final = ord("a")
+_DUPLICATE: Final = ord("d")
+_REFERENCE: Final = np.dtype([("kind", "u1"), ("number", "<u8")])
+"""What the family of URLs holds: the baseline is that anchor, or that duplicate."""
+_BYTES: Final = np.dtype(("V", _REFERENCE.itemsize))
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +68,11 @@ class Anchors:
     skipped: NDArray[np.uint64]
     sketch: NDArray[np.uint64]
     """(m, words)"""
-    _values: list[bytes]
-    _size: int
-    """Bytes before the URL in each of them."""
+    _pages: Pages
 
     def url(self, place: int) -> str:
         """URL of the anchor at that index."""
-        return self._values[place][self._size :].decode()
+        return self._pages.url(place)
 
     def baseline(self, place: int) -> Baseline:
         """That anchor as the baseline of its URL."""
@@ -137,7 +112,10 @@ class Prepared:
     step: Step
     unique: NDArray[np.int64]
     """Rows that become anchors."""
-    records: PageRecords
+    anchors: Added
+    duplicates: Added
+    urls: dict[str, bytes]
+    """URL key -> reference to its baseline."""
     writes: Writes
     """What else is to be written, as `advance` finds it."""
 
@@ -147,83 +125,74 @@ class Records:
 
     def __init__(self, store: Store, scheme: Scheme) -> None:
         self.store = store
-        self._ahead: PageRecords = {}
-        """Records that the store may not have yet."""
-        self._prints = -(-scheme.width // WORD)  # words of a fingerprint
-        self._words = self._prints + scheme.sketch_bytes // 8  # and of the sketch after it
-
-    def stored_meta(self) -> Meta | None:
-        """Whose state it is; None before anything was flushed."""
-        value = self.store.get("default", [_META])[0]
-        if value is None:
-            return None
-        with contextlib.suppress(msgspec.ValidationError):
-            meta = msgspec.msgpack.decode(value, type=Meta)
-            if meta.version == VERSION:
-                return meta
-        raise of_another_version(self.store.path)
-
-    def _get(self, family: str, keys: list[bytes]) -> list[bytes | None]:
-        """Values of keys, those included that are not written yet."""
-        found, ahead = self.store.get(family, keys), self._ahead.get(family)
-        if ahead and not ahead.keys().isdisjoint(keys):
-            return [ahead.get(key, value) for key, value in zip(keys, found, strict=True)]
-        return found
+        self._prints = words_of(scheme.width)
+        words = record_words(scheme.width, scheme.sketch_bytes)
+        self._anchors = PageLog(store, ANCHORS, words)
+        self._duplicates = PageLog(store, DUPLICATES, words)
+        self._urls_ahead: dict[str, bytes] = {}
+        """References that the store may not have yet."""
 
     def by_page(self, page: int) -> Baseline | None:
-        """The anchor or the URL's baseline that is that page; looks through all of them."""
-        for key, value in self.store.scan(ANCHORS):
-            if _ANCHOR.unpack_from(value)[0] == page:
-                return self.anchors(np.array([int.from_bytes(key, "big")], np.int64)).baseline(0)
-        for key, value in self.store.scan(URLS):
-            if value[:1] == b"d" and _DUPLICATE.unpack_from(value)[1] == page:
-                return self.baselines([key.decode()])[key.decode()]
+        """The anchor or the duplicate that is that page."""
+        if (number := self._anchors.number_of(page)) is not None:
+            return self.anchors(np.array([number])).baseline(0)
+        if (number := self._duplicates.number_of(page)) is not None:
+            return self._duplicate(self._duplicates.pages(np.array([number])), 0)
         return None
 
     def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
         """Records of these anchors, made distinct."""
         numbers = distinct(numbers)
-        found = self._get(ANCHORS, [_number(n) for n in numbers.tolist()])
-        values = [value for value in found if value is not None]
-        if len(values) != len(found):
-            missing = numbers[[value is None for value in found]].tolist()
-            raise StateError(f"state directory: anchors {missing[:5]} are in the tables but have no record")
-        size = _ANCHOR.size + self._words * 8
-        fixed = np.frombuffer(b"".join(value[:size] for value in values), np.uint8).reshape(-1, size)
-        words = np.ascontiguousarray(fixed).view("<u8").reshape(-1, size // 8)
+        pages = self._anchors.pages(numbers)
+        end = HEAD + self._prints
         return Anchors(
             number=numbers,
-            page=words[:, 0].astype(np.int64),
-            fingerprint=words[:, 2] if self._prints == 1 else words[:, 2:4],
-            skipped=words[:, 1],
-            sketch=words[:, 2 + self._prints :].copy(),
-            _values=values,
-            _size=size,
+            page=pages.words[:, 0].astype(np.int64),
+            fingerprint=self._fingerprints(pages),
+            skipped=pages.words[:, 1],
+            sketch=pages.words[:, end:].copy(),
+            _pages=pages,
+        )
+
+    def _fingerprints(self, pages: Pages) -> NDArray[np.uint64]:
+        return pages.words[:, HEAD] if self._prints == 1 else pages.words[:, HEAD : HEAD + self._prints]
+
+    def _duplicate(self, pages: Pages, place: int) -> Baseline:
+        page, cluster = pages.words[place, :HEAD].tolist()
+        return Baseline(
+            page=page,
+            cluster=cluster,
+            url=pages.url(place),
+            fingerprint=integers(self._fingerprints(pages)[place : place + 1])[0],
+            sketch=pages.words[place, HEAD + self._prints :],
+            anchor=None,
         )
 
     def baselines(self, url_keys: Iterable[str]) -> dict[str, Baseline]:
         """Baselines of the URLs that have one."""
-        keys = list(dict.fromkeys(url_keys))
-        found = self._get(URLS, [_text(key) for key in keys])
-        references: list[tuple[str, int]] = []
-        baselines: dict[str, Baseline] = {}
-        for key, value in zip(keys, found, strict=True):
-            if value is None:
-                continue
-            if value[:1] == b"a":
-                references.append((key, _REFERENCE.unpack(value)[1]))
-            else:
-                _, page, cluster = _DUPLICATE.unpack_from(value)
-                end = _DUPLICATE.size + self._words * 8
-                words = np.frombuffer(value[_DUPLICATE.size : end], "<u8").astype(np.uint64)
-                fingerprint = words[0] if self._prints == 1 else words[:2]
-                url, sketch = value[end:].decode(), words[self._prints :]
-                baselines[key] = Baseline(page, cluster, url, integers(fingerprint[None])[0], sketch, None)
-        if references:
-            anchors = self.anchors(np.array([number for _, number in references], np.int64))
-            for key, number in references:
-                baselines[key] = anchors.baseline(int(np.searchsorted(anchors.number, number)))
-        return baselines
+        known = self._references(list(dict.fromkeys(url_keys)))
+        if not known:
+            return {}
+        references = np.frombuffer(b"".join(known.values()), _REFERENCE)
+        numbers = references["number"].astype(np.int64)
+        is_anchor = references["kind"] == _ANCHOR
+        anchors = self.anchors(numbers[is_anchor])
+        duplicates = distinct(numbers[~is_anchor])
+        pages = self._duplicates.pages(duplicates)
+        places = np.where(
+            is_anchor, np.searchsorted(anchors.number, numbers), np.searchsorted(duplicates, numbers)
+        )
+        return {
+            key: anchors.baseline(place) if of_anchor else self._duplicate(pages, place)
+            for key, of_anchor, place in zip(known, is_anchor.tolist(), places.tolist(), strict=True)
+        }
+
+    def _references(self, url_keys: list[str]) -> dict[str, bytes]:
+        """Those of them that have one, and which."""
+        found, ahead = self.store.get(URLS, [key.encode() for key in url_keys]), self._urls_ahead
+        if ahead and not ahead.keys().isdisjoint(url_keys):
+            found = [ahead.get(key, value) for key, value in zip(url_keys, found, strict=True)]
+        return {key: value for key, value in zip(url_keys, found, strict=True) if value is not None}
 
 
 class State(Records):
@@ -248,8 +217,9 @@ class State(Records):
         options = genesis.options
         self._by_minima = options.by_minima
         self.design = Rule(options, genesis.scheme).design()
-        super().__init__(Store(path, self.design.tables, cache), genesis.scheme)
+        store = Store(path, self.design.tables, cache)
         try:
+            super().__init__(store, genesis.scheme)
             self.meta = self._open_meta(path, genesis, cluster, generation, start)
             self.time = self.meta.time
             self.ledger = Ledger(
@@ -266,8 +236,13 @@ class State(Records):
                 memory=memory,
                 generation=generation,
             )
+            if self.tables.count != self._anchors.count:
+                raise StateError(
+                    f"state directory {path}: {self.tables.count} anchors in the tables, but records of"
+                    f" {self._anchors.count}"
+                )
         except BaseException:
-            self.store.close()
+            store.close()
             raise
 
     def _open_meta(self, path: Path, genesis: Genesis, cluster: str, generation: int, start: int) -> Meta:
@@ -276,14 +251,15 @@ class State(Records):
             journal=genesis.journal,
             scheme=genesis.scheme_id,
             width=genesis.scheme.width,
+            sketch_bytes=genesis.scheme.sketch_bytes,
             options=genesis.options.id,
             generation=generation,
             applied=start,
         )
-        meta = self.stored_meta()
+        meta = stored_meta(self.store)
         if meta is None:
             writes = self.store.batch()
-            writes.put("default", _META, msgspec.msgpack.encode(fresh))
+            writes.put(DEFAULT, META, msgspec.msgpack.encode(fresh))
             self.store.write(writes)
             return fresh
         for name, option in (
@@ -315,12 +291,30 @@ class State(Records):
         unique, duplicate = (
             np.flatnonzero(step.verdict == each) for each in (Verdict.UNIQUE, Verdict.DUPLICATE)
         )
-        first = self.tables.count
-        records = {
-            ANCHORS: anchor_records(batch, unique, step.skipped, first),
-            URLS: baseline_records(batch, unique, duplicate, step.cluster, first),
-        }
-        return Prepared(batch, step, unique, records, self.store.batch())
+        masks = np.zeros(len(batch), np.uint64)
+        masks[list(step.skipped)] = list(step.skipped.values())
+        return Prepared(
+            batch=batch,
+            step=step,
+            unique=unique,
+            anchors=self._anchors.prepare(*_pages(batch, unique, masks)),
+            duplicates=self._duplicates.prepare(*_pages(batch, duplicate, step.cluster.astype(np.uint64))),
+            urls=self._new_baselines(batch, unique, duplicate),
+            writes=self.store.batch(),
+        )
+
+    def _new_baselines(
+        self, batch: Batch, unique: NDArray[np.int64], duplicate: NDArray[np.int64]
+    ) -> dict[str, bytes]:
+        """URL key -> reference."""
+        references = np.zeros(len(batch), _REFERENCE)
+        for rows, kind, log in ((unique, _ANCHOR, self._anchors), (duplicate, _DUPLICATE, self._duplicates)):
+            references["kind"][rows] = kind
+            references["number"][rows] = np.arange(log.count, log.count + len(rows))
+        kept = np.flatnonzero(references["kind"])
+        keys = [batch.url_key[row] or "" for row in kept.tolist()]
+        # Of several rows of a URL, the last one counts.
+        return dict(zip(keys, references[kept].view(_BYTES).tolist(), strict=True))
 
     def apply(self, prepared: Prepared, decided: int) -> None:
         """Take over what was decided, in one atomic write; `decided` is the next decisions offset.
@@ -340,24 +334,28 @@ class State(Records):
         self.tables.kill(writes, step.superseded)
         self.ledger.apply(step.sources)
         self.time = step.time
-        self._ahead = prepared.records
+        self._anchors.advance(prepared.anchors)
+        self._duplicates.advance(prepared.duplicates)
+        self._urls_ahead = prepared.urls
 
     def write(self, prepared: Prepared, decided: int) -> None:
         """Write what was advanced. Other threads may read meanwhile, to decide the next batch;
         `tables.maintain` comes when they are done, before the next `advance`.
         """
         step, writes = prepared.step, prepared.writes
-        for family, records in prepared.records.items():
-            # In order: RocksDB holds the GIL while it writes, and is done in half the time where one key
-            # belongs beside the one before.
-            writes.put_many(family, sorted(records.items()))
+        self._anchors.write(writes, prepared.anchors)
+        self._duplicates.write(writes, prepared.duplicates)
+        # In order: RocksDB holds the GIL while it writes, and is done in half the time where one key belongs
+        # beside the one before.
+        urls = prepared.urls
+        writes.put_many(URLS, ((key.encode(), urls[key]) for key in sorted(urls)))
         for source in step.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
-            writes.put("default", key, msgspec.msgpack.encode(source))
+            writes.put(DEFAULT, key, msgspec.msgpack.encode(source))
         meta = msgspec.structs.replace(
             self.meta, applied=step.end, last=step.last, time=step.time, decided=decided
         )
-        writes.put("default", _META, msgspec.msgpack.encode(meta))
+        writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta
 
@@ -377,9 +375,9 @@ class State(Records):
         self.store.close()
 
 
-def _number(anchor: int) -> bytes:
-    return anchor.to_bytes(8, "big")
-
-
-def _text(value: str) -> bytes:
-    return value.encode()
+def _pages(
+    batch: Batch, rows: NDArray[np.int64], second: NDArray[np.uint64]
+) -> tuple[NDArray[np.uint64], list[str]]:
+    """Words and URLs of these rows; `second` is the second word of each row of the batch."""
+    columns = (batch.page.astype(np.uint64), second, batch.fingerprint, batch.sketch)
+    return np.column_stack([each[rows] for each in columns]), [batch.url[row] or "" for row in rows.tolist()]

@@ -19,7 +19,7 @@ from stream.errors import IndexFileError, SchemeMismatchError, SettingsError
 from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
 from stream.tables.design import U64
 from stream.tables.index_file import IndexFile, is_index
-from stream.tables.live import live_anchors, state_directory
+from stream.tables.rocks import state_directory
 from stream.tables.words import WIDTHS, as_words
 
 CHUNK: Final = 1 << 16
@@ -97,6 +97,8 @@ def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | 
 
 
 def _state(directory: Path) -> FingerprintFile:
+    from stream.judge.live import live_anchors  # with it come compiled loops, a third of a second
+
     anchors = live_anchors(directory)
     words = anchors.fingerprints
     return FingerprintFile(str(directory), anchors.width, anchors.scheme, _sliced(words), len(words))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ from stream.errors import IndexFileError, NeardupError, SchemeMismatchError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
+from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
 from stream.messages.journal import Genesis
 from stream.sources.fingerprints import open_fingerprints
@@ -162,8 +162,10 @@ def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: P
     try:
         batch = state.store.batch()
         state.tables.insert(batch, anchors, {})
-        for number, fingerprint in enumerate(anchors.tolist()):
-            batch.put(ANCHORS, number.to_bytes(8, "big"), struct.pack("<qQQ", number, 0, fingerprint))
+        words = np.zeros((len(anchors), record_words(64, scheme.sketch_bytes)), np.uint64)
+        words[:, HEAD] = anchors
+        log = PageLog(state.store, ANCHORS, words.shape[1])
+        log.write(batch, log.prepare(words, [""] * len(anchors)))
         state.tables.kill(batch, np.array([5, 700]))
         state.store.write(batch)
         state.tables.maintain(wait=True)

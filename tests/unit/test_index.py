@@ -9,7 +9,8 @@ import pytest
 
 from stream import Answer, Index, Page, PageError, Scheme, VerdictOptions
 from stream.errors import SchemeMismatchError, StateBusyError, StateError
-from stream.tables.live import live_anchors
+from stream.judge.live import live_anchors
+from stream.judge.meta import META, VERSION
 from stream.tables.rocks import Store, tables_of
 
 HARBOUR = "The harbour authority will repair the old lighthouse at the north pier before the winter storms. "
@@ -100,13 +101,14 @@ def test_an_index_refuses_another_scheme_other_options_and_what_is_no_index(tmp_
         Index(tmp_path / "mine")
 
 
-def test_a_state_of_another_version_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("change", [{"version": VERSION - 1}, {"sketch_bytes": None}])
+def test_a_state_of_another_version_is_refused(tmp_path: Path, change: dict[str, int | None]) -> None:
     Index(tmp_path / "mine").close()
     (path,) = (found.parent for found in (tmp_path / "mine").rglob("CURRENT"))
     with Store(path, tables_of(path), 1 << 20) as store:
+        (meta,) = store.get("default", [META])
         writes = store.batch()
-        meta = {"cluster": "", "journal": "", "scheme": "", "options": "", "generation": 1, "applied": 1}
-        writes.put("default", b"meta", msgspec.msgpack.encode(meta))
+        writes.put("default", META, msgspec.msgpack.encode(msgspec.msgpack.decode(meta or b"") | change))
         store.write(writes)
     with pytest.raises(StateError, match="another version made it"):
         Index(tmp_path / "mine")

@@ -10,7 +10,7 @@ import numpy as np
 from stream import Index
 from stream.fingerprint import parity_pairs
 from stream.fingerprint.scheme import Scheme
-from stream.judge import meetings, verdict_json
+from stream.judge import meetings, page_log, verdict_json
 from stream.judge.options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
@@ -20,7 +20,7 @@ from stream.tables.runs import Run
 
 loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity,
     verdict_json._write, cold._match, presence._meet, presence._mark, prefix.uncertain_bits,
-    packed._sort, packed._pack, packed._search)
+    packed._sort, packed._pack, packed._search, page_log._pack, page_log._take)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()
 rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))

@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rocksdict import Rdict
 
 from stream.errors import StateError
 from stream.tables.rocks import Store, table_family
 
 CACHE = 8 << 20
-WRITTEN = ("default", "log", "anchors", "urls")
+WRITTEN = ("default", "log", "anchors", "duplicates", "urls")
 
 
 @pytest.fixture
@@ -60,9 +61,9 @@ def test_reopening_keeps_the_options_of_every_family(tmp_path: Path, opens: int)
         table = sections[f'TableOptions/BlockBasedTable "{family}"']
         of_table = family.startswith("table-")
         assert ("compression=kNoCompression" if of_table else "compression=kLZ4Compression") in text
-        assert ("max_bytes_for_level_base=536870912" in text) == (family == "urls")
+        assert ("compaction_style=kCompactionStyleUniversal" in text) == (family == "urls")
         assert f" block_size={8192 if family == 'urls' else 4096}\n" in table
-        assert ("filter_policy=bloomfilter" in table) == (family in ("default", "anchors", "urls")), table
+        assert ("filter_policy=bloomfilter" in table) == (family in ("default", "urls")), table
 
 
 def test_all_families_share_one_cache(store: Store) -> None:
@@ -185,3 +186,39 @@ def test_directory_of_other_tables_is_refused(tmp_path: Path) -> None:
     Store(tmp_path, 10, CACHE).close()
     with pytest.raises(StateError, match="made for 10 tables, opened for 4"):
         Store(tmp_path, 4, CACHE)
+
+
+def without(path: Path, family: str, *, filled: bool) -> None:
+    """A directory that lacks a family."""
+    with Store(path, 1, CACHE) as store:
+        if filled:
+            put_everywhere(store, b"key", b"value")
+        store._db.drop_column_family(family)
+
+
+@pytest.mark.parametrize("read_only", [True, False])
+@pytest.mark.parametrize(
+    ("family", "message"),
+    [
+        ("duplicates", "another version made it"),
+        ("urls", "is not a judge's"),
+        ("table-00", "made for 0 tables, opened for 1"),
+    ],
+)
+def test_directory_that_lacks_a_family_is_refused_and_stays_as_it_is(
+    tmp_path: Path, family: str, message: str, read_only: bool
+) -> None:
+    without(tmp_path, family, filled=True)
+    had = Rdict.list_cf(str(tmp_path))
+    with pytest.raises(StateError, match=message):
+        Store(tmp_path, 1, CACHE, read_only=read_only)
+    assert Rdict.list_cf(str(tmp_path)) == had
+
+
+def test_directory_whose_making_was_cut_short_is_made_whole(tmp_path: Path) -> None:
+    without(tmp_path, "urls", filled=False)
+    with pytest.raises(StateError, match="nothing was flushed into it yet"):
+        Store(tmp_path, 1, CACHE, read_only=True)
+    with Store(tmp_path, 1, CACHE) as store:
+        put_everywhere(store, b"key", b"value")
+        assert store.get("urls", [b"key"]) == [b"value"]

@@ -1,0 +1,126 @@
+"""Remembered pages by number: what comes back is what went in, however batches cut it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream.errors import StateError
+from stream.judge.page_log import GROUP, PageLog
+from stream.tables.rocks import ANCHORS, DUPLICATES, Store
+
+WORDS = 5
+COUNT = 61
+URLS = [f"https://example.org/{'中é' * (i % 7)}{'x' * (i * 131 % 500)}" for i in range(COUNT)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "state", 1, 1 << 20) as opened:
+        yield opened
+
+
+def rows() -> np.ndarray:
+    words = np.random.default_rng(4).integers(0, 1 << 64, (COUNT, WORDS), dtype=np.uint64)
+    words[:, 0] = np.arange(COUNT) * 3  # ids of pages ascend
+    return words
+
+
+def add(store: Store, log: PageLog, words: np.ndarray, urls: Sequence[str]) -> None:
+    batch, added = store.batch(), log.prepare(words, urls)
+    log.advance(added)
+    log.write(batch, added)
+    store.write(batch)
+
+
+def fill(store: Store, sizes: Sequence[int], family: str = ANCHORS) -> PageLog:
+    log, words, first = PageLog(store, family, WORDS), rows(), 0
+    for size in sizes:
+        add(store, log, words[first : first + size], URLS[first : first + size])
+        first += size
+    return log
+
+
+def assert_holds_all(log: PageLog) -> None:
+    assert log.count == COUNT
+    pages = log.pages(np.arange(COUNT))
+    assert np.array_equal(pages.words, rows())
+    assert [pages.url(place) for place in range(COUNT)] == URLS
+    assert np.array_equal(np.concatenate(list(log.scan())), rows())
+
+
+@pytest.mark.parametrize("sizes", [[COUNT], [1] * COUNT, [0, 7, 1, 0, 9, 40, 4], [8, 8, 45]])
+def test_pages_come_back_by_number(store: Store, sizes: list[int]) -> None:
+    log = fill(store, sizes)
+    assert_holds_all(log)
+    some = np.array([0, 7, 8, 30, COUNT - 1])
+    pages = log.pages(some)
+    assert np.array_equal(pages.words, rows()[some])
+    assert [pages.url(place) for place in range(len(some))] == [URLS[number] for number in some]
+    assert log.pages(some[:0]).words.shape == (0, WORDS)
+
+
+@pytest.mark.parametrize("count", [COUNT, COUNT - COUNT % GROUP, 3])
+def test_the_same_pages_make_the_same_state_however_they_come(tmp_path: Path, count: int) -> None:
+    digests = set()
+    for name, sizes in (("whole", [count]), ("single", [1] * count), ("cut", [2, 0, count - 2])):
+        with Store(tmp_path / name, 1, 1 << 20) as store:
+            fill(store, sizes)
+            digests.add(store.digest())
+    assert len(digests) == 1
+
+
+def test_a_log_is_found_again_and_goes_on(tmp_path: Path) -> None:
+    for first, end in ((0, 13), (13, 16), (16, COUNT)):
+        with Store(tmp_path, 1, 1 << 20) as store:
+            log = PageLog(store, ANCHORS, WORDS)
+            assert log.count == first
+            add(store, log, rows()[first:end], URLS[first:end])
+    with Store(tmp_path, 1, 1 << 20, read_only=True) as store:
+        assert_holds_all(PageLog(store, ANCHORS, WORDS))
+
+
+def test_what_is_taken_over_is_read_before_it_is_written(store: Store) -> None:
+    log = fill(store, [20])
+    added = log.prepare(rows()[20:], URLS[20:])
+    assert log.count == 20  # nothing has changed
+    log.advance(added)
+    assert np.array_equal(log.pages(np.arange(COUNT)).words, rows())
+    batch = store.batch()
+    log.write(batch, added)
+    store.write(batch)
+    assert_holds_all(log)
+
+
+def test_a_group_is_written_once(store: Store) -> None:
+    """Files of groups never overlap: a compaction has nothing to merge."""
+    log = fill(store, [13])
+    written = {key for key, _ in store.scan(ANCHORS)}
+    assert not written & log.prepare(rows()[13:40], URLS[13:40]).groups.keys()
+
+
+def test_families_count_for_themselves(store: Store) -> None:
+    anchors, duplicates = fill(store, [11]), fill(store, [5], DUPLICATES)
+    assert (anchors.count, duplicates.count) == (11, 5)
+    assert PageLog(store, DUPLICATES, WORDS).count == 5
+
+
+def test_a_page_is_found_by_its_id(store: Store) -> None:
+    log = fill(store, [COUNT])
+    assert [log.number_of(3 * number) for number in range(COUNT)] == list(range(COUNT))
+    assert [log.number_of(page) for page in (1, 3 * COUNT)] == [None, None]
+    assert PageLog(store, DUPLICATES, WORDS).number_of(0) is None
+
+
+def test_a_number_without_a_record_is_named(store: Store) -> None:
+    log = fill(store, [20])
+    with pytest.raises(StateError, match=r"anchors have no record of 20"):
+        log.pages(np.array([3, 20]))
+    batch = store.batch()
+    batch.delete(ANCHORS, (8).to_bytes(8, "big"))
+    store.write(batch)
+    with pytest.raises(StateError, match=r"anchors have no record of 8"):
+        PageLog(store, ANCHORS, WORDS).pages(np.array([3, 9, 19]))
