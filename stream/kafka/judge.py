@@ -170,10 +170,9 @@ class JudgeRole:
         watch, stack = self.watch, contextlib.ExitStack()
         stack.enter_context(watch.batch(entries))
 
-        def decide() -> tuple[Decided, Decisions, Prepared]:
-            decided = judge.decide(entries)
+        def prepare() -> tuple[Decisions, Prepared]:
             decisions = decided.record()
-            return decided, decisions, judge.prepare(entries, decisions, decided.batch)
+            return decisions, judge.prepare(entries, decisions, decided.batch)
 
         def advance() -> None:
             judge.state.tables.maintain()
@@ -182,7 +181,7 @@ class JudgeRole:
         async def publish() -> None:
             with stack:
                 with watch.stage("publish"):
-                    end = await publisher.publish(decided, decisions, await publisher.encode(decided))
+                    end = await publisher.publish(decided, decisions, await encoding)
                 await advancing
                 with watch.stage("apply"):
                     await in_thread(judge.state.write, prepared, end)
@@ -191,10 +190,19 @@ class JudgeRole:
 
         # In a thread: spam can keep it busy for seconds, and the loop keeps the judge alive.
         with watch.stage("decide"):
-            decided, decisions, prepared = await in_thread(decide)
-        if transaction.under_way:
-            reach("judge.ahead")
-            await transaction.ended()
+            decided = await in_thread(judge.decide, entries)
+        # Beside each other: preparing what is written needs the GIL, encoding what is published hardly does.
+        encoding = asyncio.create_task(publisher.encode(decided))
+        try:
+            with watch.stage("prepare"):
+                decisions, prepared = await in_thread(prepare)
+            if transaction.under_way:
+                reach("judge.ahead")
+                await transaction.ended()
+        except BaseException:
+            encoding.cancel()
+            await asyncio.gather(encoding, return_exceptions=True)
+            raise
         advancing = asyncio.create_task(in_thread(advance))
         transaction.begin(publish())
         await advancing
