@@ -88,14 +88,19 @@ class Finder:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow(self, follower: Follower) -> None:
-        while True:
-            async with self._one_at_a_time:
-                await follower.follow()
-            _, end = await follower._decisions.bounds()
-            self.behind = max(0, end - follower._decisions.position)
-            if not self.behind:
-                self._follower = follower
-            await asyncio.sleep(0)
+        try:
+            while True:
+                async with self._one_at_a_time:
+                    await follower.follow()
+                _, end = await follower._decisions.bounds()
+                self.behind = max(0, end - follower._decisions.position)
+                if not self.behind:
+                    self._follower = follower
+                await asyncio.sleep(0)
+        finally:
+            self._follower = None
+            async with self._one_at_a_time:  # what is being looked up reads what is closed next
+                pass
 
     async def look_up(self, request: LookupRequest) -> Lookup:
         """Raises BusyError when it cannot be answered now."""

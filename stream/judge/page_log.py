@@ -91,7 +91,13 @@ class PageLog:
         held = np.where(groups == now.count // GROUP, now.count % GROUP, GROUP)
         of = np.searchsorted(groups, group)
         data = np.frombuffer(bytearray().join(values), np.uint8)
-        words, urls, edges = _take(data, base[of], held[of], numbers - group * GROUP, self._size)
+        damaged = np.flatnonzero(sizes < held * (_END + self._size))  # compiled loops look at no bounds
+        if len(damaged):
+            raise self._damaged(groups[damaged[0]])
+        ends = base + sizes
+        words, urls, edges = _take(data, base[of], held[of], ends[of], numbers - group * GROUP, self._size)
+        if len(edges) <= len(numbers):
+            raise self._damaged(group[len(edges) - 1])
         return Pages(words.view("<u8").astype(np.uint64, copy=False), Texts(urls, edges))
 
     def _groups(self, groups: I64, now: Added) -> list[bytes]:
@@ -114,6 +120,12 @@ class PageLog:
     def _none(self, number: int) -> StateError:
         return StateError(f"state directory {self._store.path}: {self._family} have no record of {number}")
 
+    def _damaged(self, group: int) -> StateError:
+        return StateError(
+            f"state directory {self._store.path}: {self._family} from {group * GROUP} on are damaged; delete"
+            " the directory to have it rebuilt"
+        )
+
     def number_of(self, page: int) -> int | None:
         """The number of the page with that id."""
 
@@ -124,7 +136,7 @@ class PageLog:
         return number if number < self.count and page_at(number) == page else None
 
     def scan(self) -> Iterator[U64]:
-        """The words of all pages that are written, in order: (k, words), group after group."""
+        """The words of all pages in order, (k, words) a group; not between `advance` and `write`."""
         for _, value in self._store.scan(self._family):
             yield self._words(value, GROUP)
         if self._now.last:
@@ -192,9 +204,9 @@ def _pack(rows: U8, size: int, urls: Texts, out: U8) -> None:
 
 
 @compiled
-def _take(data: U8, base: I64, held: I64, place: I64, size: int) -> tuple[U8, U8, I64]:
-    """Words (m, size), URLs and their edges (m + 1,) of the pages at `place` in groups that begin at `base`
-    and hold so many."""
+def _take(data: U8, base: I64, held: I64, ends: I64, place: I64, size: int) -> tuple[U8, U8, I64]:
+    """Words (m, size), URLs and their edges (m + 1,) of the pages at `place` in groups that begin at `base`,
+    hold so many and end at `ends`; fewer edges, up to a page whose URL would not lie in its group."""
     count = len(place)
     begins, edges = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
     words = np.empty(count * size, np.uint8)
@@ -204,7 +216,10 @@ def _take(data: U8, base: I64, held: I64, place: I64, size: int) -> tuple[U8, U8
         copy_bytes(words, row * size, data, rows + within * size, size)
         before = _end(data, start + (within - 1) * _END) if within else np.int64(0)
         begins[row] = rows + held[row] * size + before
-        edges[row + 1] = edges[row] + _end(data, start + within * _END) - before
+        length = _end(data, start + within * _END) - before
+        if length < 0 or begins[row] + length > ends[row]:
+            return words.reshape(count, size), words[:0], edges[: row + 1]
+        edges[row + 1] = edges[row] + length
     urls = np.empty(edges[count], np.uint8)
     for row in range(count):
         copy_bytes(urls, edges[row], data, begins[row], edges[row + 1] - edges[row])

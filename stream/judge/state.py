@@ -45,7 +45,7 @@ _BYTES: Final = np.dtype(("V", _REFERENCE.itemsize))
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A URL's last page judged `unique` or `duplicate`."""
+    """A page judged `unique` or `duplicate`: its URL's last one, unless it was asked for by its id."""
 
     page: int
     cluster: int
@@ -237,6 +237,7 @@ class State(Records):
                 generation=generation,
             )
             if self.tables.count != self._anchors.count:
+                self.tables.close()
                 raise StateError(
                     f"state directory {path}: {self.tables.count} anchors in the tables, but records of"
                     f" {self._anchors.count}"

@@ -35,6 +35,7 @@ from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
 from stream.kafka.transaction import Transaction, in_thread
+from stream.kafka.verdict_batches import Placed
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis
 from stream.ops.server import ops_server
@@ -178,6 +179,10 @@ class JudgeRole:
             judge.state.tables.maintain()
             judge.state.advance(prepared)
 
+        async def encode() -> list[Placed]:
+            with watch.stage("encode"):
+                return await publisher.encode(decided)
+
         async def publish() -> None:
             with stack:
                 with watch.stage("publish"):
@@ -192,7 +197,7 @@ class JudgeRole:
         with watch.stage("decide"):
             decided = await in_thread(judge.decide, entries)
         # Beside each other: preparing what is written needs the GIL, encoding what is published hardly does.
-        encoding = asyncio.create_task(publisher.encode(decided))
+        encoding = asyncio.create_task(encode())
         try:
             with watch.stage("prepare"):
                 decisions, prepared = await in_thread(prepare)

@@ -1,4 +1,4 @@
-"""What a judge does beside deciding: at most one transaction, and threads that end."""
+"""What goes on beside the event loop: at most one transaction of a judge, and threads that end."""
 
 from __future__ import annotations
 

@@ -192,8 +192,8 @@ class JudgeMetrics(Metrics):
         )
         self.stage_seconds = self._histogram(
             "neardup_judge_stage_seconds",
-            "Stages of the work: decide, prepare (what is to be written), publish (one transaction), apply, "
-            "flush (beside the others).",
+            "Stages of the work: decide, prepare (what is to be written), encode (what is to be published), "
+            "publish (one transaction), apply, flush (beside the others).",
             STAGE_BUCKETS,
             "stage",
         )

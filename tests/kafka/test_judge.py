@@ -24,7 +24,7 @@ from structlog.testing import capture_logs
 from stream.fingerprint.scheme import Scheme
 from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
-from stream.kafka import audit, topics
+from stream.kafka import audit, topics, verdict_batches
 from stream.kafka.follower import Follower
 from stream.kafka.judge import JudgeRole, _instance
 from stream.kafka.names import Names
@@ -189,10 +189,13 @@ async def test_rule_9_open_transaction_of_a_dead_judge_is_ended_not_followed(qui
     assert places(await verdicts(quick)) == once(first, second)
 
 
+@pytest.mark.parametrize("few", [256, 0])
 async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_along(
-    quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    """A judge is fenced with the next batch decided: its state has what was committed, and no more."""
+    """A judge is fenced with the next batch decided, whose verdicts the loop encodes, or threads: its state
+    has what was committed, and no more."""
+    monkeypatch.setattr(verdict_batches, "FEW", few)
     names = await create(quick)
     busy = quick.model_copy(update={"judge_rows": 4})
     parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 60, 2)]
@@ -223,6 +226,7 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
     error = await error_of(JudgeRole(busy))
     assert re.search(r"(?i)fenced|epoch|newer", f"{type(error).__name__} {error}"), error
     assert batches == 4
+    assert asyncio.all_tasks() == {asyncio.current_task()}
     monkeypatch.undo()
     assert sum(len(each.verdict) for each in await decisions(quick)) == 12
     state = quick.state_dir / quick.namespace / "judge"

@@ -86,7 +86,7 @@ async def test_metrics_of_running_roles_are_what_the_audit_counts(settings: Sett
         < seen["neardup_judge_event_age_seconds_sum"]
         < seen["neardup_judge_event_age_seconds_count"] * (time.time() - before)
     )
-    for stage in ("decide", "publish", "apply", "flush"):
+    for stage in ("decide", "prepare", "encode", "publish", "apply", "flush"):
         assert seen[f"neardup_judge_stage_seconds_count{{stage={stage}}}"] >= 1
     assert seen["neardup_judge_state_free_bytes"] > 0
     assert worked["neardup_worker_consumed_records_total"] == len(pages)

@@ -116,6 +116,18 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path, change: dict[str,
         live_anchors(path)
 
 
+def test_a_state_whose_records_do_not_fit_its_tables_is_refused(tmp_path: Path) -> None:
+    with Index(tmp_path / "mine") as index:
+        index.add("a", HARBOUR)
+    (path,) = (found.parent for found in (tmp_path / "mine").rglob("CURRENT"))
+    with Store(path, tables_of(path), 1 << 20) as store:
+        writes = store.batch()
+        writes.delete("default", b"pages/anchors")
+        store.write(writes)
+    with pytest.raises(StateError, match="1 anchors in the tables, but records of 0"):
+        Index(tmp_path / "mine")
+
+
 def test_without_a_directory_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     with Index() as index:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -113,6 +113,29 @@ def test_a_page_is_found_by_its_id(store: Store) -> None:
     assert [log.number_of(3 * number) for number in range(COUNT)] == list(range(COUNT))
     assert [log.number_of(page) for page in (1, 3 * COUNT)] == [None, None]
     assert PageLog(store, DUPLICATES, WORDS).number_of(0) is None
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda value: b"",
+        lambda value: value[:20],
+        lambda value: value[:-1],
+        lambda value: value[:8] + b"\xff\xff\xff\x7f" + value[12:],
+        lambda value: value[:8] + bytes(4) + value[12:],
+    ],
+)
+def test_a_damaged_group_is_named(store: Store, spoil: Callable[[bytes], bytes]) -> None:
+    fill(store, [20])
+    key = (8).to_bytes(8, "big")
+    (value,) = store.get(ANCHORS, [key])
+    batch = store.batch()
+    batch.put(ANCHORS, key, spoil(value or b""))
+    store.write(batch)
+    log = PageLog(store, ANCHORS, WORDS)
+    with pytest.raises(StateError, match=r"anchors from 8 on are damaged"):
+        log.pages(np.arange(20))
+    assert log.pages(np.arange(8)).url(3) == URLS[3]
 
 
 def test_a_number_without_a_record_is_named(store: Store) -> None:

@@ -215,6 +215,15 @@ def test_directory_that_lacks_a_family_is_refused_and_stays_as_it_is(
     assert Rdict.list_cf(str(tmp_path)) == had
 
 
+@pytest.mark.parametrize("read_only", [True, False])
+def test_a_rocksdb_of_another_program_is_refused(tmp_path: Path, read_only: bool) -> None:
+    other = Rdict(str(tmp_path))  # of another comparator
+    other["key"] = "value"
+    other.close()
+    with pytest.raises(StateError, match=re.escape(str(tmp_path))):
+        Store(tmp_path, 1, CACHE, read_only=read_only)
+
+
 def test_directory_whose_making_was_cut_short_is_made_whole(tmp_path: Path) -> None:
     without(tmp_path, "urls", filled=False)
     with pytest.raises(StateError, match="nothing was flushed into it yet"):
