@@ -210,6 +210,17 @@ def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) 
         neardup("abababab.1.1", "abababab.1.0", "--scheme", "shingle=4", *where)
 
 
+def test_a_page_is_found_by_its_id_after_its_url_has_changed(tmp_path: Path) -> None:
+    first, second = edited(4, 200, 2, han=False)
+    other = edited(5, 200, 0, han=False)[0]
+    texts = [("http://a.example/", first), ("http://b.example/", second), ("http://b.example/", other)]
+    remember(tmp_path / "neardup" / "judge", [Page(url=url, text=text) for url, text in texts])
+    where = ("--state-dir", tmp_path, "--json")
+    replaced = json.loads(neardup("abababab.1.0", "abababab.1.1", *where).stdout)
+    assert (replaced["verdict"], replaced["page"]["url"]) == ("duplicate", "http://b.example/")
+    assert json.loads(neardup("abababab.1.0", "http://b.example/", *where).stdout)["verdict"] == "unique"
+
+
 def test_what_cannot_be_explained_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"url": "http://a.example/"}')
     with pytest.raises(SettingsError, match=r"source nowhere\.html"):
