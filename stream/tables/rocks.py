@@ -45,6 +45,8 @@ WRITE_BUFFER: Final = 64 << 20
 FLUSHES_MERGED: Final = 12
 """Files of flushes that a compaction waits for: with more, what is there already is rewritten more rarely.
 Keys that are not there cost a look at the filter of each."""
+FLUSHES_BEHIND: Final = 300
+"""The same of URLs, where it is too many: writes are slowed down at three times as many files."""
 BLOOM_BITS: Final = 10
 MEMTABLE_FILTER: Final = 0.02
 """Of a write buffer."""
@@ -103,12 +105,15 @@ def _options(family: str, cache: Cache) -> Options:
     options.create_missing_column_families(True)
     options.set_atomic_flush(True)
     options.set_max_open_files(-1)
-    options.set_max_background_jobs(2)
+    options.set_max_background_jobs(3)  # a flush, a long merge, and what else is due
     options.set_keep_log_file_num(2)
     options.set_write_buffer_size(WRITE_BUFFER)
     options.set_level_zero_file_num_compaction_trigger(FLUSHES_MERGED)
-    options.set_level_zero_slowdown_writes_trigger(3 * FLUSHES_MERGED)
-    options.set_level_zero_stop_writes_trigger(5 * FLUSHES_MERGED)
+    # One merge may rewrite all URLs, a million a second: of a billion it takes a quarter of an hour, in which
+    # look-ups ask more filters, and writes go on.
+    files = FLUSHES_BEHIND if family == URLS else FLUSHES_MERGED
+    options.set_level_zero_slowdown_writes_trigger(3 * files)
+    options.set_level_zero_stop_writes_trigger(5 * files)
     # Read out of the page cache as it lies there: a group of a table costs 3 us instead of 7 to 10.
     options.set_allow_mmap_reads(True)
     of_table = family.startswith(TABLE)
