@@ -1,0 +1,103 @@
+"""Loops that NumPy has no words for, compiled to machine code by Numba when they are first called.
+
+What is compiled is kept beside the source, or in the user's cache directory (`stream.compiled.code_cache`):
+only a first process waits. Importing this takes a third of a second, and the first call as long: only code
+that judges, or fingerprints many texts at once, does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar, cast
+
+import numpy as np
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from stream.compiled.code_cache import CodeCache
+
+_Parameters = ParamSpec("_Parameters")
+_Result = TypeVar("_Result")
+
+
+def compiled(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
+    """The function, compiled for the types it is called with. It releases the GIL while it runs.
+
+    In it, mixing uint64 with a signed integer makes a float: every number is of one kind. Of globals it may
+    read numbers, strings, arrays, tuples of them, and compiled functions; a call raises TypeError otherwise.
+    """
+    made: Any = njit(nogil=True)(function)
+    if hasattr(made, "py_func"):  # not under NUMBA_DISABLE_JIT
+        made._cache = kept = CodeCache(made)
+        made.compile = kept.compile
+    return cast(Callable[_Parameters, _Result], made)
+
+
+def _count_bits(_context: Any, _word: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+_popcount = cast(Callable[[np.uint64], int], intrinsic(_count_bits))
+
+
+@compiled
+def popcount(word: np.uint64) -> np.int64:
+    """How many bits of `word` are one; inlined where it is called from compiled code."""
+    return np.int64(_popcount(word))
+
+
+def _copy_bytes(_context: Any, out: Any, at: Any, data: Any, first: Any, size: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        to, place, source, start, count = arguments
+        to, source = (
+            context.make_array(kind)(context, builder, array)
+            for kind, array in ((signature.args[0], to), (signature.args[2], source))
+        )
+        if context.enable_boundscheck:
+            _check_bounds(context, builder, place, count, to.nitems)
+            _check_bounds(context, builder, start, count, source.nitems)
+        cgutils.raw_memcpy(  # type: ignore[no-untyped-call]
+            builder, builder.gep(to.data, [place]), builder.gep(source.data, [start]), count, 1
+        )
+        return context.get_dummy_value()
+
+    return types.void(out, types.int64, data, types.int64, types.int64), generate
+
+
+def _check_bounds(context: Any, builder: Any, first: Any, count: Any, size: Any) -> None:
+    """In the code: raise IndexError unless 0 <= first <= first + count <= size."""
+    end = builder.add(first, count)
+    inside = builder.and_(
+        builder.icmp_signed(">=", first, first.type(0)),
+        builder.and_(builder.icmp_signed("<=", first, end), builder.icmp_signed("<=", end, size)),
+    )
+    with cgutils.if_unlikely(builder, builder.not_(inside)):  # type: ignore[no-untyped-call]
+        context.call_conv.return_user_exc(builder, IndexError, ("bytes to be copied are out of bounds",))
+
+
+def _prefetch(_context: Any, array: Any, _index: Any) -> Any:
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        start = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        address = builder.bitcast(builder.gep(start, [arguments[1]]), cgutils.voidptr_t)
+        number = ir.IntType(32)
+        kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
+        hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
+        builder.call(hint, [address, number(0), number(3), number(1)])  # to read, into all caches, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.uint64), generate
+
+
+prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
+"""In compiled code: have an element of a flat array on its way to the cache, and do not wait for it. Loops
+over memory at random ask for what many rounds need, then come back: waiting for each takes 100 ns. Any index
+is allowed."""
+
+copy_bytes = cast(Callable[[Any, int, Any, int, int], None], intrinsic(_copy_bytes))
+"""In compiled code: put `size` bytes of `data` from `first` on into `out` at `at`. Bounds are checked under
+NUMBA_BOUNDSCHECK only, as Numba checks those of an array."""

@@ -1,0 +1,115 @@
+"""What the machine code of a compiled function depends on, as a digest.
+
+Numba inlines the functions that it calls and freezes the constants that it reads, whichever files they come
+from. The digest covers both by value: the bytecode of the function and of all compiled functions and
+intrinsics that it reaches, and every global that they name. What belongs to Python, NumPy, Numba or llvmlite
+counts by its name, since the cache's key has their versions. Any other value is refused.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterator
+from types import BuiltinFunctionType, CodeType, EllipsisType, FunctionType, ModuleType
+from typing import Any, Final
+
+import numpy as np
+from numba.core.dispatcher import Dispatcher
+from numba.core.extending import _Intrinsic
+
+_VERSIONED: Final = sys.stdlib_module_names | {"numpy", "numba", "llvmlite"}
+_NAMED: Final = (type, FunctionType, BuiltinFunctionType)
+_PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), EllipsisType)
+
+
+def code_digest(function: Dispatcher[Any]) -> bytes:
+    """SHA-256 over everything of ours that decides `function`'s machine code, except argument types.
+
+    Raises TypeError when it reads a global whose value cannot be covered.
+    """
+    reading = _Reading()
+    reading.value(function, function.py_func.__qualname__)
+    return reading.digest()
+
+
+class _Reading:
+    """Values one after another, each preceded by its kind and length."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.sha256()
+        self._met: dict[FunctionType, int] = {}
+
+    def digest(self) -> bytes:
+        return self._hash.digest()
+
+    def value(self, value: Any, name: str) -> None:
+        """`name` says in an error where the value stands."""
+        if isinstance(value, _PLAIN):
+            self._put(type(value).__name__, repr(value))
+        elif isinstance(value, CodeType):
+            self._code(value, name)
+        elif isinstance(value, tuple):
+            self._put("tuple", type(value).__qualname__, len(value))
+            for place, item in enumerate(value):
+                self.value(item, f"{name}[{place}]")
+        elif isinstance(value, frozenset):
+            self._put("frozenset", *sorted(map(repr, value)))
+        elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+            layout = value.flags.c_contiguous, value.flags.f_contiguous, value.flags.writeable
+            self._put("array", value.dtype.descr, value.shape, layout)
+            self._put("bytes", value.tobytes())
+        elif isinstance(value, Dispatcher):
+            self._put("compiled", sorted(value.targetoptions.items()))
+            self._function(value.py_func)
+        elif isinstance(value, _Intrinsic):
+            self._put("intrinsic")
+            self._function(value.__wrapped__)  # type: ignore[attr-defined]
+        elif isinstance(value, ModuleType) and _is_versioned(value.__name__):
+            self._put("module", value.__name__)
+        elif isinstance(value, _NAMED) and _is_versioned(value.__module__):
+            self._put("foreign", value.__module__, value.__qualname__)
+        elif isinstance(value, FunctionType):  # generates code for an intrinsic: compiled ones cannot call it
+            self._function(value)
+        else:
+            raise TypeError(f"compiled code reads {name}, a {type(value).__name__}: import a number or array")
+
+    def _function(self, function: FunctionType) -> None:
+        met = self._met.get(function)
+        if met is not None:  # it calls itself, or is called twice
+            self._put("met", met)
+            return
+        self._met[function] = len(self._met)
+        name = f"{function.__module__}.{function.__qualname__}"
+        self._put("function", name)
+        self._code(function.__code__, name)
+        self.value(function.__defaults__, f"{name}'s defaults")
+        self.value(tuple(sorted((function.__kwdefaults__ or {}).items())), f"{name}'s defaults")
+        for cell, kept in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self.value(kept.cell_contents, f"{cell} in {name}")
+        for read in sorted(set(_names(function.__code__)) & function.__globals__.keys()):
+            self._put("global", read)
+            self.value(function.__globals__[read], f"{read} in {name}")
+
+    def _code(self, code: CodeType, name: str) -> None:
+        self._put("code", code.co_name, code.co_code, code.co_exceptiontable, code.co_flags)
+        self._put("arguments", code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount)
+        self._put("names", code.co_names, code.co_varnames, code.co_freevars, code.co_cellvars)
+        self.value(code.co_consts, f"a constant in {name}")
+
+    def _put(self, *parts: object) -> None:
+        content = repr(parts).encode()
+        self._hash.update(len(content).to_bytes(8, "big"))
+        self._hash.update(content)
+
+
+def _is_versioned(module: str) -> bool:
+    return module.partition(".")[0] in _VERSIONED
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    """Globals and attributes alike: telling them apart by `dis` takes five times as long as all the rest."""
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)

@@ -1,0 +1,429 @@
+"""Kept machine code: never that of another source, another setting or another user."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numba.core import config
+
+import stream
+from stream.compiled import code_cache, compiled, copy_bytes
+from stream.compiled.code_digest import code_digest
+
+COMPILING = "compiling inner loops"
+LIMIT = np.int64(10)
+WORDS: dict[str, int] = {}
+
+
+def make() -> Any:
+    """A function as a process makes it that starts now."""
+
+    @compiled
+    def limited(number: int) -> int:
+        return min(number, LIMIT)
+
+    return limited
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory in which code is kept meanwhile."""
+    monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    return tmp_path / "compiled"
+
+
+def hits(function: Any) -> int:
+    return sum(function.stats.cache_hits.values())
+
+
+def files(directory: Path) -> list[Path]:
+    return sorted(directory.glob(f"*{code_cache.SUFFIX}"))
+
+
+def test_next_process_compiles_nothing(kept: Path) -> None:
+    assert [make()(3), make()(30)] == [3, 10]
+    again = make()
+    assert (again(30), hits(again)) == (10, 1)
+    assert len(files(kept)) == 1
+    assert {path.stat().st_mode & 0o022 for path in (kept, *files(kept))} == {0}
+
+
+def test_constant_is_part_of_the_key(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert make()(30) == 10
+    monkeypatch.setattr(f"{__name__}.LIMIT", np.int64(20))
+    changed = make()
+    assert (changed(30), hits(changed)) == (20, 0)
+    monkeypatch.undo()
+    monkeypatch.setattr(config, "CACHE_DIR", str(kept.parent))
+    restored = make()
+    assert (restored(30), hits(restored)) == (10, 1)
+
+
+@pytest.mark.usefixtures("kept")
+def test_constant_that_changes_under_compiled_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    inner = make()
+    inner(3)
+
+    @compiled
+    def outer(number: int) -> int:
+        return inner(number) + 1  # type: ignore[no-any-return]
+
+    monkeypatch.setattr(f"{__name__}.LIMIT", np.int64(20))
+    with pytest.raises(RuntimeError, match=r"a constant that .*limited reads has changed"):
+        outer(30)
+
+
+@pytest.mark.parametrize("setting", code_cache._CONFIGURED)
+def test_settings_are_part_of_the_key(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = make()
+    cache, codegen = function._cache, function.targetctx.codegen()
+    before = cache._key((), codegen)
+    monkeypatch.setattr(config, setting, "another")
+    assert cache._key((), codegen) != before
+
+
+@pytest.mark.parametrize("library", ["numba", "llvmlite", "np"])
+def test_versions_are_part_of_the_key(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    function = make()
+    cache, codegen = function._cache, function.targetctx.codegen()
+    before = cache._key((), codegen)
+    monkeypatch.setattr(getattr(code_cache, library), "__version__", "another")
+    assert cache._key((), codegen) != before
+
+
+def test_global_that_no_digest_covers_is_refused(kept: Path) -> None:
+    @compiled
+    def reads_a_dict(number: int) -> int:
+        return WORDS[str(number)]
+
+    with pytest.raises(TypeError, match=r"WORDS in .*reads_a_dict"):
+        reads_a_dict(3)
+
+
+@pytest.mark.parametrize("place", [0, 31, 32, -1])
+def test_damaged_file_is_compiled_again_and_mended(kept: Path, place: int) -> None:
+    make()(3)
+    (file,) = files(kept)
+    whole = file.read_bytes()
+    damaged = bytearray(whole)
+    damaged[place] ^= 1
+    for content in (bytes(damaged), whole[:20], b""):
+        file.write_bytes(content)
+        again = make()
+        assert (again(30), hits(again)) == (10, 0)
+        mended = make()
+        assert (mended(30), hits(mended)) == (10, 1)
+
+
+def test_file_of_another_function_is_not_taken(kept: Path) -> None:
+    @compiled
+    def doubled(number: int) -> int:
+        return 2 * number
+
+    doubled(3)
+    (other,) = files(kept)
+    make()(3)
+    (file,) = set(files(kept)) - {other}
+    shutil.copy(other, file)
+    again = make()
+    assert (again(30), hits(again)) == (10, 0)
+
+
+def test_file_that_others_can_write_is_not_taken(kept: Path) -> None:
+    make()(3)
+    for file in files(kept):
+        file.chmod(0o666)
+    again = make()
+    assert (again(30), hits(again)) == (10, 0)
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])
+def test_directory_that_others_can_write_is_not_used(
+    kept: Path, mode: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    kept.mkdir()
+    kept.chmod(mode)
+    assert make()(30) == 10
+    assert not list(kept.iterdir())
+    assert f"others can write to {kept}" in caplog.text
+
+
+def test_link_to_a_directory_is_not_used(kept: Path) -> None:
+    elsewhere = kept.with_name("elsewhere")
+    elsewhere.mkdir(mode=0o700)
+    kept.symlink_to(elsewhere)
+    assert make()(30) == 10
+    assert make()(30) == 10
+    assert not list(elsewhere.iterdir())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a directory away")
+def test_directory_of_another_user_is_not_used(kept: Path) -> None:
+    kept.mkdir(mode=0o700)
+    os.chown(kept, 12345, 12345)
+    assert make()(30) == 10
+    assert not list(kept.iterdir())
+
+
+def test_works_where_nothing_can_be_kept(kept: Path) -> None:
+    kept.touch()  # a file, so that it cannot be a directory
+    assert make()(30) == 10
+
+
+def test_unused_code_goes_after_a_while(kept: Path) -> None:
+    make()(3)
+    (used,) = files(kept)
+    unused, part = kept / f"old{code_cache.SUFFIX}", kept / "0.part"
+    for path in (used, unused, part):
+        path.touch()
+        os.utime(path, (0, 0))
+    code_cache._remove_unused.cache_clear()
+    again = make()
+    again(3)  # is used, so kept
+    make()(3.0)
+    assert hits(again) == 1
+    assert used in files(kept)
+    assert not unused.exists()
+    assert not part.exists()
+
+
+def test_stopped_process_that_holds_the_lock_holds_up_nobody(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_cache, "LOCK_SECONDS", 0.2)
+    monkeypatch.setattr(code_cache, "_turn", code_cache._Turn())
+    make()(3)
+    with (kept / ".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert make()(3.0) == 3
+
+
+def test_an_error_while_compiling_leaves_the_lock_to_others(kept: Path) -> None:
+    @compiled
+    def broken(number: int) -> int:
+        return number.nothing  # type: ignore[attr-defined,no-any-return]
+
+    with pytest.raises(Exception, match="nothing"):
+        broken(3)
+    with (kept / ".lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def test_copying_bytes_checks_bounds_under_boundscheck(monkeypatch: pytest.MonkeyPatch, kept: Path) -> None:
+    monkeypatch.setattr(config, "BOUNDSCHECK", 1)
+
+    @compiled
+    def copy(out: Any, at: int, data: Any, first: int, size: int) -> None:
+        copy_bytes(out, at, data, first, size)
+
+    data = np.arange(4, dtype=np.uint8)
+    for at, first, size in ((0, 0, 4), (4, 0, 0), (4, 4, 0), (1, 2, 2)):
+        out = np.zeros(4, np.uint8)
+        copy(out, at, data, first, size)
+        assert out[at : at + size].tolist() == data[first : first + size].tolist()
+    for at, first, size in ((1, 0, 4), (0, 1, 4), (-1, 0, 2), (0, -1, 2), (2, 2, -1), (5, 0, 0), (0, 5, 0)):
+        with pytest.raises(IndexError, match="out of bounds"):
+            copy(np.zeros(4, np.uint8), at, data, first, size)
+
+
+# --- in a copy of the tree, in processes of their own ---
+
+Run = Callable[..., tuple[Any, bool]]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    """A copy of the source without anything compiled."""
+    tree = tmp_path / "tree"
+    shutil.copytree(
+        Path(stream.__file__).parent, tree / "stream", ignore=shutil.ignore_patterns("__pycache__", "static")
+    )
+    return tree
+
+
+@pytest.fixture
+def run(tree: Path, tmp_path: Path) -> Run:
+    """Runs a script in the tree; gives the JSON that it prints, and whether it compiled anything."""
+    ours = ("NUMBA_", "PYTHON", "XDG_")
+    base = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+
+    def run(script: str, **environment: str) -> tuple[Any, bool]:
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            cwd=tree,
+            env=base | {"PYTHONPATH": str(tree), "HOME": str(tmp_path)} | environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout), COMPILING in done.stderr
+
+    return run
+
+
+def edit(file: Path, old: str, new: str) -> None:
+    source = file.read_text()
+    assert source.count(old) == 1
+    file.write_text(source.replace(old, new))
+
+
+LINK = """
+import json
+import numpy as np
+from stream.tables.chains import link
+
+one, table = np.ones(1, np.uint64), np.ones((1, 1), np.uint64)
+newest, present = np.zeros(256, np.uint32), np.zeros(32, np.uint8)
+link(np.full((1, 2), 4, np.uint64), table, table * 7, table, 8, 1, 0, 0, 1, 0, 0, one[:0], newest,
+     np.zeros((1, 1), np.uint32), present)
+print(json.dumps(np.flatnonzero(newest).tolist()))
+"""
+"""Where an anchor is linked in a table whose prefix is made of the bits 1, 2, 3 of its fingerprint, 4."""
+
+
+def test_change_in_a_function_of_another_module_is_seen_and_so_is_its_undoing(tree: Path, run: Run) -> None:
+    before, was_compiled = run(LINK)
+    assert was_compiled
+    assert run(LINK) == (before, False)
+    prefix = tree / "stream" / "tables" / "prefix.py"
+    edit(prefix, "prefix |= ((word >> shifts", "prefix |= ((word << shifts")
+    changed, was_compiled = run(LINK)
+    assert was_compiled
+    assert changed != before
+    edit(prefix, "prefix |= ((word << shifts", "prefix |= ((word >> shifts")
+    assert run(LINK) == (before, False)
+
+
+PLANTED = """
+from stream.compiled import compiled
+
+@compiled
+def planted(numbers, index):
+    return numbers[index]
+"""
+BEYOND = """
+import json
+import numpy as np
+from stream.planted import planted
+try:
+    print(json.dumps(int(planted(np.arange(4)[:2], 3))))
+except IndexError as error:
+    print(json.dumps(str(error)))
+"""
+
+
+@pytest.fixture
+def planted(tree: Path) -> None:
+    """A module more in the tree."""
+    (tree / "stream" / "planted.py").write_text(PLANTED)
+
+
+@pytest.mark.usefixtures("planted")
+def test_boundscheck_is_not_run_with_unchecked_code(run: Run) -> None:
+    assert run(BEYOND) == (3, True)
+    assert run(BEYOND) == (3, False)
+    assert run(BEYOND, NUMBA_BOUNDSCHECK="1") == ("index is out of bounds", True)
+    assert run(BEYOND, NUMBA_BOUNDSCHECK="1") == ("index is out of bounds", False)
+    assert run(BEYOND) == (3, False)
+
+
+@pytest.mark.usefixtures("planted")
+def test_read_only_tree_is_read_and_what_is_missing_goes_to_the_users_cache(
+    tree: Path, run: Run, tmp_path: Path
+) -> None:
+    (tree / "stream" / "__pycache__").touch()  # cannot be made: root could write to one that is read-only
+    assert run(BEYOND) == (3, True)
+    kept = tmp_path / ".cache" / "neardup" / "compiled"
+    assert files(kept)
+    assert kept.stat().st_mode & 0o777 == 0o700
+    assert run(BEYOND) == (3, False)
+    (tree / "stream" / "__pycache__").unlink()
+    shutil.copytree(kept, tree / "stream" / "__pycache__" / "compiled")
+    shutil.rmtree(kept)
+    assert run(BEYOND) == (3, False)
+
+
+@pytest.mark.usefixtures("planted")
+def test_of_processes_that_start_together_one_compiles(tree: Path) -> None:
+    script = "from stream.planted import planted as p; p((1, 2), 1); print(sum(p.stats.cache_hits.values()))"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", script],
+            cwd=tree,
+            env=os.environ | {"PYTHONPATH": str(tree)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    assert sorted(process.communicate()[0].strip() for process in processes) == ["0", "1", "1"]
+
+
+DIGESTS = """
+import importlib, json, pkgutil, sys
+from numba.core.dispatcher import Dispatcher
+import stream
+from stream.compiled.code_digest import code_digest
+
+root = stream.__path__[0]
+sources = {info.name for info in pkgutil.walk_packages([root], "stream.")
+           if "stream.compiled import" in open(info.module_finder.find_spec(info.name).origin).read()}
+digests = {}
+for name in sorted(sources | {"stream.compiled"}):
+    for attribute, value in vars(importlib.import_module(name)).items():
+        if isinstance(value, Dispatcher):
+            digests[f"{name}.{attribute}"] = code_digest(value).hex()
+print(json.dumps(digests))
+"""
+
+
+def test_digests_of_all_compiled_functions_depend_on_neither_place_nor_process(run: Run) -> None:
+    copied, _ = run(DIGESTS, PYTHONHASHSEED="1")
+    here = subprocess.run(
+        [sys.executable, "-c", DIGESTS],
+        cwd=Path(stream.__file__).parents[1],
+        env=os.environ | {"PYTHONHASHSEED": "2"},
+        check=True,
+        capture_output=True,
+    )
+    assert copied == json.loads(here.stdout)
+    assert len(copied) > 50
+    assert "stream.tables.chains.link" in copied
+
+
+def test_digest_covers_a_closure_and_defaults() -> None:
+    def made(step: int, default: int) -> Any:
+        @compiled
+        def stepped(number: int, factor: int = default) -> int:
+            return number * factor + step
+
+        return stepped
+
+    digests = {code_digest(made(*values)) for values in ((1, 1), (2, 1), (1, 2), (1, 1))}
+    assert len(digests) == 3
+
+
+def test_digest_of_an_array_covers_its_type_and_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    digests = set()
+    for limit in (np.int64(1), np.uint64(1), 1, 1.0, True, np.ones(1), np.ones((1, 1)), np.zeros(1)):
+        monkeypatch.setattr(f"{__name__}.LIMIT", limit)
+        digests.add(code_digest(make()))
+    assert len(digests) == 8
+
+
+@pytest.fixture(autouse=True)
+def _warnings(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, logger=code_cache.__name__)
