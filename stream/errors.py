@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 EXIT_ERROR: Final = 2
+EXIT_DISK: Final = 74
+"""EX_IOERR of sysexits.h: a disk is full or fails. Starting again goes well once that has been mended."""
 EXIT_REFUSED: Final = 78
 """EX_CONFIG of sysexits.h: starting again as things are would end in the same way; a person must act."""
 
@@ -48,6 +50,16 @@ class StateBusyError(StateError):
     exit_code = EXIT_ERROR
 
 
+class DamagedStateError(StateError):
+    """A state directory is not as it was written; the message names the file and the cure."""
+
+
+class DiskError(NeardupError):
+    """A disk is full or fails; the message names the directory."""
+
+    exit_code = EXIT_DISK
+
+
 class TopicError(RefusedError):
     """A topic is missing, or about to be made again."""
 
@@ -70,6 +82,16 @@ class IndexFileError(NeardupError):
     """A file of fingerprints is damaged, cut off, or not what its name says; the message names it."""
 
 
+class OutputError(NeardupError):
+    """A file or stdout cannot be written, or not to its end; the message names it."""
+
+
+class ClosedPipeError(OutputError):
+    """Whoever read what a command writes has stopped reading: a reason to end, and no error."""
+
+    exit_code = 128 + 13  # as a shell names the end by SIGPIPE, which other tools come to
+
+
 class BrokerError(NeardupError):
     """No broker could be reached or started; the message says what was tried."""
 
@@ -88,12 +110,6 @@ class AccessError(NeardupError):
 
 class ChildError(NeardupError):
     """A fingerprinting process cannot be started: the environment is at fault, not a page."""
-
-
-class RejectLimitError(NeardupError):
-    """So many pages were rejected that the fault is rather ours, or the crawler's, than theirs."""
-
-    exit_code = EXIT_REFUSED
 
 
 class RoleRefusedError(RefusedError):

@@ -17,7 +17,7 @@ from typing import Final, Self
 
 import msgspec
 
-from stream.errors import PageError, RecordError, SchemeMismatchError, StateError
+from stream.errors import OutputError, PageError, RecordError, SchemeMismatchError, StateError
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
@@ -30,6 +30,10 @@ from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.page import Page
 from stream.messages.verdict import VerdictRecord
+from stream.output import writing
+from stream.private import private_directory, tighten
+from stream.tables.failures import Explained, damaged, underlying
+from stream.tables.rocks import INDEX
 from stream.text.surrogates import replace_surrogates
 from stream.text.url import url_key
 
@@ -40,6 +44,9 @@ CACHE: Final = 32 << 20
 TOPIC_ID: Final = "0" * 32
 _SOURCE: Final = "index"
 _GENESIS: Final = "genesis"
+_FLUSHED: Final = "flushed"
+"""File in the state directory: how many items were flushed. RocksDB takes a manifest that is cut off for an
+older one, and there is no journal to add what is missing."""
 _ROWS: Final = 512
 """Items judged at once by `Index.add_all`."""
 
@@ -107,7 +114,8 @@ class Index:
 
         `memory`, `generation` and `cache` are the settings `tables_memory`, `tables_generation`,
         `tables_cache`. Raises SchemeMismatchError when others are given than it was made with, StateError
-        when the directory is something else, StateBusyError when it is open elsewhere.
+        when the directory is something else, StateBusyError when it is open elsewhere. Like every method,
+        raises DamagedStateError where it is damaged, DiskError where its disk is full or fails.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="neardup-index-") if directory is None else None
         path = Path(self._temporary.name if self._temporary else os.fspath(directory or ""))
@@ -115,8 +123,10 @@ class Index:
             genesis = _genesis(path, scheme, options)
             self._fingerprinter = Fingerprinter(genesis.scheme)
             self._state = State(
-                path / "state", genesis, _SOURCE, memory=memory, generation=generation, cache=cache
+                path / INDEX, genesis, _SOURCE, memory=memory, generation=generation, cache=cache
             )
+            self._flushed = path / INDEX / _FLUSHED
+            self._refuse_older_state()
         except BaseException:
             self._remove()
             raise
@@ -191,11 +201,13 @@ class Index:
     def flush(self) -> None:
         """Make everything added so far durable."""
         self._state.flush()
+        self._note_flushed()
 
     def close(self) -> None:
         """Flush, and let go of the directory; a temporary one is removed."""
         try:
             self._state.close()
+            self._note_flushed()
         finally:
             self._remove()
 
@@ -206,6 +218,27 @@ class Index:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _note_flushed(self) -> None:
+        if not self._temporary:
+            try:
+                with writing(self._flushed) as file:
+                    file.write(b"%d" % len(self))
+                tighten(self._flushed)
+            except OutputError as error:
+                raise underlying(self._flushed.parent, error) or error from None
+
+    def _refuse_older_state(self) -> None:
+        """Raises DamagedStateError, with the state closed."""
+        try:
+            noted = self._flushed.read_bytes() if self._flushed.exists() else b"0"
+            if noted.isdigit() and len(self) >= int(noted):
+                return
+            said = noted.decode(errors="backslashreplace")
+            raise damaged(self._flushed.parent, f"has {len(self)} items, {_FLUSHED} says {said}")
+        except BaseException:
+            self._state.close()
+            raise
 
     def _rows(self, items: Iterable[Page | tuple[str, str]]) -> list[Row]:
         read = [
@@ -225,11 +258,13 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
     if not path.exists():
         scheme, options = scheme or Scheme(), options or VerdictOptions()
         genesis = Genesis(journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options)
-        directory.mkdir(parents=True, exist_ok=True)
-        draft = directory / f"{_GENESIS}.{genesis.journal}"
-        draft.write_bytes(encode_genesis(genesis))
-        draft.replace(path)
+        with Explained(directory):
+            private_directory(directory)
+        with writing(path) as file:
+            file.write(encode_genesis(genesis))
+        tighten(path)
         return genesis
+    private_directory(directory)
     try:
         found = decode_journal(path.read_bytes(), 0)
     except RecordError as error:

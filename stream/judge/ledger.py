@@ -34,12 +34,12 @@ class SourceGap:
 
     def __str__(self) -> str:
         if self.expected is None:
-            missing, cure = "from its opening", "the log start"
+            missing, cure = "from its opening", "the log start (--to-earliest)"
         else:
-            missing, cure = f"from offset {self.expected}", str(self.expected)
+            missing, cure = f"from offset {self.expected}", f"{self.expected} (--to-offset {self.expected})"
         return (
             f"source_gap: {self.topic}[{self.partition}] (topic id {self.topic_id}): pages {missing} "
-            f"up to {self.start} are missing; reset the worker group to {cure}"
+            f"up to {self.start} are missing; stop the workers, set their group to {cure}, start them"
         )
 
 

@@ -14,6 +14,14 @@ VERSION: Final = 4
 """Of what a state directory holds; raised when it is laid out anew."""
 
 
+class Held(msgspec.Struct, frozen=True, kw_only=True):
+    """How many records there are of what is read whole when a state is opened."""
+
+    dead: int
+    skipped: int
+    sources: int
+
+
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """What is said of a state as a whole."""
 
@@ -34,6 +42,8 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """The next offset of the decisions topic to apply."""
     time: int = 0
     """Log time, milliseconds since the epoch (rule 15)."""
+    held: Held | None = None
+    """None where a version wrote it that did not count, and before anything was applied."""
 
 
 def stored_meta(store: Store) -> Meta | None:

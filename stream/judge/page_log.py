@@ -15,10 +15,11 @@ from typing import Final
 import numpy as np
 
 from stream.compiled import compiled, copy_bytes
-from stream.errors import StateError
+from stream.errors import DamagedStateError
 from stream.messages.texts import Texts
 from stream.tables.candidates import I64, U8, distinct
 from stream.tables.design import U64
+from stream.tables.failures import damaged
 from stream.tables.rocks import DEFAULT, Batch, Store
 from stream.tables.words import words_of
 
@@ -79,7 +80,7 @@ class PageLog:
         return self._now.count
 
     def pages(self, numbers: I64) -> Pages:
-        """The pages of these numbers, which ascend. Raises StateError where there are none."""
+        """The pages of these numbers, which ascend. Raises DamagedStateError where there are none."""
         now = self._now
         if len(numbers) and numbers[-1] >= now.count:
             raise self._none(int(numbers[-1]))
@@ -91,9 +92,9 @@ class PageLog:
         held = np.where(groups == now.count // GROUP, now.count % GROUP, GROUP)
         of = np.searchsorted(groups, group)
         data = np.frombuffer(bytearray().join(values), np.uint8)
-        damaged = np.flatnonzero(sizes < held * (_END + self._size))  # compiled loops look at no bounds
-        if len(damaged):
-            raise self._damaged(groups[damaged[0]])
+        short = np.flatnonzero(sizes < held * (_END + self._size))  # compiled loops look at no bounds
+        if len(short):
+            raise self._damaged(groups[short[0]])
         ends = base + sizes
         words, urls, edges = _take(data, base[of], held[of], ends[of], numbers - group * GROUP, self._size)
         if len(edges) <= len(numbers):
@@ -117,14 +118,11 @@ class PageLog:
                 raise self._none(group * GROUP)
         return values  # type: ignore[return-value]  # none is None
 
-    def _none(self, number: int) -> StateError:
-        return StateError(f"state directory {self._store.path}: {self._family} have no record of {number}")
+    def _none(self, number: int) -> DamagedStateError:
+        return damaged(self._store.path, f"{self._family} have no record of {number}")
 
-    def _damaged(self, group: int) -> StateError:
-        return StateError(
-            f"state directory {self._store.path}: {self._family} from {group * GROUP} on are damaged; delete"
-            " the directory to have it rebuilt"
-        )
+    def _damaged(self, group: int) -> DamagedStateError:
+        return damaged(self._store.path, f"{self._family} from {group * GROUP} on")
 
     def number_of(self, page: int) -> int | None:
         """The number of the page with that id."""
@@ -137,13 +135,21 @@ class PageLog:
 
     def scan(self) -> Iterator[U64]:
         """The words of all pages in order, (k, words) a group; not between `advance` and `write`."""
-        for _, value in self._store.scan(self._family):
-            yield self._words(value, GROUP)
-        if self._now.last:
-            yield self._words(self._now.last, self.count % GROUP)
+        group = 0
+        for key, value in self._store.scan(self._family):
+            if key != _key(group * GROUP):
+                raise self._none(group * GROUP)
+            yield self._words(value, group, GROUP)
+            group += 1
+        if group != self.count // GROUP:
+            raise self._none(group * GROUP)
+        if held := self.count % GROUP:
+            yield self._words(self._now.last, group, held)
 
-    def _words(self, value: bytes, held: int) -> U64:
+    def _words(self, value: bytes, group: int, held: int) -> U64:
         part = value[_END * held : (_END + self._size) * held]
+        if len(part) != self._size * held:
+            raise self._damaged(group)
         return np.frombuffer(part, "<u8").astype(np.uint64, copy=False).reshape(held, -1)
 
     def prepare(self, words: U64, urls: Sequence[str]) -> Added:

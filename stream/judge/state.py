@@ -22,7 +22,7 @@ from stream.fingerprint.columns import first_words, integers
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
-from stream.judge.meta import META, Meta, stored_meta
+from stream.judge.meta import META, Held, Meta, stored_meta
 from stream.judge.page_log import HEAD, Added, PageLog, Pages, record_words
 from stream.judge.rule import Rule
 from stream.messages.decision import SourceProgress
@@ -30,7 +30,8 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.tables.anchors import with_prefix
 from stream.tables.candidates import distinct
-from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, URLS, Store
+from stream.tables.failures import damaged
+from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store
 from stream.tables.rocks import Batch as Writes
 from stream.tables.tables import Tables
 from stream.tables.words import words_of
@@ -73,6 +74,20 @@ class Anchors:
     def url(self, place: int) -> str:
         """URL of the anchor at that index."""
         return self._pages.url(place)
+
+    def places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Where these anchors stand, (k,), which are here."""
+        if len(self.number) and self.number[-1] - self.number[0] == len(self.number) - 1:
+            places: NDArray[np.int64] = numbers - self.number[0]
+            return places
+        return self.number.searchsorted(numbers)
+
+    def has(self, numbers: NDArray[np.int64]) -> bool:
+        """Whether all of these anchors are here."""
+        if not len(self.number):
+            return not len(numbers)
+        places = np.searchsorted(self.number, numbers)
+        return bool(np.all(self.number.take(places, mode="clip") == numbers))
 
     def baseline(self, place: int) -> Baseline:
         """That anchor as the baseline of its URL."""
@@ -238,10 +253,12 @@ class State(Records):
             )
             if self.tables.count != self._anchors.count:
                 self.tables.close()
-                raise StateError(
-                    f"state directory {path}: {self.tables.count} anchors in the tables, but records of"
-                    f" {self._anchors.count}"
+                raise damaged(
+                    path, f"{self.tables.count} anchors in the tables, but records of {self._anchors.count}"
                 )
+            if self.meta.held not in (None, held := self._held()):
+                self.tables.close()
+                raise damaged(path, f"has {held}, but {self.meta.held} was written")
         except BaseException:
             store.close()
             raise
@@ -259,6 +276,9 @@ class State(Records):
         )
         meta = stored_meta(self.store)
         if meta is None:
+            # Tables may have been given a run before anything else was flushed.
+            if any(next(self.store.scan(family), None) for family in RECORDS):
+                raise damaged(path, "no meta record, but others")
             writes = self.store.batch()
             writes.put(DEFAULT, META, msgspec.msgpack.encode(fresh))
             self.store.write(writes)
@@ -354,11 +374,17 @@ class State(Records):
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
             writes.put(DEFAULT, key, msgspec.msgpack.encode(source))
         meta = msgspec.structs.replace(
-            self.meta, applied=step.end, last=step.last, time=step.time, decided=decided
+            self.meta, applied=step.end, last=step.last, time=step.time, decided=decided, held=self._held()
         )
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)
         self.meta = meta
+
+    def _held(self) -> Held:
+        stats = self.tables.stats
+        return Held(
+            dead=stats.dead_anchors, skipped=stats.skipping_anchors, sources=len(self.ledger.progress)
+        )
 
     def flush(self) -> None:
         """Make everything applied durable."""
@@ -371,9 +397,11 @@ class State(Records):
 
     def close(self) -> None:
         """Finish background work, make everything durable and let go of the directory."""
-        self.tables.close()
-        self.store.flush()
-        self.store.close()
+        try:
+            self.tables.close()
+            self.store.flush()
+        finally:
+            self.store.close()
 
 
 def _pages(

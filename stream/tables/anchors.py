@@ -8,9 +8,9 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import StateError
 from stream.tables.candidates import I64, distinct
 from stream.tables.design import U64
+from stream.tables.failures import damaged
 from stream.tables.rocks import DEFAULT, LOG, Batch, Store
 
 CHUNK: Final = 256
@@ -70,9 +70,7 @@ class AnchorLog:
                 if have >= end:
                     break
         if have < end:
-            raise StateError(
-                f"state directory {self._store.path}: anchor log ends at {have}, {end} anchors counted"
-            )
+            raise damaged(self._store.path, f"anchor log ends at {have}, {end} anchors counted")
         rows = np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False).reshape(-1, 2)
         return rows[start - first : end - first]
 
@@ -80,6 +78,9 @@ class AnchorLog:
         """The anchors [start, end), slice after slice: number of the first, and the rows."""
         for first in range(start, end, READ_AT_ONCE):
             yield first, self.read(first, min(first + READ_AT_ONCE, end))
+
+
+_EVERY: Final = np.uint64(2**64 - 1)
 
 
 class Dead:
@@ -118,6 +119,16 @@ class Dead:
         bits = self.bits.take(np.where(known, byte, 0)) >> (anchors & 7).astype(np.uint8)
         dead: NDArray[np.bool_] = known & ((bits & 1) != 0)
         return dead
+
+    def masks(self, start: int, end: int, skipped: U64 | None) -> U64 | None:
+        """`skipped` of the anchors [start, end), where dead ones stay out of every table: nobody need come
+        across them."""
+        if not self.count:
+            return skipped
+        dead = self.test(np.arange(start, end))
+        if not dead.any():
+            return skipped
+        return np.where(dead, _EVERY, np.uint64(0) if skipped is None else skipped)
 
 
 class Skips(NamedTuple):
@@ -162,6 +173,11 @@ class Skipped:
         self._numbers[start:end] = [number for number, _ in new]
         self._masks[start:end] = [mask for _, mask in new]
         self._count = end  # last: other threads read what is below it
+
+    @property
+    def count(self) -> int:
+        """How many they are."""
+        return self._count
 
     def some(self, start: int, end: int) -> Skips:
         """Those of the anchors [start, end). Any thread may ask."""

@@ -14,12 +14,19 @@ import numpy as np
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.candidates import I64, U8
 from stream.tables.design import TABLE_BITS, U64
-from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live
+from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live, is_dead, pack_pair
 from stream.tables.prefix import PROBES_AT_ONCE, prefix_of
 from stream.tables.slots import U32, slot_of
 
 LINKED_AT_ONCE: Final = 16
 """Anchors of which the memory is asked for at once."""
+LONG: Final = 64
+"""Steps after which what is left of a chain is copied to where it lies in order: spam leads many rows there,
+and a step along a chain takes ten times as long as one in order."""
+COPIES: Final = 256
+"""Copies that are found again, unless two want the same place."""
+COPIED: Final = 1 << 18
+"""Anchors that are copied before copies are given up for others, 6 MiB."""
 
 
 @compiled
@@ -83,6 +90,28 @@ def sweep(newest: U32, present: U8, sharing: int, floor: int, start: int, end: i
 
 
 @compiled
+def unlink(heads: U64, bits: int, newest: U32, links: U32, floor: int, origin: int, dead: U8) -> None:
+    """Take dead anchors out of the chains of these heads, each given once."""
+    rows = len(links)
+    for i in range(len(heads)):
+        head, table = heads[i], np.int64(heads[i] >> np.uint64(bits))
+        before, current = np.int64(-1), np.int64(newest[head])
+        while current > floor:
+            number, at = current - 1, current - origin - 1
+            if at >= rows:
+                at -= rows
+            following = links[at, table]
+            if is_dead(number, dead):
+                if before < 0:
+                    newest[head] = following
+                else:
+                    links[before, table] = following
+            else:
+                before = at
+            current = np.int64(following)
+
+
+@compiled
 def follow(
     words: U64,
     fingerprints: U64,
@@ -104,8 +133,10 @@ def follow(
     prefix_masks: U64,
     dead: U8,
     sizes: I64,
+    enough: int,
 ) -> U64:
-    """Pairs of a row and an anchor of a chain that it probes, packed as `Found` has them, some repeatedly.
+    """Pairs of a row and an anchor of a chain that it probes, packed as `Found` has them, some repeatedly;
+    not all where there are `enough` or more.
 
     `words` (n,) are what the tables are of, `fingerprints` (n,) what distances are between; `stored` (m, 2)
     has both of each anchor. `keys` (n, T) are the exact keys, `slot_bits` and `parts` `Slots.fold`; `bits`
@@ -123,7 +154,11 @@ def follow(
     apart = np.empty(room, np.uint64)
     stored_flat, links_flat = stored.ravel(), links.ravel()
     pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
+    copies, copied, copied_to = np.zeros((COPIES, 4), np.int64), np.empty((3, 0), np.uint64), 0
+    near = np.empty(0, np.int64)
     for first in range(0, len(fingerprints), at_once):
+        if found >= enough:
+            break
         filled = 0
         for row in range(first, min(len(fingerprints), first + at_once)):
             for table in range(tables):
@@ -149,7 +184,9 @@ def follow(
             current[held], probe_of[held] = newest[slots[kept[i]] >> shared], kept[i] - pair * probes
             row_of[held], table_of[held] = first + pair // tables, pair % tables
             held += current[held] > floor
-        while held:
+        steps = 0
+        while held and steps < LONG:
+            steps += 1
             for i in range(held):
                 at = np.int64(current[i]) - np.int64(origin + 1)
                 if at >= rows:
@@ -181,4 +218,67 @@ def follow(
                 current[left], row_of[left], table_of[left], probe_of[left] = following[i], row, table, probe
                 left += following[i] > floor
             held = left
+        for i in range(held):
+            row, table, probe = row_of[i], table_of[i], probe_of[i]
+            start = np.int64(current[i])
+            copy = copies[(start * tables + table) % COPIES]  # where it begins, table, first, end
+            if copy[0] != start or copy[1] != table:
+                if copied_to > COPIED:
+                    copies[:, 0], copied_to = 0, 0
+                copy[0], copy[1], copy[2] = start, table, copied_to
+                while start > floor:
+                    number, at = start - 1, start - np.int64(origin + 1)
+                    if at >= rows:
+                        at -= np.int64(rows)
+                    if copied_to == copied.shape[1]:
+                        grown = np.empty((3, 2 * copied_to + FIRST_PAIRS), np.uint64)
+                        grown[:, :copied_to] = copied
+                        copied, near = grown, np.empty(grown.shape[1], np.int64)
+                    if not is_dead(number, dead):
+                        copied[0, copied_to] = stored[at, 0]
+                        copied[1, copied_to] = stored[at, 1]
+                        copied[2, copied_to] = np.uint64(number)
+                        copied_to += 1
+                    start = np.int64(links[at, table])
+                copy[3] = copied_to
+            wanted, step = words[row], probe
+            while step:
+                bit = bits[added[step], row, table]
+                if bit < last_bit:
+                    wanted ^= np.uint64(1) << np.uint64(bit)
+                step = parents[step]
+            same, close = _near(
+                copied[0, copy[2] : copy[3]],
+                copied[1, copy[2] : copy[3]],
+                wanted,
+                fingerprints[row],
+                prefix_masks[table],
+                distance,
+                near,
+            )
+            if probe == 0 and sizes.size:
+                sizes[row * tables + table] += same
+            if found + close > len(pairs):
+                more = np.empty(2 * (found + close), np.uint64)
+                more[:found] = pairs[:found]
+                pairs = more
+            for place in near[:close]:
+                apart_by = popcount(copied[1, copy[2] + place] ^ fingerprints[row])
+                pairs[found] = pack_pair(row, copied[2, copy[2] + place], apart_by)
+                found += 1
     return pairs[:found]
+
+
+@compiled
+def _near(
+    words: U64, prints: U64, word: np.uint64, print_: np.uint64, mask: np.uint64, distance: int, near: I64
+) -> tuple[int, int]:
+    """How many of the words are the same under the mask, and of how many of these the fingerprint is no
+    further away: their places go to `near`."""
+    there = close = 0
+    for at in range(len(words)):  # without a branch, so that several are looked at in one step
+        same = (words[at] ^ word) & mask == np.uint64(0)
+        near[close] = at
+        there += same
+        close += same & (popcount(prints[at] ^ print_) <= distance)
+    return there, close

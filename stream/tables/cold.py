@@ -146,7 +146,7 @@ class ColdTier:
                 pairs[:, 0] += np.uint64(before << 32)
                 wanted.append(pairs)
                 before += len(some)
-            if before:
+            if before and not probing.found.too_many:
                 entries, edges = self._read(table, np.concatenate(groups))
                 probing.found.add_packed(self._match(probing, table, entries, edges, np.concatenate(wanted)))
 
@@ -172,6 +172,7 @@ class ColdTier:
             self._distance,
             self._dead.bits,
             _UNCOUNTED if probing.sizes is None else probing.sizes,
+            probing.found.room,
         )
 
     def close(self) -> None:
@@ -191,14 +192,18 @@ def _match(
     distance: int,
     dead: U8,
     sizes: I64,
+    enough: int,
 ) -> U64:
-    """Pairs of a row and an anchor below `end` of a bucket that it probes, packed as `Found` has them.
+    """Pairs of a row and an anchor below `end` of a bucket that it probes, packed as `Found` has them; not
+    all where there are `enough` or more.
 
     Group g has `entries` [edges[g], edges[g + 1]); `wanted` (m, 2) is what `Met` says, over all runs. `sizes`
     (n * T) grows by the live ones of exact probes; of shape (0,) it does not.
     """
     pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
     for request in range(len(wanted)):
+        if found >= enough:
+            break
         row, exact = np.int64(wanted[request, 1] >> np.uint64(1)), wanted[request, 1] & np.uint64(1)
         low, fingerprint = wanted[request, 0] & np.uint64(0xFFFFFFFF), fingerprints[row]
         place = wanted[request, 0] >> np.uint64(32)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -15,12 +14,14 @@ from typing import Final
 
 import numpy as np
 
-from stream.errors import StateBusyError
-from stream.failpoints import VARIABLE, reach
+from stream.children.confine import environment
+from stream.errors import EXIT_DISK, StateBusyError
+from stream.failpoints import reach
 from stream.tables import freeze_child
 from stream.tables.anchors import Skips
 from stream.tables.build import build_tables, table_file
 from stream.tables.design import U64, Design
+from stream.tables.failures import Explained, disk_failure
 from stream.tables.rocks import Store, table_family
 from stream.tables.runs import Run
 
@@ -46,10 +47,12 @@ class Freezing:
         self._store = store
         self._design = design
         self._skips = skips
+        self._explained = Explained(store.path)
         parent = store.path / FOLDER
-        parent.mkdir(exist_ok=True)
-        # A folder of its own: the child of a process that crashed may live for a moment longer.
-        self._folder = Path(tempfile.mkdtemp(prefix=f"{run.level}-{run.number:05d}-", dir=parent))
+        with self._explained:
+            parent.mkdir(mode=0o700, exist_ok=True)
+            # A folder of its own: the child of a process that crashed may live for a moment longer.
+            self._folder = Path(tempfile.mkdtemp(prefix=f"{run.level}-{run.number:05d}-", dir=parent))
         self._child: subprocess.Popen[bytes] | None = None
         self._cancelled = False
         self._error: BaseException | None = None
@@ -80,11 +83,9 @@ class Freezing:
     def _build_by_child(self, rows: Iterable[U64]) -> None:
         freeze_child.hand_over(self._folder, self._design, self.run, self._while_wanted(rows), self._skips)
         errors = self._folder / ERRORS
-        environment = os.environ | dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
-        environment.pop(VARIABLE, None)
         with errors.open("wb") as said, subprocess.Popen(
             [sys.executable, "-m", freeze_child.__name__, str(self._folder)],
-            env=environment,
+            env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=said,
@@ -103,6 +104,8 @@ class Freezing:
         if status:
             what = f"freezing anchors {self.run.first} to {self.run.end - 1}"
             output = errors.read_text(errors="replace").strip()[-2000:]
+            if status == EXIT_DISK:
+                raise disk_failure(self._store.path, f"{what}: {output}")
             raise StateBusyError(
                 f"state directory {self._store.path}: {what}: its process ended with {status}: {output}"
             )
@@ -121,7 +124,8 @@ class Freezing:
         """Wait for the files and ingest them. Raises what building raised."""
         self._thread.join()
         if self._error is not None:
-            raise self._error
+            with self._explained:
+                raise self._error
         for table in range(self._design.tables):
             path = table_file(self._folder, table)
             if path.exists():

@@ -15,9 +15,11 @@ from typing import Final
 
 import numpy as np
 
+from stream.errors import DiskError
 from stream.tables.anchors import Skips
 from stream.tables.build import build_tables
 from stream.tables.design import U64, Design
+from stream.tables.failures import Explained
 from stream.tables.rocks import sst_writer
 from stream.tables.runs import Run
 
@@ -53,6 +55,12 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    status = 0
+    try:
+        with Explained(Path(sys.argv[1])):
+            main(Path(sys.argv[1]))
+    except DiskError as error:
+        status = error.exit_code
+        sys.stderr.write(f"{error.__cause__}\n")
     sys.stderr.flush()
-    os._exit(0)  # without waiting for the thread that reads the pipe
+    os._exit(status)  # without waiting for the thread that reads the pipe

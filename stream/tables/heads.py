@@ -6,8 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from stream.tables.candidates import U8
-from stream.tables.chains import link, sweep
+from stream.tables.candidates import U8, distinct
+from stream.tables.chains import link, sweep, unlink
 from stream.tables.design import U64, Design
 from stream.tables.slots import U32, Slots
 
@@ -62,6 +62,13 @@ class Heads:
             self.links,
             self.present,
         )
+
+    def unlink(self, words: U64, floor: int, origin: int, dead: U8) -> None:
+        """Take dead anchors out of the chains in which anchors of these words (n,) are, or would be: without
+        this, a URL whose page changes every time would make one chain longer and longer."""
+        slots = self.slots.of_keys(self._design.keys(words)).ravel() >> np.uint32(self.sharing)
+        heads = distinct(slots.astype(np.uint64))
+        unlink(heads, self.bits, self.newest, self.links, floor, origin, dead)
 
     def sweep(self, floor: int, start: int, end: int) -> None:
         """Have the slots of the heads [start, end), multiples of 8, of which all anchors are below `floor`

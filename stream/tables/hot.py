@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 
 from stream.tables.anchors import Dead, Skipped
+from stream.tables.candidates import I64
 from stream.tables.chains import follow
 from stream.tables.design import U64, Design
 from stream.tables.heads import HEAD_BYTES, Heads
@@ -136,6 +137,16 @@ class HotTier:
         self._sweep()
         self._grow(len(rows))
 
+    def forget(self, anchors: I64) -> None:
+        """Let searches no more come across these anchors, dead ones."""
+        here = anchors[anchors >= self.floor]
+        if not len(here):
+            return
+        words = self._rows[(here - self._origin) % len(self._rows), 0]
+        self._heads.unlink(words, self.floor, self._origin, self._dead.bits)
+        if self._coming is not None and self._cleaning is None:
+            self._coming.unlink(words, self.floor, self._origin, self._dead.bits)
+
     def evict(self, floor: int) -> None:
         """Let go of anchors below `floor`."""
         if floor > self.floor:
@@ -210,7 +221,8 @@ class HotTier:
     def _link(self, heads: Heads, start: int, end: int, tables: slice = _ALL_TABLES) -> None:
         """Put the anchors [start, end), already in their rows, into their chains of these tables."""
         for first, row, n in self._runs(start, end):
-            heads.link(self._rows[row : row + n], first, row, self._skipped.masks(first, first + n), tables)
+            masks = self._dead.masks(first, first + n, self._skipped.masks(first, first + n))
+            heads.link(self._rows[row : row + n], first, row, masks, tables)
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
@@ -237,6 +249,7 @@ class HotTier:
                 self._design.prefix_mask,
                 self._dead.bits,
                 _UNCOUNTED if probing.sizes is None else probing.sizes,
+                probing.found.room,
             )
         )
         self.probes += probing.keys.size * len(probing.tree.parents)

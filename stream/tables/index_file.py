@@ -10,6 +10,7 @@ import numpy as np
 import xxhash
 
 from stream.errors import IndexFileError
+from stream.output import writing
 from stream.tables.compression import LEAST_BLOCK, MOST_BLOCK, Compressed
 from stream.tables.words import WIDTHS, WORD, words_of
 
@@ -22,7 +23,10 @@ NO_SCHEME: Final = "0" * 16
 
 
 def write_index(path: Path, compressed: Compressed, scheme: str | None) -> int:
-    """Write a file and return its size; `scheme` is the id of the scheme that made the fingerprints."""
+    """Write a file, see `writing`, and return its size.
+
+    `scheme` is the id of the scheme that made the fingerprints. Raises OutputError.
+    """
     blocks = np.ascontiguousarray(compressed.blocks)
     header = _HEADER.pack(
         MAGIC,
@@ -42,14 +46,11 @@ def write_index(path: Path, compressed: Compressed, scheme: str | None) -> int:
             keys.tobytes(),
         )
     )
-    unfinished = path.with_name(path.name + ".part")
-    with unfinished.open("wb") as file:
+    with writing(path) as file:
         file.write(header + _CHECK.pack(xxhash.xxh3_64_intdigest(header)))
         file.write(directory + _CHECK.pack(xxhash.xxh3_64_intdigest(directory)))
         file.write(blocks.tobytes())
-        size = file.tell()
-    unfinished.replace(path)
-    return size
+    return file.bytes
 
 
 class IndexFile:

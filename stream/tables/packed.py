@@ -98,6 +98,7 @@ class Packed:
                 distance,
                 dead,
                 _UNCOUNTED if probing.sizes is None else probing.sizes,
+                probing.found.room,
             )
         )
 
@@ -319,8 +320,10 @@ def _search(
     distance: int,
     dead: U8,
     sizes: I64,
+    enough: int,
 ) -> U64:
-    """Pairs of a row and an anchor of [first, end) of a bucket that it probes, packed as `Found` has them.
+    """Pairs of a row and an anchor of [first, end) of a bucket that it probes, packed as `Found` has them;
+    not all where there are `enough` or more.
 
     What the probes of several rows read is asked for before it is looked at.
     """
@@ -339,6 +342,8 @@ def _search(
     hits, probe_of = np.empty(0, np.uint32), np.empty(0, np.int64)
     pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
     for row in range(0, rows, at_once):
+        if found >= enough:
+            break
         probes = probed_prefixes(
             keys,
             flip_bits,

@@ -16,20 +16,31 @@ FIRST_PAIRS: Final = 1 << 12
 
 
 @compiled
+def pack_pair(row: Integer, number: Integer | np.uint64, distance: Integer) -> np.uint64:
+    """A row and an anchor as `Found` has them."""
+    return np.uint64(row) << np.uint64(40) | np.uint64(number) << np.uint64(8) | np.uint64(distance)
+
+
+@compiled
 def add_pair(pairs: U64, found: int, row: Integer, number: Integer, distance: Integer) -> U64:
     """`pairs`, or a copy with more room, and in it at `found` a row and an anchor as `Found` has them."""
     if found == len(pairs):
         grown = np.empty(2 * found, np.uint64)
         grown[:found] = pairs
         pairs = grown
-    pairs[found] = np.uint64(row) << np.uint64(40) | np.uint64(number) << np.uint64(8) | np.uint64(distance)
+    pairs[found] = pack_pair(row, number, distance)
     return pairs
+
+
+@compiled
+def is_dead(number: Integer, dead: U8) -> bool:
+    """Whether the bit of that anchor is set; those beyond all bits live."""
+    byte = number >> 3
+    return bool(byte < len(dead) and dead[byte] >> np.uint8(number & 7) & np.uint8(1))
 
 
 @compiled
 def count_live(sizes: I64, bucket: Integer, number: Integer, dead: U8) -> None:
     """One more anchor in a bucket, unless it is dead; with `sizes` of shape (0,), nothing is counted."""
-    if sizes.size:
-        byte = number >> 3
-        if byte >= len(dead) or not dead[byte] >> np.uint8(number & 7) & np.uint8(1):
-            sizes[bucket] += 1
+    if sizes.size and not is_dead(number, dead):
+        sizes[bucket] += 1

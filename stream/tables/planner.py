@@ -247,8 +247,10 @@ def _reasons(
             f" {size(least.compressed_bytes)}."
         )
         reasons.append(
-            f"{held}: {size(best.size(storage))}, tables spread over {machines} machines of {size(memory)},"
-            f" are the fewest that answer in a few milliseconds: {duration(best.seconds(storage))} a query."
+            f"{held}: {size(best.size(storage))} is the least that answers in a few milliseconds:"
+            f" {duration(best.seconds(storage))} a query. A judge is one process on one machine: give it that"
+            f" memory ({machines} times {size(memory)}), split the crawl into namespaces, or leave older"
+            " pages to RocksDB, which is slower."
         )
     fewer = [design for design in designs if design.tables < best.tables]
     if fewer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ class Probing:
         flip_bits: int,
         flips: int,
         counted: bool,
+        most: int = sys.maxsize,
     ) -> None:
         # Queries' rows are read-only, for which the loop would be compiled once more: those are copied.
         uncertain = np.require(uncertain, requirements=("C", "W"))
@@ -40,7 +42,7 @@ class Probing:
         self.bits: Final[U8] = uncertain_bits(design.block_of_bit, design.subsets, uncertain, flipped)
         """Shape (flip_bits, n, T)."""
         self.tree: Final = probe_tree(flipped, flips if flipped else 0)
-        self.found: Final = Found()
+        self.found: Final = Found(most)
         self.sizes: Final[I64 | None] = np.zeros(self.keys.size, np.int64) if counted else None
         """Live anchors so far in each exact bucket, row * T + table."""
 

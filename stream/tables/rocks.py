@@ -6,6 +6,7 @@ flush, and that must be one state: a flush covers all column families atomically
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final, cast
@@ -26,17 +27,23 @@ from rocksdict import (
     WriteOptions,
 )
 
-from stream.errors import StateBusyError, StateError
+from stream.errors import StateError
 from stream.failpoints import reach
+from stream.private import private_directory, tighten
+from stream.tables.failures import MISSING_FILE, Explained, damaged
 
 DEFAULT: Final = "default"
 LOG: Final = "log"
 ANCHORS: Final = "anchors"
 DUPLICATES: Final = "duplicates"
 URLS: Final = "urls"
+RECORDS: Final = (DEFAULT, LOG, ANCHORS, DUPLICATES, URLS)
+"""What is written by batches alone."""
 TABLE: Final = "table-"
 ROLE: Final = "judge"
 """Name of the directory in a namespace's own."""
+INDEX: Final = "state"
+"""Name of the directory in an `Index`'s own."""
 FLUSH: Final = "flush"
 """Always empty. `Rdict.flush` covers one family even with atomic flush on; a manual compaction flushes
 all families in one manifest edit, releases the GIL, and has nothing to compact in an empty family."""
@@ -47,6 +54,10 @@ FLUSHES_MERGED: Final = 12
 Keys that are not there cost a look at the filter of each."""
 FLUSHES_BEHIND: Final = 300
 """The same of URLs, where it is too many: writes are slowed down at three times as many files."""
+READ_TRIES: Final = 5
+READ_PAUSE: Final = 0.1
+"""Tries to open a directory that another process may be writing, and seconds between them: a compaction there
+may remove a file after the manifest that names it was read."""
 BLOOM_BITS: Final = 10
 MEMTABLE_FILTER: Final = 0.02
 """Of a write buffer."""
@@ -64,16 +75,18 @@ def tables_of(path: Path) -> int:
     """How many tables the store in a directory was made for. Raises StateError where there is no store."""
     if not (path / "CURRENT").exists():
         raise StateError(f"state directory {path}: no RocksDB is in it")
-    return sum(family.startswith(TABLE) for family in Rdict.list_cf(str(path)))
+    with Explained(path):
+        return sum(family.startswith(TABLE) for family in Rdict.list_cf(str(path)))
 
 
 def state_directory(path: Path) -> Path | None:
-    """The judge's directory at or below `path`: the one itself, a namespace's, or that of the only namespace
-    of a `state_dir`. None where there is none. Raises StateError where there are several."""
+    """The judge's directory at or below `path`: the one itself, a namespace's, an `Index`'s, or the only
+    namespace's of a `state_dir`. None where there is none. Raises StateError where there are several."""
     if (path / "CURRENT").exists():
         return path
-    if (path / ROLE / "CURRENT").exists():
-        return path / ROLE
+    for name in (ROLE, INDEX):
+        if (path / name / "CURRENT").exists():
+            return path / name
     found = sorted(entry.parent for entry in path.glob(f"*/{ROLE}/CURRENT"))
     if len(found) > 1:
         raise StateError(f"state directory {path}: several namespaces in it; name one of {found}")
@@ -91,6 +104,32 @@ def of_another_version(path: Path) -> StateError:
 def nothing_flushed(path: Path) -> StateError:
     """What is said of a directory whose judge has just begun."""
     return StateError(f"state directory {path}: nothing was flushed into it yet")
+
+
+def _items(reader: Rdict, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+    """Keys from `start` on, in byte order, with their values. Raises what RocksDB stopped at.
+
+    Who reads to the end sees to it that nobody writes meanwhile: a snapshot would have RocksDB rewrite files
+    when it is let go.
+    """
+    last, again = None, None
+    try:
+        # Iterator bounds of this binding are broken: callers stop by themselves.
+        for pair in cast(Iterator[tuple[bytes, bytes]], reader.items(from_key=start)):
+            yield pair
+            last = pair[0]
+        # It ends at a damaged block as it does behind the last key: another iterator says which it was.
+        again = reader.iter()
+        again.seek(start if last is None else last)
+        if last is not None and again.valid():
+            again.next()
+        again.status()
+        if again.valid():
+            raise Exception(f"Corruption: keys from {again.key()!r} on were not read")
+    finally:
+        # An error's traceback holds this frame, and what it has of the store would keep that open.
+        del reader
+        again = None
 
 
 def sst_writer(family: str) -> SstFileWriter:
@@ -172,32 +211,28 @@ class Store:
     a later one that RocksDB made because its buffers were full; never half a batch.
 
     `read_only` opens what the last flush left, whether or not another process has the directory open, and
-    refuses writes. Raises StateError, naming the directory, when another process has it open to write.
+    refuses writes. Raises StateBusyError when another process has it open to write. Whatever else RocksDB
+    fails with becomes an error that names the directory too, of any method: DamagedStateError, DiskError,
+    StateError.
     """
 
     def __init__(self, path: Path, tables: int, cache: int, *, read_only: bool = False) -> None:
         self.path: Final = path
         self.tables: Final = tables
         self.families: Final = (
-            DEFAULT, LOG, ANCHORS, DUPLICATES, URLS, FLUSH, *(table_family(table) for table in range(tables)),
+            *RECORDS, FLUSH, *(table_family(table) for table in range(tables)),
         )  # fmt: skip
+        self._explained = Explained(path)
+        self._read_only = read_only
         self._cache = Cache(cache)
         # Options of families that are not passed on reopen are silently lost: pass all of them.
         options = {family: _options(family, self._cache) for family in self.families}
         if not read_only:
-            path.mkdir(parents=True, exist_ok=True)
-        access = AccessType.read_only(False) if read_only else AccessType.read_write()
-        try:
+            with self._explained:
+                private_directory(path)
+        with self._explained:
             self._refuse_other_layout(read_only)
-            self._db = Rdict(
-                str(path), _options(DEFAULT, self._cache), column_families=options, access_type=access
-            )
-        except StateError:
-            raise
-        except Exception as error:
-            if "lock" in str(error).lower():
-                raise StateBusyError(f"state directory {path}: in use by another process ({error})") from None
-            raise StateError(f"state directory {path}: {error}") from error
+            self._db = self._opened(options)
         self._read = {family: self._db.get_column_family(family) for family in self.families}
         self._handles = {family: self._db.get_column_family_handle(family) for family in self.families}
         self._unlogged = WriteOptions()
@@ -205,15 +240,35 @@ class Store:
         self._move = IngestExternalFileOptions()
         self._move.set_move_files(True)
 
+    def _opened(self, options: dict[str, Options]) -> Rdict:
+        access = AccessType.read_only(False) if self._read_only else AccessType.read_write()
+        for left in reversed(range(READ_TRIES if self._read_only else 1)):
+            try:
+                return Rdict(
+                    str(self.path),
+                    _options(DEFAULT, self._cache),
+                    column_families=options,
+                    access_type=access,
+                )
+            except Exception as error:
+                if not left or MISSING_FILE not in str(error):
+                    raise
+                time.sleep(READ_PAUSE)
+        raise AssertionError("the last try returns or raises")
+
     def _refuse_other_layout(self, read_only: bool) -> None:
         """Before anything is opened to write: what is refused stays as it is."""
         if not (self.path / "CURRENT").exists():
+            if any(self.path.glob("*.sst")):
+                raise damaged(self.path, "CURRENT: not there, but files that it leads to")
             return
         found = set(Rdict.list_cf(str(self.path)))
         if found == set(self.families):
             return
         # Families are made one by one: where a first start was cut short, some are missing, all are empty.
         tables = sum(family.startswith(TABLE) for family in found)
+        if found < set(self.families) and any(self.path.glob("*.sst")) and self._is_empty(found):
+            raise damaged(self.path, "MANIFEST: names no records, but there are files of them")
         if found < set(self.families) and self._is_empty(found):
             if read_only:
                 raise nothing_flushed(self.path)
@@ -235,14 +290,15 @@ class Store:
             access_type=AccessType.read_only(False),
         )
         try:
-            return next(iter(store.get_column_family(DEFAULT).items()), None) is None
+            return next(_items(store.get_column_family(DEFAULT)), None) is None
         finally:
             store.close()
 
     def get(self, family: str, keys: list[bytes]) -> list[bytes | None]:
         """The values of many keys, in their order. Releases the GIL."""
-        values: list[bytes | None] = self._read[family].get(keys)  # type: ignore[assignment, arg-type]
-        return values
+        with self._explained:
+            values: list[bytes | None] = self._read[family].get(keys)  # type: ignore[assignment, arg-type]
+            return values
 
     def batch(self) -> Batch:
         """A new empty batch."""
@@ -250,16 +306,18 @@ class Store:
 
     def write(self, batch: Batch) -> None:
         """Apply a batch, all or nothing, to every reader from now on; durable with the next flush."""
-        self._db.write(batch.writes, self._unlogged)
+        with self._explained:
+            self._db.write(batch.writes, self._unlogged)
 
     def scan(self, family: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `start` on, in byte order, with their values."""
-        # Iterator bounds of this binding are broken: callers stop by themselves.
-        return cast(Iterator[tuple[bytes, bytes]], self._read[family].items(from_key=start))
+        """Keys from `start` on, in byte order, with their values. Ends behind the last one, or raises."""
+        with self._explained:
+            yield from _items(self._read[family], start)
 
     def ingest(self, family: str, path: Path) -> None:
         """Move a finished SST file into a family; durable at once, unlike `write`."""
-        self._read[family].ingest_external_file([str(path)], self._move)
+        with self._explained:
+            self._read[family].ingest_external_file([str(path)], self._move)
 
     def sst_writer(self, family: str) -> SstFileWriter:
         """A writer of files for `ingest`, with the family's options."""
@@ -272,13 +330,23 @@ class Store:
     def flush(self) -> None:
         """Make everything written durable, atomically over all families. Releases the GIL."""
         reach("flush")
-        self._read[FLUSH].compact_range(None, None)
+        with self._explained:
+            self._read[FLUSH].compact_range(None, None)
+            # It does not say that it failed; the next write does.
+            self._db.write(WriteBatch(raw_mode=True), self._unlogged)
+            tighten(self.path)
 
     def close(self) -> None:
         """Close the directory. What was written and not flushed is flushed by RocksDB, atomically too."""
         self._read.clear()
         self._handles.clear()
-        self._db.close()
+        with self._explained:
+            try:
+                self._db.close()
+            finally:
+                del self._db  # where it could not flush, it lets go of the directory only so
+                if not self._read_only:
+                    tighten(self.path)
 
     def digest(self) -> str:
         """xxh3-128 of all families' keys and values in order: equal for equal content."""

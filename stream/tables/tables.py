@@ -10,6 +10,7 @@ equal anchors make equal state.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from stream.tables.anchors import AnchorLog, Dead, Skipped, with_prefix
 from stream.tables.candidates import I64, LAST_ANCHOR, Candidates
 from stream.tables.cold import ColdTier
 from stream.tables.design import U64, Design
+from stream.tables.failures import damaged
 from stream.tables.hot import PACE, HotTier, Pace
 from stream.tables.probing import Probing
 from stream.tables.rocks import DEFAULT, Batch, Store, table_family
@@ -41,6 +43,9 @@ PRESENCE_SHARE: Final = 16
 """as much for what RocksDB is asked for; the rest holds packed anchors. Those in chains come on top."""
 ROWS_AT_ONCE: Final = 1 << 12
 """Rows searched at once: what they meet in the cold tier is some MiB."""
+PAIRS_AT_ONCE: Final = 1 << 21
+"""Pairs found at once, 16 MiB in each of a few arrays. Spam gives a row ten thousand: where that many turn up
+the search begins again with fewer rows."""
 
 
 @dataclass(slots=True)
@@ -64,6 +69,8 @@ class TablesStats:
     cold_anchors: int = 0
     """Anchors searched in RocksDB."""
     dead_anchors: int = 0
+    skipping_anchors: int = 0
+    """Anchors that stayed out of a full bucket."""
     hot_heads: int = 0
     """Heads of the hot tier, 5 bytes each."""
 
@@ -112,6 +119,7 @@ class Tables:
         self._prepared: Future[None] | None = None
         self._reclaimed: list[Future[None]] = []
         self._closed = False
+        self._rows_at_once = ROWS_AT_ONCE
         self._background = ThreadPoolExecutor(1, "tables-background")
         self._reclaiming = ThreadPoolExecutor(1, "reclaim")
         self._warm = WarmTier(
@@ -166,7 +174,15 @@ class Tables:
             run_of(key[0], int.from_bytes(key[1:], "big"), self._size)
             for key, _ in with_prefix(self._store, RUN)
         ]
-        return sorted(runs, key=lambda run: run.first)
+        runs.sort(key=lambda run: run.first)
+        for run, end in zip(runs, [0, *(run.end for run in runs)], strict=False):
+            if run.first != end:
+                raise damaged(self._store.path, f"runs hold anchors up to {end}, and from {run.first} on")
+        if runs and runs[-1].end > self.count:
+            raise damaged(
+                self._store.path, f"runs hold anchors up to {runs[-1].end}, {self.count} are counted"
+            )
+        return runs
 
     def _check_layout(self) -> None:
         design, stored = self._design, self._store.get(DEFAULT, [LAYOUT])[0]
@@ -201,6 +217,7 @@ class Tables:
             warm_anchors=self._warm.end - self._warm.floor,
             cold_anchors=self._cold.anchors,
             dead_anchors=self._dead.count,
+            skipping_anchors=self._skipped.count,
             hot_heads=self._hot.heads,
         )
 
@@ -210,29 +227,48 @@ class Tables:
         `fingerprints` has shape (n,); `uncertain` lists bit indexes, least certain first, shape (n, 32);
         `words` (n,), where None, are the fingerprints.
         """
-        words = fingerprints if words is None else words
-        starts = range(0, max(1, len(fingerprints)), ROWS_AT_ONCE)
-        parts = [
-            self._search(words[some], fingerprints[some], uncertain[some])
-            for some in (slice(start, start + ROWS_AT_ONCE) for start in starts)
-        ]
+        parts = list(self.searches(fingerprints, uncertain, words))
         if len(parts) == 1:
-            return parts[0]
-        sizes = [part.bucket_sizes for part in parts if part.bucket_sizes is not None]
+            return parts[0][1]
+        sizes = [part.bucket_sizes for _, part in parts if part.bucket_sizes is not None]
         return Candidates(
-            np.concatenate([part.row + index * ROWS_AT_ONCE for index, part in enumerate(parts)]),
-            np.concatenate([part.anchor for part in parts]),
-            np.concatenate([part.distance for part in parts]),
+            np.concatenate([part.row + first for first, part in parts]),
+            np.concatenate([part.anchor for _, part in parts]),
+            np.concatenate([part.distance for _, part in parts]),
             np.concatenate(sizes) if sizes else None,
-            [probing for part in parts for probing in part.probed],
+            [probing for _, part in parts for probing in part.probed],
         )
 
-    def _search(self, words: U64, fingerprints: U64, uncertain: U8) -> Candidates:
+    def searches(
+        self, fingerprints: U64, uncertain: U8, words: U64 | None = None
+    ) -> Iterator[tuple[int, Candidates]]:
+        """What `search` gives, in parts that take little memory: of the rows from the first number on, in
+        which they are counted from 0."""
+        words, start = fingerprints if words is None else words, 0
+        while start < max(1, len(fingerprints)):
+            rows = max(1, min(self._rows_at_once, len(fingerprints) - start))
+            some = slice(start, start + rows)
+            found = self._search(words[some], fingerprints[some], uncertain[some])
+            if found is None:
+                self._rows_at_once = max(1, rows // 8)
+                continue
+            yield start, found
+            start += rows
+            if rows == self._rows_at_once and len(found.row) < PAIRS_AT_ONCE // 4:
+                self._rows_at_once = min(2 * rows, ROWS_AT_ONCE)
+
+    def _search(self, words: U64, fingerprints: U64, uncertain: U8) -> Candidates | None:
+        """None where there are too many pairs for so many rows."""
         counted = self._cap is not None
-        probing = Probing(self._design, words, fingerprints, uncertain, self._flip_bits, self._flips, counted)
+        most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
+        probing = Probing(
+            self._design, words, fingerprints, uncertain, self._flip_bits, self._flips, counted, most
+        )
         self._hot.search(probing)
         self._warm.search(probing)
         self._cold.search(probing)
+        if probing.found.too_many:
+            return None
         row, anchor, distance = probing.found.pairs()
         if self._dead.count:
             live = ~self._dead.test(anchor)
@@ -263,6 +299,7 @@ class Tables:
         if len(anchors) and (anchors.min() < 0 or anchors.max() >= self.count):
             raise ValueError(f"anchors to kill must be below {self.count}")
         self._dead.kill(batch, anchors)
+        self._hot.forget(anchors)
 
     def alive(self, anchors: I64) -> NDArray[np.bool_]:
         """Which of these anchors may still be candidates."""

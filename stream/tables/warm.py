@@ -104,7 +104,8 @@ class WarmTier:
 
     def _slices(self, start: int, end: int) -> Iterator[Slice]:
         for first, rows in self._log.slices(start, end):
-            yield first, rows, self._skipped.masks(first, first + len(rows))
+            end = first + len(rows)
+            yield first, rows, self._dead.masks(first, end, self._skipped.masks(first, end))
 
     def drop(self, floor: int) -> None:
         """Let go of anchors below `floor`."""

@@ -8,11 +8,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rocksdict import Rdict
 
 from stream.errors import StateError
+from stream.tables import rocks
+from stream.tables.failures import MISSING_FILE
 from stream.tables.rocks import Store, table_family
 
 CACHE = 8 << 20
@@ -231,3 +234,25 @@ def test_directory_whose_making_was_cut_short_is_made_whole(tmp_path: Path) -> N
     with Store(tmp_path, 1, CACHE) as store:
         put_everywhere(store, b"key", b"value")
         assert store.get("urls", [b"key"]) == [b"value"]
+
+
+def test_a_file_that_a_compaction_removes_while_a_reader_opens_is_no_damage(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_everywhere(store, b"key", b"value")
+    store.flush()
+    opens: list[str] = []
+
+    class Racing:
+        list_cf = staticmethod(Rdict.list_cf)
+
+        def __new__(cls, path: str, *arguments: Any, **named: Any) -> Any:
+            opens.append(path)
+            if len(opens) == 1:  # what RocksDB says when it comes too late
+                raise Exception(f"Corruption: Can't access /000296.sst: {MISSING_FILE}: {path}/000296.sst")
+            return Rdict(path, *arguments, **named)
+
+    monkeypatch.setattr(rocks, "Rdict", Racing)
+    with Store(store.path, 3, CACHE, read_only=True) as reader:
+        assert reader.get("default", [b"key"]) == [b"value"]
+    assert len(opens) == 2

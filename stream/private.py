@@ -1,0 +1,34 @@
+"""Directories that only their owner may read: whatever was crawled is in them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def private_directory(path: Path) -> None:
+    """Make a directory, and those above it that are not there, with mode 0700; `tighten` one that is."""
+    for each in reversed([path, *path.parents]):
+        each.mkdir(mode=0o700, exist_ok=True)
+    tighten(path)
+
+
+def tighten(path: Path) -> None:
+    """Take group and others their permissions for a directory and what is in it, as far as it is ours."""
+    _tighten(path, path.stat().st_mode)
+    for parent, directories, files in os.walk(path):
+        for name in (*directories, *files):
+            each = Path(parent, name)
+            with suppress(FileNotFoundError):  # RocksDB removes files in the background
+                _tighten(each, each.lstat().st_mode)
+
+
+def _tighten(path: Path, mode: int) -> None:
+    if mode & _OTHERS and not stat.S_ISLNK(mode):
+        with suppress(PermissionError):
+            path.chmod(stat.S_IMODE(mode) & ~_OTHERS)

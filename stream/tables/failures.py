@@ -1,0 +1,107 @@
+"""What RocksDB says when it fails -> errors that name the state directory, the file and the cure."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+import time
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Final, TypeGuard
+
+from stream.errors import DamagedStateError, DiskError, NeardupError, StateBusyError, StateError
+
+CURE: Final = (
+    "move the directory away: a role builds it again from the topics (and moves it by itself with"
+    " --rebuild-damaged), an Index begins anew"
+)
+_CORRUPTION: Final = "Corruption: "
+MISSING_FILE: Final = "IO error: No such file or directory"
+_LOCKED: Final = ("IO error: While lock file", "IO error: lock hold by current process")
+_DISK_NUMBERS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
+_DISK: Final = tuple(map(os.strerror, _DISK_NUMBERS))
+_AFTERTHOUGHT: Final = re.compile(r"\s+The file \S+ may be corrupted\.")
+"""RocksDB names the manifest after what it said of any file that it met while it opened."""
+_FILE: Final = re.compile(r"\b(\d{6,}\.sst|MANIFEST-\d+|CURRENT|OPTIONS-\d+|rocksdict-config\.json)\b")
+
+
+def damaged(path: Path, what: str) -> DamagedStateError:
+    """What is said of a state directory that holds something else than was written."""
+    return DamagedStateError(f"state directory {path}: damaged: {what}; {CURE}")
+
+
+def disk_failure(directory: Path | str, said: object) -> DiskError:
+    """What is said of a directory whose disk is full or fails."""
+    return DiskError(
+        f"directory {directory}: {said}; make room, or mend the disk, and start again: what was flushed is"
+        " there"
+    )
+
+
+def is_of_disk(error: BaseException) -> bool:
+    """Whether an error says that a disk is full or fails."""
+    return isinstance(error, OSError) and error.errno in _DISK_NUMBERS
+
+
+def failure(path: Path, error: Exception) -> NeardupError:
+    """An error of ours for one of RocksDB's, or of the disk, met in a state directory."""
+    said = str(error)
+    if said.startswith(_LOCKED):
+        return StateBusyError(f"state directory {path}: in use by another process ({said})")
+    if any(each in said for each in _DISK):
+        return disk_failure(path, said)
+    told = _AFTERTHOUGHT.sub("", said)
+    if not told.startswith((_CORRUPTION, MISSING_FILE)):
+        return StateError(f"state directory {path}: {said}")
+    if file := _FILE.search(told):
+        return damaged(path, f"{file[0]}: {told}")
+    led = _FILE.search(said)
+    return damaged(path, f"{led[0]} or a file that it names: {told}" if led else told)
+
+
+def set_aside(path: Path) -> Path:
+    """Move a state directory that nobody has open away, to a name beside it, and return that. Raises
+    StateBusyError."""
+    with (path / "LOCK").open("ab") as lock:
+        try:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StateBusyError(f"state directory {path}: damaged, but in use by another process") from error
+        name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        names = (path.with_name(name + (f".{number}" if number else "")) for number in count())
+        to = next(each for each in names if not each.exists())
+        path.rename(to)
+        return to
+
+
+def underlying(path: Path, error: BaseException | None) -> NeardupError | None:
+    """The same for an error that others may have wrapped; None where neither is behind it."""
+    while error is not None:
+        if _explainable(error):
+            return failure(path, error)
+        error = error.__cause__ or error.__context__
+    return None
+
+
+def _explainable(error: BaseException | None) -> TypeGuard[Exception]:
+    # The binding raises plain Exception, and its subclasses where it was used wrongly.
+    return error is not None and (type(error) is Exception or is_of_disk(error))
+
+
+class Explained:
+    """A context in which errors of RocksDB and of the disk become ours."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if _explainable(error):
+            raise failure(self._path, error) from error

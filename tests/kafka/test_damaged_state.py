@@ -1,0 +1,145 @@
+"""A judge whose state is damaged, or whose disk is full: no verdict is other or comes twice, and it heals."""
+
+from __future__ import annotations
+
+import random
+import resource
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from stream.errors import EXIT_DISK, EXIT_REFUSED, DamagedStateError, DiskError, StaleError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import topics
+from stream.kafka.judge import JudgeRole
+from stream.kafka.recompute import recompute
+from stream.settings import Settings
+from stream.tables.rocks import Store, tables_of
+from tests.kafka.judge_helpers import append, decided, error_of, once, part, places, record, verdicts
+from tests.kafka.worker_helpers import running
+
+pytestmark = pytest.mark.broker
+
+PAGES, FLIPS = 60, 3
+
+
+@pytest.fixture
+async def judged(settings: Settings) -> Settings:
+    """A deployment that judged pages in several flushes, and was stopped."""
+    settings = settings.model_copy(
+        update={"tables_generation": 16, "tables_memory": 0, "flush_seconds": 0.2, "rebuild_damaged": False}
+    )
+    await topics.create(settings, Scheme(), VerdictOptions())
+    for start in range(0, PAGES, 20):
+        async with running(JudgeRole(settings)):
+            appended = await append(settings, record(part(0, start, start + 20, opening=not start)))
+            await decided(settings, appended)
+    return settings
+
+
+def directory(settings: Settings) -> Path:
+    return settings.state_dir / settings.namespace / "judge"
+
+
+def spoil(path: Path, rng: random.Random) -> Path:
+    """Flip a bit in the first block of a file that is read at every start."""
+    files = sorted(path.glob("*.sst"))
+    rng.shuffle(files)
+    for file in files:
+        whole = file.read_bytes()
+        content = bytearray(whole)
+        content[rng.randrange(100)] ^= 1 << rng.randrange(8)
+        file.write_bytes(content)
+        try:
+            with Store(path, tables_of(path), 1 << 20, read_only=True) as store:
+                list(store.scan("default"))
+        except DamagedStateError:
+            return file
+        file.write_bytes(whole)
+    raise AssertionError("no file is of the default family")
+
+
+async def deliver_again(settings: Settings) -> None:
+    """All pages once more and a new one, as workers do whose group was deleted: the ledger drops them."""
+    again = [record(part(0, start, start + 20, opening=not start)) for start in range(0, PAGES, 20)]
+    await decided(settings, await append(settings, *again, record(part(0, PAGES, PAGES + 1))))
+
+
+async def all_once(settings: Settings) -> None:
+    assert places(await verdicts(settings)) == once(part(0, 0, PAGES + 1))
+    assert await recompute(settings) == []
+
+
+async def test_a_damaged_state_is_refused_and_rebuilt_and_no_page_is_judged_twice(judged: Settings) -> None:
+    path, rng = directory(judged), random.Random(3)
+    whole = path.with_name("whole")
+    shutil.copytree(path, whole)
+    for _ in range(FLIPS):
+        shutil.rmtree(path)
+        shutil.copytree(whole, path)
+        file = spoil(path, rng)
+        error = await error_of(JudgeRole(judged))
+        assert isinstance(error, DamagedStateError), repr(error)
+        assert error.exit_code == EXIT_REFUSED
+        assert f"state directory {path}: damaged: {file.name}" in str(error)
+    mending = judged.model_copy(update={"rebuild_damaged": True})
+    with capture_logs() as logs:
+        async with running(JudgeRole(mending)):
+            await deliver_again(mending)
+    (said,) = [each for each in logs if each["event"] == "state_damaged"]
+    moved = Path(said["moved_to"])
+    assert moved.parent == path.parent
+    assert (moved / file.name).read_bytes() != (whole / file.name).read_bytes()
+    await all_once(judged)
+
+
+async def test_damage_that_is_met_later_ends_the_judge_and_the_next_one_rebuilds(
+    judged: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mending = judged.model_copy(update={"rebuild_damaged": True})
+    path = directory(judged)
+    with monkeypatch.context() as patch:
+        patch.setattr(JudgeRole, "_judge", _meets_damage)
+        await append(judged, record(part(0, PAGES, PAGES + 1)))
+        assert isinstance(await error_of(JudgeRole(judged)), DamagedStateError)
+        assert path.exists()
+        assert isinstance(await error_of(JudgeRole(mending)), StaleError)
+        assert not path.exists()
+    async with running(JudgeRole(mending)):
+        await deliver_again(mending)
+    await all_once(judged)
+
+
+async def _meets_damage(*_: object) -> None:
+    raise DamagedStateError("a block that nobody had read")
+
+
+@contextmanager
+def full(largest: int) -> Iterator[None]:
+    """No file of this process grows beyond that: what a full disk does, without the privilege to make one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (largest, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize("largest", [600, 3000])
+async def test_a_full_disk_ends_the_judge_and_nothing_is_lost_or_judged_twice(
+    judged: Settings, largest: int
+) -> None:
+    await append(judged, record(part(0, PAGES, PAGES + 1)))
+    with full(largest):
+        error = await error_of(JudgeRole(judged))
+    assert isinstance(error, DiskError), repr(error)
+    assert error.exit_code == EXIT_DISK
+    assert f"{judged.state_dir}" in str(error) or "neardup-rehearsal" in str(error)
+    async with running(JudgeRole(judged)):
+        await deliver_again(judged)
+    await all_once(judged)

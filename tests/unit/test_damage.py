@@ -1,0 +1,254 @@
+"""Bits flipped all over a state directory: refused by name, or without effect; never another verdict."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream.errors import EXIT_REFUSED, DamagedStateError, StateBusyError
+from stream.index import Answer, Index
+from stream.judge.live import live_anchors
+from stream.judge.meta import META
+from stream.judge.options import VerdictOptions
+from stream.tables.failures import CURE, set_aside
+from stream.tables.rocks import Store, tables_of
+
+ITEMS, AFTER, GENERATION = 400, 60, 40
+Contents = list[tuple[bytes, bytes]]
+FLIPS = {"sst": 50, "MANIFEST": 20, "OPTIONS": 4, "CURRENT": 4, "config": 4, "IDENTITY": 2, "flushed": 4}
+"""How many of each kind of file."""
+
+
+def items(count: int) -> list[tuple[str, str]]:
+    """Texts with near copies among them, pages of one template, and new versions of some."""
+    rng = random.Random(5)
+    words = [f"word{i}" for i in range(3000)]
+    template = rng.choices(words, k=60)
+    made: list[tuple[str, str]] = []
+    for number in range(count):
+        name, text = f"n{number}", " ".join(rng.choices(words, k=80))
+        if made and rng.random() < 0.4:
+            old, text = rng.choice(made)
+            name = old if rng.random() < 0.5 else name
+            text = " ".join([rng.choice(words), *text.split()[1:]])
+        elif rng.random() < 0.4:
+            text = " ".join([*template, *rng.choices(words, k=30)])
+        if rng.random() < 0.1 and made:
+            name = rng.choice(made)[0]  # its anchor is superseded
+        made.append((name, text))
+    return made
+
+
+def opened(path: Path) -> Index:
+    return Index(path, generation=GENERATION, memory=0, cache=1 << 20)
+
+
+def added(path: Path) -> tuple[list[Answer], Contents]:
+    """What those that come next are answered, and what is in all files then, but for the time."""
+    with opened(path) as index:
+        answers = list(index.add_all(items(ITEMS + AFTER)[ITEMS:]))
+        index._state.tables.maintain(wait=True)
+        contents = [list(index._state.store.scan(family)) for family in index._state.store.families]
+    return answers, [each for content in contents for each in content if each[0] != META]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of several runs and flushes, with dead anchors and full buckets."""
+    path = tmp_path_factory.mktemp("whole") / "index"
+    Index(path, options=VerdictOptions(bucket_cap=2), generation=GENERATION).close()
+    for start in range(0, ITEMS, 100):
+        with opened(path) as index:
+            for first in range(start, start + 100, 50):
+                list(index.add_all(items(ITEMS)[first : first + 50]))
+                index.flush()
+            index._state.tables.maintain(wait=True)
+    with Store(path / "state", tables_of(path / "state"), 1 << 20, read_only=True) as store:
+        keys = [key for key, _ in store.scan("default")]
+    for prefix in (b"tables/dead/", b"tables/skipped/", b"run/", b"source/"):
+        assert any(key.startswith(prefix) for key in keys), prefix
+    return path
+
+
+@pytest.fixture(scope="module")
+def expected(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Answer], Contents]:
+    copy = tmp_path_factory.mktemp("expected") / "index"
+    shutil.copytree(whole, copy)
+    return added(copy)
+
+
+def flipped(whole: Path, kind: str, to: Path, rng: random.Random) -> Path:
+    """A copy with a bit flipped in one file of a kind; the file."""
+    shutil.copytree(whole, to)
+    files = sorted(file for file in (to / "state").iterdir() if kind in file.name and file.stat().st_size)
+    file = rng.choice(files)
+    content = bytearray(file.read_bytes())
+    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    file.write_bytes(content)
+    return file
+
+
+@pytest.mark.parametrize("kind", FLIPS)
+def test_a_flipped_bit_is_refused_by_name_or_changes_nothing(
+    whole: Path, expected: tuple[list[Answer], Contents], kind: str, tmp_path: Path
+) -> None:
+    rng, refused = random.Random(kind), []
+    for number in range(FLIPS[kind]):
+        path = tmp_path / f"{number}"
+        file = flipped(whole, kind, path, rng)
+        try:
+            found = added(path)
+        except DamagedStateError as error:
+            said = str(error)
+            assert said.startswith(f"state directory {path / 'state'}: damaged: ")
+            assert said.endswith(CURE)
+            assert file.name in said or "a file that it names" in said or kind != "sst", said
+            refused.append(error)
+        else:
+            assert (found == expected) is True, file  # their difference would fill pages
+        shutil.rmtree(path)
+    if kind in ("sst", "MANIFEST", "CURRENT"):
+        assert len(refused) > FLIPS[kind] / 2
+        assert {error.exit_code for error in refused} == {EXIT_REFUSED}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    with Store(tmp_path / "state", 1, 1 << 20) as made:
+        batch = made.batch()
+        for number in range(2000):
+            batch.put("log", number.to_bytes(8, "big"), random.Random(number).randbytes(100))
+        made.write(batch)
+        made.flush()
+    return made
+
+
+def test_a_scan_does_not_end_at_a_damaged_block(store: Store) -> None:
+    (file,) = store.path.glob("*.sst")
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    with Store(store.path, 1, 1 << 20) as damaged:
+        seen = []
+        with pytest.raises(DamagedStateError, match=file.name):
+            seen += [key for key, _ in damaged.scan("log")]
+        with pytest.raises(DamagedStateError, match=file.name):
+            damaged.digest()
+    with Store(store.path, 1, 1 << 20):  # and nothing of it is held open
+        pass
+
+
+def test_live_anchors_of_a_damaged_directory_are_not_given(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    path, refused = tmp_path / "copy" / "state", 0
+    right = live_anchors(path).fingerprints
+    for file in path.glob("*.sst"):
+        content = file.read_bytes()
+        file.write_bytes(content[:40] + bytes([content[40] ^ 4]) + content[41:])
+        try:
+            assert np.array_equal(live_anchors(path).fingerprints, right)  # a file of another family
+        except DamagedStateError as error:
+            assert file.name in str(error)  # noqa: PT017
+            refused += 1
+        file.write_bytes(content)
+    assert refused > 5
+
+
+@pytest.mark.parametrize("missing", ["CURRENT", "MANIFEST", "sst"])
+def test_a_missing_file_is_refused(whole: Path, tmp_path: Path, missing: str) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    next(file for file in (tmp_path / "copy" / "state").iterdir() if missing in file.name).unlink()
+    with pytest.raises(DamagedStateError, match=missing):
+        opened(tmp_path / "copy")
+
+
+def test_an_older_state_of_an_index_is_refused(whole: Path, tmp_path: Path) -> None:
+    """There is no journal to add again what is missing."""
+    shutil.copytree(whole, tmp_path / "copy")
+    with opened(tmp_path / "copy") as index:
+        index.add("one more", "of which the older state knows nothing")
+    flushed = (tmp_path / "copy" / "state" / "flushed").read_bytes()
+    shutil.rmtree(tmp_path / "copy" / "state")
+    shutil.copytree(whole / "state", tmp_path / "copy" / "state")
+    (tmp_path / "copy" / "state" / "flushed").write_bytes(flushed)
+    with pytest.raises(DamagedStateError, match=f"has {ITEMS} items, flushed says {ITEMS + 1}"):
+        opened(tmp_path / "copy")
+    shutil.rmtree(tmp_path / "copy" / "state")  # the cure
+    opened(tmp_path / "copy").close()
+
+
+@pytest.mark.parametrize(
+    ("key", "said"),
+    [
+        (b"run/", "runs hold anchors up to"),
+        (b"meta", "no meta record, but others"),
+        (b"tables/dead/", "has Held.dead="),
+        (b"tables/skipped/", "has Held.dead="),
+        (b"source/", "has Held.dead="),
+    ],
+)
+def test_records_that_miss_others_are_refused(whole: Path, tmp_path: Path, key: bytes, said: str) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    path = tmp_path / "copy" / "state"
+    with Store(path, tables_of(path), 1 << 20) as made:
+        found = next(each for each, _ in made.scan("default", key))
+        assert found.startswith(key)
+        batch = made.batch()
+        batch.delete("default", found)
+        made.write(batch)
+    with pytest.raises(DamagedStateError, match=said):
+        opened(tmp_path / "copy")
+
+
+def test_a_state_of_a_version_that_did_not_count_is_taken_as_it_is(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    path = tmp_path / "copy" / "state"
+    with Store(path, tables_of(path), 1 << 20) as made:
+        (value,) = made.get("default", [META])
+        fields = msgspec.msgpack.decode(value or b"")
+        assert fields.pop("held")["dead"] > 0
+        batch = made.batch()
+        batch.put("default", META, msgspec.msgpack.encode(fields))
+        made.write(batch)
+    with opened(tmp_path / "copy") as index:
+        assert index._state.meta.held is None
+        index.add(*items(ITEMS + 1)[ITEMS])
+        assert index._state.meta.held is not None
+
+
+def test_a_damaged_directory_is_set_aside_whole(whole: Path, tmp_path: Path) -> None:
+    path = tmp_path / "judge"
+    shutil.copytree(whole / "state", path)
+    names = {file.name for file in path.iterdir()}
+    moved = [set_aside(path)]
+    path.mkdir()
+    (path / "LOCK").touch()
+    moved.append(set_aside(path))
+    assert not path.exists()
+    assert len(set(moved)) == 2
+    assert all(each.parent == tmp_path and each.name.startswith("judge.damaged-") for each in moved)
+    assert {file.name for file in moved[0].iterdir()} == names
+
+
+def test_a_directory_that_another_process_has_open_is_not_set_aside(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path; from stream.tables.rocks import Store;"
+        "store = Store(Path(sys.argv[1]), 1, 1 << 20); print('open', flush=True); sys.stdin.read()"
+    )
+    path = tmp_path / "judge"
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        with pytest.raises(StateBusyError, match="in use by another process"):
+            set_aside(path)
+        assert path.exists()
+        other.kill()
