@@ -6,10 +6,12 @@ settles what depends on order: a URL's baseline, superseded anchors, and anchors
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +19,13 @@ from numpy.typing import NDArray
 from stream.fingerprint.columns import among, as_column, distances, integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
-from stream.judge.compared import Compared, compare
+from stream.judge.compared import compare_in_parts
 from stream.judge.ids import NO_PAGE
-from stream.judge.neighbours import Neighbours
+from stream.judge.neighbours import Neighbours, best_of
 from stream.judge.rule import NO_SIMILARITY, Rule
 from stream.judge.state import Baseline, State
 from stream.messages.verdict import Change, Verdict
+from stream.tables.probing import Probing
 
 NO_DISTANCE = -1
 THREADS = 2
@@ -32,6 +35,11 @@ FEW = 256
 ROWS_AT_ONCE = 4096
 """Rows whose candidates are looked for at once. With 1,024, a batch of 32,768 takes 40 ms of processor more,
 in which two threads hand each other the GIL. Spam gives a row up to `bucket_cap` in every probed bucket."""
+MOST: Final = 1 << 24
+"""Anchors that a batch's rows may meet, once in the tables and once among each other, before the records that
+are left go to the next one. Ordinary batches stay far below. On one core it takes some seconds."""
+TURN_ROWS: Final = 256
+"""Rows after which whoever waits is told that the judge is at work."""
 _Named = tuple[int, int, str, int, int]
 """Page, cluster, URL, distance and similarity of the page that a row's page is like."""
 
@@ -69,6 +77,9 @@ class Judged:
     verified: int = 0
     """Of these, similar ones."""
 
+    def __len__(self) -> int:
+        return len(self.verdict)
+
     @classmethod
     def blank(cls, n: int) -> Judged:
         """Nothing judged yet."""
@@ -82,53 +93,89 @@ class Judged:
             similarity=np.full(n, NO_SIMILARITY, np.int32),
         )
 
+    def up_to(self, end: int) -> Judged:
+        """Those of the first rows."""
+        return replace(
+            self,
+            verdict=self.verdict[:end],
+            change=self.change[:end],
+            cluster=self.cluster[:end],
+            other=self.other[:end],
+            other_url={row: url for row, url in self.other_url.items() if row < end},
+            distance=self.distance[:end],
+            similarity=self.similarity[:end],
+            superseded=[each for each in self.superseded if each.row < end],
+            skipped={row: mask for row, mask in self.skipped.items() if row < end},
+        )
 
-def decide(batch: Batch, state: State, rule: Rule) -> Judged:
-    """Verdicts of `batch`, given everything applied to `state`; changes neither."""
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """What deciding may cost, and who hears that it goes on."""
+
+    most: int = sys.maxsize
+    """As `MOST`."""
+    turned: Callable[[], None] = lambda: None
+    """Called now and then, from any thread."""
+
+
+def decide(
+    batch: Batch, state: State, rule: Rule, ends: NDArray[np.int64], effort: Effort | None = None
+) -> Judged:
+    """Verdicts of `batch`, given everything applied to `state`; changes neither.
+
+    Records end before the rows `ends`. Those of the first record are always judged; of the others as many as
+    the effort allows, up to one of the ends.
+    """
     judged = Judged.blank(len(batch))
     judged.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
     judged.verdict[batch.status == Status.INSUFFICIENT] = Verdict.INSUFFICIENT
     ready = np.flatnonzero(among(batch.status, FINGERPRINTED))
-    if ready.size:
-        _Pass(batch, ready, state, rule, judged).run()
-    return judged
+    if not ready.size:
+        return judged
+    least = int(np.searchsorted(ready, ends[0])) if len(ends) else 0
+    end = _Pass(batch, ready, state, rule, judged, effort or Effort(), least).run()
+    if end == len(batch):
+        return judged
+    return judged.up_to(int(ends[np.searchsorted(ends, end, "right") - 1]))
+
+
+class _Kept(NamedTuple):
+    """Of some rows, in columns, the stored anchors that verdicts may depend on, best first in each row."""
+
+    row: NDArray[np.int64]
+    number: NDArray[np.int64]
+    page: NDArray[np.int64]
+    distance: NDArray[np.uint8]
+    similarity: NDArray[np.int64]
+    urls: list[str]
+
+
+class _Searched(NamedTuple):
+    """What the stored anchors say of some rows, in order, the first `rows` of those that were asked for."""
+
+    rows: int
+    kept: list[_Kept]
+    probed: list[Probing]
+    bucket_sizes: list[NDArray[np.uint32]]
+    candidates: int
+    verified: int
 
 
 class _Stored:
-    """Similar stored anchors of the rows, the best of each row first, in columns; `parts` of the rows were
-    `compared`."""
+    """Similar stored anchors of the rows, the best of each row first, in columns."""
 
-    def __init__(self, parts: list[NDArray[np.int64]], compared: list[Compared]) -> None:
-        columns = []
-        for which, (part, pairs) in enumerate(zip(parts, compared, strict=True)):
-            order = pairs.best_first(np.flatnonzero(pairs.similar))
-            found, place = pairs.found, pairs.place[order]
-            columns.append(
-                (
-                    part[found.row[order]],
-                    found.anchor[order],
-                    pairs.anchors.page[place],
-                    found.distance[order],
-                    pairs.similarity[order],
-                    place,
-                    np.full(len(order), which),
-                )
-            )
-        row, self.number, self.page, self.distance, self.similarity, self._place, self._part = map(
-            np.concatenate, zip(*columns, strict=True)
+    def __init__(self, kept: list[_Kept]) -> None:
+        row, self.number, self.page, self.distance, self.similarity = (
+            np.concatenate(columns) for columns in list(zip(*kept, strict=True))[:-1]
         )
-        self._anchors = [pairs.anchors for pairs in compared]
+        self.urls = [url for each in kept for url in each.urls]
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         self._ends = np.append(starts[1:], len(row))
         self.rows = row[starts]
         """Those that have any, ascending."""
         self.best = starts
         """Where in the columns the best anchor of each of them stands."""
-
-    def urls(self, at: NDArray[np.int64]) -> Iterator[str]:
-        """URLs of the anchors at these indexes of the columns."""
-        for part, place in zip(self._part[at].tolist(), self._place[at].tolist(), strict=True):
-            yield self._anchors[part].url(place)
 
     def columns_of(self, some: NDArray[np.bool_]) -> dict[int, range]:
         """Row -> indexes of its anchors in the columns, for `some` of `rows`."""
@@ -140,34 +187,52 @@ class _Pass:
     """One batch's loop. Rows below are indexes into the batch; `ready` are those with a fingerprint."""
 
     def __init__(
-        self, batch: Batch, ready: NDArray[np.int64], state: State, rule: Rule, judged: Judged
+        self,
+        batch: Batch,
+        ready: NDArray[np.int64],
+        state: State,
+        rule: Rule,
+        judged: Judged,
+        effort: Effort,
+        least: int,
     ) -> None:
-        self.batch, self.state, self.rule, self.judged = batch, state, rule, judged
-        self.rows: list[int] = ready.tolist()
-        self.url_keys = [batch.url_key[row] or "" for row in self.rows]
-        parts = [ready[first : first + ROWS_AT_ONCE] for first in range(0, len(ready), ROWS_AT_ONCE)]
+        """The first `least` of the rows are judged whatever it takes."""
+        self.batch, self.state, self.rule, self.judged, self.effort = batch, state, rule, judged, effort
+        self.least, self.met = least, 0
+        self.statuses: list[int] = batch.status.tolist()
+        url_keys = [batch.url_key[row] or "" for row in ready.tolist()]
+        starts = range(0, len(ready), ROWS_AT_ONCE)
         if len(ready) <= FEW:
-            self.baselines = state.baselines(self.url_keys)
-            compared = [self._compare_stored(part) for part in parts]
+            self.baselines = state.baselines(url_keys)
+            self.mortal = self._mortal(self.baselines)
+            searched = [self._search(ready, start, lambda: self.mortal) for start in starts]
         else:
             # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
             with ThreadPoolExecutor(THREADS, "decide") as pool:
-                baselines = pool.submit(state.baselines, self.url_keys)
-                compared = list(pool.map(self._compare_stored, parts))
+                baselines = pool.submit(state.baselines, url_keys)
+
+                def search(start: int) -> _Searched:
+                    return self._search(ready, start, lambda: self._mortal(baselines.result()))
+
+                searched = list(pool.map(search, starts))
                 self.baselines = baselines.result()
-        found = [each.found for each in compared]
-        self.stored = _Stored(parts, compared)
-        judged.candidates = sum(len(each.similar) for each in compared)
-        judged.verified = len(self.stored.number)
-        sizes = [each.bucket_sizes for each in found if each.bucket_sizes is not None]
+                self.mortal = self._mortal(self.baselines)
+        short = next((i for i, each in enumerate(searched) if each.rows < ROWS_AT_ONCE), len(searched))
+        searched = searched[: short + 1]
+        self.ready = ready = ready[: sum(each.rows for each in searched)]
+        self.rows: list[int] = ready.tolist()
+        self.url_keys = url_keys[: len(ready)]
+        self.stored = _Stored([kept for each in searched for kept in each.kept])
+        judged.candidates = sum(each.candidates for each in searched)
+        judged.verified = sum(each.verified for each in searched)
+        sizes = [some for each in searched for some in each.bucket_sizes]
         self.neighbours = Neighbours(
-            [probing for each in found for probing in each.probed],
+            [probing for each in searched for probing in each.probed],
+            batch.fingerprint[ready],
             np.concatenate(sizes) if sizes else None,
             None if rule.options.strict else rule.options.bucket_cap,
         )
-        self.ready = ready
         self.fingerprints = integers(batch.fingerprint)
-        self.statuses: list[int] = batch.status.tolist()
         self.least_similarity = rule.least_similarity
         self.rank = {row: rank for rank, row in enumerate(self.rows)}
         self._compare_baselines()
@@ -182,13 +247,19 @@ class _Pass:
         self.stored_of: dict[int, range] = {}
         """Row -> its anchors in `stored`; of rows for which order matters."""
 
-    def run(self) -> None:
+    def run(self) -> int:
         """Judge row by row those for which order matters; all others are pages of new URLs, and duplicates
-        of their best stored anchor where they have one."""
+        of their best stored anchor where they have one. Rows before the one it gives are judged."""
         baselines, latest = self.baselines, self.latest
         ordered = self._ordered()
         self._name_stored(ordered)
-        for rank in np.flatnonzero(ordered).tolist():
+        self.met, end = 0, self._after(len(self.rows))
+        for count, rank in enumerate(np.flatnonzero(ordered).tolist()):
+            if not count % TURN_ROWS:
+                self.effort.turned()
+            if self.met > self.effort.most and rank >= self.least:
+                end = self._after(rank)
+                break
             row, url_key = self.rows[rank], self.url_keys[rank]
             if url_key in latest or url_key in baselines:
                 change = self._against_baseline(row, url_key)
@@ -202,6 +273,12 @@ class _Pass:
                 self.judged.skipped[row] = skipped
             latest[url_key] = row
         self._write_down()
+        return end
+
+    def _after(self, ranks: int) -> int:
+        """The row after those that come before that rank, and those without a fingerprint which follow."""
+        every = np.flatnonzero(among(self.batch.status, FINGERPRINTED))
+        return int(every[ranks]) if ranks < len(every) else len(self.batch)
 
     def _ordered(self) -> NDArray[np.bool_]:
         """Which ranks' verdict may depend on another page of the batch or of their URL, or such a page's on
@@ -213,10 +290,8 @@ class _Pass:
         if len(set(keys)) < len(keys):
             times = Counter(keys)
             ordered[[rank for rank, key in enumerate(keys) if times[key] > 1]] = True
-        # An anchor that a page of this batch may supersede.
-        mortal = [each.anchor for each in baselines.values() if each.anchor is not None]
-        if mortal:
-            best = np.isin(self.stored.number[self.stored.best], mortal)
+        if len(self.mortal):
+            best = np.isin(self.stored.number[self.stored.best], self.mortal)
             ordered[np.searchsorted(self.ready, self.stored.rows[best])] = True
         return ordered
 
@@ -230,7 +305,9 @@ class _Pass:
         judged.other[rows] = judged.cluster[rows] = stored.page[best]
         judged.distance[rows] = stored.distance[best]
         judged.similarity[rows] = stored.similarity[best]
-        judged.other_url.update(zip(rows.tolist(), stored.urls(best), strict=True))
+        judged.other_url.update(
+            (row, stored.urls[at]) for row, at in zip(rows.tolist(), best.tolist(), strict=True)
+        )
         self.stored_of = stored.columns_of(~plain)
 
     def _write_down(self) -> None:
@@ -280,13 +357,24 @@ class _Pass:
         stored = self.stored
         for at in self.stored_of.get(row, ()):
             if int(stored.number[at]) not in self.dead:
-                page, (url,) = int(stored.page[at]), stored.urls(np.array([at]))
-                best = (page, page, url, int(stored.distance[at]), int(stored.similarity[at]))
+                page = int(stored.page[at])
+                best = (page, page, stored.urls[at], int(stored.distance[at]), int(stored.similarity[at]))
                 break
-        for rank in sorted(self.neighbours.anchors_probed_by(self.rank[row])):
-            earlier = self.rows[rank]
-            alike = self._compare(row, earlier)
-            if alike is not None and (best is None or (-alike[1], alike[0]) < (-best[4], best[3])):
+        within = self.rule.largest_distance(self.statuses[row])
+        ranks, distance, met = self.neighbours.near(self.rank[row], within)
+        self.met += met
+        if len(ranks):
+            rows = self.ready[ranks]
+            sketches = self.batch.sketch
+            similarity = self.rule.similarities_at(
+                sketches, np.repeat(np.array([row]), len(rows)), sketches, rows
+            )
+            first = best_of(similarity, distance, ranks)
+            alike = int(distance[first]), int(similarity[first])
+            if alike[1] >= self.least_similarity and (
+                best is None or (-alike[1], alike[0]) < (-best[4], best[3])
+            ):
+                earlier = int(rows[first])
                 page = int(self.batch.page[earlier])
                 best = (page, page, self._url(earlier), *alike)
         if best is None:
@@ -322,17 +410,57 @@ class _Pass:
     def _url(self, row: int) -> str:
         return self.batch.url[row] or ""
 
-    def _compare_stored(self, ready: NDArray[np.int64]) -> Compared:
-        """Find stored candidates of some rows."""
-        batch = self.batch
-        return compare(
+    @staticmethod
+    def _mortal(baselines: dict[str, Baseline]) -> NDArray[np.int64]:
+        """Anchors that a page of this batch may supersede, ascending."""
+        anchors = [each.anchor for each in baselines.values() if each.anchor is not None]
+        return np.sort(np.array(anchors, np.int64))
+
+    def _search(
+        self, ready: NDArray[np.int64], start: int, mortal: Callable[[], NDArray[np.int64]]
+    ) -> _Searched:
+        """Find similar stored anchors of the rows that come in `ready` from `start` on; `mortal` may wait for
+        those."""
+        batch, rows = self.batch, ready[start : start + ROWS_AT_ONCE]
+        searched = _Searched(len(rows), [], [], [], 0, 0)
+        # The first part is searched whichever thread comes first.
+        if start and self.met > self.effort.most and start >= self.least:
+            return searched._replace(rows=0)
+        candidates = verified = 0
+        for first, pairs in compare_in_parts(
             self.state,
             self.rule,
-            batch.fingerprint[ready],
-            batch.uncertain[ready],
-            batch.sketch[ready],
-            batch.status[ready],
-        )
+            batch.fingerprint[rows],
+            batch.uncertain[rows],
+            batch.sketch[rows],
+            batch.status[rows],
+        ):
+            found, kept = pairs.found, pairs.decisive(mortal())
+            place = pairs.place[kept]
+            searched.kept.append(
+                _Kept(
+                    rows[first + found.row[kept]],
+                    found.anchor[kept],
+                    pairs.anchors.page[place],
+                    found.distance[kept],
+                    pairs.similarity[kept],
+                    list(map(pairs.anchors.url, place.tolist())),
+                )
+            )
+            searched.probed.extend(found.probed)
+            met = len(pairs.similar)
+            if found.bucket_sizes is not None:
+                searched.bucket_sizes.append(found.bucket_sizes)
+                met = max(met, int(found.bucket_sizes.sum()))
+            candidates += len(pairs.similar)
+            verified += int(np.count_nonzero(pairs.similar))
+            self.met += met  # two threads may lose some, which does no harm
+            self.effort.turned()
+            searched_rows = first + len(found.probed[0].keys)
+            if self.met > self.effort.most and start + searched_rows >= self.least:
+                searched = searched._replace(rows=searched_rows)
+                break
+        return searched._replace(candidates=candidates, verified=verified)
 
     def _compare_baselines(self) -> None:
         """Distance and similarity of every row whose URL has a similar stored baseline."""

@@ -11,17 +11,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream.errors import StateError
 from stream.fingerprint.columns import among
 from stream.judge.batch import Batch, Entry
-from stream.judge.decide import decide
+from stream.judge.decide import Effort, decide
 from stream.judge.decided import CLUSTERED, Decided
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
 from stream.judge.state import Prepared, State, Step
-from stream.messages.decision import Decisions
+from stream.messages.decision import NOT_ADMITTED, Decisions
 from stream.messages.journal import Genesis
+from stream.messages.verdict import Verdict
 
 
 class Judge:
@@ -31,20 +33,32 @@ class Judge:
         self.state, self.genesis = state, genesis
         self.rule = Rule(genesis.options, genesis.scheme)
 
-    def decide(self, entries: Sequence[Entry]) -> Decided:
-        """What these journal records, the next ones, are judged to be; changes nothing."""
-        admission = Admission()
-        admitted = [self.state.ledger.admit(entry.rows, admission) for entry in entries]
-        batch = Batch.of(entries, admitted, self.state.time)
+    def decide(self, entries: Sequence[Entry], effort: Effort | None = None) -> Decided:
+        """What these journal records, the next ones, are judged to be; changes nothing.
+
+        With an effort, perhaps only of the first ones: `Decided.entries`.
+        """
+        batch, ends, admission = self._admit(entries)
+        judged = decide(batch, self.state, self.rule, ends, effort)
+        if len(judged) < len(batch):
+            entries = entries[: int(np.searchsorted(ends, len(judged), "right"))]
+            batch, _, admission = self._admit(entries)
         return Decided(
             self.genesis,
             entries,
             batch,
-            decide(batch, self.state, self.rule),
+            judged,
             admission,
             self.rule,
             max(self.state.time, *(entry.time for entry in entries)),
         )
+
+    def _admit(self, entries: Sequence[Entry]) -> tuple[Batch, NDArray[np.int64], Admission]:
+        """The rows to be judged, the row after those of each record, and what changes in the ledger."""
+        admission = Admission()
+        admitted = [self.state.ledger.admit(entry.rows, admission) for entry in entries]
+        ends: NDArray[np.int64] = np.cumsum([np.count_nonzero(each) for each in admitted])
+        return Batch.of(entries, admitted, self.state.time), ends, admission
 
     def apply(self, entries: Sequence[Entry], decisions: Decisions, decided: int = 0) -> None:
         """Take over decisions about exactly these records; `decided` is the next decisions offset.
@@ -70,7 +84,11 @@ class Judge:
                 f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
             )
         verdict = np.frombuffer(decisions.verdict, np.uint8)
-        admitted = verdict != 0
+        admitted = verdict != NOT_ADMITTED
+        if misfit := self._misfit(decisions, verdict):
+            raise StateError(
+                f"decisions about journal offsets {decisions.start} to {decisions.end} cannot be: {misfit}"
+            )
         if batch is None:
             sizes = np.cumsum([len(entry.rows) for entry in entries])[:-1]
             batch = Batch.of(entries, np.split(admitted, sizes), self.state.time)
@@ -91,3 +109,19 @@ class Judge:
                 skipped={int(rank[row]): mask for row, mask in decisions.skipped},
             ),
         )
+
+    def _misfit(self, decisions: Decisions, verdict: NDArray[np.uint8]) -> str | None:
+        """What no judge would have decided of rows with these verdicts: loops below do not check again."""
+        if verdict.max(initial=0) > max(Verdict):
+            return f"verdict {verdict.max()}, at most {max(Verdict):d} is known"
+        if len(decisions.clusters) != 8 * int(np.count_nonzero(among(verdict, CLUSTERED))):
+            return f"{len(decisions.clusters) // 8} clusters, which are not those of its verdicts"
+        unique, tables = verdict == Verdict.UNIQUE, self.state.design.tables
+        for row, mask in decisions.skipped:
+            if not (0 <= row < len(verdict) and unique[row] and 0 < mask < 1 << tables):
+                return f"row {row} stayed out of buckets {mask:#x}"
+        anchors = self.state.tables.count + int(np.count_nonzero(unique))
+        for each in decisions.superseded:
+            if not (0 <= each.row < len(verdict) and 0 <= each.anchor < anchors):
+                return f"row {each.row} supersedes anchor {each.anchor} of {anchors}"
+        return None

@@ -1,24 +1,27 @@
 """Anchors that arise inside a batch, found exactly as if its pages came one by one.
 
 The tables hold the anchors of earlier batches only. Within a batch, the few buckets that one row enters and
-another row probes are kept as lists here, and the row-by-row loop of `decide` fills and reads them.
+another row probes are kept here, and the row-by-row loop of `decide` fills and reads them. Strangers can make
+one bucket of all rows: whatever looks at its members is compiled.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.compiled import compiled, popcount
 from stream.judge.meetings import meetings
 from stream.tables.probing import Probing
 from stream.tables.slots import Slots
 
 _SLOTS: Final = 1 << 22
 """Bits that tell a batch's own buckets from others: 512 KiB, which stay in the processor's cache."""
+
+_NONE: Final = np.empty(0, np.int64)
 
 OVERFULL: Final = 8
 """How many times `bucket_cap` a bucket holds with anchors for whom it is the emptiest of the full ones. Of
@@ -28,12 +31,19 @@ OVERFULL: Final = 8
 class Neighbours:
     """The shared buckets of one batch of n rows.
 
-    `probed` are the rows' probes, in order, of `Tables.search`. `sizes` (n, T) are the live anchors of each
-    exact bucket before the batch; None without a cap.
+    `probed` are the rows' probes, in order, of `Tables.search`; `fingerprints` are theirs, (n,) or (n, 2).
+    `sizes` (n, T) are the live anchors of each exact bucket before the batch; None without a cap.
     """
 
-    def __init__(self, probed: Sequence[Probing], sizes: NDArray[np.uint32] | None, cap: int | None) -> None:
+    def __init__(
+        self,
+        probed: Sequence[Probing],
+        fingerprints: NDArray[np.uint64],
+        sizes: NDArray[np.uint32] | None,
+        cap: int | None,
+    ) -> None:
         self._cap = cap
+        self._fingerprints = fingerprints.reshape(len(fingerprints), -1)
         design, tree = probed[0].design, probed[0].tree
         self._tables = design.tables
         keys = np.concatenate([probing.keys for probing in probed])
@@ -65,7 +75,12 @@ class Neighbours:
         self._cells = np.flatnonzero(kept[bucket_of])
         self._entries = bucket_of[self._cells]
         self._entries_end = np.searchsorted(self._cells, np.arange(rows + 1) * design.tables).tolist()
-        self._members: dict[int, list[int]] = defaultdict(list)
+        # Of each kept bucket the members so far, in room for all rows that might enter it.
+        room = np.where(kept, entering, 0)
+        self._first = np.cumsum(room) - room
+        self._size = np.zeros(len(room), np.int64)
+        self._members = np.empty(int(room.sum()), np.int64)
+        self._met = np.full(rows, -1, np.int64)
         self._entered: dict[int, list[int]] = {}
 
         self.concerned: NDArray[np.bool_] = np.zeros(rows, np.bool_)
@@ -73,16 +88,16 @@ class Neighbours:
         self.concerned[row] = True
         self.concerned[self._cells // design.tables] = True
 
-    def anchors_probed_by(self, row: int) -> set[int]:
-        """Rows of this batch that became anchors, are alive, and lie in a bucket that `row` probes."""
-        found: set[int] = set()
+    def near(self, row: int, distance: int) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+        """Rows of this batch that became anchors, are alive, lie in a bucket that `row` probes and are at
+        most `distance` bits from it, (m,); how many bits, (m,); and how many members were looked at."""
         first, end = self._probes_end[row], self._probes_end[row + 1]
-        if first < end:
-            members = self._members
-            for bucket in self._probed[first:end].tolist():
-                if bucket in members:
-                    found.update(members[bucket])
-        return found
+        if first == end:
+            return _NONE, _NONE, 0
+        return _near(
+            self._probed[first:end], self._first, self._size, self._members, self._fingerprints, row,
+            distance, self._met,
+        )  # fmt: skip
 
     def enter(self, row: int) -> int:
         """`row` becomes an anchor. Returns the bit mask of tables whose bucket it stays out of (rule 16)."""
@@ -101,20 +116,22 @@ class Neighbours:
                     emptiest = min(emptiest, (size, cell, bucket))
                     continue
                 self._crowd[bucket] = size + 1
-            self._members[bucket].append(row)
             entered.append(bucket)
         size, cell, bucket = emptiest
         if skipped and size < OVERFULL * (self._cap or 0):
             skipped &= ~(1 << cell % self._tables)
             self._crowd[bucket] = size + 1
-            self._members[bucket].append(row)
             entered.append(bucket)
+        _join(np.array(entered, np.int64), self._first, self._size, self._members, row)
         return skipped
 
     def leave(self, row: int) -> None:
         """The anchor `row` of this batch was superseded."""
         for bucket in self._entered.pop(row, ()):
-            self._members[bucket].remove(row)
+            first = self._first[bucket]
+            last = first + self._size[bucket] - 1
+            self._members[first + np.argmax(self._members[first : last + 1] == row)] = self._members[last]
+            self._size[bucket] -= 1
             if bucket in self._crowd:
                 self._crowd[bucket] -= 1
 
@@ -123,3 +140,60 @@ class Neighbours:
         for table, key in enumerate(keys):
             if key in self._crowded and not skipped >> table & 1:
                 self._crowd[self._crowded[key]] -= 1
+
+
+@compiled
+def best_of(similarity: NDArray[np.int64], distance: NDArray[np.int64], age: NDArray[np.int64]) -> int:
+    """Index of the best of m > 0 anchors (rule 15)."""
+    best = 0
+    for i in range(1, len(age)):
+        if similarity[i] < similarity[best]:
+            continue
+        if similarity[i] > similarity[best] or (distance[i], age[i]) < (distance[best], age[best]):
+            best = i
+    return best
+
+
+@compiled
+def _join(
+    buckets: NDArray[np.int64],
+    first: NDArray[np.int64],
+    size: NDArray[np.int64],
+    members: NDArray[np.int64],
+    row: int,
+) -> None:
+    for bucket in buckets:
+        members[first[bucket] + size[bucket]] = row
+        size[bucket] += 1
+
+
+@compiled
+def _near(
+    probed: NDArray[np.int32],
+    first: NDArray[np.int64],
+    size: NDArray[np.int64],
+    members: NDArray[np.int64],
+    fingerprints: NDArray[np.uint64],
+    row: int,
+    distance: int,
+    met: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """What `Neighbours.near` gives. `met` (n,) is the last row that met each member, below `row` before."""
+    most = 0
+    for bucket in probed:
+        most += size[bucket]
+    found, apart = np.empty(most, np.int64), np.empty(most, np.int64)
+    count = 0
+    for bucket in probed:
+        for at in range(first[bucket], first[bucket] + size[bucket]):
+            member = members[at]
+            if met[member] == row:
+                continue
+            met[member] = row
+            bits = np.int64(0)
+            for word in range(fingerprints.shape[1]):
+                bits += popcount(fingerprints[member, word] ^ fingerprints[row, word])
+            if bits <= distance:
+                found[count], apart[count] = member, bits
+                count += 1
+    return found[:count], apart[:count], most

@@ -14,15 +14,16 @@ from stream.judge.judge import Judge
 from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
-from stream.tables.chains import sweep
+from stream.tables.candidates import in_order
+from stream.tables.chains import sweep, unlink
 from stream.tables.packed import Packed
 
 _BYTES: Final = 1 << 20
 
 
 def rehearse(genesis: Genesis) -> None:
-    """Judge four invented pages in a state of their own: the first is found in RAM, then in RocksDB, then
-    packed in RAM.
+    """Judge four pairs of invented pages in a state of their own: the first page is found in its batch, then
+    in RAM, then in RocksDB, then packed in RAM.
 
     What is compiled at its first use has then been compiled before real pages wait: that takes 10 s where no
     earlier process has kept the result.
@@ -35,7 +36,10 @@ def rehearse(genesis: Genesis) -> None:
                 _judge(state, Judge(state, genesis), numbers)
             finally:
                 state.close()
-    sweep(np.zeros(8, np.uint32), np.zeros(8, np.uint8), 3, 0, 0, 8)
+    heads, bits, links = np.zeros(8, np.uint32), np.zeros(8, np.uint8), np.zeros((0, 1), np.uint32)
+    sweep(heads, bits, 3, 0, 0, 8)
+    unlink(np.zeros(0, np.uint64), 3, heads, links, 0, 0, bits)
+    in_order(np.zeros(1, np.uint64))
 
 
 def _judge(state: State, judge: Judge, numbers: range) -> None:
@@ -44,9 +48,15 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
         if number > 1:
             state.tables.maintain(wait=True)
         # A sketch of zeros says that there is nothing in it, and two such pages are alike.
-        row = Row(Status.READY, f"{number}", f"{number}", None, 1, sketch=bytes(scheme.sketch_bytes))
-        source = SourceRange("rehearsal", "pages", "0" * 32, 0, number, number + 1, 1, opening=number == 0)
-        entry = Entry(number + 1, 0, b"", Rows.of(scheme, [source], [row], [number], [None]))
+        offsets = range(2 * number, 2 * number + 2)
+        rows = [
+            Row(Status.READY, f"{offset}", f"{offset}", None, 1, sketch=bytes(scheme.sketch_bytes))
+            for offset in offsets
+        ]
+        source = SourceRange(
+            "rehearsal", "pages", "0" * 32, 0, offsets.start, offsets.stop, 2, opening=number == 0
+        )
+        entry = Entry(number + 1, 0, b"", Rows.of(scheme, [source], rows, offsets, [None, None]))
         decided = judge.decide([entry])
         decided.json()
         judge.apply([entry], decided.record())
