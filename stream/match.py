@@ -76,7 +76,13 @@ class Matches:
 
 
 def open_either(
-    settings: Settings, scheme: Scheme, path: str, *, width: int | None, source_format: str, base_url: str
+    settings: Settings,
+    scheme: Scheme,
+    path: str,
+    *,
+    width: int | None,
+    source_format: str,
+    base_url: str | None = None,
 ) -> FingerprintFile:
     """Fingerprints at `path`, or those of the pages there, made by `scheme` on all cores."""
     found = open_fingerprints(path, width) if source_format == "auto" else None

@@ -15,6 +15,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.index import Index
 from stream.judge.decided import Decided
 from stream.judge.options import VerdictOptions
+from stream.outside.registry import registry_of
 from stream.settings import Settings
 from stream.sources import Message, feed
 
@@ -53,14 +54,19 @@ async def fingerprinted(
     """Rows of the messages in order; twice as many chunks under way as there are processes."""
     configuration = configuration_of(settings, scheme)
     under_way: deque[asyncio.Task[list[Row]]] = deque()
-    async with ChildPool(settings.worker_processes, configuration) as pool:
-        async with aclosing(_chunks(messages)) as chunks:
-            async for chunk in chunks:
-                under_way.append(asyncio.create_task(pool.fingerprint(chunk)))
-                if len(under_way) > 2 * settings.worker_processes:
-                    yield await under_way.popleft()
-        while under_way:
-            yield await under_way.popleft()
+    async with ChildPool(settings.worker_processes, configuration, registry_of(settings)) as pool:
+        try:
+            async with aclosing(_chunks(messages)) as chunks:
+                async for chunk in chunks:
+                    under_way.append(asyncio.create_task(pool.fingerprint(chunk)))
+                    if len(under_way) > 2 * settings.worker_processes:
+                        yield await under_way.popleft()
+            while under_way:
+                yield await under_way.popleft()
+        finally:  # of whoever wants no more rows
+            for task in under_way:
+                task.cancel()
+            await asyncio.gather(*under_way, return_exceptions=True)
 
 
 async def _chunks(messages: Iterable[Message]) -> AsyncGenerator[list[bytes | None], None]:

@@ -8,7 +8,8 @@
     NEARDUP_DROP = ["duplicate", "recrawl"]    # and these do not come out
 
 An item is a page when it has `url` and one of `html`, `text` and `body` (bytes); it may have `content_type`,
-`charset` and `fetched_at`. Other items pass untouched. Every setting of neardup can be given as `NEARDUP_*`.
+`charset` and `fetched_at`. Other items pass untouched. Dropped ones are counted in `neardup/duplicate` and so
+on, and logged at level DEBUG. Every setting of neardup can be given as `NEARDUP_*`.
 """
 
 from __future__ import annotations
@@ -139,7 +140,9 @@ class NeardupPipeline:
         self._stats.inc_value(f"neardup/{name}")
         if name in self._drop:
             other = verdict["duplicate_of"]
-            raise DropItem(f"{name}: {page.url}" + (f" is like {other['url']}" if other else ""))
+            like = f" is like {other['url']}" if other else ""
+            # Scrapy's line holds the whole item; dropping is what the crawl was told to do, and is counted.
+            raise DropItem(f"{name}: {page.url}{like}", log_level="DEBUG")
         ItemAdapter(item)[FIELD] = verdict
         return item
 
@@ -148,8 +151,8 @@ class NeardupPipeline:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-            await self._consumer.stop()
-        await self._producer.stop()
+            await clients.end(self._consumer)
+        await clients.end(self._producer)
 
     async def _publish(self, page: Page) -> dict[str, Any] | None:
         """The page's verdict, if it is waited for and comes in time."""
@@ -157,7 +160,8 @@ class NeardupPipeline:
         self._unacknowledged += 1
         try:
             sent = await self._producer.send(self._names.pages, message.value, key=key_of(message, "url"))
-            acknowledged = await sent
+            async with clients.acknowledged(f"topic {self._names.pages}"):
+                acknowledged = await sent
         except Exception as error:
             raise BrokerError(
                 f"{page.url}: not acknowledged by topic {self._names.pages} ({error!r})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
@@ -47,6 +48,18 @@ _ADVANCE: Final = (
 _OFFSETS: Final = f"SELECT partition, next FROM {PROGRESS} WHERE topic_id = %s"  # noqa: S608
 
 
+_CONNECTION: Final = re.compile(r"postgres(ql)?:|.*\bpassword\s*=", re.IGNORECASE | re.DOTALL)
+"""What begins so may hold a password, and is quoted in no message."""
+_UNREADABLE: Final = (
+    "target postgresql: not as PostgreSQL reads postgresql://user@host:port/database: give the password in "
+    "PGPASSWORD, or write characters like @, / and % of user and password as %40, %2F and %25"
+)
+
+
+DUCKDB: Final = (".duckdb", ".ddb", ".db")
+_TARGETS: Final = "write NAME.duckdb, NAME.parquet (a directory), or postgresql://user@host/database"
+
+
 class ExportError(NeardupError):
     """The target of an export cannot be opened or written; the message names it."""
 
@@ -67,9 +80,15 @@ class Sink(abc.ABC):
         """Let go of it."""
 
 
+def name_of(target: str) -> str:
+    """What messages call a target: a URL may hold a password, so its scheme only."""
+    scheme, found, _ = target.partition("://")
+    return scheme if found else target
+
+
 @contextmanager
 def open_sink(target: str) -> Iterator[Sink]:
-    """`postgresql://...`, a directory `*.parquet`, or the path of a DuckDB file; the latter two are made.
+    """`postgresql://...`, a directory `*.parquet`, or a DuckDB file, `*.duckdb`; the latter two are made.
 
     Raises SettingsError, ExportError.
     """
@@ -79,14 +98,21 @@ def open_sink(target: str) -> Iterator[Sink]:
     try:
         if target.startswith(("postgresql://", "postgres://")):
             sink = PostgresSink(target)
+        elif _CONNECTION.match(target):
+            raise SettingsError(_UNREADABLE)
         elif "://" in target:
-            raise SettingsError(f"target {target}: postgresql://..., NAME{SUFFIX}, or a DuckDB file")
+            raise SettingsError(f"target {name_of(target)}: no such database; {_TARGETS}")
         elif target.rstrip("/").endswith(SUFFIX):
             sink = ParquetSink(Path(target))
-        else:
+        elif Path(target).suffix in DUCKDB:
             sink = DuckSink(Path(target))
+        else:
+            shown = "with an @" if "@" in target else target  # perhaps a URL that holds a password
+            raise SettingsError(f"target {shown}: its suffix names no format; {_TARGETS}")
     except ImportError as error:
-        raise SettingsError(f"target {target}: pip install 'neardup-stream[export]' ({error})") from error
+        raise SettingsError(
+            f"target {name_of(target)}: pip install 'neardup-stream[export]' ({error})"
+        ) from error
     try:
         yield sink
     finally:
@@ -144,12 +170,22 @@ class DuckSink(Sink):
 
 
 class PostgresSink(Sink):
-    """A PostgreSQL database; the two tables are made in the first schema of its search path."""
+    """A PostgreSQL database; the two tables are made in the first schema of its search path.
+
+    Raises SettingsError for a URL that libpq cannot read, without quoting it.
+    """
 
     def __init__(self, url: str) -> None:
         import psycopg
+        from psycopg.conninfo import conninfo_to_dict
 
         self._errors = psycopg.Error
+        try:
+            parts = conninfo_to_dict(url)
+        except psycopg.ProgrammingError:  # which quotes what it cannot read
+            raise SettingsError(_UNREADABLE) from None
+        if any("@" in str(parts.get(name, "")) for name in ("host", "port", "dbname")):
+            raise SettingsError(_UNREADABLE)  # the rest of a password taken for one of these
         with self._explained():
             self._database = psycopg.connect(url)
             for statement in _CREATE:
@@ -179,7 +215,7 @@ class PostgresSink(Sink):
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except self._errors as error:  # which may quote the URL's host, never its password
+        except self._errors as error:  # which may quote host, user and database, never the password
             raise ExportError(f"target postgresql: {str(error).strip()}") from error
 
 

@@ -3,48 +3,64 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from pathlib import Path
 from typing import Final
 
 from stream.errors import SettingsError
 from stream.sources.compressed import STDIN, first_bytes
-from stream.sources.directory import BASE_URL, CONTENT_TYPES, DirectorySource
+from stream.sources.directory import CONTENT_TYPES, DirectorySource
 from stream.sources.encode import encode_page
 from stream.sources.feed import feed
 from stream.sources.jsonl import JsonlSource
 from stream.sources.source import Message, Source
+from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
 
 __all__ = [
-    "BASE_URL",
     "FORMATS",
+    "CsvSource",
     "DirectorySource",
     "JsonlSource",
     "Message",
+    "ParquetSource",
     "Source",
     "WarcSource",
     "encode_page",
     "feed",
     "open_source",
+    "open_sources",
 ]
 
-FORMATS: Final = ("auto", "jsonl", "warc", "directory")
-_WARC: Final = re.compile(r"\.(warc|wet)(\.(gz|zst))?$", re.IGNORECASE)
-_JSONL: Final = re.compile(r"\.(jsonl|ndjson|jl|json)(\.(gz|xz|zst))?$", re.IGNORECASE)
+FORMATS: Final = ("auto", "jsonl", "warc", "directory", "csv", "parquet")
+_WARC: Final = re.compile(r"\.(warc|wet)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
+_JSONL: Final = re.compile(r"\.(jsonl|ndjson|jl|json)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
+
+_CSV: Final = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
+_PARQUET: Final = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
+_SOURCES: Final[dict[str, Callable[[str], Source]]] = {
+    "jsonl": JsonlSource,
+    "warc": WarcSource,
+    "csv": CsvSource,
+    "parquet": ParquetSource,
+}
 
 
-def open_source(path: str, *, format: str = "auto", base_url: str = BASE_URL) -> Source:  # noqa: A002 - the option's name
-    """The source at `path`: a directory, a WARC, JSON Lines, one saved page, or `-` for standard input.
+def open_source(path: str, *, format: str = "auto", base_url: str | None = None) -> Source:  # noqa: A002 - the option's name
+    """The source at `path`: a directory, a WARC, JSON Lines, CSV, Parquet, one saved page, or `-`.
 
-    `auto` goes by the name, then by the content; standard input is JSON Lines unless `format` says `warc`.
-    `base_url` stands before the relative paths of saved pages. Raises SettingsError.
+    `auto` goes by the name, then by the content; standard input is JSON Lines unless `format` says `warc` or
+    `csv`.
+    `base_url` stands before the relative paths of saved pages, whose URLs are `file:` ones otherwise. Raises
+    SettingsError.
     """
     if format not in FORMATS:
         raise SettingsError(f"format: {format!r} is none of {', '.join(FORMATS)}")
     if path == STDIN:
-        if format == "directory":
-            raise SettingsError("format: standard input is no directory")
-        return WarcSource(path) if format == "warc" else JsonlSource(path)
+        if format in ("directory", "parquet"):
+            raise SettingsError(f"format: standard input is no {format}; it may be jsonl, warc or csv")
+        return _SOURCES["jsonl" if format == "auto" else format](path)
     if not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
     kind = _kind(path) if format == "auto" else format
@@ -54,7 +70,55 @@ def open_source(path: str, *, format: str = "auto", base_url: str = BASE_URL) ->
         if not Path(path).is_dir() and Path(path).suffix.lower() not in CONTENT_TYPES:
             raise SettingsError(f"source {path}: no directory, and no suffix of {', '.join(CONTENT_TYPES)}")
         return DirectorySource(path, base_url)
-    return WarcSource(path) if kind == "warc" else JsonlSource(path)
+    return _SOURCES[kind](path)
+
+
+def open_sources(
+    paths: Sequence[str],
+    *,
+    format: str = "auto",  # noqa: A002 - the option's name
+    base_urls: Sequence[str] = (),
+) -> list[Source]:
+    """All of them: saved pages with a base URL each, in their order, or one for all, or none.
+
+    Raises SettingsError, also where two sources would give one URL to two pages.
+    """
+    opened = [open_source(path, format=format) for path in paths]
+    saved = [each for each in opened if isinstance(each, DirectorySource)]
+    if base_urls:
+        if len(base_urls) not in (1, len(saved)):
+            raise SettingsError(
+                f"base-url: {len(base_urls)} for {len(saved)} sources of saved pages; give one for each,"
+                " in their order, or one for all"
+            )
+        bases = iter(base_urls) if len(base_urls) > 1 else repeat(base_urls[0])
+        opened = [
+            DirectorySource(each.name, next(bases)) if isinstance(each, DirectorySource) else each
+            for each in opened
+        ]
+    _refuse_shared_urls([each for each in opened if isinstance(each, DirectorySource)])
+    return opened
+
+
+def _refuse_shared_urls(saved: Sequence[DirectorySource]) -> None:
+    """Only sources of which one's URLs begin as another's may share some; these alone are listed."""
+    listed: dict[str, str] = {}
+    begun: DirectorySource | None = None
+    unlisted = True
+    for source in sorted(saved, key=lambda each: each.begins):
+        if begun is None or not source.begins.startswith(begun.begins):
+            begun, unlisted, listed = source, True, {}
+            continue
+        for each in (begun, source) if unlisted else (source,):
+            for url in each.urls():
+                if url in listed:
+                    raise SettingsError(
+                        f"sources {listed[url]} and {each.name}: both have a page {url}; name each page once,"
+                        " and give directories a --base-url each, in their order, or none: then URLs are"
+                        " file: and the path"
+                    )
+                listed[url] = each.name
+        unlisted = False
 
 
 def _kind(path: str) -> str:
@@ -64,11 +128,15 @@ def _kind(path: str) -> str:
         return "warc"
     if _JSONL.search(path):
         return "jsonl"
+    if _CSV.search(path):
+        return "csv"
+    if _PARQUET.search(path):
+        return "parquet"
     start = first_bytes(path)
     if start.startswith(b"WARC/"):
         return "warc"
+    if start.startswith(b"PAR1"):
+        return "parquet"
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return "jsonl"
-    raise SettingsError(
-        f"source {path}: neither its name nor its content tells JSON Lines or WARC; see --format"
-    )
+    raise SettingsError(f"source {path}: neither its name nor its content tells what it is; see --format")

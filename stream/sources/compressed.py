@@ -1,7 +1,8 @@
-"""A file as it reads after decompression: plain, gzip, xz or zstd, told by its first bytes."""
+"""A file as it reads after decompression: plain, gzip, bzip2, xz or zstd, told by its first bytes."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
@@ -18,6 +19,9 @@ STDIN: Final = "-"
 DAMAGED: Final = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
 """What reading a truncated or damaged file raises."""
 _PEEK: Final = 16
+_XZ: Final = b"\xfd7zXZ\x00"
+_BZIP2_BLOCKS: Final = (b"1AY&SY", b"\x17rE8P\x90")
+"""What follows `BZh` and a digit: the first block, or at once the end."""
 
 
 class CountingFile(io.RawIOBase):
@@ -66,12 +70,21 @@ def decompressed(raw: CountingFile) -> io.BufferedReader:
     start = buffered.peek(_PEEK)[:_PEEK]
     if start.startswith(b"\x1f\x8b"):
         return cast(io.BufferedReader, gzip.GzipFile(fileobj=buffered))
-    if start.startswith(b"\xfd7zXZ\x00"):
+    if start.startswith(b"BZh") and start[4:10] in _BZIP2_BLOCKS:
+        return io.BufferedReader(cast(io.RawIOBase, bz2.BZ2File(buffered)), 1 << 16)
+    if start.startswith(_XZ):
         return io.BufferedReader(cast(io.RawIOBase, lzma.LZMAFile(buffered)), 1 << 16)
     if start.startswith(b"\x28\xb5\x2f\xfd") or (start[1:4] == b"\x2a\x4d\x18" and start[0] & 0xF0 == 0x50):
         reader = zstandard.ZstdDecompressor().stream_reader(buffered, read_across_frames=True)
         return io.BufferedReader(cast(io.RawIOBase, reader), 1 << 16)
     return cast(io.BufferedReader, buffered)
+
+
+def is_bzip2_or_xz(path: str) -> bool:
+    """Whether the file is compressed in a way that fastwarc does not know. Raises SettingsError."""
+    with open_counting(path) as raw:
+        start = raw.read(_PEEK) or b""
+    return start.startswith((b"BZh", _XZ))
 
 
 def first_bytes(path: str, count: int = 512) -> bytes:

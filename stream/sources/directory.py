@@ -13,8 +13,8 @@ from stream.messages.page import Page
 from stream.sources.encode import encode_page
 from stream.sources.source import MAX_MESSAGE, Message, Source
 
-BASE_URL: Final = "http://localhost/"
-"""Stands before the relative path: URLs stay the same wherever the directory lies."""
+FILE_URL: Final = "file://localhost"
+"""Stands before an absolute path (RFC 8089; with a host, as URLs of pages have one)."""
 CONTENT_TYPES: Final = {
     ".html": "text/html",
     ".htm": "text/html",
@@ -31,18 +31,26 @@ CONTENT_TYPES: Final = {
 
 
 class DirectorySource(Source):
-    """Files below a directory: URL = base + relative path, `fetched_at` = modification time, body as stored.
+    """Files below a directory, bodies as stored; `fetched_at` is the modification time.
 
-    Directories are walked depth-first in name order; links to directories are not followed, other files are
-    passed over.
+    URLs are the base with the path relative to the directory, or `file:` URLs: two directories hold different
+    pages though their files have the same names. Directories are walked depth-first in name order; links to
+    directories are not followed, other files are counted in
+    `passed_over`.
     """
 
-    def __init__(self, path: str, base_url: str = BASE_URL) -> None:
+    def __init__(self, path: str, base_url: str | None = None) -> None:
         super().__init__(path)
-        if "://" not in base_url:
-            raise SettingsError(f"base-url: {base_url!r} is no URL")
+        if base_url is not None and "://" not in base_url:
+            raise SettingsError(f"base-url: {base_url!r} is no URL; write https://example.com/")
         self._root = Path(path)
+        whole = self._root.is_dir()
+        if base_url is None:
+            directory = os.path.abspath(self._root if whole else self._root.parent)
+            base_url = FILE_URL + quote(os.fsencode(directory))
         self._base = base_url if base_url.endswith("/") else base_url + "/"
+        self.begins = self._base if whole else self._url(self._root)
+        """What all its URLs begin with; the URL itself of a single page."""
         self._bytes_read = 0
         self._total: int | None = None
 
@@ -56,9 +64,14 @@ class DirectorySource(Source):
     def bytes_read(self) -> int:
         return self._bytes_read
 
+    def urls(self) -> Iterator[str]:
+        """Of all its pages, in order; no page is read."""
+        return map(self._url, self._files())
+
     def __iter__(self) -> Iterator[Message]:
         self._bytes_read = 0
-        for file in self._files():
+        self.passed_over.clear()
+        for file in self._files(count=True):
             try:
                 status = file.stat()
                 if status.st_size > MAX_MESSAGE // 2:
@@ -67,16 +80,19 @@ class DirectorySource(Source):
             except OSError as error:
                 raise PageError("damaged_source", f"{file}: {error.strerror}") from error
             self._bytes_read += len(body)
-            relative = file.name if file == self._root else file.relative_to(self._root).as_posix()
             page = Page(
-                url=self._base + quote(os.fsencode(relative)),
+                url=self._url(file),
                 body=body,
                 content_type=CONTENT_TYPES[file.suffix.lower()],
                 fetched_at=status.st_mtime_ns // 1_000_000,
             )
             yield Message(encode_page(page), page.url, str(file))
 
-    def _files(self) -> Iterator[Path]:
+    def _url(self, file: Path) -> str:
+        relative = file.name if file == self._root else file.relative_to(self._root).as_posix()
+        return self._base + quote(os.fsencode(relative))
+
+    def _files(self, *, count: bool = False) -> Iterator[Path]:
         if not self._root.is_dir():
             yield self._root
             return
@@ -90,6 +106,8 @@ class DirectorySource(Source):
                 stack.append(iter(_entries(Path(entry.path))))
             elif Path(entry.name).suffix.lower() in CONTENT_TYPES and entry.is_file():
                 yield Path(entry.path)
+            elif count:
+                self.passed_over["suffix"] += 1
 
 
 def _entries(directory: Path) -> list[os.DirEntry[str]]:

@@ -1,16 +1,16 @@
-"""Page messages one a line (JSON Lines): plain, gzip, xz or zstd, from a file or standard input."""
+"""Page messages one a line (JSON Lines): plain, gzip, bzip2, xz or zstd, from a file or standard input."""
 
 from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
-from pathlib import Path
 
 import msgspec
 
 from stream.errors import PageError
-from stream.sources.compressed import DAMAGED, STDIN, CountingFile, decompressed, open_counting
-from stream.sources.source import MAX_MESSAGE, Message, Source
+from stream.sources.compressed import DAMAGED, decompressed
+from stream.sources.file import FileSource
+from stream.sources.source import MAX_MESSAGE, Message
 
 
 class _UrlOnly(msgspec.Struct):
@@ -28,25 +28,12 @@ def url_of(value: bytes) -> str | None:
         return None
 
 
-class JsonlSource(Source):
+class JsonlSource(FileSource):
     """Lines pass through untouched, malformed ones too; blank lines are no messages."""
-
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._raw: CountingFile | None = None
-
-    @property
-    def total_bytes(self) -> int | None:
-        return None if self.name == STDIN else Path(self.name).stat().st_size
-
-    @property
-    def bytes_read(self) -> int:
-        return 0 if self._raw is None else self._raw.bytes_read
 
     def __iter__(self) -> Iterator[Message]:
         number = 0
-        with open_counting(self.name) as raw:
-            self._raw = raw
+        with self._opened() as raw:
             try:
                 lines = decompressed(raw)
                 while line := lines.readline(MAX_MESSAGE + 1):

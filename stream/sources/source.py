@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import abc
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 MAX_MESSAGE: Final = 64 << 20
 """Bytes of the largest message a source yields; memory stays bounded whatever a file holds."""
+
+
+PASSED_OVER: Final = {
+    "http_status": "responses with a status other than 2xx",
+    "content_type": "responses that are neither HTML nor text",
+    "record_type": "records of other types (requests, metadata, revisits), or without an http URL",
+    "suffix": "files without the suffix of a page",
+}
+"""Why something that a source holds is no page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +44,8 @@ class Source(abc.ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.passed_over: Counter[str] = Counter()
+        """What was read and is no page, by the keys of `PASSED_OVER`."""
 
     @property
     @abc.abstractmethod

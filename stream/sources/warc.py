@@ -1,4 +1,4 @@
-"""Web archives: the HTML and plain-text pages of .warc, .warc.gz and .warc.zst, also .wet."""
+"""Web archives: the HTML and plain-text pages of .warc and .wet, plain or compressed."""
 
 from __future__ import annotations
 
@@ -11,16 +11,23 @@ from fastwarc.warc import ArchiveIterator, WarcRecord
 from stream.errors import PageError
 from stream.messages.page import Page
 from stream.outside.warc_record import RECORDS, body_of, content_type_of, fetched_at_of
-from stream.sources.compressed import DAMAGED, STDIN, CountingFile, decompressed, open_counting
+from stream.sources.compressed import (
+    DAMAGED,
+    STDIN,
+    CountingFile,
+    decompressed,
+    is_bzip2_or_xz,
+)
 from stream.sources.encode import encode_page
-from stream.sources.source import MAX_MESSAGE, Message, Source
+from stream.sources.file import FileSource
+from stream.sources.source import MAX_MESSAGE, Message
 
 PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
 MAX_BODY: Final = MAX_MESSAGE // 2
 """Bytes of a body, stored or decoded; base64 and JSON must fit MAX_MESSAGE."""
 
 
-class WarcSource(Source):
+class WarcSource(FileSource):
     """HTTP responses with status 2xx, and resource and conversion (WET) records, of the types in PAGE_TYPES.
 
     Only pages with an http or https URL: some crawlers file extracted text under `urn:` beside the page.
@@ -28,36 +35,24 @@ class WarcSource(Source):
     more than MAX_BODY, is yielded without body, so that it still gets its (rejected) verdict.
     """
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self._raw: CountingFile | None = None
-        self.passed_over = 0
-        """Records that are no pages."""
-
-    @property
-    def total_bytes(self) -> int | None:
-        return None if self.name == STDIN else Path(self.name).stat().st_size
-
-    @property
-    def bytes_read(self) -> int:
-        return 0 if self._raw is None else self._raw.bytes_read
-
     def __iter__(self) -> Iterator[Message]:
-        self.passed_over = 0
+        self.passed_over.clear()
         where, start = f"{self.name} at its start", 0
-        with open_counting(self.name) as raw:
-            self._raw = raw
+        with self._opened() as raw:
             try:
+                # fastwarc reads gzip and zstd itself, and then knows where a record begins in the file.
+                own = self.name != STDIN and is_bzip2_or_xz(self.name)
+                file = CountingFile(decompressed(raw)) if own else raw
                 # auto_decode would end the whole archive at the first body that does not decode.
-                for record in ArchiveIterator(raw, parse_http=True, auto_decode="none", strict_mode=False):
+                for record in ArchiveIterator(file, parse_http=True, auto_decode="none", strict_mode=False):
                     start = record.stream_pos
                     where = f"{self.name} record at byte {start}"
                     page = _page(record, where)
-                    if page is None:
-                        self.passed_over += 1
+                    if isinstance(page, str):
+                        self.passed_over[page] += 1
                     else:
                         yield Message(encode_page(page), page.url, where)
-                if self.name != STDIN:
+                if self.name != STDIN and not own:
                     _check_end(self.name, start)
             except DAMAGED as error:
                 raise PageError("damaged_source", f"{where}: {error}") from error
@@ -72,20 +67,21 @@ def _check_end(path: str, start: int) -> None:
             pass
 
 
-def _page(record: WarcRecord, where: str) -> Page | None:
+def _page(record: WarcRecord, where: str) -> Page | str:
+    """The page, or why there is none, as in `PASSED_OVER`."""
     length = record.headers.get("Content-Length", "")
     if not (length and length.isdecimal()):
         # fastwarc takes a header cut off by the end of the file for an empty record.
         raise PageError("damaged_source", f"{where}: no Content-Length; the archive is cut off or damaged")
     url = (record.headers.get("WARC-Target-URI") or "").strip().removeprefix("<").removesuffix(">")
     if not record.record_type & RECORDS or not url.lower().startswith(("http://", "https://")):
-        return None
+        return "record_type"
     http = record.http_headers if record.is_http_parsed else None
     if http is not None and not 200 <= (http.status_code or 0) < 300:
-        return None
+        return "http_status"
     content_type = content_type_of(record)
     if (content_type or "").partition(";")[0].strip().lower() not in PAGE_TYPES:
-        return None
+        return "content_type"
     return Page(
         url=url,
         body=_body(record, where),

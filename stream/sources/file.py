@@ -1,0 +1,29 @@
+"""What sources out of one file have in common: how much there is to read, and how far they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stream.sources.compressed import STDIN, CountingFile, open_counting
+from stream.sources.source import Source
+
+
+class FileSource(Source):
+    """A source that is one file, or standard input for `-`."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path)
+        self._raw: CountingFile | None = None
+
+    @property
+    def total_bytes(self) -> int | None:
+        return None if self.name == STDIN else Path(self.name).stat().st_size
+
+    @property
+    def bytes_read(self) -> int:
+        return 0 if self._raw is None else self._raw.bytes_read
+
+    def _opened(self) -> CountingFile:
+        """The file from its start, as stored; what is read of it from now on is counted."""
+        self._raw = open_counting(self.name)
+        return self._raw

@@ -1,0 +1,307 @@
+"""Commands write a whole file or none, and say so: full disks, lost disks, closed pipes, interrupts."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import random
+import re
+import signal
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from stream.dashboard.app import _instance
+from stream.errors import OutputError
+from stream.integrations.sinks import ExportError, open_sink
+from stream.messages.verdict import Source, VerdictRecord, rfc3339
+from stream.output import writing
+from stream.tables.compression import encode, sort_words
+from stream.tables.index_file import write_index
+from stream.tables.words import as_words
+from tests.fingerprint_sets import random_set
+
+NEARDUP = (sys.executable, "-m", "stream.cli")
+FULL = Path("/dev/full")
+SECONDS = 120
+TMPFS_BYTES = 64 << 10
+
+
+def run(*arguments: str | Path, **given: Any) -> subprocess.CompletedProcess[str]:
+    given = {"stdout": subprocess.PIPE} | given
+    return subprocess.run(
+        [*NEARDUP, *map(str, arguments)], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        timeout=SECONDS, check=False, **given,
+    )  # fmt: skip
+
+
+def page(number: int) -> str:
+    words = " ".join(f"word{number * 31 + i}" for i in range(60))
+    return json.dumps({"url": f"http://a.example/{number}", "text": words}) + "\n"
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """An input of each kind, whose result is larger than the small disk."""
+    directory = tmp_path_factory.mktemp("inputs")
+    rng = np.random.default_rng(1)
+    named = {name: directory / name for name in ("pages", "near.npy", "far.npy", "index")}
+    named["pages"].write_text("".join(map(page, range(300))))
+    np.save(named["near.npy"], np.repeat(random_set(rng, 10, 64), 40))
+    np.save(named["far.npy"], random_set(rng, 20_000, 64))
+    write_index(named["index"], encode(sort_words(as_words(np.load(named["far.npy"]), 64)), 64), None)
+    return named
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    directory = tmp_path / "small"
+    directory.mkdir()
+    options = f"size={TMPFS_BYTES}"
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", directory], capture_output=True)
+    if mounted.returncode:
+        pytest.skip(f"no tmpfs can be mounted: {mounted.stderr.decode().strip()}")
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", directory], check=True)
+
+
+WRITERS = {
+    "scan": ("scan", "--worker-processes", "1", "{pages}", "-o", "{out}"),
+    "match": ("match", "{near.npy}", "-o", "{out}"),
+    "index export": ("index", "export", "{far.npy}", "{out}"),
+    "index import": ("index", "import", "{index}", "{out}"),
+    "index import .npy": ("index", "import", "{index}", "{out}.npy"),
+}
+PRINTERS = {
+    "scan": ("scan", "--worker-processes", "1", "{pages}", "-o", "-"),
+    "match": ("match", "{near.npy}"),
+    "fingerprint": ("fingerprint", "{pages}"),
+    "index import": ("index", "import", "{index}", "-"),
+    "explain": ("explain", "{pages}#1", "{pages}#2"),
+    "plan": ("plan", "--pages", "1e6"),
+    "schema": ("schema",),
+    "--help": ("--help",),
+}
+
+
+def filled(command: tuple[str, ...], inputs: dict[str, Path], out: object = None) -> list[str]:
+    named = {**inputs, "out": out}
+    return [re.sub(r"\{(.+)\}", lambda found: str(named[found[1]]), part) for part in command]
+
+
+def one_line(done: subprocess.CompletedProcess[str], said: str) -> None:
+    assert done.stderr.splitlines()[-1] == f"neardup: {said}", done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_a_full_disk_is_an_error_and_leaves_what_was_there(
+    name: str, inputs: dict[str, Path], small_disk: Path
+) -> None:
+    arguments = filled(WRITERS[name], inputs, small_disk / "out")
+    out = Path(arguments[-1])
+    out.write_text("as before")
+    one_line(run(*arguments), f"{out}: No space left on device")
+    assert out.read_text() == "as before"
+    assert list(small_disk.iterdir()) == [out]
+
+
+@pytest.mark.parametrize("name", PRINTERS)
+def test_a_full_stdout_is_an_error(name: str, inputs: dict[str, Path]) -> None:
+    with FULL.open("w") as full:
+        done = run(*filled(PRINTERS[name], inputs), stdout=full)
+    one_line(done, "stdout: No space left on device")
+
+
+@pytest.mark.parametrize("name", ["scan", "match", "schema"])
+def test_a_pipe_that_nobody_reads_ends_a_command_quietly(name: str, inputs: dict[str, Path]) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = run(*filled(PRINTERS[name], inputs), stdout=writer)
+    finally:
+        os.close(writer)
+    assert done.returncode == 128 + signal.SIGPIPE
+    assert not re.search("Traceback|neardup:|Exception|Error", done.stderr), done.stderr
+
+
+def test_a_closed_stdout_is_an_error() -> None:
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >&-', "sh", *NEARDUP, "schema"], capture_output=True, text=True, check=False
+    )
+    one_line(done, "stdout: Bad file descriptor")
+
+
+def test_a_full_temporary_directory_is_one_line(inputs: dict[str, Path], small_disk: Path) -> None:
+    (small_disk / "filler").write_bytes(bytes(TMPFS_BYTES - 8192))
+    done = run(
+        "scan", "--worker-processes", "1", inputs["pages"], env=os.environ | {"TMPDIR": str(small_disk)}
+    )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "No space left on device" in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize("with_what", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupted_command_leaves_nothing(with_what: signal.Signals, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.write_text("as before")
+    told = [*NEARDUP, "match", "-", "-o", out]
+    with subprocess.Popen(told, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as match:
+        try:
+            deadline = time.monotonic() + SECONDS
+            while not list(tmp_path.glob(".neardup-*")):
+                assert time.monotonic() < deadline
+                assert match.poll() is None
+                time.sleep(0.02)
+            match.send_signal(with_what)
+            assert match.wait(SECONDS) == 128 + with_what
+            assert match.stderr is not None
+            assert match.stderr.read().strip() == f"neardup: interrupted: {out} is as it was before"
+        finally:
+            match.kill()
+    assert list(tmp_path.iterdir()) == [out]
+    assert out.read_text() == "as before"
+
+
+def test_an_interrupted_scan_says_how_far_it_came(tmp_path: Path) -> None:
+    told = [*NEARDUP, "scan", "--worker-processes", "1", "-", "-o", "-"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen(told, **pipes) as scan:  # type: ignore[call-overload]
+        try:
+            assert scan.stdin is not None
+            assert scan.stdout is not None
+            for number in range(256):  # some chunks
+                scan.stdin.write(b'{"url": "http://a.example/%d", "text": "so"}\n' % number)
+            scan.stdin.flush()
+            assert b"insufficient" in scan.stdout.readline()
+            scan.send_signal(signal.SIGINT)
+            _, error = scan.communicate(timeout=SECONDS)
+        finally:
+            scan.kill()
+    assert scan.returncode == 130
+    said = error.decode().splitlines()[-1]
+    assert re.fullmatch(r"neardup: interrupted: [1-9]\d* pages were judged; what stdout got is not all", said)
+
+
+# The file itself.
+
+
+def test_a_failed_sync_is_an_error_and_leaves_what_was_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", lost)
+    (tmp_path / "out").write_text("as before")
+    with pytest.raises(OutputError, match="out: Input/output error"), writing(tmp_path / "out") as file:
+        file.write(b"new")
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["as before"]
+
+
+def test_an_error_of_another_file_is_not_taken_for_ours(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), writing(tmp_path / "out"):
+        (tmp_path / "missing").read_bytes()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_permissions_and_links_stay(tmp_path: Path) -> None:
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("as before")
+    real.chmod(0o640)
+    link.symlink_to("real")
+    with writing(link) as file:
+        file.write(b"new")
+    assert link.is_symlink()
+    assert (real.read_text(), stat.S_IMODE(real.stat().st_mode)) == ("new", 0o640)
+    before = os.umask(0o027)
+    try:
+        with writing(tmp_path / "made"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "made").stat().st_mode) == 0o640
+
+
+def test_a_link_to_nothing_makes_what_it_names(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with writing(tmp_path / "link") as file:
+        file.write(b"new")
+    assert (tmp_path / "real").read_text() == "new"
+
+
+def test_a_pipe_is_written_and_stays_one(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE) as reader:
+        with writing(pipe) as file:
+            file.write(b"new")
+        assert reader.communicate(timeout=SECONDS)[0] == b"new"
+    assert pipe.is_fifo()
+
+
+@pytest.mark.parametrize(
+    ("path", "complaint"),
+    [("missing/out", "No such file or directory"), (".", "Is a directory"), ("f/out", "Not a directory"),
+     ("x" * 300, "File name too long")],
+)  # fmt: skip
+def test_a_path_that_cannot_be_written_is_named(path: str, complaint: str, tmp_path: Path) -> None:
+    (tmp_path / "f").touch()
+    with pytest.raises(OutputError, match=f"^{tmp_path / path}: {complaint}$"), writing(tmp_path / path):
+        pass
+
+
+# Files of roles, and databases.
+
+
+def verdict(number: int) -> VerdictRecord:
+    source = Source("pages", "ab" * 16, 0, number)
+    return VerdictRecord(
+        id=f"{'c' * 32}.{number}.0",
+        url=f"http://a.example/{random.Random(number).randbytes(40).hex()}",
+        verdict="unique",
+        change="new",
+        cluster=None,
+        duplicate_of=None,
+        distance=None,
+        similarity=None,
+        fingerprint=None,
+        text_hash=None,
+        scheme="0" * 16,
+        source=source,
+        fetched_at=None,
+        decided_at=rfc3339(number),
+        reason=None,
+    )
+
+
+def test_a_dashboard_on_a_full_disk_makes_no_empty_name(small_disk: Path) -> None:
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        filler.write_bytes(bytes(2 * TMPFS_BYTES))
+    with pytest.raises(OutputError, match="instance: No space left on device"):
+        _instance(small_disk)
+    filler.unlink()
+    assert len(_instance(small_disk)) == 32
+
+
+@pytest.mark.parametrize("target", ["verdicts.parquet", "verdicts.duckdb"])
+def test_an_export_to_a_full_disk_is_an_error(target: str, small_disk: Path) -> None:
+    rows = [verdict(number) for number in range(20_000)]
+    with (
+        pytest.raises(ExportError, match=f"target {small_disk / target}"),
+        open_sink(str(small_disk / target)) as sink,
+    ):
+        sink.append(rows, "topic", {0: len(rows)})
