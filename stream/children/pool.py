@@ -1,18 +1,20 @@
 """Fingerprinting off the event loop, in processes that a page may hang or kill (rule 5).
 
 `concurrent.futures` gives a whole pool up when one process dies, and cannot end one that hangs. Here each
-process talks through its own pipes, so it is known which pages are unanswered, and only those are done again.
+process talks through its own pipes and leaves behind where it was, so it is known which page ended it; only
+the other unanswered ones are done again.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final, Self, cast
 
 import msgspec
@@ -21,48 +23,41 @@ import structlog
 from stream.children.child import (
     FINGERPRINTER,
     LENGTH,
-    OUT_OF_MEMORY,
     Away,
     Chunk,
     Configuration,
     Ready,
+    Wanted,
     frame,
 )
+from stream.children.confine import environment
+from stream.children.deadline import CrashedHosts
+from stream.children.guard import OUT_OF_MEMORY
+from stream.children.position import Position
+from stream.children.schemas import SchemaDesk
 from stream.errors import ChildError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.outside.options import OutsideOptions
+from stream.outside.registry import Registry
 from stream.settings import Settings
 
-START_SECONDS: Final = 60.0
-"""A child loads dictionaries for about a second; beyond this the machine is broken, not slow."""
+SLOW_START_SECONDS: Final = 30.0
+"""How often the log names a child that is not ready yet. Loading dictionaries takes about a second, but the
+first child compiles, which takes minutes on a busy machine: the pool waits as long as the child lives."""
 EXIT_SECONDS: Final = 5.0
 """How long a process that closed its pipe may take to be gone."""
-ONE_THREAD: Final = {
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-    "NUMEXPR_NUM_THREADS": "1",
-}
-"""Children are the parallelism; threads of a BLAS under them would only compete."""
 
 log = structlog.get_logger(__name__, role="worker")
 
 
 def configuration_of(settings: Settings, scheme: Scheme, fingerprinter: str = FINGERPRINTER) -> Configuration:
     """What children are told by a deployment's settings."""
-    password = settings.schema_registry_password
     return Configuration(
         scheme=scheme,
         page_bytes=settings.page_bytes,
         memory=settings.child_memory,
         deadline=settings.page_deadline,
-        outside=OutsideOptions(
-            claim_root=str(settings.claim_root) if settings.claim_root else None,
-            schema_registry_url=settings.schema_registry_url,
-            schema_registry_user=settings.schema_registry_user,
-            schema_registry_password=password.get_secret_value() if password else None,
-        ),
+        claim_root=str(settings.claim_root) if settings.claim_root else None,
         fingerprinter=fingerprinter,
     )
 
@@ -70,12 +65,17 @@ def configuration_of(settings: Settings, scheme: Scheme, fingerprinter: str = FI
 class ChildPool:
     """`processes` children that fingerprint; an asynchronous context manager that leaves none behind."""
 
-    def __init__(self, processes: int, configuration: Configuration) -> None:
+    def __init__(
+        self, processes: int, configuration: Configuration, registry: Registry | None = None
+    ) -> None:
+        """`registry` explains framed messages; children get no more than schemas of it."""
         self._processes = processes
+        self._schemas = SchemaDesk(registry)
         self._configuration = configuration
         self._free: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a place without a process
         self._conversations: set[asyncio.Task[list[Row]]] = set()
         self._ended = False
+        self._hosts = CrashedHosts()
         self.crashes = 0
         """Processes that died at work."""
         self.waiting = 0
@@ -88,6 +88,8 @@ class ChildPool:
         children = [child for child in started if isinstance(child, _Child)]
         for child in children:
             self._free.put_nowait(child)
+        if refused := next((child.unconfined for child in children if child.unconfined), None):
+            log.warning("children_not_confined", error=refused)
         for failure in started:
             if isinstance(failure, BaseException):
                 await self._end()
@@ -143,27 +145,40 @@ class ChildPool:
         busy: bool,
     ) -> list[Row]:
         rows: list[Row] = []
-        careful = False
+        unfinished = _Unfinished(len(values))
         try:
             while len(rows) < len(values):
+                if crashed := unfinished.crashed.pop(len(rows), None):
+                    rows.append(crashed)
+                    if answered:
+                        answered([crashed])
+                    continue
                 child = child or await _Child.start(self._configuration)
-                chunk = Chunk(values[len(rows) :], careful, busy or self.waiting > 0)
-                async for more in child.rows(chunk):
+                end, careful = unfinished.next(len(rows))
+                chunk = Chunk(
+                    values[len(rows) : end], careful, busy or self.waiting > 0, dict(self._hosts.crashes)
+                )
+                first = len(rows)
+                async for more in child.rows(chunk, self._schemas):
                     rows += more
                     if answered:
                         answered(more)
-                if len(rows) < len(values):
-                    how = await child.post_mortem()
+                if child.stalled:
+                    await child.kill()
+                    child = None
+                elif len(rows) < end:
+                    death = await child.post_mortem()
                     child = None
                     self.crashes += 1
-                    log.warning("child_died", how=how, careful=careful, unanswered=len(values) - len(rows))
-                    if careful:
-                        # Every finished page was answered, so this one did it, and for the second time.
-                        crashed = Row(Status.REJECTED, None, None, None, reason="crash", detail=how)
-                        rows.append(crashed)
-                        if answered:
-                            answered([crashed])
-                    careful = not careful
+                    self._hosts.note(death.host)
+                    at = unfinished.note(first, len(rows), end, death)
+                    log.warning(
+                        "child_died",
+                        how=death.how,
+                        host=death.host or None,
+                        rejected=at is not None,
+                        unanswered=len(values) - len(rows),
+                    )
         except BaseException:
             if child:
                 await child.kill()
@@ -174,45 +189,109 @@ class ChildPool:
         return rows
 
 
-class _Child:
-    """One process and its pipes."""
+@dataclass(frozen=True, slots=True)
+class _Death:
+    """How a child ended."""
 
-    def __init__(self, process: Process, configuration: Configuration) -> None:
+    how: str
+    """For a person."""
+    pages: range
+    """Pages of its chunk that were at hand."""
+    host: str
+    """Their host, where it is one page and was read so far."""
+    by_itself: bool
+    """Whether nothing but the page can have ended it. A process is also killed for the memory that others
+    have, and the wall clock runs on while others have the processors."""
+
+
+class _Unfinished:
+    """Pages that are to be done again, or not at all, after a child died."""
+
+    def __init__(self, count: int) -> None:
+        self.crashed: dict[int, Row] = {}
+        """By page, the row of one that ended a child and is not tried again."""
+        self._count = count
+        self._again = range(0)
+        """Pages that are done one by one, since one of them may have ended a child."""
+        self._tried: set[int] = set()
+        """Pages at which a child ended that may have been ended by something else."""
+
+    def next(self, first: int) -> tuple[int, bool]:
+        """Where the next chunk ends that begins at `first`, and whether it is careful."""
+        careful = first in self._again
+        ends = [self._again.stop] if careful else [each for each in (self._again.start,) if each > first]
+        return min([self._count, *ends, *self.crashed]), careful
+
+    def note(self, first: int, answered: int, end: int, death: _Death) -> int | None:
+        """A child with the pages `first` to `end` died after `answered`. The page that is rejected for it."""
+        at = range(max(answered, first + death.pages.start), min(end, first + death.pages.stop))
+        guilty = None
+        if len(at) == 1 and (death.by_itself or at.start in self._tried):
+            guilty = at.start
+        elif len(at) == 1:
+            self._tried.add(at.start)
+            self._again = at
+        elif answered in self._again:  # every page before it was answered, so this one did it, once more
+            guilty = answered
+        else:
+            self._again = at or range(answered, end)
+        if guilty is not None:
+            self.crashed[guilty] = Row(Status.REJECTED, None, None, None, reason="crash", detail=death.how)
+        return guilty
+
+
+class _Child:
+    """One process, its pipes and where it is."""
+
+    def __init__(self, process: Process, position: Position, configuration: Configuration) -> None:
         self._process = process
+        self._position = position
         self._stdin = cast(asyncio.StreamWriter, process.stdin)
         self._stdout = cast(asyncio.StreamReader, process.stdout)
         self._configuration = configuration
+        self.unconfined: str | None = None
+        """What the kernel refused to take from the process."""
+        self.stalled = False
+        """Whether it ended because a store holds it; no page is at fault."""
 
     @classmethod
     async def start(cls, configuration: Configuration) -> Self:
         """A child that is ready to work. Raises ChildError."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "stream.children.child",
-            stdin=PIPE,
-            stdout=PIPE,
-            env=os.environ | ONE_THREAD,
-        )
-        child = cls(process, configuration)
+        position = Position()
         try:
-            async with asyncio.timeout(START_SECONDS):
-                child._stdin.write(frame(configuration))
-                ready = _READY.decode(await child._read())
-        except (*_DIED, TimeoutError) as error:
-            how = await child.post_mortem()
-            raise ChildError(f"a fingerprinting process ended before it was ready: {how}") from error
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "stream.children.child",
+                stdin=PIPE,
+                stdout=PIPE,
+                env=environment(),
+                pass_fds=(position.file,),
+            )
+        except BaseException:
+            position.close()
+            raise
+        configuration = msgspec.structs.replace(configuration, position=position.file)
+        child = cls(process, position, configuration)
+        try:
+            child._stdin.write(frame(configuration))
+            ready = _READY.decode(await child._first_frame())
+        except _DIED as error:
+            death = await child.post_mortem()
+            raise ChildError(f"a fingerprinting process ended before it was ready: {death.how}") from error
         except BaseException:
             await child.kill()
             raise
         if ready.error:
             await child.kill()
             raise ChildError(f"a fingerprinting process cannot work: {ready.error}")
+        child.unconfined = ready.unconfined
         return child
 
-    async def rows(self, chunk: Chunk) -> AsyncIterator[list[Row]]:
+    async def rows(self, chunk: Chunk, schemas: SchemaDesk) -> AsyncIterator[list[Row]]:
         """Rows of the chunk as they come; ends early when the process dies."""
         missing = len(chunk.values)
+        self._position.leave()
         with suppress(*_DIED):
             self._stdin.write(frame(chunk))
             await self._stdin.drain()
@@ -220,23 +299,49 @@ class _Child:
                 more = _ROWS.decode(await self._read())
                 if isinstance(more, Away):
                     log.warning("page_waits", error=more.error)
+                    if more.stalled:
+                        self.stalled = True
+                        return
+                    continue
+                if isinstance(more, Wanted):
+                    self._stdin.write(frame(await schemas.answer(more)))
                     continue
                 missing -= len(more)
                 yield more
+
+    async def _first_frame(self) -> bytes:
+        """What the child says when it is ready. Waits as long as it lives, and logs that it does."""
+        reading, began = asyncio.ensure_future(self._read()), time.monotonic()
+        try:
+            while not (await asyncio.wait([reading], timeout=SLOW_START_SECONDS))[0]:
+                waited = round(time.monotonic() - began)
+                log.warning("child_starts_slowly", pid=self._process.pid, seconds=waited)
+            return reading.result()
+        finally:
+            reading.cancel()
 
     async def _read(self) -> bytes:
         length = await self._stdout.readexactly(LENGTH)
         return await self._stdout.readexactly(int.from_bytes(length, "big"))
 
-    async def post_mortem(self) -> str:
-        """How the process ended, for a person."""
+    async def post_mortem(self) -> _Death:
+        """How the process ended, and where."""
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
                 await self._process.wait()
         code = self._process.returncode
+        pages, host = self._position.pages, self._position.host
         await self.kill()
+        return _Death(self._how(code), pages, host, code not in _PERHAPS_BY_OTHERS)
+
+    def _how(self, code: int | None) -> str:
         if code is None:
             return "closed its pipes and did not end"
+        if code == -signal.SIGPROF:
+            return (
+                "took more processor time than page_deadline "
+                f"({self._configuration.deadline:g} s) allows a page of its size"
+            )
         if code == -signal.SIGALRM:
             return f"took longer than page_deadline ({self._configuration.deadline:g} s)"
         if code == OUT_OF_MEMORY:
@@ -249,9 +354,12 @@ class _Child:
         """End the process at once and reap it."""
         with suppress(ProcessLookupError):
             self._process.kill()
-        await asyncio.shield(self._process.wait())
+        with suppress(TimeoutError):  # a store can hold it in the kernel; it is reaped later then
+            async with asyncio.timeout(EXIT_SECONDS):
+                await asyncio.shield(self._process.wait())
         # wait() leaves pipes open whose last bytes nobody read; there is no public way to close them.
         self._process._transport.close()  # type: ignore[attr-defined]
+        self._position.close()
 
 
 async def _all_of(tasks: Sequence[asyncio.Task[_Child]]) -> list[_Child | BaseException]:
@@ -273,6 +381,7 @@ def _retrieve(conversation: asyncio.Task[list[Row]]) -> None:
         conversation.exception()
 
 
+_PERHAPS_BY_OTHERS: Final = (None, -signal.SIGALRM, -signal.SIGKILL)
 _DIED = (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError)
 _READY = msgspec.msgpack.Decoder(Ready)
-_ROWS = msgspec.msgpack.Decoder(list[Row] | Away)
+_ROWS = msgspec.msgpack.Decoder(list[Row] | Away | Wanted)

@@ -39,6 +39,16 @@ MAX_DETAIL: Final = 500
 """Longest `detail` of a rejected row, in characters: it travels in a header."""
 
 
+_EVERY_LOOP: Final = (
+    ["warm"],
+    ["warm", "up"],
+    ["预热" * 64],
+    ["预热" * 64, "e\u0301 ﬃ", "ไทย", "warm up"],
+    ["a ไทย"],
+)
+"""Batches that take every way there is: letters of one byte or more, one text or several, marks."""
+
+
 class Fingerprint(msgspec.Struct, frozen=True):
     """What is kept of a text."""
 
@@ -82,13 +92,15 @@ class Fingerprinter:
         self._warm = False
 
     def warm(self) -> None:
-        """Load tables and dictionary now rather than with the first page, and the compiled loops also for a
-        page alone. Where no earlier process has kept what is compiled, that takes 10 s."""
-        from stream.text.nesting import deeper_than
+        """Load tables, dictionary and all compiled loops now: no page pays for them, whatever is in it. Where
+        no earlier process has kept what is compiled, that takes 10 s."""
+        from stream.text.markup import stripped, too_costly
 
         self._warm = True
-        self.texts(["预热" * 64])
-        deeper_than(b"", 0)
+        for texts in _EVERY_LOOP:
+            self.texts(texts)
+        too_costly(b"")
+        stripped(b"")
 
     def normalised(self, text: str) -> str:
         """The form of a text that is fingerprinted."""
@@ -240,16 +252,15 @@ class Fingerprinter:
 
     def message(self, value: bytes | None, page_bytes: int) -> Row:
         """The journal row of a page message's value, of at most `page_bytes` once decompressed."""
-        read = self.read(value, page_bytes)
-        return read if isinstance(read, Row) else self.rows([read])[0]
+        page = self.decode(value, page_bytes)
+        return page if isinstance(page, Row) else self.page(page)
 
-    def read(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> ReadPage | Row:
-        """The text of a page message's value, or the row that refuses it. Raises WantedError of `outside`."""
+    def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
+        """The page of a message's value, or the row that refuses it. Raises WantedError of `outside`."""
         try:
-            page = decode_page(value, page_bytes, outside)
+            return decode_page(value, page_bytes, outside)
         except PageMessageError as error:
             return rejected(error, error.url, None, error.fetched_at)
-        return self.read_page(page)
 
     def read_page(self, page: Page) -> ReadPage | Row:
         """The text of a page, or the row that refuses it."""

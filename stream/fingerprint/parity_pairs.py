@@ -43,7 +43,11 @@ def _similarity(
         if not size_one + size_two:
             similarities[i] = ONE
             continue
-        halved_one, halved_two = np.searchsorted(limits, size_one), np.searchsorted(limits, size_two)
+        halved_one = halved_two = np.int64(0)  # as of most pages
+        if size_one > limits[0]:
+            halved_one = np.int64(np.searchsorted(limits, size_one))
+        if size_two > limits[0]:
+            halved_two = np.int64(np.searchsorted(limits, size_two))
         unequal = np.int64(0)
         if halved_one == halved_two:
             for word in range(last):

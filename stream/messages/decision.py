@@ -78,6 +78,8 @@ def decode_decisions(value: bytes, offset: int) -> Decisions:
             raise ValueError(f"version {decisions.version}, this program reads {VERSION}")
         if len(decisions.verdict) != len(decisions.change):
             raise ValueError("columns differ in length")
+        if len(decisions.clusters) % 8:
+            raise ValueError("clusters are not whole numbers of 64 bits")
     except (msgspec.DecodeError, ValueError) as error:
         raise RecordError(f"decisions offset {offset}: {error}") from error
     return decisions

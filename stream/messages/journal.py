@@ -13,11 +13,12 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import RecordError
+from stream.errors import RecordError, SchemeMismatchError
 from stream.fingerprint.columns import as_column
-from stream.fingerprint.row import Row
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.judge.options import VerdictOptions
+from stream.messages.times import EARLIEST, LATEST
 
 VERSION: Final = 1
 NO_TIME: Final = -(2**63)
@@ -168,6 +169,25 @@ class Rows:
             )
         )
 
+    def refuse_foreign(self, genesis: Genesis, where: str) -> None:
+        """Refuse rows of another journal's scheme, or that are not as wide as the scheme makes them.
+
+        Raises SchemeMismatchError or RecordError, which begin with `where`.
+        """
+        if self.scheme != genesis.scheme_id:
+            raise SchemeMismatchError(
+                f"{where}: fingerprints of scheme {self.scheme}, but the journal's are of scheme "
+                f"{genesis.scheme_id}"
+            )
+        if not len(self):
+            return
+        words, sketch_bytes = self.fingerprint.size // len(self), 8 * self.sketch.shape[1]
+        if (words, sketch_bytes) != (-(-genesis.scheme.width // 64), genesis.scheme.sketch_bytes):
+            raise RecordError(
+                f"{where}: fingerprints of {64 * words} bits and sketches of {sketch_bytes} bytes, which "
+                f"scheme {self.scheme} does not make"
+            )
+
     @classmethod
     def _decode(cls, record: _RowsRecord) -> Self:
         n = len(record.url)
@@ -180,7 +200,7 @@ class Rows:
         if n and (len(record.sketch) % (8 * n) or not record.sketch):
             raise ValueError("sketches are not of one size")
         wide = len(record.fingerprint) == 16 * n
-        return cls(
+        rows = cls(
             scheme=record.scheme,
             ranges=record.ranges,
             status=_matrix(record.status, np.uint8, n),
@@ -196,6 +216,19 @@ class Rows:
             reason=record.reason,
             traceparent=record.traceparent,
         )
+        rows._refuse_unbounded(wide)
+        return rows
+
+    def _refuse_unbounded(self, wide: bool) -> None:
+        """Refuse numbers beyond their columns' bounds: compiled loops index by them, and years are written.
+        Raises ValueError."""
+        if (status := int(self.status.max(initial=0))) > max(Status):
+            raise ValueError(f"status {status}, at most {max(Status):d} is known")
+        times = self.fetched_at
+        if ((times > LATEST) | (times < EARLIEST) & (times != NO_TIME)).any():
+            raise ValueError("a fetched_at outside of the years 0001 to 9999")
+        if (bit := int(self.uncertain.max(initial=0))) >= (width := 128 if wide else 64):
+            raise ValueError(f"uncertain bit {bit} of {width}")
 
 
 JournalRecord = Genesis | Rows

@@ -16,15 +16,13 @@ import msgspec
 from stream.errors import PageError
 from stream.messages.compression import GZIP_MAGIC, gunzip, inflate, unzstd
 from stream.messages.scrapy_cluster import CrawlRecord, is_crawl_record
+from stream.messages.times import writable
 from stream.outside.outside import Outside
 from stream.text.surrogates import replace_surrogates
 
 CONTENT: Final = ("html", "text", "body", "warc_filename")
 FRAME: Final = 5
 """Bytes before a framed message: 0, and the id of its schema in 4 bytes, big-endian (Confluent's format)."""
-EARLIEST: Final = -62_135_596_800_000
-"""0001-01-01 in milliseconds since the epoch: times that RFC 3339 can write."""
-LATEST: Final = 253_402_300_799_999
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -173,14 +171,10 @@ def _lenient(document: bytes, detail: str) -> Any:
     if b"\\u" not in document:
         raise PageError("malformed_json", detail)
     try:
-        fields = json.loads(document)
-    except (ValueError, RecursionError):
+        # Written out and read again: they may stand at any depth, and in names.
+        return msgspec.json.decode(replace_surrogates(json.dumps(json.loads(document), ensure_ascii=False)))
+    except (ValueError, msgspec.DecodeError, RecursionError):
         raise PageError("malformed_json", detail) from None
-    if not isinstance(fields, dict):
-        return fields
-    return {
-        name: replace_surrogates(field) if isinstance(field, str) else field for name, field in fields.items()
-    }
 
 
 def _known(document: bytes | dict[str, Any]) -> _Known:
@@ -224,7 +218,7 @@ def _time(moment: Any) -> int | None:
         if parsed.tzinfo is None:
             raise PageError("wrong_type", f"fetched_at: {moment[:60]!r} has no UTC offset")
         moment = _milliseconds(parsed)
-    if type(moment) is not int or not EARLIEST <= moment <= LATEST:
+    if type(moment) is not int or not writable(moment):
         raise PageError("wrong_type", "fetched_at: out of range, milliseconds are expected")
     return moment
 

@@ -13,7 +13,7 @@ REASONS: Final[dict[str, str]] = {
     "malformed_json": "The value is no JSON, or is nested too deeply.",
     "bad_avro": "The value is framed, and is no record of its schema.",
     "unknown_schema": "Its schema's id is unknown to the registry, or no `schema_registry_url` is set.",
-    "unsupported_schema": "Its schema is there, but is none that holds pages.",
+    "unsupported_schema": "Its schema holds no pages, contains itself, or has items that take no byte.",
     "missing_field": "There is no `url`, no content at all, or a claim without `warc_offset`.",
     "ambiguous_content": "More than one of `html`, `text`, `body` and `warc_filename` is there.",
     "wrong_type": "A field has another type than the contract says, or `fetched_at` is no time.",
@@ -30,26 +30,47 @@ REASONS: Final[dict[str, str]] = {
     "unknown_charset": "The charset that the page or its message names does not exist.",
     "extraction_failed": "No text could be taken out of the HTML.",
     "failed": "Another error, without a code of its own; the dead letter's header says which.",
-    "crash": "The page took two processes down: over `page_deadline` or `child_memory`, or by a crash.",
+    "crash": "The page took its process down: over `page_deadline` or `child_memory`, or by a crash.",
 }
 """Code to meaning. Codes are never renamed; new ones may be added."""
+PRODUCER: Final = frozenset(
+    {
+        "empty_message",
+        "malformed_json",
+        "bad_avro",
+        "unknown_schema",
+        "unsupported_schema",
+        "missing_field",
+        "ambiguous_content",
+        "wrong_type",
+        "bad_base64",
+        "bad_claim",
+        "claim_not_found",
+        "claim_damaged",
+    }
+)
+"""Reasons that the author of a web page cannot cause: the message itself, or what it refers to, is wrong."""
 
 HEAD: Final = """\
 # Why pages are rejected
 
 A verdict `rejected` has one of these codes as its `reason`.
 The topic `<namespace>.rejected` has the bytes of the page as they came, with the code and a sentence for a
-person in the record's headers. Codes may be added, and are never renamed. This page is printed from
+person in the record's headers. Codes may be added, and are never renamed. Where the fault is the producer's,
+no author of a web page can cause it; these alone count for `reject_limit`. This page is printed from
 `stream/messages/reasons.py`.
 
-| reason | meaning |
-|---|---|
+| reason | fault of | meaning |
+|---|---|---|
 """
 
 
 def page() -> str:
     """The page's Markdown."""
-    return HEAD + "".join(f"| `{code}` | {meaning} |\n" for code, meaning in REASONS.items())
+    return HEAD + "".join(
+        f"| `{code}` | {'producer' if code in PRODUCER else 'page'} | {meaning} |\n"
+        for code, meaning in REASONS.items()
+    )
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ from typing import Final
 
 from stream.errors import PageError
 from stream.messages.page import Page
-from stream.text.decode import decode
+from stream.text.decode import MAX_CONTENT_TYPE, decode
 from stream.text.extract import extract
 
 SNIFF_CHARACTERS: Final = 2048
@@ -43,5 +43,5 @@ def page_text(page: Page) -> str:
 
 
 def _media_type(content_type: str | None) -> str | None:
-    kind = (content_type or "").partition(";")[0].strip().lower()
+    kind = (content_type or "")[:MAX_CONTENT_TYPE].partition(";")[0].strip().lower()
     return kind or None

@@ -19,14 +19,17 @@ META_BYTES: Final = 1024
 """How far a charset is looked for in the page itself (WHATWG: "prescan the first 1024 bytes")."""
 SAMPLE_BYTES: Final = 65_536
 """How many bytes the detector reads: it takes 50 ms a MB."""
+MAX_CONTENT_TYPE: Final = 1024
+"""Characters of a content type that are read."""
 
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_CHARSET = re.compile(r"""charset\s*=\s*["']?\s*([^\s"';>]+)""", re.IGNORECASE)
-_META = re.compile(rb"""<meta\b[^>]{0,500}?\bcharset\s*=\s*["']?\s*([^\s"'/>;]+)""", re.IGNORECASE)
+# Blanks belong to one \s* each: between two in a row, a thousand blanks could be shared in a thousand ways.
+_CHARSET = re.compile(r"""charset\s*=\s*(?:["']\s*)?([^\s"';>]+)""", re.IGNORECASE)
+_META = re.compile(rb"""<meta\b[^>]{0,500}?\bcharset\s*=\s*(?:["']\s*)?([^\s"'/>;]+)""", re.IGNORECASE)
 _XML = re.compile(rb"""^\s*<\?xml\b[^>]{0,200}?\bencoding\s*=\s*["']([^"']+)""", re.IGNORECASE)
 
 # Where Python's codec is narrower than the encoding browsers use under that name.
@@ -94,7 +97,7 @@ def decode(body: bytes, charset: str | None = None, content_type: str | None = N
 
 
 def _charset_of(content_type: str | None) -> str | None:
-    found = _CHARSET.search(content_type) if content_type else None
+    found = _CHARSET.search(content_type, 0, MAX_CONTENT_TYPE) if content_type else None
     return found.group(1) if found else None
 
 

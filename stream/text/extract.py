@@ -12,11 +12,9 @@ from resiliparse.parse.html import HTMLTree
 from stream.errors import PageError
 from stream.text.surrogates import replace_surrogates
 
-MAX_DEPTH: Final = 1000
-"""Deepest nesting that main-content extraction is trusted with. Its time grows with the square of the depth
-(20 ms at 1000, 2.4 s at 10 000, 5 min at 100 000), that of whole-text extraction does not. Browsers stop at
-512."""
-
+SMALL: Final = 4096
+SMALL_TAGS: Final = 500
+"""Pages of so many bytes and tags cost no parser much, whatever is in them."""
 SPARSE: Final = 0.03
 """Main content of fewer characters than this share of the HTML is compared with the body: a page in three."""
 LEAST_SHARE: Final = 0.2
@@ -31,7 +29,7 @@ _CHROME: Final = [
 def extract(html: str) -> str:
     """The main content of a page as plain text. Where that is almost nothing beside the rest of the page: the
     main content with comment sections, or the body without menus and bars. The whole body where nothing is
-    left, or where the page is nested deeper than MAX_DEPTH.
+    left; the whole text, by no parser, where the markup would cost one too much (`stream.text.markup`).
 
     Link targets, alternative texts, form fields, list bullets and comment sections are left out: they differ
     between copies of one article. NUL and lone surrogates are as browsers read them, U+FFFD. Raises PageError
@@ -44,14 +42,16 @@ def extract(html: str) -> str:
         encoded = html.encode()
     if b"\0" in encoded:  # much faster to see here than in a str of wide characters
         html = html.replace("\0", "�")
-    deep = _too_deep(encoded)
+    if too_costly(encoded):
+        from stream.text.markup import stripped
+
+        return stripped(encoded)
     del encoded  # the tree of a large page needs the memory
     try:
         tree = HTMLTree.parse(html)  # once, whatever is asked of it: half the time of an extraction
-        if not deep:
-            text = _main(tree, SPARSE * len(html))
-            if text.strip():
-                return text
+        text = _main(tree, SPARSE * len(html))
+        if text.strip():
+            return text
         return _plain(tree, main_content=False)
     except (RuntimeError, ValueError, TypeError, MemoryError) as error:
         raise PageError("extraction_failed", f"{type(error).__name__}: {error}"[:200]) from error
@@ -85,17 +85,11 @@ def _plain(tree: HTMLTree, *, main_content: bool, comments: bool = False, skip: 
     return text
 
 
-def too_deep(html: str) -> bool:
-    """Whether elements may nest deeper than MAX_DEPTH; scripts and comments count too, so this may err
-    towards True."""
-    return _too_deep(html.encode("utf-8", "replace"))
-
-
-def _too_deep(encoded: bytes) -> bool:
-    # A command that reads a page or two need not wait for the compiler's import: three pages in four have
-    # fewer start tags. Where it is there, it counts them faster.
-    if "numba" not in sys.modules and encoded.count(b"<") - encoded.count(b"</") <= MAX_DEPTH:
+def too_costly(page: bytes) -> bool:
+    """Whether a parser would need more for a page of UTF-8 than for others of its size."""
+    # A command that reads a small page need not wait for the compiler's import.
+    if "numba" not in sys.modules and len(page) <= SMALL and page.count(b"<") <= SMALL_TAGS:
         return False
-    from stream.text.nesting import deeper_than
+    from stream.text import markup
 
-    return deeper_than(encoded, MAX_DEPTH)
+    return markup.too_costly(page)

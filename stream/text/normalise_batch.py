@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.text.normalise import DROPPED, EXPANDED, SPECIAL, Mapping, mapping, reference
+from stream.text.normalise import DROPPED, EXPANDED, SPECIAL, Mapping, bounded, mapping, reference
 from stream.text.points import NUL, Points, bounds_of, utf32
 
 _SLICE: Final = 1 << 18
@@ -27,6 +27,7 @@ def normalised_points(texts: Sequence[str]) -> Points:
     if all(map(str.isascii, texts)):
         lowered = NUL.join([*texts, ""]).lower().encode()
         return Points(np.frombuffer(lowered, np.uint8), bounds_of([len(text) + 1 for text in texts]))
+    texts = [bounded(text) for text in texts]
     if len(texts) == 1:
         return _of_one(texts[0])
     encoded = [text.encode("utf-16-le", "surrogatepass") for text in texts]

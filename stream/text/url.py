@@ -52,5 +52,5 @@ def normalised(url: str) -> str:
         # An empty path is "/" (RFC 3986 section 6.2.3); yarl says so only where a query follows.
         bare = parsed.raw_path == "/" and not parsed.raw_query_string and not key.endswith("/")
         return key + "/" if bare else key
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, IndexError) as error:
         raise PageError("bad_url", f"{error} in {url[:200]!r}") from None

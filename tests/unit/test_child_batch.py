@@ -7,15 +7,14 @@ import signal
 from typing import cast
 
 from stream.children import child
-from stream.children.child import BatchFingerprinter, Chunk, Configuration
+from stream.children.child import BatchFingerprinter, Chunk
+from stream.children.guard import Guard
+from stream.children.position import Position
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
-from stream.fingerprint.scheme import Scheme
 from stream.outside.outside import Outside
 
-CONFIGURATION = Configuration(scheme=Scheme(), page_bytes=1 << 20, memory=1 << 31, deadline=60)
-
-OUTSIDE = Outside(CONFIGURATION.outside)
+OUTSIDE = Outside()
 
 
 class Outbox:
@@ -42,10 +41,12 @@ class Choosy(Fingerprinter):
 
 def answers(values: list[bytes | None], careful: bool, fingerprinter: Fingerprinter) -> list[Row]:
     outbox = Outbox()
-    before = signal.getsignal(signal.SIGALRM)
-    child._answer(Chunk(values, careful), fingerprinter, CONFIGURATION, cast(child._Outbox, outbox), OUTSIDE)
-    assert signal.getsignal(signal.SIGALRM) is before
-    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    position = Position()
+    guard = Guard(60, 1 << 20, position)
+    child._answer(Chunk(values, careful), fingerprinter, guard, cast(child._Outbox, outbox), OUTSIDE)
+    assert signal.getitimer(signal.ITIMER_PROF) == signal.getitimer(signal.ITIMER_REAL) == (0, 0)
+    assert not position.pages
+    position.close()
     return outbox.rows
 
 

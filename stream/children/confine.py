@@ -1,0 +1,143 @@
+"""What a process that reads hostile pages is not given: secrets, the network, programs, other processes.
+
+Everything here is Linux's and needs no privilege. `environment` is for the parent, `confine` for the child.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import resource
+from collections.abc import Mapping
+from typing import Final
+
+ALLOWED: Final = ("PATH", "HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "XDG_CACHE_HOME")
+ALLOWED_PREFIXES: Final = ("LC_", "PYTHON", "NUMBA_", "MALLOC_", "GLIBC_")
+"""Variables that Python, Numba and the C library look at; no setting of ours is among them."""
+ONE_THREAD: Final = {
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "NUMEXPR_NUM_THREADS": "1",
+}
+"""Children are the parallelism; threads of a BLAS under them would only compete."""
+OPEN_FILES: Final = 256
+
+_PR_SET_DUMPABLE: Final = 4
+_PR_SET_NO_NEW_PRIVS: Final = 38
+_SET_MODE_FILTER: Final = 1
+_SPEC_ALLOW: Final = 1 << 2
+"""Kernels before 5.16 slow a filtered process down, lest it speculate; ours runs no code of strangers."""
+_CAPABILITY_VERSION_3: Final = 0x20080522
+_CAP_DAC_READ_SEARCH: Final = 1 << 2
+_DENIED: Final = {
+    # Audit architecture; number of seccomp; then numbers of: socket, execve, execveat, ptrace,
+    # process_vm_readv, process_vm_writev, pidfd_getfd, and io_uring_setup, another way to sockets.
+    "x86_64": (0xC000_003E, 317, (41, 59, 322, 101, 310, 311, 438, 425)),
+    "aarch64": (0xC000_00B7, 277, (198, 221, 281, 117, 270, 271, 438, 425)),
+}
+_X32: Final = 0x4000_0000
+"""Bit of the numbers by which x86_64 has all calls once more."""
+_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
+_ALLOW: Final = 0x7FFF_0000
+_REFUSE: Final = 0x0005_0000 | 1
+"""EPERM"""
+_NUMBER, _ARCHITECTURE = 0, 4
+"""Offsets in the kernel's `struct seccomp_data`."""
+
+
+class _Instruction(ctypes.Structure):
+    _fields_ = (
+        ("code", ctypes.c_ushort),
+        ("if_true", ctypes.c_ubyte),
+        ("if_false", ctypes.c_ubyte),
+        ("operand", ctypes.c_uint),
+    )
+
+
+class _Program(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.POINTER(_Instruction)))
+
+
+def environment(own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables of a child: what makes its interpreter and libraries work, of `own` or this process's."""
+    given = os.environ if own is None else own
+    found = {
+        name: value for name, value in given.items() if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
+    }
+    return found | ONE_THREAD
+
+
+def hide_memory() -> None:
+    """Keep other processes of this user from reading our memory and environment, and core files from having
+    them. It does not hold against a process with CAP_SYS_PTRACE, root's for one.
+    """
+    _libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+
+def confine() -> str | None:
+    """Give up, for good, what reading pages does not need; where the kernel refuses, what it refused.
+
+    Few open files, no new privileges, no capability but reading files of others (which root has, and archives
+    may want); no socket, no other program, no look into another process.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    files = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    refused = []
+    for give_up in (_renounce_privileges, _drop_capabilities, _filter_calls):
+        try:
+            give_up()
+        except OSError as error:
+            refused.append(str(error))
+    return "; ".join(refused) or None
+
+
+def start_no_more() -> None:
+    """Start no thread and no process from now on. (It does not bind root.)"""
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
+
+
+def _renounce_privileges() -> None:
+    _check(_libc().prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no_new_privs")
+
+
+def _drop_capabilities() -> None:
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    sets = (ctypes.c_uint32 * 6)()  # effective, permitted and inheritable; the lower 32 bits, then the upper
+    _check(_libc().capget(header, sets), "capget")
+    kept = sets[1] & _CAP_DAC_READ_SEARCH
+    _check(_libc().capset(header, (ctypes.c_uint32 * 6)(kept, kept, 0, 0, 0, 0)), "capset")
+
+
+def _filter_calls() -> None:
+    """A seccomp filter of the calling thread and those that it starts; a namespace without network would need
+    a privilege that containers rarely have."""
+    machine = platform.machine()
+    if machine not in _DENIED:
+        raise OSError(f"no list of system calls for {machine}")
+    architecture, seccomp, denied = _DENIED[machine]
+    count = len(denied)
+    rows = [  # jumps count from the next row; all lead to the last one
+        (_LOAD, 0, 0, _ARCHITECTURE),
+        (_JUMP_EQUAL, 0, count + 3, architecture),
+        (_LOAD, 0, 0, _NUMBER),
+        (_JUMP_AT_LEAST, count + 1, 0, _X32),
+        *((_JUMP_EQUAL, count - place, 0, number) for place, number in enumerate(denied)),
+        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, _REFUSE),
+    ]
+    instructions = (_Instruction * len(rows))(*(_Instruction(*row) for row in rows))
+    program = _Program(len(rows), instructions)
+    _check(_libc().syscall(seccomp, _SET_MODE_FILTER, _SPEC_ALLOW, ctypes.byref(program)), "seccomp")
+
+
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _check(result: int, what: str) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")

@@ -1,0 +1,60 @@
+"""Schemas for children, which have no network and no credentials."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextlib import suppress
+from typing import Final
+
+from stream.children.child import Told, Wanted
+from stream.errors import PageError
+from stream.outside.errors import AwayError
+from stream.outside.registry import SECONDS, Registry
+from stream.outside.schema import Registered
+
+ANSWER_SECONDS: Final = 3 * SECONDS
+"""How long a child waits for one answer, those before it and what the schema refers to included."""
+
+
+class SchemaDesk:
+    """Asks the registry for children, one question at a time, beside the event loop."""
+
+    def __init__(self, registry: Registry | None) -> None:
+        self._registry = registry
+        self._one_at_a_time = asyncio.Lock()
+
+    async def answer(self, wanted: Wanted) -> Told:
+        """The schema, or why there is none; within ANSWER_SECONDS."""
+        if self._registry is None:
+            refusal = f"schema id {wanted.number}, and no schema_registry_url is set"
+            return Told(Registered.refused(PageError("unknown_schema", refusal)))
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS), self._one_at_a_time:
+                return await _beside_the_loop(self._registry, wanted.number)
+        except TimeoutError:
+            return Told(away=f"schema_registry_url: no schema {wanted.number} in {ANSWER_SECONDS:g} s")
+
+
+async def _beside_the_loop(registry: Registry, number: int) -> Told:
+    """Not in the loop's own threads: its end would wait for a registry that does not answer."""
+    loop = asyncio.get_running_loop()
+    told: asyncio.Future[Told] = loop.create_future()
+
+    def work() -> None:
+        try:
+            found = Told(registry.schema(number))
+        except AwayError as error:
+            found = Told(away=str(error))
+        except Exception as error:
+            found = Told(away=f"schema {number}: {type(error).__name__}: {error}")
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(_answer, told, found)
+
+    threading.Thread(target=work, daemon=True).start()
+    return await told
+
+
+def _answer(told: asyncio.Future[Told], found: Told) -> None:
+    if not told.done():  # nobody waits any more
+        told.set_result(found)

@@ -1,0 +1,63 @@
+"""A worker says at its start when its children may take more memory than there is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from stream.children.memory import overcommitted, room
+from stream.settings import Settings
+
+MIB = 1 << 20
+
+
+def machine(directory: Path, groups: str = "", **limits: str) -> Path:
+    """A tree of /proc and /sys with 8 GiB of memory."""
+    (directory / "proc/self").mkdir(parents=True)
+    (directory / "proc/meminfo").write_text("MemTotal:        8388608 kB\nMemFree: 1 kB\n")
+    (directory / "proc/self/cgroup").write_text(groups)
+    for path, limit in limits.items():
+        file = directory / "sys/fs/cgroup" / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(limit + "\n")
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("groups", "limits", "mebibytes"),
+    [
+        ("", {}, 8192),
+        ("0::/\n", {"memory.max": "max"}, 8192),
+        ("0::/\n", {"memory.max": str(2048 * MIB)}, 2048),
+        ("0::/a/b\n", {"a/b/memory.max": "max", "a/memory.max": str(1024 * MIB)}, 1024),
+        ("0::/a/b\n", {"a/b/memory.max": str(512 * MIB), "a/memory.max": str(1024 * MIB)}, 512),
+        ("4:memory:/pod\n", {"memory/pod/memory.limit_in_bytes": str(3072 * MIB)}, 3072),
+        # In a container the group's path is the host's, and what is mounted is the group.
+        ("4:memory:/kubepods/x\n", {"memory/memory.limit_in_bytes": str(2048 * MIB)}, 2048),
+        ("4:memory:/\n", {"memory/memory.limit_in_bytes": "9223372036854771712"}, 8192),
+        ("3:cpu:/x\n", {}, 8192),
+    ],
+)
+def test_the_least_of_machine_and_groups_counts(
+    tmp_path: Path, groups: str, limits: dict[str, str], mebibytes: int
+) -> None:
+    assert room(machine(tmp_path, groups, **limits)).size == mebibytes * MIB
+
+
+def test_this_machine_has_memory() -> None:
+    assert room().size > 64 * MIB
+
+
+def test_children_that_may_take_more_than_there_is_are_named_with_both_figures(tmp_path: Path) -> None:
+    small = room(machine(tmp_path, "0::/\n", **{"memory.max": str(2048 * MIB)}))
+    two = Settings(worker_processes=2, child_memory=2048 * MIB, worker_memory=128 * MIB)
+    said = overcommitted(two, small) or ""
+    assert "child_memory 2048 MiB x worker_processes 2" in said
+    assert "want 4480 MiB" in said
+    assert "limit (memory.max) is 2048 MiB" in said
+    assert "at most 832 MiB" in said
+    assert overcommitted(two.model_copy(update={"child_memory": 832 * MIB}), small) is None
+    assert "fewer worker_processes" in (
+        overcommitted(two.model_copy(update={"worker_processes": 9}), small) or ""
+    )
