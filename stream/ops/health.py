@@ -26,6 +26,8 @@ class Health:
         self._excuses: list[str] = []
         self.checks: dict[str, Check] = {}
         """By name, what must hold before the role is ready."""
+        self.trouble: str | None = None
+        """What a person should mend, for whoever asks whether the role is ready."""
 
     def turn(self) -> None:
         """The loop has come round."""

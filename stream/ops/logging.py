@@ -1,6 +1,7 @@
 """Structured logs: JSON lines for machines, readable lines on a terminal, always on stderr.
 
-Lines of libraries, Python's warnings included, take the same way: in JSON, every line is JSON.
+Lines of libraries, Python's warnings included, take the same way: in JSON, every line is JSON. Those that
+are repeated are left out and counted (`stream/ops/repeats.py`).
 """
 
 from __future__ import annotations
@@ -12,10 +13,14 @@ from typing import Final
 import structlog
 from structlog.typing import Processor
 
+from stream.ops.repeats import Repeats
+
 _QUIET: Final = {
     # Kafka 4's coordinator answers "not enough replicas, retrying" while it still writes the markers of the
     # last transaction; aiokafka retries and warns each time. Rebalances are logged by the roles themselves.
     "aiokafka": logging.ERROR,
+    # A topic that Faust has just made, and not every broker knows; what goes on being missing is our error.
+    "aiokafka.cluster": logging.CRITICAL,
     "asyncio": logging.WARNING,
 }
 _OURS: Final = "stream"
@@ -36,7 +41,6 @@ def configure(log_format: str, role: str, least: int = logging.INFO) -> None:
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
         wrapper_class=structlog.make_filtering_bound_logger(least),
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(role=role)
     _format_everything(shared, _rendering(text))
@@ -47,14 +51,25 @@ def configure(log_format: str, role: str, least: int = logging.INFO) -> None:
 
 
 def _rendering(text: bool) -> list[Processor]:
+    """Tracebacks without local variables: frames of clients hold passwords and tokens."""
     if text:
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
-    return [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer(sort_keys=True)]
+        plain = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+    frames = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+    return [structlog.processors.ExceptionRenderer(frames), structlog.processors.JSONRenderer(sort_keys=True)]
+
+
+def _is_for_a_person(record: logging.LogRecord) -> bool:
+    """Whether it tells more than that one of Faust's services starts or stops."""
+    moved = isinstance(record.msg, str) and record.msg.startswith("[^")
+    return not moved or record.levelno > logging.INFO
 
 
 def _format_everything(shared: list[Processor], rendering: list[Processor]) -> None:
     """One handler, for all loggers."""
     handler = logging.StreamHandler(sys.stderr)
+    handler.addFilter(Repeats())
+    handler.addFilter(_is_for_a_person)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[*shared, structlog.stdlib.add_logger_name],

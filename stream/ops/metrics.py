@@ -113,6 +113,10 @@ class WorkerMetrics(Metrics):
         self.paused = self._gauge(
             "neardup_worker_paused", "1 while nothing is fetched because worker_memory is full."
         )
+        self.refusing = self._gauge(
+            "neardup_worker_refusing",
+            "1 while nothing is appended, because more than reject_limit of the pages would be rejected.",
+        )
         self.partitions = self._gauge("neardup_worker_partitions", "Partitions of the pages topic assigned.")
         self.rebalances = self._counter(
             "neardup_worker_rebalances_total", "Assignments that the group gave, the first included."

@@ -10,8 +10,8 @@ import structlog
 from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
-from stream.errors import PortTakenError
 from stream.ops.health import Health
+from stream.ops.http import serving
 from stream.ops.metrics import Metrics
 from stream.settings import Settings
 
@@ -34,7 +34,8 @@ def add_ops_routes(app: web.Application, metrics: Metrics, health: Health) -> No
 
     async def readyz(_: web.Request) -> web.Response:
         ready, checks = await health.ready()
-        return web.json_response({"ready": ready, "checks": checks}, status=200 if ready else 503)
+        trouble = {"trouble": health.trouble} if health.trouble else {}
+        return web.json_response({"ready": ready, "checks": checks, **trouble}, status=200 if ready else 503)
 
     app.router.add_get("/metrics", show_metrics)
     app.router.add_get("/livez", livez)
@@ -49,19 +50,7 @@ async def ops_server(settings: Settings, metrics: Metrics, health: Health) -> As
         return
     app = web.Application()
     add_ops_routes(app, metrics, health)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=CLOSE_SECONDS)
-    await runner.setup()
-    try:
-        try:
-            await web.TCPSite(runner, settings.ops_host, settings.ops_port).start()
-        except OSError as error:
-            raise PortTakenError(
-                f"ops_host {settings.ops_host}, ops_port {settings.ops_port}: {error}"
-            ) from None
-        port = runner.addresses[0][1]
-        host = f"[{settings.ops_host}]" if ":" in settings.ops_host else settings.ops_host
-        url = f"http://{host}:{port}"
+    host, port = settings.ops_host, settings.ops_port
+    async with serving(app, host, port, options="ops", close_seconds=CLOSE_SECONDS) as url:
         log.info("ops_listening", url=url, paths=["/metrics", "/livez", "/readyz"])
         yield url
-    finally:
-        await runner.cleanup()

@@ -9,13 +9,16 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, NamedTuple
 
 from stream.errors import PageError
+from stream.messages.compression import too_large
 from stream.outside.errors import AwayError, WantedError
-from stream.outside.warc_record import ArchivedPage, archived_page
+from stream.outside.warc_record import ArchivedPage, MoreError, archived_page
 
 MAX_NAME: Final = 4096
+FIRST_BYTES: Final = 128 << 10
+"""Read of a record at first, more than most take; then four times as many, up to the largest page."""
 _STEP: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FORBIDDEN: Final = {
     errno.ELOOP: "a symbolic link",
@@ -24,35 +27,54 @@ _FORBIDDEN: Final = {
     errno.ENXIO: "no file",
 }
 
-_Place = tuple[str, int, int]
+_Place = tuple[str, int]
+
+
+class _Held(NamedTuple):
+    """What was read of an archive, from a byte on."""
+
+    data: bytes
+    ended: bool
+    """The archive has no more."""
 
 
 class Archive:
-    """The directory of the setting `claim_root`."""
+    """The directory of the setting `claim_root`.
+
+    Reading takes the time that the store takes; what was read is parsed in the time that the page has.
+    """
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._held: tuple[_Place, ArchivedPage | PageError] | None = None
+        self._held: tuple[_Place, _Held | PageError] | None = None
 
     def record(self, filename: str, offset: int, limit: int) -> ArchivedPage:
         """The page at that byte of a file, once it was fetched; see `Outside.record`."""
-        steps = _steps(filename, offset)
-        place = (filename, offset, limit)
-        if self._held is None or self._held[0] != place:
-            raise WantedError(f"{filename} at byte {offset}", lambda: self._fetch(place, steps))
-        found = self._held[1]
-        self._held = None
+        steps, place = _steps(filename, offset), (filename, offset)
+        where = f"{filename} at byte {offset}"
+        held, self._held = self._held, None
+        if held is None or held[0] != place:
+            raise WantedError(where, lambda: self._fetch(place, steps, b"", limit))
+        found = held[1]
         if isinstance(found, PageError):
             raise found
-        return found
+        try:
+            return archived_page(found.data, found.ended, limit, where)
+        except MoreError:
+            if len(found.data) > limit + FIRST_BYTES:  # with room for headers
+                raise too_large(limit, "archived page") from None
+            raise WantedError(where, lambda: self._fetch(place, steps, found.data, limit)) from None
 
-    def _fetch(self, place: _Place, steps: list[str]) -> None:
-        """Bounded by `limit` in memory and hence in time, but for what the file system takes."""
-        filename, offset, limit = place
+    def _fetch(self, place: _Place, steps: list[str], begun: bytes, limit: int) -> None:
+        """Read on; bounded in memory, but in time only by the store."""
+        filename, offset = place
+        size = min(max(FIRST_BYTES, 3 * len(begun)), limit + FIRST_BYTES + 1 - len(begun))
         try:
             with self._open(filename, steps) as file:
-                where = f"{filename} at byte {offset}"
-                found: ArchivedPage | PageError = archived_page(file, offset, limit, where)
+                start = offset + len(begun)
+                beyond = start >= file.seek(0, os.SEEK_END)
+                more = b"" if beyond else _read_at(file, start, size)
+            found: _Held | PageError = _Held(begun + more, len(more) < size)
         except PageError as error:
             found = error
         except OSError as error:
@@ -85,6 +107,11 @@ class Archive:
             os.close(root)
             raise
         return root
+
+
+def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
+    file.seek(start)
+    return file.read(size)
 
 
 def _steps(filename: str, offset: int) -> list[str]:

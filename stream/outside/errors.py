@@ -21,4 +21,5 @@ class WantedError(NeardupError):
 
     def __init__(self, what: str, fetch: Callable[[], None]) -> None:
         super().__init__(f"{what} is not fetched yet")
+        self.what: Final = what
         self.fetch: Final = fetch

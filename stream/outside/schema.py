@@ -1,13 +1,60 @@
-"""What a schema of a registry makes of the bytes behind its id."""
+"""What a schema of a registry makes of the bytes behind its id.
+
+The process that reads messages has no network and no credentials: it asks another one for a schema's text.
+"""
 
 from __future__ import annotations
 
 import io
-from typing import Any, Protocol
+import time
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
 from stream.errors import PageError
+from stream.outside.errors import WantedError
+from stream.outside.recent import Recent
+
+KEPT: Final = 256
+"""Schemas, and ids without one, that a process keeps."""
+REFUSED_SECONDS: Final = 60.0
+"""How long an id that the registry does not know, or whose schema is of no use, is not asked for again."""
+MAX_HEIGHT: Final = 100
+"""Types within types; fastavro recurses in C, without a bound."""
+BYTE_VALUES: Final = 4
+"""Values that a byte of a record may stand for in the long run. Nearly all take one byte at least."""
+MAX_FREE: Final = 10_000
+"""Values that a record may have besides."""
+_BYTES: Final = {
+    "null": 0,
+    "boolean": 1,
+    "int": 1,
+    "long": 1,
+    "float": 4,
+    "double": 8,
+    "bytes": 1,
+    "string": 1,
+}
+"""Least bytes of a value of each primitive type."""
+
+
+class Registered(msgspec.Struct, frozen=True):
+    """A schema as a registry has it; or why it is of no use."""
+
+    kind: str = "AVRO"
+    """AVRO or JSON."""
+    text: str = ""
+    references: list[str] = []
+    """Texts of what it names, leaves first."""
+    reason: str | None = None
+    """A page's reason, `unknown_schema` or `unsupported_schema`; None when it is of use."""
+    detail: str = ""
+
+    @classmethod
+    def refused(cls, error: PageError) -> Registered:
+        """An answer that refuses the pages of this schema."""
+        return cls(reason=error.reason, detail=error.detail)
 
 
 class Schema(Protocol):
@@ -16,6 +63,37 @@ class Schema(Protocol):
     def fields(self, body: bytes) -> bytes | dict[str, Any]:
         """The page message in `body`: its JSON, or its fields. Raises PageError."""
         ...
+
+
+class Schemas:
+    """Schemas by id, of a registry that somebody else asks."""
+
+    def __init__(self, ask: Callable[[int], Registered]) -> None:
+        """`ask` may take its time, and may raise AwayError."""
+        self._ask = ask
+        self._told: Recent[int, tuple[Registered, float]] = Recent(KEPT)
+        self._read: Recent[int, Schema] = Recent(KEPT)
+
+    def schema(self, number: int) -> Schema:
+        """The schema of that id. Raises WantedError, PageError `unknown_schema` or `unsupported_schema`."""
+        if found := self._read.get(number):
+            return found
+        told, until = self._told.get(number) or (None, 0.0)
+        if told is None or time.monotonic() > until:
+            raise WantedError(f"schema {number}", lambda: self._fetch(number))
+        if told.reason:
+            raise PageError(told.reason, told.detail)
+        try:
+            read: Schema = JsonSchema() if told.kind == "JSON" else AvroSchema(told.text, told.references)
+        except PageError as error:
+            self._told.put(number, (Registered.refused(error), until))
+            raise
+        self._read.put(number, read)
+        return read
+
+    def _fetch(self, number: int) -> None:
+        told = self._ask(number)
+        self._told.put(number, (told, time.monotonic() + REFUSED_SECONDS))
 
 
 class JsonSchema:
@@ -38,13 +116,13 @@ class AvroSchema:
             for each in references:
                 fastavro.parse_schema(msgspec.json.decode(each), named_schemas=named)
             self._parsed = fastavro.parse_schema(msgspec.json.decode(text), named_schemas=named)
-        except (
-            fastavro.schema.SchemaParseException,
-            fastavro.schema.UnknownType,
-            ValueError,
-            KeyError,
-        ) as error:
+            free = _Measured(named).of(self._parsed).free
+        except (PageError, MemoryError):
+            raise
+        except Exception as error:  # whatever fastavro dies of: the schema is at fault
             raise PageError("unsupported_schema", f"Avro: {type(error).__name__}: {error}") from None
+        if free > MAX_FREE:
+            raise PageError("unsupported_schema", f"Avro: a record of {free} values without a byte")
 
     def fields(self, body: bytes) -> dict[str, Any]:
         """The record's fields. Raises PageError `bad_avro`."""
@@ -53,18 +131,80 @@ class AvroSchema:
         rest = io.BytesIO(body)
         try:
             found = fastavro.schemaless_reader(rest, self._parsed, None)
-        except (
-            EOFError,
-            ValueError,
-            IndexError,
-            OverflowError,
-            KeyError,
-            TypeError,
-            RecursionError,
-        ) as error:
+        except MemoryError:
+            raise
+        except Exception as error:  # whatever fastavro dies of: the record is at fault
             raise PageError("bad_avro", f"{type(error).__name__}: {error}") from None
         if rest.tell() != len(body):
             raise PageError("bad_avro", f"{len(body) - rest.tell()} bytes behind the record")
         if not isinstance(found, dict):
             raise PageError("bad_avro", f"a record is expected, not {type(found).__name__}")
         return found
+
+
+class _Type(NamedTuple):
+    free: int
+    """Values, at most, that one of this type has beyond BYTE_VALUES for each byte that it takes."""
+    height: int
+    """Types within one another."""
+
+
+class _Measured:
+    """The types of a schema, measured before anything is decoded by it.
+
+    A decoder believes lengths: an array of nulls, or of records of nulls, has as many items as its head
+    says, at no byte each. Where the items of an array or map have free values, the schema is refused; so is
+    one that contains itself, whose depth only the message would bound.
+    """
+
+    def __init__(self, named: dict[str, Any]) -> None:
+        self._named = named
+        self._known: dict[str, _Type] = {}
+        self._open: set[str] = set()
+
+    def of(self, schema: Any) -> _Type:
+        """Raises PageError `unsupported_schema`."""
+        found = self._measure(schema)
+        if found.height > MAX_HEIGHT:
+            raise PageError("unsupported_schema", f"Avro: more than {MAX_HEIGHT} types within one another")
+        return found
+
+    def _measure(self, schema: Any) -> _Type:
+        if isinstance(schema, list):
+            branches = [self.of(each) for each in schema]
+            return _Type(max(each.free for each in branches) - BYTE_VALUES, _height(branches))
+        if isinstance(schema, str):
+            return _Type(1 - BYTE_VALUES * _BYTES[schema], 1) if schema in _BYTES else self._of_name(schema)
+        kind = schema["type"]
+        if kind in ("array", "map"):
+            item = self.of(schema["items" if kind == "array" else "values"])
+            if item.free > (0 if kind == "array" else BYTE_VALUES):  # a map's key takes a byte
+                raise PageError("unsupported_schema", f"Avro: an {kind} whose items may take no byte")
+            return _Type(1 - BYTE_VALUES, _height([item]))
+        if kind in ("record", "error"):
+            return self._of_name(schema["name"])
+        return self._unnamed(schema)
+
+    def _of_name(self, name: str) -> _Type:
+        if name in self._open:
+            raise PageError("unsupported_schema", f"Avro: {name[:200]} contains itself")
+        if name not in self._known:
+            self._open.add(name)
+            schema = self._named[name]
+            if schema["type"] in ("record", "error"):
+                fields = [self.of(field["type"]) for field in schema["fields"]]
+                self._known[name] = _Type(1 + sum(each.free for each in fields), _height(fields))
+            else:
+                self._known[name] = self._unnamed(schema)
+            self._open.discard(name)
+        return self._known[name]
+
+    def _unnamed(self, schema: dict[str, Any]) -> _Type:
+        """Of a fixed, an enum, or a primitive type with properties."""
+        kind = schema["type"]
+        least = int(schema["size"]) if kind == "fixed" else 1 if kind == "enum" else _BYTES[kind]
+        return _Type(1 - BYTE_VALUES * least, 1)
+
+
+def _height(parts: list[_Type]) -> int:
+    return 1 + max((each.height for each in parts), default=0)

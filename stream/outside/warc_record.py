@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
 from stream.errors import PageError
 from stream.messages.compression import too_large
 from stream.messages.http_body import decode_body
+from stream.messages.times import writable
 
 RECORDS = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion
 """Types of records that hold a page."""
@@ -24,24 +25,36 @@ class ArchivedPage(NamedTuple):
     """Milliseconds since the epoch."""
 
 
-def archived_page(file: BinaryIO, offset: int, limit: int, where: str) -> ArchivedPage:
-    """The page of the record that begins at that byte, plain or in a gzip or zstd member of its own.
+class MoreError(Exception):
+    """The record goes on beyond the bytes at hand."""
 
-    Raises PageError `claim_damaged`, `bad_claim`, `too_large` or `bad_compression`; OSError of reading.
+
+def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedPage:
+    """The page of the record that `data` begins with, plain or in a gzip or zstd member of its own.
+
+    `ended`: the archive has no more bytes. Raises MoreError where it has, and they are wanted; PageError
+    `claim_damaged`, `bad_claim`, `too_large` or `bad_compression`.
     """
-    reading = _Reading(file, offset)
+    reading = _Reading(data, ended)
+    refusal: PageError | None = None
     try:
         for record in ArchiveIterator(reading, parse_http=True, auto_decode="none", strict_mode=True):
-            return _page(record, limit, where)
-    except (PageError, MemoryError):
+            page = _page(record, limit, where)
+            break
+        else:
+            raise PageError("claim_damaged", f"{where}: no WARC record begins there")
+    except MemoryError:
         raise
+    except PageError as error:
+        refusal = error
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        if reading.failed is not None:
-            raise reading.failed from None
-        raise PageError("claim_damaged", f"{where}: {error}") from None
-    if reading.failed is not None:
-        raise reading.failed
-    raise PageError("claim_damaged", f"{where}: no WARC record begins there")
+        refusal = PageError("claim_damaged", f"{where}: {error}")
+    # Whatever was made of a record that was cut off by us is not what is in the archive.
+    if reading.short:
+        raise MoreError
+    if refusal:
+        raise refusal
+    return page
 
 
 def content_type_of(record: WarcRecord) -> str | None:
@@ -52,8 +65,10 @@ def content_type_of(record: WarcRecord) -> str | None:
 
 
 def fetched_at_of(record: WarcRecord) -> int | None:
-    """Milliseconds since the epoch."""
-    return int(record.record_date.timestamp() * 1000) if record.headers.get("WARC-Date") else None
+    """Milliseconds since the epoch; None where WARC-Date is missing or malformed."""
+    told = record.record_date
+    moment = None if told is None else int(told.timestamp() * 1000)
+    return moment if moment is not None and writable(moment) else None
 
 
 def body_of(record: WarcRecord, payload: bytes, limit: int) -> bytes:
@@ -84,23 +99,21 @@ def _page(record: WarcRecord, limit: int, where: str) -> ArchivedPage:
 
 
 class _Reading:
-    """The file from a byte on, as fastwarc reads it. An error of the store must not look like damage."""
+    """The bytes at hand, as fastwarc reads them. Their end must not look like the archive's."""
 
-    def __init__(self, file: BinaryIO, offset: int) -> None:
-        self._file = file
+    def __init__(self, data: bytes, ended: bool) -> None:
+        self._data = data
+        self._ended = ended
         self._place = 0
-        self.failed: OSError | None = None
-        file.seek(offset)
+        self.short = False
+        """Whether more was wanted than is at hand."""
 
     def read(self, size: int = -1) -> bytes:
         """At most so many bytes."""
-        try:
-            data = self._file.read(size)
-        except OSError as error:
-            self.failed = error
-            raise
-        self._place += len(data)
-        return data
+        end = len(self._data) if size < 0 else min(self._place + size, len(self._data))
+        found, self._place = self._data[self._place : end], end
+        self.short = self.short or not (found or self._ended)
+        return found
 
     def tell(self) -> int:
         """Bytes read so far."""
@@ -113,4 +126,4 @@ class _Reading:
         return self._place
 
     def close(self) -> None:
-        """The file is its opener's."""
+        """Nothing is open."""

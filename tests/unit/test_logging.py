@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import logging
 import subprocess
 import sys
 from typing import Any
+
+import structlog
+from structlog.testing import capture_logs
+
+from stream.ops import logging as ours
+from stream.ops.repeats import FREE
 
 MAIN = """
 import logging, warnings
@@ -18,6 +25,8 @@ log.debug("nobody wants to know")
 logging.getLogger("aiokafka.consumer").error("Heartbeat failed for %s", "t.workers")
 logging.getLogger("aiokafka.producer").warning("NotEnoughReplicasError, retrying")
 logging.getLogger("some.library").warning("careful")
+logging.getLogger("aiokafka.cluster").error("Topic %s not found in cluster metadata", "t.dashboard-x")
+logging.getLogger("stream.dashboard.committed").info("[^-_Consumer]: Starting...")
 logging.getLogger("some.library").info("nobody wants to know")
 warnings.warn("old", DeprecationWarning, stacklevel=1)
 try:
@@ -47,6 +56,36 @@ def test_json_logs_are_all_json() -> None:
     assert len(lines) == 5
 
 
+STORM = """
+import logging, sys
+import structlog
+from stream.ops import logging as ours, repeats
+ours.configure("json", "judge", logging.INFO)
+now = 0.0
+logging.getLogger().handlers[0].filters[0]._clock = lambda: now
+log, library = structlog.get_logger("stream.kafka.judge"), logging.getLogger("aiokafka")
+for minute in range(3):
+    for tenth in range(600):
+        now = 60.0 * minute + tenth / 10
+        library.error("Unable connect to node with id %s: %s", tenth % 3, "refused")
+        log.warning("no_room", partition=0)
+        log.info("progress", pages=tenth)
+"""
+
+
+def test_repeated_lines_are_left_out_and_counted() -> None:
+    done = subprocess.run([sys.executable, "-c", STORM], capture_output=True, text=True, check=True)
+    lines: list[dict[str, Any]] = [json.loads(line) for line in done.stderr.splitlines()]
+    storm = [line["event"] for line in lines if line.get("logger") == "aiokafka"]
+    assert len(storm) == 3 * FREE
+    assert [said for said in storm if "left_out" in said] == [
+        f"Unable connect to node with id 0: refused (left_out: {600 - FREE})"
+    ] * 2
+    ours = [line.get("left_out") for line in lines if line["event"] == "no_room"]
+    assert ours == [None] * FREE + ([600 - FREE] + [None] * (FREE - 1)) * 2
+    assert sum(line["event"] == "progress" for line in lines) == 3 * 600
+
+
 def test_text_logs_are_readable() -> None:
     said = logged("text")
     assert "reading" in said
@@ -54,3 +93,14 @@ def test_text_logs_are_readable() -> None:
     assert "Heartbeat failed for t.workers" in said
     assert "ZeroDivisionError" in said
     assert "retrying" not in said
+
+
+def test_a_logger_follows_a_later_configuration() -> None:
+    """Several commands may run in one process, as they do in these tests."""
+    log = structlog.get_logger("stream.kafka.worker")
+    ours.configure("json", "bench", logging.WARNING)
+    log.info("nobody wants to know")
+    ours.configure("json", "worker")
+    with capture_logs() as entries:
+        log.info("reading")
+    assert [each["event"] for each in entries] == ["reading"]

@@ -25,9 +25,11 @@ import pytest
 from stream.errors import RecordError, RefusedError, SettingsError
 from stream.kafka.verdict_values import AvroVerdicts, VerdictReader
 from stream.messages.page import Page, PageMessageError, decode_page
+from stream.outside import registry as registry_module
 from stream.outside.errors import AwayError, WantedError
-from stream.outside.options import OutsideOptions
 from stream.outside.outside import Outside
+from stream.outside.registry import Registry
+from stream.outside.schema import KEPT, REFUSED_SECONDS
 from stream.settings import Settings, load
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
@@ -56,13 +58,20 @@ class Served:
         self.garbage = False
         self.asked: list[str] = []
         self.authorization: str | None = None
+        self.moved: dict[str, str] = {}
+        """By path, where it sends who asks for it."""
         served = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 served.asked.append(self.path)
                 served.authorization = self.headers["Authorization"]
-                self.answered(*served.answer(self.path))
+                if self.path in served.moved:
+                    self.send_response(307)
+                    self.send_header("Location", served.moved[self.path])
+                    self.end_headers()
+                else:
+                    self.answered(*served.answer(self.path))
 
             def do_POST(self) -> None:
                 content = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -166,8 +175,8 @@ def avro(number: int, schema: dict[str, Any], **fields: Any) -> bytes:
     return framed(number, out.getvalue())
 
 
-def outside_at(url: str, **options: str) -> Outside:
-    return Outside(OutsideOptions(schema_registry_url=url, **options))
+def outside_at(url: str, user: str | None = None, password: str | None = None) -> Outside:
+    return Outside(ask=Registry(url, user, password).schema)
 
 
 def decoded(outside: Outside, value: bytes) -> Page:
@@ -291,13 +300,206 @@ def test_a_registry_that_is_away_is_no_fault_of_the_page(served: Served) -> None
 
 
 def test_credentials_are_sent(served: Served) -> None:
-    outside = outside_at(served.url, schema_registry_user="crawler", schema_registry_password="pass word")  # noqa: S106
+    outside = outside_at(served.url, "crawler", "pass word")
     decoded(outside, avro(served.register(SCHEMA), SCHEMA, url=URL, text="Hello"))
     assert served.authorization == "Basic Y3Jhd2xlcjpwYXNzIHdvcmQ="
 
 
+def test_credentials_stay_with_the_registry_that_they_are_for(served: Served) -> None:
+    other = Served()
+    try:
+        number = other.register(SCHEMA)
+        path, value = f"/schemas/ids/{number}", avro(number, SCHEMA, url=URL, text="Hello")
+        served.moved[path] = other.url + path
+        assert decoded(outside_at(served.url, "crawler", "pass word"), value).text == "Hello"
+        assert (other.asked, other.authorization) == ([path], None)
+        assert served.authorization is not None
+        served.moved[path], served.schemas[99] = "/schemas/ids/99", other.schemas[number]
+        served.authorization = None
+        assert decoded(outside_at(served.url, "crawler", "pass word"), value).text == "Hello"
+        assert served.authorization is not None, "elsewhere in the same registry"
+    finally:
+        other.close()
+
+
+def test_an_answer_that_is_too_large_rejects_its_pages_and_is_asked_for_once(served: Served) -> None:
+    """Pages of such a schema waited for ever: what was cut off is no JSON."""
+    number = served.register({**SCHEMA, "doc": "x" * registry_module.MAX_ANSWER})
+    other = served.register({**SCHEMA, "doc": "x" * registry_module.MAX_SCHEMA})
+    outside = outside_at(served.url)
+    for each in (number, other, number, other):
+        assert reason(outside, framed(each, b"body")) == "unsupported_schema"
+    assert served.asked == [f"/schemas/ids/{number}", f"/schemas/ids/{other}"]
+
+
+def test_an_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Trickle(io.BytesIO):
+        def read1(self, size: int | None = -1) -> bytes:
+            clock.append(clock[-1] + 3)
+            return b" "
+
+    clock = [0.0]
+    monkeypatch.setattr("stream.outside.registry.time.monotonic", lambda: clock[-1])
+    with pytest.raises(TimeoutError, match="longer than 10 s"):
+        registry_module._content(Trickle(), "here")  # type: ignore[arg-type]
+
+
+def test_a_refusal_is_asked_for_again_after_a_while(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Somebody may have registered what was missing; what was taken is never asked for again."""
+    clock = [0.0]
+    monkeypatch.setattr("stream.outside.registry.time.monotonic", lambda: clock[0])
+    text = {"type": "record", "name": "Text", "fields": [{"name": "is", "type": "string"}]}
+    loose = served.register(with_field("Text"))
+    served.schemas[loose]["references"] = [{"name": "Text", "subject": "Absent", "version": 1}]
+    served.moved["/subjects/Absent/versions/1"] = "/schemas/ids/4"
+    outside = outside_at(served.url)
+    body = zigzag(len(URL)) + URL.encode() + zigzag(1) + b"x"
+    for _ in range(3):
+        assert reason(outside, framed(4, b"?")) == "unknown_schema"
+        assert reason(outside, framed(loose, body)) == "unsupported_schema"
+    asked = len(served.asked)
+    clock[0] += REFUSED_SECONDS + 1
+    served.schemas[4] = {"schema": json.dumps(text)}
+    assert reason(outside, framed(loose, body)) == "missing_field", "a page without content, but read"
+    assert len(served.asked) > asked
+    asked = len(served.asked)
+    clock[0] += 10 * REFUSED_SECONDS
+    assert reason(outside, framed(loose, body)) == "missing_field"
+    assert len(served.asked) == asked
+
+
+def test_a_schema_that_is_refused_is_not_parsed_for_each_page(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number, parsed = served.register(with_field({"type": "array", "items": "null"})), []
+    original = fastavro.parse_schema
+    monkeypatch.setattr(fastavro, "parse_schema", lambda *a, **k: parsed.append(1) or original(*a, **k))
+    outside = outside_at(served.url)
+    for _ in range(5):
+        assert reason(outside, framed(number, b"?")) == "unsupported_schema"
+    assert len(parsed) == 1
+
+
+def test_what_is_kept_of_a_registry_is_bounded(served: Served) -> None:
+    registry = Registry(served.url)
+    for number in range(1000, 1000 + 2 * KEPT):
+        assert registry.schema(number).reason == "unknown_schema"
+    assert len(registry._refused) == KEPT
+
+
+def zigzag(number: int) -> bytes:
+    """Avro's long."""
+    out, rest = bytearray(), number << 1
+    while rest > 0x7F:
+        out.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*out, rest])
+
+
+def with_field(kind: object) -> dict[str, Any]:
+    return {
+        "type": "record",
+        "name": "Crawled",
+        "fields": [{"name": "url", "type": "string"}, {"name": "more", "type": kind}],
+    }
+
+
+def nulls(name: str, count: int, *others: str) -> dict[str, Any]:
+    kinds = [*others, *["null"] * count]
+    return {
+        "type": "record",
+        "name": name,
+        "fields": [{"name": f"f{place}", "type": kind} for place, kind in enumerate(kinds)],
+    }
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        {"type": "array", "items": "null"},
+        {"type": "array", "items": nulls("Nulls", 1)},
+        {"type": "array", "items": {"type": "fixed", "name": "F", "size": 0}},
+        {"type": "array", "items": nulls("Nearly", 50, "int")},
+        {"type": "array", "items": ["int", nulls("Branch", 50)]},
+        {"type": "map", "values": nulls("Many", 50)},
+    ],
+    ids=["nulls", "records", "fixeds", "nearly free records", "unions", "map"],
+)
+def test_items_that_take_no_byte_are_refused_before_they_are_counted(served: Served, kind: object) -> None:
+    """A few bytes claim 2^41 of them."""
+    number = served.register(with_field(kind))
+    claim = zigzag(len(URL)) + URL.encode() + zigzag(1 << 41)
+    assert reason(outside_at(served.url), framed(number, claim)) == "unsupported_schema"
+
+
+def doubling(levels: int) -> dict[str, Any]:
+    """2^levels nulls, none of which takes a byte."""
+    kind: object = "null"
+    for level in range(levels):
+        first = {"name": "a", "type": kind}
+        second = {"name": "b", "type": f"D{level - 1}" if level else "null"}
+        kind = {"type": "record", "name": f"D{level}", "fields": [first, second]}
+    return with_field(kind)
+
+
+def chained(levels: int) -> list[dict[str, Any]]:
+    """Deep, though nothing is nested in the text; the last one is the deepest."""
+    return [nulls(f"C{level}", 0, f"C{level - 1}" if level else "int") for level in range(levels)]
+
+
+def nested(levels: int) -> str:
+    return '{"type":"array","items":' * levels + '"string"' + "}" * levels
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        with_field("Crawled"),
+        with_field({"type": "array", "items": "Crawled"}),
+        with_field(["null", "Crawled"]),
+        doubling(40),
+        chained(150),
+        nested(150),
+        nested(20_000),
+        {"type": "record", "name": "Odd", "fields": 5},
+        ["null", "Nowhere"],
+        7,
+    ],
+    ids=["self", "tree", "list", "doubling", "chained", "nested", "deep", "odd", "unknown", "number"],
+)
+def test_schemas_that_would_take_a_process_down_are_refused(served: Served, schema: object) -> None:
+    """Five million levels of a recursive schema overflow the stack of the decoder, which is C."""
+    number = served.register("replaced")
+    served.schemas[number]["schema"] = schema if isinstance(schema, str) else json.dumps(schema)
+    assert reason(outside_at(served.url), framed(number, b"\x02" * 1_000_000)) == "unsupported_schema"
+
+
+def test_lists_of_what_takes_bytes_are_read(served: Served) -> None:
+    link = {
+        "type": "record",
+        "name": "Link",
+        "fields": [{"name": f"f{place}", "type": ["null", "int"]} for place in range(40)],
+    }
+    more = ["null", "string", {"type": "array", "items": "Link"}]
+    schema = {
+        "type": "record",
+        "name": "Crawled",
+        "fields": [
+            {"name": "url", "type": "string"},
+            {"name": "text", "type": "string"},
+            {"name": "links", "type": {"type": "array", "items": link}},
+            {"name": "meta", "type": {"type": "map", "values": more}},
+            {"name": "nothing", "type": "null"},
+        ],
+    }
+    meta = {"a": None, "b": [{}]}
+    fields = {"url": URL, "text": "Hello", "links": [{}] * 100, "meta": meta, "nothing": None}
+    value = avro(served.register(schema), schema, **fields)
+    assert decoded(outside_at(served.url), value) == Page(url=URL, text="Hello")
+
+
 def test_without_a_registry_a_framed_message_is_refused() -> None:
-    for outside in (None, Outside(OutsideOptions())):
+    for outside in (None, Outside()):
         with pytest.raises(PageMessageError, match="unknown_schema"):
             decode_page(framed(1, b"body"), 1 << 20, outside)
 

@@ -1,0 +1,156 @@
+"""HTTP servers that strangers may reach: bounded in connections, and in the time that a slow one is kept."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+
+from stream.errors import PortTakenError
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Of one server. Times in seconds."""
+
+    connections: int = 256
+    """Open at once. Beyond, the oldest that has sent no request yet makes way, else the newest."""
+    first_request: float = 10.0
+    """Until the head of a connection's first request must be there."""
+    idle: float = 30.0
+    """Until the head of the next one must be."""
+    stalled: float = 30.0
+    """How long a client may take nothing of an answer that is waiting for it."""
+
+
+@asynccontextmanager
+async def serving(
+    app: web.Application,
+    host: str,
+    port: int,
+    *,
+    options: str,
+    close_seconds: float,
+    cancel_handlers: bool = False,
+    bounds: Bounds | None = None,
+) -> AsyncIterator[str]:
+    """Serve an application while entered; the base URL. Port 0 takes a free one.
+
+    `options` is the prefix of the two options, as errors name them; `close_seconds` is how long open requests
+    may take at the end. Raises PortTakenError.
+    """
+    connections = _Connections(bounds or Bounds())
+    app.middlewares.insert(0, _request_began)
+    runner = web.AppRunner(app, shutdown_timeout=close_seconds, handler_cancellation=cancel_handlers)
+    await runner.setup()
+    loop = asyncio.get_running_loop()
+    manager = runner.server
+
+    def connection() -> _Connection:
+        return _Connection(
+            connections, manager, loop=loop, access_log=None, keepalive_timeout=connections.bounds.idle
+        )
+
+    try:
+        try:
+            listening = await loop.create_server(connection, host, port)
+        except OSError as error:
+            raise PortTakenError(f"{options}_host {host}, {options}_port {port}: {error}") from None
+        try:
+            taken = listening.sockets[0].getsockname()[1]
+            yield f"http://{f'[{host}]' if ':' in host else host}:{taken}"
+        finally:
+            listening.close()
+    finally:
+        await runner.cleanup()
+
+
+@dataclass(slots=True)
+class _Connections:
+    """Those of one server."""
+
+    bounds: Bounds
+    all: set[_Connection] = field(default_factory=set)
+    silent: dict[_Connection, None] = field(default_factory=dict)
+    """Those without a request yet, oldest first."""
+
+    def admit(self, new: _Connection) -> None:
+        """Count it in; somebody may have to go."""
+        self.all.add(new)
+        self.silent[new] = None
+        if len(self.all) > self.bounds.connections:
+            next(iter(self.silent)).end()
+
+    def forget(self, gone: _Connection) -> None:
+        """It is closed."""
+        self.all.discard(gone)
+        self.silent.pop(gone, None)
+
+
+class _Connection(web.RequestHandler):
+    """One connection. aiohttp itself waits for ever for a first request, and for who reads no answer."""
+
+    __slots__ = ("_connections", "_deadline", "_stalled")
+
+    def __init__(self, connections: _Connections, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._connections = connections
+        self._deadline: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        bounds = self._connections.bounds
+        self._deadline = asyncio.get_running_loop().call_later(bounds.first_request, self.end)
+        self._connections.admit(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._connections.forget(self)
+        for timer in (self._deadline, self._stalled):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def request_began(self) -> None:
+        """The head of a request is there."""
+        self._connections.silent.pop(self, None)
+        if self._deadline is not None:
+            self._deadline.cancel()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        bounds = self._connections.bounds
+        self._stalled = asyncio.get_running_loop().call_later(bounds.stalled, self.end)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+
+    def log_exception(self, *arguments: Any, **options: Any) -> None:
+        """What strangers send wrongly is answered, and not logged: they could fill the disk."""
+        told = options.get("exc_info")
+        error = told if isinstance(told, BaseException) else sys.exception()
+        if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
+            super().log_exception(*arguments, **options)
+
+    def end(self) -> None:
+        """Close it at once, with what was not sent yet."""
+        self._connections.forget(self)
+        if self.transport is not None:
+            self.transport.abort()
+
+
+@web.middleware
+async def _request_began(request: web.Request, handler: Any) -> web.StreamResponse:
+    connection = request.protocol
+    if isinstance(connection, _Connection):
+        connection.request_began()
+    response: web.StreamResponse = await handler(request)
+    return response

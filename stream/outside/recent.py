@@ -1,0 +1,33 @@
+"""What was asked for lately, up to a bound."""
+
+from __future__ import annotations
+
+from typing import Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Recent(Generic[K, V]):
+    """The answers that were used last; the one unused for longest goes first."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._kept: dict[K, V] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def get(self, key: K) -> V | None:
+        """The answer, if it is kept."""
+        found = self._kept.pop(key, None)
+        if found is not None:
+            self._kept[key] = found
+        return found
+
+    def put(self, key: K, answer: V) -> None:
+        """Keep an answer."""
+        self._kept.pop(key, None)
+        while len(self._kept) >= self._most:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = answer
