@@ -47,6 +47,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.pages", (_READ, _CONFIGS), "read pages; their topic's configuration is checked"),
         ("topic", "{ns}.journal", (_READ, _WRITE, _CONFIGS), "read the genesis, append fingerprints"),
         ("topic", "{ns}.rejected", (_WRITE, _CONFIGS), "dead letters; how large they may be"),
+        ("topic", "{ns}.decisions", (_READ,), "where to begin a partition without a commit"),
         ("group", "{ns}.workers", (_READ,), "share the partitions, commit"),
     ),
     "judge": (

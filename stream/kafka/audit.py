@@ -65,7 +65,7 @@ class Findings:
         return not (self.missing or self.repeated or self.unexplained or self.lost)
 
 
-@clients.explains_denials
+@clients.explains_errors
 async def audit(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> Findings:
     """Read both topics to their present ends and compare them page by page.
 
@@ -133,8 +133,7 @@ async def _committed(
         enable_auto_commit=False,
         max_partition_fetch_bytes=8 << 20,
     )
-    await consumer.start()
-    try:
+    async with clients.started(settings, consumer):
         async with cluster.connect(settings) as client:
             count = (await cluster.partition_counts(client, [topic]))[topic]
         partitions = [TopicPartition(topic, p) for p in range(count)]
@@ -151,8 +150,6 @@ async def _committed(
                 read += len(records)
             progress(topic, read)
             open_ones = {p for p in open_ones if await consumer.position(p) < end[p]}
-    finally:
-        await consumer.stop()
 
 
 async def _lost(settings: Settings, names: Names) -> int:

@@ -183,8 +183,12 @@ class Backlog:
             self._declared.append(self._range(partition, start, start, opening=True))
 
     def open_after_loss(self, partition: int, start: int, end: int) -> None:
-        """Begin a partition at `end`: retention took `[start, end)` before anybody read it (rule 4)."""
-        self._partitions[partition] = _Partition(end)
+        """Begin a partition at `end`: retention took `[start, end)` before anybody read it (rule 4).
+
+        The log starts at `end`, so that is an opening as well, for a judge that waits for pages further
+        below. It stands first: a judge that knows nothing of the partition would see a gap before the loss.
+        """
+        self.open(partition, end, opening=True)
         self._declared.append(self._range(partition, start, end, lost=True))
 
     @property

@@ -6,9 +6,10 @@ import asyncio
 import functools
 import shlex
 import ssl
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Final, ParamSpec, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import chain
+from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
@@ -19,30 +20,44 @@ from aiokafka.errors import (
     AuthenticationFailedError,
     ClusterAuthorizationFailedError,
     GroupAuthorizationFailedError,
+    InvalidProducerEpoch,
     KafkaConnectionError,
     KafkaError,
+    KafkaTimeoutError,
+    ProducerFenced,
     SaslAuthenticationFailed,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
     UnsupportedSaslMechanismError,
+    for_code,
 )
+from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
-from stream.errors import AccessError, BrokerError, SecurityError, SettingsError
+from stream.errors import AccessError, BrokerError, SecurityError, SettingsError, StaleError
+from stream.kafka.away import answered
 from stream.settings import OAUTHBEARER, Settings
 
 P = ParamSpec("P")
 T = TypeVar("T")
+Client: TypeAlias = AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient | AIOKafkaClient
+C = TypeVar("C", AIOKafkaConsumer, AIOKafkaProducer, AIOKafkaAdminClient, AIOKafkaClient)
 CLIENT_ID: Final = "neardup"
 PROBE_MS: Final = 5_000
 """How long a broker may take to say why it refuses us."""
 TOKEN_SECONDS: Final = 10.0
+CLOSE_SECONDS: Final = 3.0
+"""Without a broker a client may never be done with ending; nothing depends on it."""
+ACKNOWLEDGED_SECONDS: Final = 120.0
+"""How long a record may wait for its acknowledgement: longer than an election, or a broker's restart."""
 DOCUMENTED: Final = "docs/operations.md lists what each role needs"
 
 
 def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer:
     """A consumer that has not been started."""
-    return AIOKafkaConsumer(*topics, **(arguments(settings) | options))
+    made = AIOKafkaConsumer(*topics, **(arguments(settings) | options))
+    heed_offset_errors(made._client)
+    return made
 
 
 def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
@@ -52,12 +67,32 @@ def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
 
 def admin(settings: Settings) -> AIOKafkaAdminClient:
     """An administrator that has not been started."""
-    return AIOKafkaAdminClient(**arguments(settings))
+    made = AIOKafkaAdminClient(**arguments(settings))
+    heed_offset_errors(made._client)
+    return made
 
 
 def client(settings: Settings) -> AIOKafkaClient:
     """A bare client that has not been bootstrapped."""
     return AIOKafkaClient(**arguments(settings))
+
+
+def heed_offset_errors(client: AIOKafkaClient) -> None:
+    """Raise the error that an answer to OffsetFetch has at its top; call it before the client is used.
+
+    A coordinator that has moved, or still loads its groups, answers so, and names no partition. aiokafka 0.14
+    looks at the partitions alone: it would take that for a group without commits. Raised, the error makes it
+    look for the coordinator and ask again.
+    """
+    send = client.send
+
+    async def sending(node_id: int, request: Any, **options: Any) -> Any:
+        answer = await send(node_id, request, **options)
+        if isinstance(request, OffsetFetchRequest) and (code := getattr(answer, "error_code", 0)):
+            raise for_code(code)()
+        return answer
+
+    client.send = sending
 
 
 def arguments(settings: Settings) -> dict[str, Any]:
@@ -105,7 +140,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
     """Tokens for OAUTHBEARER: a file that somebody keeps fresh, or a command that prints one."""
 
     def __init__(self, settings: Settings) -> None:
-        self._file, self._command = settings.sasl_token_file, settings.sasl_token_command
+        self._file = settings.sasl_token_file
+        self._command = settings.sasl_token_command
 
     async def token(self) -> str:
         """The present token. Raises SettingsError when there is none."""
@@ -113,18 +149,24 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             with _naming("sasl_token_file", self._file):
                 said = await asyncio.to_thread(self._file.read_text, "ascii")
         else:
-            said = await self._asked(shlex.split(self._command or ""))
+            said = await self._printed(self._command.get_secret_value() if self._command else "")
         if not said.strip():
             raise SettingsError("sasl_token_file, sasl_token_command: gives no token")
         return said.strip()
 
-    async def _asked(self, command: list[str]) -> str:
+    async def _printed(self, command: str) -> str:
+        """What the command prints; its stderr may hold secrets too, and is nobody's."""
         try:
             process = await asyncio.create_subprocess_exec(
-                *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE
+                *(shlex.split(command) or [""]),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.DEVNULL,
             )
         except OSError as error:
             raise SettingsError(f"sasl_token_command: {error}") from None
+        except ValueError as error:  # of quotes, or of a NUL
+            raise SettingsError(f"sasl_token_command: no command line: {error}") from None
         try:
             async with asyncio.timeout(TOKEN_SECONDS):
                 said, _ = await process.communicate()
@@ -135,14 +177,85 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
                 process.kill()
                 await process.wait()
         if process.returncode:
-            raise SettingsError(f"sasl_token_command: exit code {process.returncode}")
+            raise SettingsError(
+                f"sasl_token_command: exit code {process.returncode}; run it by hand to see what it says"
+            )
         return said.decode("ascii", "replace")
 
 
-async def start(
-    settings: Settings, started: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient | AIOKafkaClient
-) -> None:
-    """Start what was made here. Raises BrokerError that says why no broker lets us in."""
+@asynccontextmanager
+async def started(settings: Settings, made: C, *, patiently: bool = False) -> AsyncIterator[C]:
+    """Start what was made here, and end it in any case, also when it was started by half.
+
+    Raises BrokerError that says why no broker lets us in. `patiently`: waits for one that answers, and raises
+    SecurityError alone.
+    """
+    try:
+        if patiently:
+            await answered("a broker", lambda: start(settings, made))
+        else:
+            await start(settings, made)
+        yield made
+    finally:
+        await end(made)
+
+
+async def end(client: Client) -> None:
+    """Leave the group, and close all connections. What goes wrong is nobody's concern any more.
+
+    `stop` of aiokafka lets the CancelledError of a task of its own out, where that had not begun, and leaves
+    its connections open then; without a broker it may wait for ever.
+    """
+    if isinstance(client, AIOKafkaClient | AIOKafkaAdminClient):
+        closings = [client.close]
+    else:
+        inner = client._client if isinstance(client, AIOKafkaConsumer) else client.client
+        closings = [client.stop, inner.close]
+    for closing in closings:
+        ending = asyncio.create_task(closing())
+        try:
+            await asyncio.wait({ending}, timeout=CLOSE_SECONDS)
+        finally:
+            ending.cancel()
+            await asyncio.gather(ending, return_exceptions=True)
+    if isinstance(client, AIOKafkaProducer):
+        _look_at_errors(client)
+
+
+@asynccontextmanager
+async def acknowledged(what: str) -> AsyncIterator[None]:
+    """Bound a wait for acknowledgements, since aiokafka repeats what an idempotent producer sends for ever.
+
+    Raises BrokerError that begins with `what`.
+    """
+    try:
+        async with asyncio.timeout(ACKNOWLEDGED_SECONDS):
+            yield
+    except TimeoutError:
+        raise BrokerError(
+            f"{what}: not acknowledged within {ACKNOWLEDGED_SECONDS:g} s: brokers are away, or too few "
+            "replicas are in sync"
+        ) from None
+
+
+def _look_at_errors(producer: AIOKafkaProducer) -> None:
+    """Look at the errors of a producer that failed, or asyncio tells of each that nobody asked for.
+
+    Some futures of aiokafka are out of reach of whoever sends: the transaction's, and that of a batch which
+    was never sent.
+    """
+    kept = producer._message_accumulator
+    batches = [*chain.from_iterable(kept._batches.values()), *kept._pending_batches]
+    futures = [batch._drain_waiter for batch in batches]
+    if producer._txn_manager is not None:
+        futures.append(producer._txn_manager.wait_for_transaction_end())
+    for future in futures:
+        if future is not None and future.done() and not future.cancelled():
+            future.exception()
+
+
+async def start(settings: Settings, started: Client) -> None:
+    """Start what was made here; whoever calls it calls `end`, too. Raises BrokerError like `started`."""
     if _by_token(settings):
         # aiokafka takes a token for accepted whatever the broker says, and its answers then for empty ones.
         found = await _why_not(settings)
@@ -252,24 +365,37 @@ _OTHER_HOST: Final = (62, 64)
 
 
 @contextmanager
-def explained_denials() -> Iterator[None]:
-    """Turn what an ACL refuses into an AccessError that names the resource."""
+def explained_errors() -> Iterator[None]:
+    """Turn Kafka's errors into ours, as far as they are no fault of this program.
+
+    What an ACL refuses is an AccessError that names the resource, a producer that was fenced is a StaleError,
+    and a broker that is away, or not able just now, a BrokerError.
+    """
     try:
         yield
     except DENIED as error:
         kind = next(kind for of, kind in _DENIED.items() if isinstance(error, of))
         named = " ".join(str(each) for each in error.args) or "of this namespace"
         raise AccessError(f"{kind} {named}: an ACL is missing; {DOCUMENTED}") from error
+    except _FENCED as error:
+        raise StaleError(
+            f"fenced ({type(error).__name__}): another process writes under this transactional id now; this "
+            "one ends and stands by when restarted"
+        ) from error
+    except KafkaError as error:
+        if not (error.retriable or isinstance(error, _AWAY)):
+            raise
+        raise BrokerError(f"bootstrap_servers: a broker does not answer as it should: {error!r}") from error
 
 
-def explains_denials(
+def explains_errors(
     function: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A coroutine function whose denials are AccessErrors."""
+    """A coroutine function whose errors are explained."""
 
     @functools.wraps(function)
     async def explaining(*args: P.args, **kwargs: P.kwargs) -> T:
-        with explained_denials():
+        with explained_errors():
             return await function(*args, **kwargs)
 
     return explaining
@@ -283,3 +409,5 @@ _DENIED: Final[dict[type[KafkaError], str]] = {
 }
 DENIED: Final = tuple(_DENIED)
 """What aiokafka raises where an ACL is missing."""
+_FENCED: Final = (ProducerFenced, InvalidProducerEpoch)
+_AWAY: Final = (KafkaConnectionError, KafkaTimeoutError)

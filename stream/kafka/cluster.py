@@ -76,12 +76,8 @@ class Bounds:
 @asynccontextmanager
 async def connect(settings: Settings) -> AsyncIterator[AIOKafkaClient]:
     """A client for these questions. Raises BrokerError when no broker answers, or lets us in."""
-    client = clients.client(settings)
-    try:
-        await clients.start(settings, client)
+    async with clients.started(settings, clients.client(settings)) as client:
         yield client
-    finally:
-        await client.close()
 
 
 async def metadata(client: AIOKafkaClient, topics: Iterable[str], node: int | None = None) -> Metadata:

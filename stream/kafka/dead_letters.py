@@ -1,16 +1,13 @@
-"""What becomes of rejected pages: their bytes are kept for a person, and too many of them stop the worker."""
+"""What becomes of rejected pages: their bytes are kept for a person."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final, Self
 
 from aiokafka import AIOKafkaProducer
 
-from stream.errors import RejectLimitError
-from stream.fingerprint.row import Row, Status
 from stream.kafka import cluster
 from stream.kafka.backlog import Rejected, Source
 
@@ -20,29 +17,6 @@ LARGEST: Final = 64 << 20
 """Larger messages are truncated whatever the topic takes."""
 FLIGHT_BYTES: Final = 1 << 20
 """Letters on their way at once: a request must stay far below a broker's `socket.request.max.bytes`."""
-REJECT_WINDOW: Final = 1000
-"""Pages that `reject_limit` looks back on."""
-
-
-class RejectLimit:
-    """Stops a worker that would reject the stream (rule 5)."""
-
-    def __init__(self, limit: float) -> None:
-        self._limit = limit
-        self._window: deque[bool] = deque(maxlen=REJECT_WINDOW)
-
-    def count(self, rows: Iterable[Row]) -> None:
-        """Note rows that are about to be appended. Raises RejectLimitError."""
-        reason = None
-        for row in rows:
-            self._window.append(row.status == Status.REJECTED)
-            reason = row.reason or reason
-        share = sum(self._window) / REJECT_WINDOW
-        if len(self._window) == REJECT_WINDOW and share > self._limit:
-            raise RejectLimitError(
-                f"reject_limit: {share:.1%} of the last {REJECT_WINDOW} pages were rejected, more than "
-                f"{self._limit:.1%}; last reason: {reason}"
-            )
 
 
 class DeadLetters:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from types import TracebackType
 from typing import Final, Self
 
@@ -38,25 +38,11 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         self.won, self.lost = asyncio.Event(), asyncio.Event()
         self.answers = 0
         """How often the group said who leads."""
-        self._topic = topic
+        self._settings, self._topic = settings, topic
         self._judged = self._committed = 0
         self._committed_at = 0.0
         self._committing: asyncio.Task[None] | None = None
-        # aiokafka's assignor remembers on its class what its member holds: judges of one process, of one
-        # namespace or of several, would each claim what another has. So each gets a class of its own.
-        sticky = type("Sticky", (StickyPartitionAssignor,), {})
-        self._consumer = clients.consumer(
-            settings,
-            group_id=group,
-            group_instance_id=instance,
-            partition_assignment_strategy=(sticky,),
-            auto_offset_reset="earliest",
-            enable_auto_commit=False,
-            session_timeout_ms=int(settings.session_seconds * 1000),
-            heartbeat_interval_ms=int(settings.session_seconds * 1000 / 4),
-            # Leading is proved by heartbeats and by the producer's epoch; a rebuild may take its time.
-            max_poll_interval_ms=24 * 3600 * 1000,
-        )
+        self._group, self._instance = group, instance
 
     async def attend(self) -> None:
         """Call it again and again: raises what went wrong in the group, and shows that we are not stuck.
@@ -87,8 +73,25 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         return await self._consumer.committed(TopicPartition(self._topic, 0)) or 0
 
     async def __aenter__(self) -> Self:
-        await self._consumer.start()
-        self._consumer.subscribe([self._topic], listener=self)
+        # aiokafka's assignor remembers on its class what its member holds: judges of one process, of one
+        # namespace or of several, would each claim what another has. So each gets a class of its own.
+        sticky = type("Sticky", (StickyPartitionAssignor,), {})
+        self._consumer = clients.consumer(
+            self._settings,
+            group_id=self._group,
+            group_instance_id=self._instance,
+            partition_assignment_strategy=(sticky,),
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            session_timeout_ms=int(self._settings.session_seconds * 1000),
+            heartbeat_interval_ms=int(self._settings.session_seconds * 1000 / 4),
+            # Leading is proved by heartbeats and by the producer's epoch; a rebuild may take its time.
+            max_poll_interval_ms=24 * 3600 * 1000,
+        )
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(clients.started(self._settings, self._consumer, patiently=True))
+            self._consumer.subscribe([self._topic], listener=self)
+            self._open = stack.pop_all()
         return self
 
     async def __aexit__(
@@ -102,7 +105,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         if kind is None and self._judged > self._committed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._commit(), LAST_SECONDS)
-        await self._consumer.stop()
+        await self._open.aclose()
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         """The group's word: this judge leads, or it does not."""

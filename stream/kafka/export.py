@@ -21,7 +21,7 @@ ROWS: Final = 10_000
 POLL_MS: Final = 500
 
 
-@clients.explains_denials
+@clients.explains_errors
 async def export(settings: Settings, sink: Sink, progress: Callable[[int], None] | None = None) -> int:
     """Append the verdicts that the target lacks, up to the present end. Returns how many.
 
@@ -36,8 +36,7 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
         auto_offset_reset="none",
         enable_auto_commit=False,
     )
-    await clients.start(settings, consumer)
-    try:
+    async with clients.started(settings, consumer):
         client = consumer._client
         bounds = await cluster.log_bounds(client, [topic], committed=True)
         topic_id = (await cluster.topic_ids(client, [topic]))[topic]
@@ -73,5 +72,3 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
                 consumer.pause(*done)
                 behind = [key for key in behind if key not in done]
         return exported
-    finally:
-        await consumer.stop()

@@ -3,70 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any, Self
 
-from stream.errors import StateError
+import structlog
+
+from stream.errors import DamagedStateError, StaleError, StateError
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.kafka import cluster
+from stream.kafka import clients, cluster
+from stream.kafka.away import answered
 from stream.kafka.names import Names
-from stream.kafka.reader import JournalReader, TopicReader
+from stream.kafka.reader import JournalReader, Records, TopicReader, journal_reader
 from stream.kafka.transaction import in_thread
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
+from stream.tables.failures import set_aside
+
+log = structlog.get_logger(__name__)
 
 
 class Follower:
-    """An open state directory and readers that stand where it stands. Nothing here decides.
+    """A judge's state, and readers that stand where it stands. Nothing here decides."""
 
-    Entering raises StateError when the directory is of another cluster, journal or future (rule 9).
-    """
-
-    def __init__(self, settings: Settings, genesis: Genesis, directory: Path) -> None:
-        self._settings, self._genesis, self._directory = settings, genesis, directory
-        self._names = Names(settings.namespace)
-        self._stack = AsyncExitStack()
+    def __init__(self, judge: Judge, journal: JournalReader, decisions: Records, directory: Path) -> None:
+        self.judge, self.journal, self.decisions = judge, journal, decisions
+        self.directory = directory
+        """Of the state."""
         self.turned: Callable[[], None] = lambda: None
         """Called whenever the follower looks for more."""
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._enter()
-        except BaseException:
-            await self._stack.aclose()
-            raise
-        return self
-
-    async def __aexit__(self, *exception: Any) -> None:
-        await self._stack.aclose()
-
-    async def _enter(self) -> None:
-        settings = self._settings
-        async with cluster.connect(settings) as client:
-            cluster_id = await cluster.cluster_id(client)
-        state = await asyncio.to_thread(
-            lambda: State(
-                self._directory,
-                self._genesis,
-                cluster_id,
-                memory=settings.tables_memory,
-                generation=settings.tables_generation,
-                cache=settings.tables_cache,
-            )
-        )
-        self._stack.push_async_callback(asyncio.to_thread, state.close)
-        self.judge = Judge(state, self._genesis)
-        self.journal = await self._stack.enter_async_context(
-            JournalReader(settings, self._names.journal, state.meta.applied, self._genesis)
-        )
-        self._decisions = await self._stack.enter_async_context(
-            TopicReader(settings, self._names.decisions, state.meta.decided)
-        )
-        await self._refuse_foreign_state()
 
     @property
     def state(self) -> State:
@@ -76,60 +43,130 @@ class Follower:
     @property
     def remaining(self) -> int:
         """Decision records to apply, as far as the last fetch saw; transaction markers count."""
-        return max(0, (self._decisions.end or 0) - self._decisions.position)
-
-    async def reach(self) -> None:
-        """Ask the cluster for anything. Raises BrokerError when it does not answer for long."""
-        await cluster.cluster_id(self._decisions.client)
+        return max(0, (self.decisions.end or 0) - self.decisions.position)
 
     async def follow(self) -> None:
         """Apply what was decided since the last look; waits a moment when there is nothing."""
         self.turned()
-        for record in await self._decisions.poll():
+        for record in await self.decisions.poll():
             decisions = decode_decisions(record.value, record.offset)
             if decisions.start < self.state.meta.applied:
                 raise StateError(
-                    f"state directory {self._directory}: topic {self._names.decisions} offset "
+                    f"state directory {self.directory}: topic {self.decisions.topic} offset "
                     f"{record.offset} decides the journal from {decisions.start} on, which was applied up to "
                     f"{self.state.meta.applied}: made from other decisions"
                 )
-            entries = await self.journal.up_to(decisions.end)
+            entries = await self.journal.up_to(decisions.end, self.turned)
             await in_thread(self.judge.apply, entries, decisions, record.offset + 1)
 
-    async def follow_to_end(self, stop: asyncio.Event | None = None) -> None:
-        """Apply everything decided so far, unless told to stop meanwhile.
+    async def follow_to_end(self) -> None:
+        """Apply everything decided so far; waits for leaders that are away.
 
         The end is the log's, markers and all, so none is missed.
         """
-        _, end = await self._decisions.bounds()
-        while self._decisions.position < end and not (stop and stop.is_set()):
+        _, end = await answered(f"topic {self.decisions.topic}", self.decisions.bounds, self.turned)
+        while self.decisions.position < end:
             await self.follow()
 
-    async def _refuse_foreign_state(self) -> None:
-        """The state must be a past of this journal and of these decisions."""
-        meta, path = self.state.meta, self._directory
-        first, end = await self._decisions.bounds()
-        if meta.decided > end:
-            raise StateError(
-                f"state directory {path}: has applied decisions up to {meta.decided}, but {end} is their end"
-            )
-        if meta.decided < first:
-            raise StateError(
-                f"state directory {path}: wants decisions from {meta.decided}, kept are those from {first}"
-            )
-        if not meta.last:
-            return
-        _, end = await self.journal.bounds()
-        if meta.applied > end:
-            raise StateError(
-                f"state directory {path}: has applied topic {self._names.journal} up to {meta.applied}, "
-                f"but {end} is its end"
-            )
-        async with JournalReader(
-            self._settings, self._names.journal, meta.applied - 1, self._genesis
-        ) as reader:
-            entries = await reader.up_to(meta.applied)
-        if entries[-1].digest != meta.last:
-            raise StateError(
-                f"state directory {path}: made from another journal, its record {meta.applied - 1} differs"
-            )
+
+@asynccontextmanager
+async def opened_follower(settings: Settings, genesis: Genesis, directory: Path) -> AsyncIterator[Follower]:
+    """The follower of a state directory, which is open meanwhile.
+
+    Raises StateError when the directory is of another cluster, journal or future (rule 9), DamagedStateError
+    when it is damaged. With `rebuild_damaged` it is moved away then: at once where that is found when it is
+    opened, else StaleError is raised after it was closed.
+    """
+    names = Names(settings.namespace)
+    async with _moved_when_damaged(settings, directory), AsyncExitStack() as stack:
+        async with clients.started(settings, clients.client(settings), patiently=True) as client:
+            cluster_id = await answered("a broker", lambda: cluster.cluster_id(client))
+        state = await stack.enter_async_context(_opened_state(directory, genesis, cluster_id, settings))
+        journal = await stack.enter_async_context(journal_reader(settings, state.meta.applied, genesis))
+        decisions = await stack.enter_async_context(
+            TopicReader(settings, names.decisions, state.meta.decided)
+        )
+        follower = Follower(Judge(state, genesis), journal, decisions, directory)
+        await _refuse_foreign_state(follower, settings, genesis)
+        yield follower
+
+
+@asynccontextmanager
+async def _opened_state(
+    directory: Path, genesis: Genesis, cluster_id: str, settings: Settings
+) -> AsyncIterator[State]:
+    """Opened and closed in threads; closed also when nobody waits any more for its being open."""
+    opening = asyncio.create_task(asyncio.to_thread(_opened, directory, genesis, cluster_id, settings))
+    try:
+        yield await asyncio.shield(opening)
+    finally:
+        await asyncio.wait([opening])
+        if opening.exception() is None:
+            await asyncio.to_thread(opening.result().close)
+
+
+def _opened(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
+    def opened() -> State:
+        return State(
+            directory,
+            genesis,
+            cluster_id,
+            memory=settings.tables_memory,
+            generation=settings.tables_generation,
+            cache=settings.tables_cache,
+        )
+
+    try:
+        return opened()
+    except DamagedStateError as error:
+        if not settings.rebuild_damaged:
+            raise
+        _move_away(directory, error)
+    return opened()
+
+
+@asynccontextmanager
+async def _moved_when_damaged(settings: Settings, directory: Path) -> AsyncIterator[None]:
+    try:
+        yield
+    except DamagedStateError as error:
+        if not settings.rebuild_damaged:
+            raise
+        moved = _move_away(directory, error)
+        raise StaleError(
+            f"state directory {directory}: damaged, moved to {moved}; the next start rebuilds it"
+        ) from error
+
+
+def _move_away(directory: Path, error: DamagedStateError) -> Path:
+    moved = set_aside(directory)
+    log.error("state_damaged", error=str(error), moved_to=str(moved))
+    return moved
+
+
+async def _refuse_foreign_state(follower: Follower, settings: Settings, genesis: Genesis) -> None:
+    """The state must be a past of this journal and of these decisions."""
+    meta, path, names = follower.state.meta, follower.directory, Names(settings.namespace)
+    first, end = await answered(f"topic {names.decisions}", follower.decisions.bounds)
+    if meta.decided > end:
+        raise StateError(
+            f"state directory {path}: has applied decisions up to {meta.decided}, but {end} is their end"
+        )
+    if meta.decided < first:
+        raise StateError(
+            f"state directory {path}: wants decisions from {meta.decided}, kept are those from {first}"
+        )
+    if not meta.last:
+        return
+    _, end = await answered(f"topic {names.journal}", follower.journal.bounds)
+    if meta.applied > end:
+        raise StateError(
+            f"state directory {path}: has applied topic {names.journal} up to {meta.applied}, "
+            f"but {end} is its end"
+        )
+    async with journal_reader(settings, meta.applied - 1, genesis) as reader:
+        entries = await reader.up_to(meta.applied)
+    if entries[-1].digest != meta.last:
+        raise StateError(
+            f"state directory {path}: made from another journal, its record {meta.applied - 1} differs"
+        )

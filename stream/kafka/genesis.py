@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import random
 import uuid
 from typing import Any, Final
@@ -18,6 +17,7 @@ from stream.errors import BrokerError, RecordError, RefusedError, SchemeMismatch
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import clients, cluster
+from stream.kafka.away import answered
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis, decode_journal, encode_genesis
 from stream.settings import Settings
@@ -25,7 +25,6 @@ from stream.settings import Settings
 ATTEMPTS: Final = 10
 """Writing again after another creator's producer took the transactional id over."""
 POLL_SECONDS: Final = 0.5
-STOP_SECONDS: Final = 10.0
 TRANSACTION_MS: Final = 15_000
 
 _log = structlog.get_logger(__name__)
@@ -65,18 +64,14 @@ async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis
         acks="all",
         transaction_timeout_ms=TRANSACTION_MS,
     )
-    try:
-        # Ends the transaction of any earlier creator, by commit or abort, and fences it. So what an empty
-        # journal shows from here on stays true until our commit, or our commit fails.
-        await producer.start()
+    # Ends the transaction of any earlier creator, by commit or abort, and fences it. So what an empty
+    # journal shows from here on stays true until our commit, or our commit fails.
+    async with clients.started(settings, producer):
         if await read_genesis(client, settings) is not None:
             return False
         async with producer.transaction():
             await producer.send_and_wait(journal, encode_genesis(genesis), partition=0)
         return True
-    finally:
-        with contextlib.suppress(KafkaError, TimeoutError):
-            await asyncio.wait_for(producer.stop(), STOP_SECONDS)
 
 
 async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | None:
@@ -113,8 +108,7 @@ async def _first_record(settings: Settings, partition: TopicPartition, bounds: c
         enable_auto_commit=False,
         isolation_level="read_committed",
     )
-    await consumer.start()
-    try:
+    async with clients.started(settings, consumer):
         consumer.assign([partition])
         consumer.seek(partition, bounds.start)
         while await consumer.position(partition) < bounds.end:
@@ -122,8 +116,6 @@ async def _first_record(settings: Settings, partition: TopicPartition, bounds: c
             for record in found.get(partition, ()):
                 return record
         return None
-    finally:
-        await consumer.stop()
 
 
 async def wait_for_genesis(
@@ -135,12 +127,16 @@ async def wait_for_genesis(
 ) -> Genesis:
     """The journal's genesis, once `neardup topics create` has written it; `timeout` seconds, None for ever.
 
+    With a timeout, raises BrokerError when no broker answers; without, waits for one.
     Raises TopicError after the timeout, SchemeMismatchError when this program's fingerprints are not the
     journal's, RefusedError when a scheme or options are expected and others are recorded.
     """
     try:
         async with asyncio.timeout(timeout):
-            genesis = await _poll(settings)
+            if timeout is None:
+                genesis = await answered("a broker", lambda: _poll(settings))
+            else:
+                genesis = await _poll(settings)
     except TimeoutError:
         raise TopicError(f"{_wanted(settings)} is not there after {timeout:g} s") from None
     refuse_other(genesis, expect_scheme, expect_options)

@@ -21,17 +21,18 @@ import structlog
 from stream.errors import StaleError, StateError
 from stream.failpoints import reach
 from stream.judge.batch import Entry
+from stream.judge.decide import MOST, Effort
 from stream.judge.decided import Decided
-from stream.judge.judge import Judge
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
 from stream.judge.rehearse import rehearse
 from stream.judge.state import Prepared, State
 from stream.kafka import clients, record_batches, topics
+from stream.kafka.away import answered
 from stream.kafka.election import Election
-from stream.kafka.follower import Follower
+from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.interpreter import made_for_batches
 from stream.kafka.judge_watch import JudgeWatch
-from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
+from stream.kafka.lifecycle import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
 from stream.kafka.transaction import Transaction, in_thread
@@ -39,7 +40,9 @@ from stream.kafka.verdict_batches import Placed
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis
 from stream.ops.server import ops_server
+from stream.private import tighten
 from stream.settings import Settings
+from stream.tables.failures import Explained
 
 log = structlog.get_logger()
 
@@ -91,12 +94,12 @@ class JudgeRole:
 
     async def run(self) -> None:
         """Judge until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
-        with made_for_batches(), stop_event_on_signals(self._stop), clients.explained_denials():
+        with made_for_batches(), stop_event_on_signals(self._stop), clients.explained_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 await self._run()
 
     async def _run(self) -> None:
-        settings, names, watch = self.settings, self.names, self.watch
+        settings, watch = self.settings, self.watch
         with watch.health.excused("waiting for the genesis"):
             genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
         if genesis is None:
@@ -105,34 +108,47 @@ class JudgeRole:
         with watch.health.excused("compiling"):
             await asyncio.to_thread(rehearse, genesis)
             await asyncio.to_thread(record_batches.rehearse)
-        async with (
-            watch.opened(Follower(settings, genesis, directory)) as follower,
-            self._flushes(follower.state),
-        ):
-            await follower.follow_to_end(self._stop)
-            async with Election(settings, names.judge, names.journal, _instance(directory)) as election:
-                watch.stands_by(election)
-                log.info("standby", applied=follower.state.meta.applied)
-                while not election.won.is_set() and not self._stop.is_set():
-                    await election.attend()
-                    await follower.follow()
-                    self._flush_if_due(follower.state)
-                if not self._stop.is_set():
-                    await self._lead(genesis, follower, election)
-            log.info("stopped", **self.stats.fields(follower.state))
+        opening = watch.opened(opened_follower(settings, genesis, directory))
+        async with entered_unless_stopped(self._stop, opening) as follower:
+            if follower is not None:
+                async with self._flushes(follower.state):
+                    await self._stand_by(genesis, follower, _instance(directory))
+                log.info("stopped", **self.stats.fields(follower.state))
+
+    async def _stand_by(self, genesis: Genesis, follower: Follower, instance: str) -> None:
+        """Follow the judge that leads, until this one does."""
+        settings, names, watch = self.settings, self.names, self.watch
+        await unless_stopped(self._stop, follower.follow_to_end())
+        joining = watch.joined(Election(settings, names.judge, names.journal, instance))
+        async with entered_unless_stopped(self._stop, joining) as election:
+            if election is None:
+                return
+            watch.stands_by(election)
+            log.info("standby", applied=follower.state.meta.applied)
+            while not election.won.is_set() and not self._stop.is_set():
+                await election.attend()
+                await unless_stopped(self._stop, follower.follow())
+                self._flush_if_due(follower.state)
+            if not self._stop.is_set():
+                await self._lead(genesis, follower, election)
 
     async def _genesis_of_sound_topics(self) -> Genesis:
         """Wait for the genesis (rule 6); refuse another behaviour, and topics that break exactly-once."""
         genesis = await topics.wait_for_genesis(self.settings)
-        await topics.check(self.settings, "judge")
+        await answered("a broker", lambda: topics.check(self.settings, "judge"))
         return genesis
 
     async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
         """The loop: poll, decide, publish, apply."""
         watch = self.watch
-        async with Publisher(self.settings, self.names, genesis.scheme_id) as publisher:
+        fencing = watch.joined(Publisher(self.settings, self.names, genesis.scheme_id))
+        async with entered_unless_stopped(self._stop, fencing) as publisher:
+            if publisher is None:
+                return
             # Only now is the end of the decisions final: our producer id ended every earlier transaction.
-            await follower.follow_to_end()
+            await unless_stopped(self._stop, follower.follow_to_end())
+            if self._stop.is_set():
+                return
             judge, journal = follower.judge, follower.journal
             before = await election.judged_before()
             if not judge.state.meta.decided and before > judge.state.meta.applied:
@@ -141,6 +157,7 @@ class JudgeRole:
                     "was made again; judging from the start would repeat every verdict; restore it, or use "
                     "another namespace"
                 )
+            election.judged(judge.state.meta.applied)  # the judge before may not have come to say so
             watch.leads(journal)
             log.info("leading", applied=judge.state.meta.applied)
             async with Transaction() as transaction:
@@ -155,20 +172,21 @@ class JudgeRole:
                         await transaction.ended()
                     entries = await journal.next_rows(self.settings.judge_rows)
                     if entries:
-                        await self._judge(entries, judge, publisher, transaction, election)
+                        await self._judge(entries, follower, publisher, transaction, election)
                     self._flush_if_due(judge.state)
                 await transaction.ended()
 
     async def _judge(
         self,
         entries: list[Entry],
-        judge: Judge,
+        follower: Follower,
         publisher: Publisher,
         transaction: Transaction,
         election: Election,
     ) -> None:
-        """Decide a batch while the one before is published, and begin to publish it."""
-        watch, stack = self.watch, contextlib.ExitStack()
+        """Decide a batch while the one before is published, and begin to publish it; what would take too long
+        goes back to the journal's reader."""
+        watch, stack, judge = self.watch, contextlib.ExitStack(), follower.judge
         stack.enter_context(watch.batch(entries))
 
         def prepare() -> tuple[Decisions, Prepared]:
@@ -195,7 +213,9 @@ class JudgeRole:
 
         # In a thread: spam can keep it busy for seconds, and the loop keeps the judge alive.
         with watch.stage("decide"):
-            decided = await in_thread(judge.decide, entries)
+            decided = await in_thread(judge.decide, entries, Effort(MOST, watch.health.turn))
+        follower.journal.give_back(entries[len(decided.entries) :])
+        del entries[len(decided.entries) :]
         # Beside each other: preparing what is written needs the GIL, encoding what is published hardly does.
         encoding = asyncio.create_task(encode())
         try:
@@ -267,10 +287,12 @@ def _instance(directory: Path) -> str:
     would a state directory and its copy: in a copied file, the inode is another's.
     """
     path = directory.with_suffix(".instance")
-    path.touch()
-    inode = str(path.stat().st_ino)
-    name, _, of = path.read_text(encoding="ascii").partition(" ")
-    if of != inode:
-        name = uuid.uuid4().hex
-        path.write_text(f"{name} {inode}", encoding="ascii")
-    return name
+    with Explained(directory):
+        path.touch(mode=0o600)
+        tighten(path)
+        inode = str(path.stat().st_ino)
+        name, _, of = path.read_text(encoding="ascii").partition(" ")
+        if of != inode:
+            name = uuid.uuid4().hex
+            path.write_text(f"{name} {inode}", encoding="ascii")
+        return name

@@ -6,7 +6,8 @@ import shutil
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
+from typing import TypeVar
 
 import numpy as np
 
@@ -21,6 +22,8 @@ from stream.ops.health import Health
 from stream.ops.metrics import JudgeMetrics
 from stream.tables.tables import TablesStats
 
+T = TypeVar("T")
+
 
 class JudgeWatch:
     """Told by the role what it does; asks the open state how it stands when somebody looks."""
@@ -33,22 +36,23 @@ class JudgeWatch:
         self._answers = 0
 
     @asynccontextmanager
-    async def opened(self, follower: Follower) -> AsyncIterator[Follower]:
-        """Enter the follower and watch it for as long."""
-        with self.health.excused("opening the state"):
-            await follower.__aenter__()
-        try:
-            self._watch(follower)
-            yield follower
-        finally:
-            self.health.checks.clear()
-            self._unwatch()
-            await follower.__aexit__(None, None, None)
+    async def opened(self, opening: AbstractAsyncContextManager[Follower]) -> AsyncIterator[Follower]:
+        """Open a follower and watch it for as long."""
+        async with AsyncExitStack() as stack:
+            with self.health.excused("opening the state"):
+                follower = await stack.enter_async_context(opening)
+            try:
+                self._watch(follower)
+                yield follower
+            finally:
+                self.health.checks.clear()
+                self._unwatch()
 
     def _watch(self, follower: Follower) -> None:
         metrics, state = self.metrics, follower.state
         follower.turned = self.health.turn
-        self.health.checks["broker"] = follower.reach
+        self.health.checks["broker"] = follower.decisions.reach
+        self.health.checks["journal"] = lambda: not follower.journal.away
         self.health.checks["replayed"] = lambda: False
         self.health.checks["assigned"] = lambda: False
         metrics.journal_position.set_function(lambda: state.meta.applied)
@@ -69,6 +73,14 @@ class JudgeWatch:
         for gauge in (metrics.lag_records, metrics.lag_seconds):
             gauge.set_function(lambda: 0)
         metrics.leading.set(0)
+
+    @asynccontextmanager
+    async def joined(self, entering: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
+        """Enter what waits for brokers, however long that takes."""
+        async with AsyncExitStack() as stack:
+            with self.health.excused("waiting for brokers"):
+                entered = await stack.enter_async_context(entering)
+            yield entered
 
     def stands_by(self, election: Election) -> None:
         """The state has everything that was decided when we looked; the group is asked who leads."""

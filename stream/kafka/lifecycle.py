@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Any, Final, TypeVar
 
-SUPERVISOR: Final = "NEARDUP_SUPERVISOR"
-"""Environment variable with the process id of the supervisor."""
+from stream.settings import SUPERVISOR
+
 ORPHAN_SECONDS: Final = 0.5
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 T = TypeVar("T")
@@ -55,6 +55,15 @@ async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T
         for task in (working, stopping):
             task.cancel()
         await asyncio.gather(working, stopping, return_exceptions=True)
+
+
+@asynccontextmanager
+async def entered_unless_stopped(
+    stop: asyncio.Event, context: AbstractAsyncContextManager[T]
+) -> AsyncIterator[T | None]:
+    """The context, or None when told to stop before it is entered: then it was left again."""
+    async with AsyncExitStack() as stack:
+        yield await unless_stopped(stop, stack.enter_async_context(context))
 
 
 async def _stop_when_orphaned(stop: asyncio.Event) -> None:

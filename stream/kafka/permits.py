@@ -26,22 +26,18 @@ _COORDINATOR: Final = 0
 """Kafka's type of a group's coordinator."""
 
 
-@clients.explains_denials
+@clients.explains_errors
 async def demand(settings: Settings, role: str) -> None:
     """Raise AccessError, naming the resource and operation, unless the role has its grants.
 
     Of a topic that is not there yet, only whether we may see and make it can be asked.
     """
     needed = grants(role, Names(settings.namespace))
-    admin = clients.admin(settings)
-    try:
-        await clients.start(settings, admin)
+    async with clients.started(settings, clients.admin(settings)) as admin:
         await _topics(admin, [each for each in needed if each.kind == "topic"])
         for each in needed:
             if each.kind == "group":
                 await _group(admin._client, each)
-    finally:
-        await admin.close()
 
 
 async def _topics(admin: AIOKafkaAdminClient, needed: list[Grant]) -> None:

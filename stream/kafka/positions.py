@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final
 
 import structlog
@@ -12,7 +13,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import OffsetAndMetadata
 
 from stream.errors import RefusedError, TopicError
-from stream.kafka.backlog import Backlog
+from stream.kafka.backlog import Backlog, Source
 from stream.kafka.cluster import Bounds, leader_topic_ids
 
 ASK_SECONDS: Final = 3.0
@@ -22,32 +23,61 @@ PAUSE_SECONDS: Final = 0.2
 log = structlog.get_logger(__name__, role="worker")
 
 
-def begin(backlog: Backlog, partition: int, committed: OffsetAndMetadata | None, bounds: Bounds) -> int:
-    """Open the partition in the backlog; the offset to read from.
+def counts(committed: OffsetAndMetadata | None, source: Source) -> bool:
+    """Whether a commit of the group is one of this source.
 
     Our commits carry the topic id as metadata. One of another topic id was made for an older topic of the
     same name and counts as none. One without metadata was made by an operator's tool, the cure of rule 7,
-    and means the topic as it is now. Raises RefusedError for a commit above the log's end.
+    and means the topic as it is now.
+    """
+    return committed is not None and committed.metadata in ("", source.topic_id)
+
+
+def begin(backlog: Backlog, partition: int, read: int | None, judged: int | None, bounds: Bounds) -> int:
+    """Open the partition in the backlog; the offset to read from.
+
+    `read` is the group's offset and `judged` the one that the judge expects next, asked for where the group
+    has none; None where there is none. Whoever begins where the log starts declares an opening: nothing below
+    can come any more, and the judge may know nothing of the partition yet, or wait for what is gone. Raises
+    RefusedError for an offset above the log's end.
     """
     source = backlog.source
     where = {"topic": source.topic, "partition": partition, "log_start": bounds.start, "log_end": bounds.end}
-    if committed is None or committed.metadata not in ("", source.topic_id):
+    offset = judged if read is None else read
+    if offset is None:
         log.info("partition_opened", topic_id=source.topic_id, **where)
         backlog.open(partition, bounds.start, opening=True)
         return bounds.start
-    if committed.offset > bounds.end:
+    if read is None:
+        log.warning("group_offset_missing", judged=judged, topic_id=source.topic_id, **where)
+    if offset > bounds.end:
+        place = f"of topic {source.topic} partition {partition} is above its log end {bounds.end}"
+        if read is None:
+            raise RefusedError(
+                f"offset {offset}, up to which pages were judged, {place}: the log lost records, and pages "
+                "that take their offsets would be dropped; make the topic again"
+            )
         raise RefusedError(
-            f"group offset {committed.offset} of topic {source.topic} partition {partition} is above its "
-            f"log end {bounds.end}: the log lost records, or the offset was set by hand; reset it"
+            f"group offset {offset} {place}: the log lost records, or the offset was set by hand; reset it"
         )
-    if committed.offset < bounds.start:
-        lost = bounds.start - committed.offset
-        log.warning("pages_lost_to_retention", committed=committed.offset, lost=lost, **where)
-        backlog.open_after_loss(partition, committed.offset, bounds.start)
+    if offset < bounds.start:
+        lost = bounds.start - offset
+        log.warning("pages_lost_to_retention", committed=read, judged=judged, lost=lost, **where)
+        backlog.open_after_loss(partition, offset, bounds.start)
         return bounds.start
-    start = int(committed.offset)
-    backlog.open(partition, start)
-    return start
+    backlog.open(partition, offset, opening=offset == bounds.start)
+    return offset
+
+
+@contextmanager
+def as_if_polling(consumer: AIOKafkaConsumer) -> Iterator[None]:
+    """Nobody polls meanwhile, and the group does not expel the member for it."""
+    context = consumer._subscription.fetch_context()
+    context.__enter__()
+    try:
+        yield
+    finally:
+        context.__exit__(None, None, None)  # never with an error: it would count on
 
 
 async def topic_id_at_leaders(

@@ -38,7 +38,7 @@ LINGER_MS: Final = 5
 TOPIC_SECONDS: Final = 2.0
 
 
-@clients.explains_denials
+@clients.explains_errors
 async def publish(
     settings: Settings,
     sources: Iterable[Source],
@@ -89,7 +89,7 @@ async def publish(
         await window.drain(0)
         return window.acknowledged
     finally:
-        await producer.stop()
+        await clients.end(producer)
 
 
 def key_of(message: Message, key: Key) -> bytes | None:
@@ -155,7 +155,8 @@ class _Window:
         while self._sends and (self._bytes > unacknowledged or self._sends[0][1].done()):
             message, future = self._sends[0]
             try:
-                await future
+                async with clients.acknowledged(f"{message.origin}, topic {self._topic}"):
+                    await future
             except KafkaError as error:
                 raise self._failure(message, error) from error
             self._sends.popleft()

@@ -34,19 +34,7 @@ class Publisher:
     """Entering it fences every earlier publisher of the namespace and ends its open transaction."""
 
     def __init__(self, settings: Settings, names: Names, scheme: str) -> None:
-        self._names = names
-        self._producer = clients.producer(
-            settings,
-            transactional_id=names.judge,
-            enable_idempotence=True,
-            acks="all",
-            linger_ms=0,
-            compression_type="zstd",
-            max_batch_size=BATCH_BYTES,
-            max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
-            transaction_timeout_ms=60_000,
-            retry_backoff_ms=RETRY_MS,
-        )
+        self._settings, self._names = settings, names
         routes = {
             names.routed(each.name.lower()): each for each in Verdict if each.name.lower() in settings.routes
         }
@@ -56,21 +44,31 @@ class Publisher:
         self._encode = msgspec.json.Encoder().encode
 
     async def __aenter__(self) -> Self:
-        try:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.callback(self._verdicts.close)
             if self._avro is not None:  # before anybody is fenced
                 await asyncio.to_thread(self._avro.register, list(self._topics))
-            await self._producer.start()
-        except BaseException:
-            await self._producer.stop()
-            raise
-        self._widths = {topic: len(await self._producer.partitions_for(topic)) for topic in self._topics}
+            self._producer = clients.producer(
+                self._settings,
+                transactional_id=self._names.judge,
+                enable_idempotence=True,
+                acks="all",
+                linger_ms=0,
+                compression_type="zstd",
+                max_batch_size=BATCH_BYTES,
+                max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
+                transaction_timeout_ms=60_000,
+                retry_backoff_ms=RETRY_MS,
+            )
+            await stack.enter_async_context(clients.started(self._settings, self._producer, patiently=True))
+            self._widths = {topic: len(await self._producer.partitions_for(topic)) for topic in self._topics}
+            self._open = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._producer.stop()
-        self._verdicts.close()
+        await self._open.aclose()
 
     async def encode(self, decided: Decided) -> list[Placed]:
         """The verdicts as `publish` wants them. Keeps threads of its own busy, and hardly needs the GIL."""
@@ -83,11 +81,12 @@ class Publisher:
         """
         await self._producer.begin_transaction()
         try:
-            sent = await self._send(decided, decisions, verdicts)
-            # aiokafka commits a transaction although one of its sends failed: await every one (rule 10).
-            delivered = await asyncio.gather(*sent)
-            reach("judge.sent")
-            await self._producer.commit_transaction()
+            async with clients.acknowledged(f"transaction of topic {self._names.decisions}"):
+                sent = await self._send(decided, decisions, verdicts)
+                # aiokafka commits a transaction although one of its sends failed: await every one (rule 10).
+                delivered = await asyncio.gather(*sent)
+                reach("judge.sent")
+                await self._producer.commit_transaction()
         except BaseException as error:
             cause = self._refusal() if isinstance(error, _ENDED) else None
             with contextlib.suppress(Exception):
@@ -109,10 +108,17 @@ class Publisher:
     ) -> list[asyncio.Future[Any]]:
         """Hand everything to the producer; the decision record's future stands first."""
         names, encode, producer = self._names, self._encode, self._producer
-        sent = [await producer.send(names.decisions, encode_decisions(decisions), partition=0)]
+        sent: list[asyncio.Future[Any]] = []
+
+        def note(future: asyncio.Future[Any]) -> None:
+            # Also when another one fails first, and nobody asks how this one ended.
+            future.add_done_callback(lambda done: done.cancelled() or done.exception())
+            sent.append(future)
+
+        note(await producer.send(names.decisions, encode_decisions(decisions), partition=0))
         for place, batch in verdicts:
-            sent.append(await producer.send_batch(batch, place.topic, partition=place.partition))
+            note(await producer.send_batch(batch, place.topic, partition=place.partition))
         for cluster in decided.clusters():
             key = cluster.cluster.encode()
-            sent.append(await producer.send(names.clusters, encode(cluster), key=key, partition=0))
+            note(await producer.send(names.clusters, encode(cluster), key=key, partition=0))
         return sent

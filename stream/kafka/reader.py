@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from aiokafka import TopicPartition
-from aiokafka.client import AIOKafkaClient
-from aiokafka.errors import OffsetOutOfRangeError
+from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from stream.errors import RecordError, SchemeMismatchError, StateError
+from stream.errors import BrokerError, RecordError, StateError
 from stream.judge.batch import Entry, digest_of
 from stream.kafka import clients, cluster
+from stream.kafka.away import Absence, answered
+from stream.kafka.names import Names
 from stream.messages.journal import Genesis, decode_journal
 from stream.settings import Settings
 
 POLL_SECONDS = 0.2
+ASK_SECONDS = 5.0
+"""A leader that does not answer for so long is away."""
+SHORT_SECONDS = 60.0
+"""How long a log may answer that it ends before a record that others have read: a leader elected a moment ago
+may not know yet how far the log is committed."""
+
+
+class Records(Protocol):
+    """The records of a one-partition topic, in order."""
+
+    topic: str
+    position: int
+    """The next offset that will be read."""
+
+    @property
+    def end(self) -> int | None:
+        """The offset after the last committed record, as the last fetch saw it; None before any."""
+
+    async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
+        """The next records, possibly none, after waiting for them for at most so long."""
+
+    def seek(self, offset: int) -> None:
+        """Go on at that offset."""
+
+    async def bounds(self) -> tuple[int, int]:
+        """First offset, and the one after the last. Raises BrokerError when the leader does not answer."""
+
+    async def reach(self) -> None:
+        """Ask the cluster for anything. Raises BrokerError when it does not answer for long."""
 
 
 class TopicReader:
@@ -27,6 +59,7 @@ class TopicReader:
     def __init__(self, settings: Settings, topic: str, start: int) -> None:
         self.topic, self.position = topic, start
         self._partition = TopicPartition(topic, 0)
+        self._settings = settings
         self._consumer = clients.consumer(
             settings,
             group_id=None,
@@ -38,28 +71,27 @@ class TopicReader:
         )
 
     async def __aenter__(self) -> Self:
-        try:
-            await self._consumer.start()
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(clients.started(self._settings, self._consumer, patiently=True))
             # Without a grant to see the topic, aiokafka would look for its leader for ever: ask first.
-            await cluster.metadata(self.client, [self.topic])
+            asked = self._consumer._client
+            await answered(f"topic {self.topic}", lambda: cluster.metadata(asked, [self.topic]))
             self._consumer.assign([self._partition])
             self._consumer.seek(self._partition, self.position)
-        except BaseException:  # told to stop in the middle: the connection must not stay
-            await self._consumer.stop()
-            raise
+            self._open = stack.pop_all()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._consumer.stop()
+        await self._open.aclose()
 
     async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
         """The next records, possibly none. Raises StateError when retention has taken them."""
         try:
             found = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000))
         except OffsetOutOfRangeError:
-            first, end = await self.bounds()
+            first, end = await answered(f"topic {self.topic}", self.bounds)
             raise StateError(
                 f"topic {self.topic}: offset {self.position} is wanted, but it holds {first} to {end}"
             ) from None
@@ -67,47 +99,61 @@ class TopicReader:
         self.position = await self._consumer.position(self._partition)
         return records
 
+    def seek(self, offset: int) -> None:
+        """Go on at that offset."""
+        self._consumer.seek(self._partition, offset)
+        self.position = offset
+
     @property
     def end(self) -> int | None:
         """The offset after the last committed record, as the last fetch saw it; None before any."""
         end = self._consumer.last_stable_offset(self._partition)
         return None if end is None else int(end)
 
-    @property
-    def client(self) -> AIOKafkaClient:
-        """For questions to the cluster."""
-        return self._consumer._client
-
     async def bounds(self) -> tuple[int, int]:
-        """First offset, and the one after the last (control markers included)."""
-        first = await self._consumer.beginning_offsets([self._partition])
-        end = await self._consumer.end_offsets([self._partition])
+        """First offset, and the one after the last (control markers included).
+
+        Raises BrokerError when the leader does not answer.
+        """
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                first = await self._consumer.beginning_offsets([self._partition])
+                end = await self._consumer.end_offsets([self._partition])
+        except clients.DENIED:
+            raise
+        except (TimeoutError, KafkaError) as error:
+            raise BrokerError(f"topic {self.topic}: its leader does not answer ({error!r})") from None
         return first[self._partition], end[self._partition]
+
+    async def reach(self) -> None:
+        """Ask the cluster for anything. Raises BrokerError when it does not answer for long."""
+        await cluster.cluster_id(self._consumer._client)
 
 
 class JournalReader:
-    """The journal's rows, in order. A record is handed out once.
+    """The journal's rows, in order, from where `records` stands. A record is handed out once, but for those
+    that are given back.
 
     Raises SchemeMismatchError at a record whose fingerprints are not of the genesis' scheme.
     """
 
-    def __init__(self, settings: Settings, topic: str, start: int, genesis: Genesis) -> None:
-        self._topic = TopicReader(settings, topic, start)
+    def __init__(self, records: Records, genesis: Genesis) -> None:
+        self._topic = records
         self._genesis = genesis
         self._waiting: deque[Entry] = deque()
         self._rows = 0
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._ahead: asyncio.Task[None] | None = None
+        self._absence = Absence(f"records of topic {records.topic}")
 
     async def __aenter__(self) -> Self:
-        await self._topic.__aenter__()
         return self
 
-    async def __aexit__(self, *exception: Any) -> None:
+    async def __aexit__(self, *exception: object) -> None:
+        """Stop reading ahead; whoever opened the records closes them."""
         if self._ahead is not None:
             self._ahead.cancel()
             await asyncio.gather(self._ahead, return_exceptions=True)
-        await self._topic.__aexit__(*exception)
 
     @property
     def position(self) -> int:
@@ -154,6 +200,11 @@ class JournalReader:
         self._room.set()
         return taken
 
+    def give_back(self, entries: Sequence[Entry]) -> None:
+        """Have the last records that were handed out be the next ones again."""
+        self._waiting.extendleft(reversed(entries))
+        self._rows += sum(len(entry.rows) for entry in entries)
+
     async def _read_ahead(self, limit: int) -> None:
         while True:
             while self._rows >= limit:
@@ -164,26 +215,57 @@ class JournalReader:
                 self._news.set()
             await asyncio.sleep(0)  # getmany does not yield while it has records at hand
 
-    async def up_to(self, end: int, deadline: float = 60.0) -> list[Entry]:
-        """All records not handed out yet below offset `end`; the last must stand at `end - 1`."""
-        try:
-            async with asyncio.timeout(deadline):
-                while not self._waiting or self._waiting[-1].offset < end - 1:
-                    await self._fetch(POLL_SECONDS)
-        except TimeoutError:
-            raise StateError(
-                f"topic {self._topic.topic}: decisions end at {end}, but no record stands at {end - 1}"
-            ) from None
+    @property
+    def away(self) -> bool:
+        """Whether records are wanted that the journal's leader does not hand out."""
+        return self._absence.lasts
+
+    async def up_to(
+        self, end: int, turned: Callable[[], None] = lambda: None, *, short_seconds: float = SHORT_SECONDS
+    ) -> list[Entry]:
+        """All records not handed out yet below offset `end`; the last must stand at `end - 1`.
+
+        Waits without end for a leader that is away; `turned` is called meanwhile. Raises StateError when the
+        leader answers, for `short_seconds`, that the log ends before `end`, and when no record stands there.
+        """
+        read_at, short_since = time.monotonic(), None
+        while self.position < end and not (self._waiting and self._waiting[-1].offset >= end - 1):
+            before = self.position
+            await self._fetch(POLL_SECONDS)
+            turned()
+            if self.position > before:
+                read_at, short_since = time.monotonic(), None
+                self._absence.over()
+                continue
+            try:
+                _, log_end = await self._topic.bounds()
+            except BrokerError as error:
+                short_since = None
+                self._absence.met(error)
+                continue
+            now = time.monotonic()
+            short_since = (short_since or now) if log_end < end else None
+            if short_since is not None:
+                if now - short_since >= short_seconds:
+                    raise StateError(
+                        f"topic {self._topic.topic}: decisions end at {end}, but the log ends at {log_end}: "
+                        "it lost records; restore it, or use another namespace"
+                    )
+            elif now - read_at > ASK_SECONDS:
+                self._absence.met(f"its leader answers, but does not hand out offset {self.position}")
+        self._absence.over()
         taken: list[Entry] = []
         while self._waiting and self._waiting[0].offset < end:
             taken.append(self._waiting.popleft())
         self._rows -= sum(len(entry.rows) for entry in taken)
         if not taken or taken[-1].offset != end - 1:
-            raise StateError(f"topic {self._topic.topic}: decisions end at {end}, where no record ends")
+            raise StateError(
+                f"topic {self._topic.topic}: decisions end at {end}, but no record stands at {end - 1}"
+            )
         return taken
 
     async def bounds(self) -> tuple[int, int]:
-        """First offset, and the one after the last."""
+        """First offset, and the one after the last. Raises BrokerError when the leader does not answer."""
         return await self._topic.bounds()
 
     async def _fetch(self, seconds: float) -> None:
@@ -194,10 +276,16 @@ class JournalReader:
                 if rows != self._genesis:
                     raise RecordError(f"{self._topic.topic} offset {record.offset}: a second genesis")
                 continue
-            if rows.scheme != self._genesis.scheme_id:
-                raise SchemeMismatchError(
-                    f"topic {self._topic.topic} offset {record.offset}: fingerprints of scheme "
-                    f"{rows.scheme}, but the journal's are of scheme {self._genesis.scheme_id}"
-                )
+            rows.refuse_foreign(self._genesis, f"topic {self._topic.topic} offset {record.offset}")
             self._waiting.append(Entry(record.offset, record.timestamp, digest_of(record.value), rows))
             self._rows += len(rows)
+
+
+@asynccontextmanager
+async def journal_reader(settings: Settings, start: int, genesis: Genesis) -> AsyncIterator[JournalReader]:
+    """Reads the journal of a namespace from offset `start` on."""
+    async with (
+        TopicReader(settings, Names(settings.namespace).journal, start) as records,
+        JournalReader(records, genesis) as reader,
+    ):
+        yield reader

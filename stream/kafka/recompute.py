@@ -10,14 +10,14 @@ import msgspec
 
 from stream.kafka import clients, topics
 from stream.kafka.audit import GENESIS_SECONDS
-from stream.kafka.follower import Follower
+from stream.kafka.follower import opened_follower
 from stream.kafka.names import Names
 from stream.kafka.reader import TopicReader
 from stream.messages.decision import decode_decisions
 from stream.settings import Settings
 
 
-@clients.explains_denials
+@clients.explains_errors
 async def recompute(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> list[str]:
     """Decide the whole journal again in a temporary state and compare. Returns the differences."""
     names = Names(settings.namespace)
@@ -25,7 +25,7 @@ async def recompute(settings: Settings, progress: Callable[[str, int], None] = l
     differences: list[str] = []
     with tempfile.TemporaryDirectory(prefix="neardup-audit-") as directory:
         async with (
-            Follower(settings, genesis, Path(directory) / "state") as follower,
+            opened_follower(settings, genesis, Path(directory) / "state") as follower,
             TopicReader(settings, names.decisions, 0) as decisions,
         ):
             _, end = await decisions.bounds()

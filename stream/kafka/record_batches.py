@@ -36,15 +36,15 @@ _OVERHEAD: Final = 32
 
 
 class RecordBatch:
-    """Records of one transaction and partition, in the place of aiokafka's `BatchBuilder`: the producer asks
-    for nothing but this."""
+    """Records of one partition, in the place of aiokafka's `BatchBuilder`: the producer asks for nothing but
+    this."""
 
-    def __init__(self, records: memoryview, count: int) -> None:
+    def __init__(self, records: memoryview, count: int, *, transactional: bool = True) -> None:
         """`records` as the format has them, uncompressed."""
         self._count, self._time = count, int(time.time() * 1000)
         small = bytes(cramjam.zstd.compress(records, level=_LEVEL))
         self._records, codec = (small, _ZSTD) if len(small) < len(records) else (bytes(records), 0)
-        self._attributes = codec | _TRANSACTIONAL
+        self._attributes = codec | (_TRANSACTIONAL if transactional else 0)
         self._producer: tuple[int, int, int] = -1, -1, 0
         self._built: bytes | None = None
 
@@ -81,7 +81,13 @@ class RecordBatch:
 
 
 def record_batches(
-    keys: Sequence[bytes | None], values: Texts, headers: Texts, headers_of: NDArray[np.int64], limit: int
+    keys: Sequence[bytes | None],
+    values: Texts,
+    headers: Texts,
+    headers_of: NDArray[np.int64],
+    limit: int,
+    *,
+    transactional: bool = True,
 ) -> list[RecordBatch]:
     """n records in batches of at most `limit` bytes before compression, unless a record alone has more.
 
@@ -100,7 +106,7 @@ def record_batches(
     made = _write(out, key, keyed, values, headers, headers_of, room, ends, counts)
     edges, written = ends[: made + 1].tolist(), out.data
     return [
-        RecordBatch(written[first:end], records)
+        RecordBatch(written[first:end], records, transactional=transactional)
         for (first, end), records in zip(pairwise(edges), counts[1 : made + 1].tolist(), strict=True)
     ]
 

@@ -41,6 +41,8 @@ class TopicPlan:
     """What must hold exactly."""
     ours: bool = True
     """Whether we write it, so that what it lacks can make verdicts wrong; pages may be a crawler's topic."""
+    transactional: bool = True
+    """Whether its logs hold transaction markers, which take offsets too."""
 
     def create_config(self, *, dev: bool) -> dict[str, str]:
         """Everything to say when the topic is created."""
@@ -90,12 +92,12 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
     """The topics that a role reads or writes; all of them without one."""
     names = Names(settings.namespace)
     topics = {
-        "pages": TopicPlan(names.pages, None, PAGES_BYTES, {}, ours=False),
+        "pages": TopicPlan(names.pages, None, PAGES_BYTES, {}, ours=False, transactional=False),
         "journal": TopicPlan(names.journal, 1, JOURNAL_BYTES, _FOR_EVER),
         "decisions": TopicPlan(names.decisions, 1, DECISIONS_BYTES, _FOR_EVER),
         "verdicts": TopicPlan(names.verdicts, None, VERDICTS_BYTES, _ACKNOWLEDGED),
         "clusters": TopicPlan(names.clusters, 1, VERDICTS_BYTES, _COMPACTED),
-        "rejected": TopicPlan(names.rejected, None, PAGES_BYTES, _ACKNOWLEDGED),
+        "rejected": TopicPlan(names.rejected, None, PAGES_BYTES, _ACKNOWLEDGED, transactional=False),
     }
     routed = [f"verdicts.{verdict}" for verdict in settings.routes]
     for name, verdict in zip(routed, settings.routes, strict=True):

@@ -52,9 +52,11 @@ class TopicRow:
     """None for ever."""
     problems: tuple[str, ...]
     """What is not as it must be."""
+    markers: bool = False
+    """Whether `offsets` counts transaction markers, and so more than there are records."""
 
 
-@clients.explains_denials
+@clients.explains_errors
 async def create(
     settings: Settings,
     scheme: Scheme,
@@ -72,9 +74,7 @@ async def create(
     Rule(
         options, scheme
     ).design()  # refuses options that contradict the scheme, and tables no judge could open
-    admin = clients.admin(settings)
-    try:
-        await clients.start(settings, admin)
+    async with clients.started(settings, clients.admin(settings)) as admin:
         # A crawler's topic of pages may have been there first: the other topics follow its width.
         pages, *others = plan(settings)
         created = await _create_missing(admin, [pages], settings.partitions, dev=settings.dev)
@@ -82,11 +82,15 @@ async def create(
         created += await _create_missing(admin, others, width, dev=settings.dev)
         await _check(admin._client, settings, None)
         genesis, written = await write_genesis(admin._client, settings, scheme, options)
-    finally:
-        await admin.close()
     progress = progress or _log.info
     if created:
         progress(f"created {', '.join(created)}")
+    asked = settings.partitions if "partitions" in settings.model_fields_set else width
+    if asked != width:
+        progress(
+            f"partitions: {pages.name} has {width} and keeps them, {asked} has no effect: more would move"
+            " URLs to other partitions; a new namespace may have any number"
+        )
     if written:
         progress(f"wrote the genesis of journal {genesis.journal} to {names.journal}")
     else:
@@ -155,7 +159,7 @@ async def _ask_to_create(
     return created
 
 
-@clients.explains_denials
+@clients.explains_errors
 async def describe(settings: Settings) -> list[TopicRow]:
     """One row a topic, missing ones too. Raises BrokerError when no broker answers."""
     plans = plan(settings)
@@ -181,6 +185,7 @@ async def describe(settings: Settings) -> list[TopicRow]:
                 cleanup=config["cleanup.policy"],
                 retention_ms=None if retention < 0 or config["cleanup.policy"] == "compact" else retention,
                 problems=tuple(topic.problems(found, config, dev=settings.dev)),
+                markers=topic.transactional,
             )
         )
     return rows

@@ -6,6 +6,7 @@ Both may stand on one topic, where the setting was changed. Readers are given JS
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 import msgspec
@@ -15,8 +16,8 @@ from stream.errors import PageError, RecordError, SettingsError
 from stream.messages.page import FRAME
 from stream.messages.verdict_avro import SCHEMA, to_avro, to_json
 from stream.outside.errors import WantedError
-from stream.outside.registry import Registry
-from stream.outside.schema import Schema
+from stream.outside.registry import registry_of
+from stream.outside.schema import Schema, Schemas
 from stream.settings import Settings
 
 MAGIC: Final = b"\0"
@@ -32,12 +33,23 @@ class Record(Protocol):
     value: bytes
 
 
+@dataclass(slots=True)
+class Placed:
+    """A record's value and where it stands."""
+
+    topic: str
+    partition: int
+    offset: int
+    value: bytes
+
+
 class VerdictReader:
     """Makes JSON of the values of records, whatever they were written in."""
 
     def __init__(self, settings: Settings) -> None:
         """Asks nobody yet."""
-        self._registry = _registry(settings) if settings.schema_registry_url else None
+        registry = registry_of(settings)
+        self._schemas = Schemas(registry.schema) if registry else None
 
     def json(self, record: Record) -> bytes:
         """The verdict's JSON. A schema that is new is asked for once, which may take seconds.
@@ -50,10 +62,10 @@ class VerdictReader:
     def _unframed(self, record: Record) -> bytes:
         number = int.from_bytes(record.value[1:FRAME], "big")
         where = f"{record.topic}[{record.partition}] offset {record.offset}"
-        if self._registry is None:
+        if self._schemas is None:
             raise RecordError(f"{where}: is of schema {number}, and no schema_registry_url is set")
         try:
-            fields = _fetched(self._registry, number).fields(record.value[FRAME:])
+            fields = _fetched(self._schemas, number).fields(record.value[FRAME:])
             return fields if isinstance(fields, bytes) else to_json(fields)
         except (PageError, msgspec.ValidationError) as error:
             raise RecordError(f"{where}: no verdict: {error}") from error
@@ -64,7 +76,10 @@ class AvroVerdicts:
 
     def __init__(self, settings: Settings) -> None:
         """Raises SettingsError without a registry."""
-        self._registry = _registry(settings)
+        registry = registry_of(settings)
+        if registry is None:
+            raise SettingsError("verdict_format avro wants schema_registry_url")
+        self._registry = registry
         self._frame = b""
 
     def register(self, topics: Sequence[str]) -> int:
@@ -82,20 +97,9 @@ class AvroVerdicts:
         return [self._frame + to_avro(value) for value in values]
 
 
-def _registry(settings: Settings) -> Registry:
-    if settings.schema_registry_url is None:
-        raise SettingsError("verdict_format avro wants schema_registry_url")
-    password = settings.schema_registry_password
-    return Registry(
-        settings.schema_registry_url,
-        settings.schema_registry_user,
-        password.get_secret_value() if password else None,
-    )
-
-
-def _fetched(registry: Registry, number: int) -> Schema:
+def _fetched(schemas: Schemas, number: int) -> Schema:
     try:
-        return registry.schema(number)
+        return schemas.schema(number)
     except WantedError as wanted:
         wanted.fetch()
-        return registry.schema(number)
+        return schemas.schema(number)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import count
 from typing import Any, Final
@@ -14,21 +15,26 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, OffsetOutOfRangeError
 
 from stream.children.child import FINGERPRINTER
+from stream.children.memory import overcommitted, room
 from stream.children.pool import ChildPool, configuration_of
 from stream.errors import StaleError, TopicError
 from stream.failpoints import reach
 from stream.fingerprint.row import Row
-from stream.kafka import clients, cluster, topics
+from stream.kafka import clients, cluster, permits, topics
+from stream.kafka.away import answered
 from stream.kafka.backlog import Backlog, Batch, Source
-from stream.kafka.dead_letters import DeadLetters, RejectLimit
+from stream.kafka.dead_letters import DeadLetters
 from stream.kafka.handful import Handful, Waiting
-from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
+from stream.kafka.judged import expected_offsets
+from stream.kafka.lifecycle import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
-from stream.kafka.positions import begin, topic_id_at_leaders
+from stream.kafka.positions import as_if_polling, begin, counts, topic_id_at_leaders
+from stream.kafka.reject_limit import RejectLimit
 from stream.kafka.worker_clients import started_consumer, started_producer
 from stream.kafka.worker_watch import WorkerWatch
 from stream.messages.journal import Genesis, Rows
 from stream.ops.server import ops_server
+from stream.outside.registry import registry_of
 from stream.settings import Settings
 
 PROGRESS_SECONDS: Final = 5
@@ -136,9 +142,16 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         """Where its metrics and health are served."""
         self._fingerprinter = fingerprinter
         self._stop = asyncio.Event()
+        self._assigned: frozenset[int] | None = None
         self._shift: _Shift | None = None
         self._releasing = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._reject_limit = RejectLimit(settings.reject_limit)
+
+    @property
+    def refusing(self) -> bool:
+        """Whether nothing is appended, because nearly all pages would be rejected."""
+        return self._reject_limit.why is not None
 
     @property
     def opened(self) -> Backlog | None:
@@ -151,24 +164,41 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def run(self) -> None:
         """Work until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
-        with stop_event_on_signals(self._stop), clients.explained_denials():
+        if wrong := overcommitted(self.settings, room()):
+            log.warning("memory_overcommitted", error=wrong)
+        with stop_event_on_signals(self._stop), clients.explained_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 with self.watch.health.excused("waiting for the genesis"):
                     genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
-                if genesis is not None:
-                    async with self._clients(genesis):
-                        await self._work()
+                if genesis is None:
+                    return
+                self._genesis = genesis
+                async with AsyncExitStack() as children:
+                    # A first start compiles, which on a busy machine takes longer than a loop may hang.
+                    with self.watch.health.excused("starting children"):
+                        pool = await unless_stopped(
+                            self._stop, children.enter_async_context(self._children())
+                        )
+                    if pool is not None:
+                        self._pool = pool
+                        async with entered_unless_stopped(self._stop, self._clients()) as connected:
+                            if connected:
+                                await self._work()
 
     async def _genesis_of_sound_topics(self) -> Genesis:
         """Wait for the genesis (rule 6); refuse another behaviour, and topics that lose records (rule 14)."""
         genesis = await topics.wait_for_genesis(self.settings)
-        await topics.check(self.settings, "worker")
+        await answered("a broker", lambda: topics.check(self.settings, "worker"))
+        # Else what it needs rarely, to read the decisions, would be refused long after the start.
+        await answered("a broker", lambda: permits.demand(self.settings, "worker"))
         return genesis
 
     # The loop: pages -> backlog -> children -> backlog -> journal -> committed offsets.
 
-    async def _read(self, shift: _Shift) -> None:
-        """Pages of the assigned partitions into the backlog and to the children."""
+    async def _read(self, shift: _Shift, rest: float) -> None:
+        """Pages of the assigned partitions into the backlog and to the children, after a rest."""
+        if rest:
+            await self._rest(shift, rest)
         backlog = shift.backlog = await self._open(shift)
         waiting = Waiting(backlog)
         shift.writing = self._spawn(self._write(shift, backlog))
@@ -224,6 +254,9 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         full = False
         try:
             while batch := await self._finished(shift, backlog, full):
+                if self._refuses(batch):
+                    self._spawn(self._try_again(shift))
+                    break
                 with self.watch.batch(batch):
                     await self._append(batch, shift, backlog)
                 full = batch.full
@@ -244,15 +277,16 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                 await shift.asked.answer
             else:
                 await self._verify_topic(batch.ends, backlog.source)
-        self._reject_limit.count(batch.rows)
         with stage("bury"):
-            await self._dead_letters.bury(backlog.source, batch.rejected)
+            async with clients.acknowledged(f"topic {self.names.rejected}"):
+                await self._dead_letters.bury(backlog.source, batch.rejected)
         rows = Rows.of(
             self._genesis.scheme, batch.ranges, batch.rows, batch.offsets, batch.keys, batch.traces
         )
         reach("worker.before_append")
         with stage("append"):
-            await self._producer.send_and_wait(self.names.journal, rows.encode(), partition=0)
+            async with clients.acknowledged(f"topic {self.names.journal}"):
+                await self._producer.send_and_wait(self.names.journal, rows.encode(), partition=0)
         reach("worker.append")
         self._count(batch)
 
@@ -292,11 +326,17 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             topic_id = (await cluster.topic_ids(client, [topic]))[topic]
         backlog = Backlog(Source(await cluster.cluster_id(client), topic, topic_id))
         committed = await self._consumer._coordinator.fetch_committed_offsets(keys)
+        read = {key: committed[key].offset for key in keys if counts(committed.get(key), backlog.source)}
+        sources = {key: (backlog.source.cluster, topic_id, key.partition) for key in keys if key not in read}
+        with as_if_polling(self._consumer):
+            judged = await expected_offsets(self.settings, client, sources.values())
+        # Asked last: reading the decisions may take minutes, in which retention goes on and others read.
         bounds = await cluster.log_bounds(client, [topic])
         if missing := [key.partition for key in keys if key not in bounds]:
             raise TopicError(f"topic {topic} has no partitions {missing} any more: it is being recreated")
         for key in keys:
-            start = begin(backlog, key.partition, committed.get(key), bounds[key])
+            known = judged.get(sources[key]) if key in sources else None
+            start = begin(backlog, key.partition, read.get(key), known, bounds[key])
             self._consumer.seek(key, start)
         log.info("reading", topic=topic, topic_id=topic_id, partitions=sorted(shift.partitions))
         shift.news.set()
@@ -393,6 +433,35 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         self.stats.offsets |= batch.ends
         self.watch.appended(batch)
 
+    # Refusing: while a producer's fault would have nearly all pages rejected, nothing is appended, and
+    # nothing is committed; from time to time the pages are read and fingerprinted once more (rule 5).
+
+    def _refuses(self, batch: Batch) -> bool:
+        before = self._reject_limit.why
+        refused = self._reject_limit.refuses(batch)
+        if before and not self._reject_limit.why:
+            log.info("accepting_again")
+        self.watch.health.trouble = self._reject_limit.why
+        return refused
+
+    async def _try_again(self, shift: _Shift) -> None:
+        """Drop what is held, and begin again from the committed offsets, after a pause."""
+        pause = self._reject_limit.pause()
+        log.error("refusing", error=self._reject_limit.why, next_try_seconds=pause)
+        if self._shift is shift:
+            await self._release()
+        if self._assigned is shift.partitions and not self._stop.is_set():
+            self._begin(shift.partitions, pause)
+
+    async def _rest(self, shift: _Shift, seconds: float) -> None:
+        """Fetch nothing, and poll nevertheless: a member of the group that does not poll is expelled."""
+        keys, until = self._keys(shift), time.monotonic() + seconds
+        self._consumer.pause(*keys)
+        while (left := until - time.monotonic()) > 0:
+            self.watch.health.turn()
+            await self._consumer.getmany(timeout_ms=min(POLL_MS, int(left * 1000) + 1))
+        self._consumer.resume(*keys)
+
     # Membership. Partitions come and go by callbacks of the consumer's coordinator, in its own task; it waits
     # for them, and logs their exceptions away, so they only start and end shifts.
 
@@ -400,13 +469,20 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         """Begin to read; errors reach `run` through the reader's task."""
         if self._stop.is_set() or self._failed.done():
             return
-        shift = self._shift = _Shift(frozenset(key.partition for key in assigned))
-        self.stats.partitions = len(shift.partitions)
         self.watch.metrics.rebalances.inc()
-        shift.reading = self._spawn(self._read(shift))
+        self._assigned = frozenset(key.partition for key in assigned)
+        self._begin(self._assigned)
+
+    def _begin(self, partitions: frozenset[int], rest: float = 0.0) -> None:
+        """A shift, `rest` seconds from now."""
+        shift = self._shift = _Shift(partitions)
+        self.stats.partitions = len(partitions)
+        self._reject_limit.assign(partitions)
+        shift.reading = self._spawn(self._read(shift, rest))
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
         """Hand over cleanly: the group is waiting, for at most `rebalance_timeout_ms`."""
+        self._assigned = None
         await self._release()
 
     async def _release(self) -> None:
@@ -484,18 +560,18 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         if not task.cancelled() and (error := task.exception()) and not self._failed.done():
             self._failed.set_exception(error)
 
+    def _children(self) -> ChildPool:
+        configuration = configuration_of(self.settings, self._genesis.scheme, self._fingerprinter)
+        return ChildPool(self.settings.worker_processes, configuration, registry_of(self.settings))
+
     @asynccontextmanager
-    async def _clients(self, genesis: Genesis) -> AsyncIterator[None]:
-        """Children, producer and consumer, ended in the order that leaves the group first."""
+    async def _clients(self) -> AsyncIterator[bool]:
+        """Producer and consumer, ended in the order that leaves the group first."""
         settings = self.settings
-        configuration = configuration_of(settings, genesis.scheme, self._fingerprinter)
-        self._genesis = genesis
-        async with (
-            ChildPool(settings.worker_processes, configuration) as self._pool,
-            started_producer(settings) as self._producer,
-            started_consumer(settings) as self._consumer,
-        ):
-            self._dead_letters = await DeadLetters.to(self._producer, self.names.rejected)
-            self._reject_limit = RejectLimit(settings.reject_limit)
+        async with AsyncExitStack() as stack:
+            with self.watch.health.excused("waiting for brokers"):
+                self._producer = await stack.enter_async_context(started_producer(settings))
+                self._consumer = await stack.enter_async_context(started_consumer(settings))
+                self._dead_letters = await DeadLetters.to(self._producer, self.names.rejected)
             self.watch.connected(self._producer.client, self._consumer)
-            yield
+            yield True

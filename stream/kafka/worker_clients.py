@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Final
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -16,8 +15,6 @@ from stream.settings import Settings
 
 HEARTBEAT_MS: Final = 1_000
 """Also how soon a worker hears of a rebalance."""
-CLOSE_SECONDS: Final = 3.0
-"""Without a broker a client may never be done with ending; nothing depends on it."""
 JOIN_SECONDS: Final = 10.0
 """Time to join the group again, after the handover that `shutdown_seconds` bounds."""
 METADATA_MS: Final = 60_000
@@ -33,7 +30,7 @@ REQUEST_BYTES: Final = 96 << 20
 
 @asynccontextmanager
 async def started_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer]:
-    """An idempotent producer. Raises BrokerError."""
+    """An idempotent producer. Waits for a broker that answers; raises SecurityError."""
     producer = clients.producer(
         settings,
         enable_idempotence=True,
@@ -42,13 +39,13 @@ async def started_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer
         max_batch_size=BATCH_BYTES,
         max_request_size=REQUEST_BYTES,
     )
-    async with _started(producer, settings):
+    async with clients.started(settings, producer, patiently=True):
         yield producer
 
 
 @asynccontextmanager
 async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer]:
-    """A consumer of the group `workers` that has not subscribed yet. Raises BrokerError."""
+    """A consumer of the group `workers` that has not subscribed yet. Like `started_producer`."""
     fetch = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, settings.worker_memory // 8))
     consumer = clients.consumer(
         settings,
@@ -65,16 +62,5 @@ async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer
         fetch_max_bytes=fetch,
         max_partition_fetch_bytes=min(fetch, PARTITION_FETCH_BYTES),
     )
-    async with _started(consumer, settings):
+    async with clients.started(settings, consumer, patiently=True):
         yield consumer
-
-
-@asynccontextmanager
-async def _started(client: AIOKafkaProducer | AIOKafkaConsumer, settings: Settings) -> AsyncIterator[None]:
-    try:
-        await clients.start(settings, client)
-        yield
-    finally:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(CLOSE_SECONDS):
-                await client.stop()

@@ -36,8 +36,10 @@ class WorkerWatch:
         metrics, stats = self.metrics, self._worker.stats
         self.health.checks["broker"] = lambda: cluster.cluster_id(client)
         self.health.checks["assigned"] = lambda: self._worker.opened is not None
+        self.health.checks["accepting"] = lambda: not self._worker.refusing
         metrics.held_bytes.set_function(lambda: stats.held_bytes)
         metrics.paused.set_function(lambda: stats.paused)
+        metrics.refusing.set_function(lambda: self._worker.refusing)
         metrics.partitions.set_function(lambda: stats.partitions)
         metrics.lag_seconds.set_function(self._lag_seconds)
         self._consumer = consumer

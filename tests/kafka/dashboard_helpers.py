@@ -22,7 +22,7 @@ from aiokafka import AIOKafkaProducer
 from stream.kafka.names import Names
 from stream.messages.verdict import ClusterRecord, PageRef, Source, VerdictRecord, rfc3339
 from stream.settings import Settings
-from tests.kafka.worker_helpers import DEADLINE, until
+from tests.waiting import HANG_SECONDS, until
 
 KINDS = ("unique", "duplicate", "recrawl", "insufficient", "rejected")
 JOURNAL = "abcd1234"
@@ -181,5 +181,5 @@ async def dashboard(settings: Settings) -> AsyncIterator[Client]:
     async with dashboard_process(settings, settings.state_dir.parent / "dashboard.log") as (process, client):
         yield client
         process.terminate()
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(HANG_SECONDS):
             assert await process.wait() == 0

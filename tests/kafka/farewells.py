@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-LONGEST = 30
+from tests.waiting import until
 
 
 def _open_sockets() -> list[str]:
@@ -25,8 +25,7 @@ def _open_sockets() -> list[str]:
 async def farewells() -> AsyncIterator[None]:
     """Leaves no connection of this loop half closed; names those that nobody closes."""
     yield
-    for _ in range(LONGEST * 20):
-        if not _open_sockets():
-            return
-        await asyncio.sleep(0.05)
-    pytest.fail(f"connections left open: {_open_sockets()}")
+    try:
+        await until(lambda: not _open_sockets())
+    except TimeoutError:
+        pytest.fail(f"connections left open: {_open_sockets()}")

@@ -2,21 +2,48 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
+import json
+import math
 import os
+import resource
 import signal
+import socket
+import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.messages.page import Page
+from stream.outside.errors import WantedError
 from stream.outside.outside import Outside
 
 HOARD: list[bytearray] = []
+SLOW_GATE = "TMPDIR"
+"""A variable that children are given."""
+PTRACE_ATTACH = 16
+LIMITS = ("RLIMIT_CORE", "RLIMIT_NOFILE", "RLIMIT_NPROC")
+
+
+def spin(seconds: float) -> None:
+    """Take so much processor time."""
+    began = time.process_time()
+    while time.process_time() - began < seconds:
+        pass
+
+
+def timers() -> str:
+    """JSON: seconds of processor time and by the clock that are left to the page at hand."""
+    return json.dumps([signal.getitimer(each)[0] for each in (signal.ITIMER_PROF, signal.ITIMER_REAL)])
 
 
 class Scripted:
-    """Does what the page says: `hang`, `die`, `segfault`, `hoard`, `slow N`, `bad`, `noise`; else a row."""
+    """Does what the page says: `hang`, `alarm`, `spin`, `die`, `kill`, `hoard`, `slow N`, `look`, ...;
+    else a row."""
 
     def __init__(self, scheme: Scheme) -> None:
         self._blank = bytes(scheme.sketch_bytes)
@@ -31,8 +58,19 @@ class Scripted:
         match order:
             case "hang":
                 time.sleep(3600)
+            case "alarm" | "profile":  # as the timers of the clock and of the processor would
+                signal.raise_signal(signal.SIGALRM if order == "alarm" else signal.SIGPROF)
+            case "timers":
+                return Row(Status.READY, timers(), None, None, sketch=self._blank)
+            case "spin":
+                spin(math.inf)
             case "die":
                 os._exit(3)
+            case "kill":  # by the path of a file that is made: only once
+                if not argument or not os.path.exists(argument):
+                    if argument:
+                        open(argument, "w").close()
+                    os.kill(os.getpid(), signal.SIGKILL)
             case "segfault":
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "hoard":
@@ -43,13 +81,66 @@ class Scripted:
             case "wait":
                 while not os.path.exists(argument.split()[0]):
                     time.sleep(0.005)
+            case "look":
+                return Row(Status.READY, _what_is_reachable(), None, None, sketch=self._blank)
             case "noise":
                 print("a library that prints")  # noqa: T201
             case "bad":
-                return Row(Status.REJECTED, None, None, None, reason="bad", detail="asked for")
+                return Row(Status.REJECTED, None, None, None, reason="malformed_json", detail="asked for")
+            case "bad-until":
+                if not os.path.exists(argument):
+                    return Row(Status.REJECTED, None, None, None, reason="unknown_schema", detail="asked for")
             case "raise":
                 raise ValueError("unexpected")
         return Row(Status.READY, text, text, None, low=len(text), sketch=self._blank)
+
+
+class Slow(Scripted):
+    """Starts when the file `gate` appears in the directory that the environment variable names."""
+
+    def warm(self) -> None:
+        """Takes long, as compiling does on a busy machine."""
+        while not os.path.exists(os.path.join(os.environ[SLOW_GATE], "gate")):
+            time.sleep(0.005)
+
+
+def _what_is_reachable() -> str:
+    """JSON: this process's environment and open files, and what became of each way out of it."""
+    ways: dict[str, Callable[[], object]] = {
+        "socket": lambda: socket.create_connection(("127.0.0.1", 9)),
+        "unix": lambda: socket.socket(socket.AF_UNIX),
+        "exec": lambda: subprocess.run(["/bin/true"], check=True),
+        "parents environment": lambda: Path(f"/proc/{os.getppid()}/environ").read_bytes(),
+        "parents memory": lambda: os.open(f"/proc/{os.getppid()}/mem", os.O_RDONLY),
+        "parents files": lambda: os.readlink(f"/proc/{os.getppid()}/fd/0"),
+        "ptrace": lambda: _ptrace(os.getppid()),
+    }
+    found: dict[str, object] = {}
+    for name, way in ways.items():
+        try:
+            way()
+            found[name] = "open"
+        except OSError as error:
+            found[name] = errno.errorcode[error.errno or 0]
+    variables = Path("/proc/self/environ").read_bytes().decode().split("\0")
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return json.dumps(
+        found
+        | {
+            "environment": dict(each.split("=", 1) for each in variables if each),
+            "files": {
+                each.name: os.readlink(each) for each in os.scandir("/proc/self/fd") if os.path.lexists(each)
+            },
+            "no_new_privs": status["NoNewPrivs"].strip(),
+            "limits": {name: resource.getrlimit(getattr(resource, name))[1] for name in LIMITS},
+        }
+    )
+
+
+def _ptrace(pid: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(PTRACE_ATTACH, pid, 0, 0):
+        raise OSError(ctypes.get_errno(), "ptrace")
 
 
 class Unusable:
@@ -70,16 +161,35 @@ class Treacherous(Fingerprinter):
     """The real one, except for pages that hang it or kill it, while they are read or when their text is
     fingerprinted."""
 
-    def read(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> ReadPage | Row:
-        """What is read of the page, unless the page says HANG or DIE."""
-        if value and b"HANG" in value:
+    def read_page(self, page: Page) -> ReadPage | Row:
+        """What is read of the page, unless the page says HANG, ALARM, TIMERS or DIE, or SPIN and for how
+        long."""
+        text = page.text or ""
+        if text == "TIMERS":
+            return Row(Status.READY, timers(), None, None, sketch=bytes(self.scheme.sketch_bytes))
+        if "ALARM" in text:
+            signal.raise_signal(signal.SIGALRM)
+        if "HANG" in text:
             time.sleep(3600)
-        if value and b"DIE" in value:
+        if text.startswith("SPIN"):
+            spin(float(text.split()[1]))
+        if "DIE" in text:
             os.kill(os.getpid(), signal.SIGSEGV)
-        return super().read(value, page_bytes, outside)
+        return super().read_page(page)
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
         """The pages' rows, unless a page says LATE."""
         if any("LATE" in page.text for page in pages):
             os.kill(os.getpid(), signal.SIGSEGV)
         return super().rows(pages)
+
+
+class Stalling(Fingerprinter):
+    """The real one, except for pages that say `stall`, which wait for a store that hangs, until there is a
+    `gate` in the directory that SLOW_GATE names."""
+
+    def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
+        """The page, once the store would answer."""
+        if b"stall" in (value or b"") and not os.path.exists(os.path.join(os.environ[SLOW_GATE], "gate")):
+            raise WantedError("archive at byte 7", lambda: time.sleep(3600))
+        return super().decode(value, page_bytes, outside)

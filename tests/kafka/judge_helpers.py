@@ -6,10 +6,8 @@ import asyncio
 import json
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewTopic
@@ -26,12 +24,12 @@ from stream.messages.decision import Decisions, decode_decisions
 from stream.messages.journal import Rows, SourceRange
 from stream.messages.page import Page
 from stream.settings import Settings
-from tests.kafka.worker_helpers import DEADLINE, admin_of, read_all, until
+from tests.kafka.worker_helpers import admin_of, read_all
+from tests.waiting import HANG_SECONDS, until
 
 CLUSTER, TOPIC_ID = "a-cluster", "ab" * 16
 WORDS = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in "nrls"]
 FINGERPRINTER = Fingerprinter()
-Role = TypeVar("Role", WorkerRole, JudgeRole)
 
 
 def text(seed: object, words: int = 80) -> str:
@@ -45,24 +43,10 @@ def page(url: str, seed: object) -> bytes:
     return json.dumps({"url": url, "text": text(seed)}).encode()
 
 
-@asynccontextmanager
-async def running(role: Role) -> AsyncIterator[Role]:
-    """A role at work in this process, stopped at the end; its error, when it has one, is raised there."""
-    task = asyncio.create_task(role.run())
-    try:
-        yield role
-        role.stop()
-        async with asyncio.timeout(DEADLINE):
-            await task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
 async def error_of(role: WorkerRole | JudgeRole) -> Exception:
     """What ends a role that is not told to stop."""
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(HANG_SECONDS):
             await role.run()
     except TimeoutError:
         raise AssertionError("the role went on") from None
@@ -177,7 +161,7 @@ async def recreate(settings: Settings, topic: str) -> None:
         await until(ready)
 
 
-async def audited(settings: Settings, pages: int, seconds: float = DEADLINE) -> audit.Findings:
+async def audited(settings: Settings, pages: int) -> audit.Findings:
     """What an audit finds once at least so many pages have their verdicts."""
     found = audit.Findings()
 
@@ -186,5 +170,5 @@ async def audited(settings: Settings, pages: int, seconds: float = DEADLINE) -> 
         found = await audit.audit(settings)
         return found.pages >= pages and not found.missing
 
-    await until(done, seconds)
+    await until(done)
     return found

@@ -19,8 +19,8 @@ from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
-from tests.kafka.judge_helpers import audited, page, running, text, verdicts
-from tests.kafka.worker_helpers import ROOT, admin_of, create, read_all
+from tests.kafka.judge_helpers import audited, page, text, verdicts
+from tests.kafka.worker_helpers import ROOT, admin_of, create, read_all, running
 
 pytestmark = pytest.mark.broker
 
@@ -174,7 +174,7 @@ async def judge(settings: Settings, messages: Sequence[Case]) -> dict[tuple[int,
     places = await send(settings, messages)
     worker = WorkerRole(settings, fingerprinter="tests.kafka.fingerprinters.Treacherous")
     async with running(worker), running(JudgeRole(settings)):
-        found = await audited(settings, len(messages), seconds=180)
+        found = await audited(settings, len(messages))
     assert found.clean, found
     given = await verdicts(settings)
     assert len(given) == len(messages)

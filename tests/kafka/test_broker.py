@@ -18,6 +18,7 @@ from stream.brokers import docker, embedded, embedded_jars
 from stream.brokers.broker import LocalBroker, start_broker
 from stream.brokers.ping import ping
 from stream.errors import BrokerError
+from tests.waiting import HANG_SECONDS
 
 needs_java = pytest.mark.skipif(
     embedded.missing() is not None, reason="the embedded broker needs Java 17 and Maven"
@@ -39,9 +40,9 @@ def _no_choice_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gone(process: psutil.Process) -> bool:
-    """Whether it ended within a few seconds; a zombie that waits for its parent's parent has ended."""
+    """Whether it ended by itself; a zombie that waits for its parent's parent has ended."""
     try:
-        process.wait(timeout=10)
+        process.wait(timeout=HANG_SECONDS)
     except psutil.TimeoutExpired:
         return bool(process.status() == psutil.STATUS_ZOMBIE)
     return True
@@ -50,7 +51,7 @@ def gone(process: psutil.Process) -> bool:
 @pytest.mark.broker
 def test_a_started_broker_answers_and_says_what_it_is(broker: LocalBroker) -> None:
     host, port = broker.bootstrap_servers.split(",")[0].rsplit(":", 1)
-    answer = ping(host, int(port), timeout=5)
+    answer = ping(host, int(port), timeout=HANG_SECONDS)
     assert answer is not None
     assert answer.ports
     assert broker.bootstrap_servers in broker.description

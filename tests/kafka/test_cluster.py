@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -15,6 +14,7 @@ from stream.errors import BrokerError, TopicError
 from stream.kafka import cluster
 from stream.kafka.metadata_v12 import topic_id
 from stream.settings import load
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 Known = Callable[[bool], Awaitable[None]]
@@ -29,14 +29,14 @@ async def admin(broker: LocalBroker) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 @pytest.fixture
-def known(admin: AIOKafkaAdminClient, namespace: str, eventually: Any) -> Known:
+def known(admin: AIOKafkaAdminClient, namespace: str) -> Known:
     """Waits until the broker knows, or has forgotten, the topic named like the namespace."""
 
     async def wait(wanted: bool) -> None:
         async def so() -> bool:
             return (namespace in (await cluster.metadata(admin._client, [namespace])).topics) == wanted
 
-        await eventually(so)
+        await until(so)
 
     return wait
 
@@ -100,7 +100,7 @@ async def test_partitions_configurations_and_cluster_are_told(
 
 
 async def test_log_bounds_tell_an_open_transaction_from_the_end(
-    broker: LocalBroker, admin: AIOKafkaAdminClient, namespace: str, known: Known, eventually: Any
+    broker: LocalBroker, admin: AIOKafkaAdminClient, namespace: str, known: Known
 ) -> None:
     await admin.create_topics([NewTopic(namespace, 2, 1)])
     await known(True)
@@ -121,7 +121,7 @@ async def test_log_bounds_tell_an_open_transaction_from_the_end(
     async def committed_with_its_marker() -> bool:
         return (await cluster.log_bounds(admin._client, [namespace], committed=True))[key].end == 2
 
-    await eventually(committed_with_its_marker)
+    await until(committed_with_its_marker)
 
 
 async def test_no_broker_is_an_error_that_names_the_option() -> None:

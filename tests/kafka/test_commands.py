@@ -12,6 +12,7 @@ import pytest
 
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler
+from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
 
@@ -30,7 +31,7 @@ def _write_queries(crawl: Path, url: str, path: Path) -> None:
     path.write_bytes(page + b'\n{"url": "http://new.example/", "text": "%b"}\n' % (b"so new a text " * 20))
 
 
-async def neardup(settings: Settings, *arguments: str, seconds: float = 60) -> tuple[int, str, str]:
+async def neardup(settings: Settings, *arguments: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
     environment = settings.environment()
     process = await asyncio.create_subprocess_exec(
@@ -38,7 +39,7 @@ async def neardup(settings: Settings, *arguments: str, seconds: float = 60) -> t
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(HANG_SECONDS):
             out, error = await process.communicate()
     finally:
         if process.returncode is None:
@@ -47,7 +48,7 @@ async def neardup(settings: Settings, *arguments: str, seconds: float = 60) -> t
     return process.returncode or 0, out.decode(), error.decode()
 
 
-async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_path: Path, eventually) -> None:
+async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_path: Path) -> None:
     code, out, _ = await neardup(settings, "topics", "create")
     assert (code, "mode verified" in out) == (0, True)
     code, out, _ = await neardup(settings, "topics", "create")
@@ -62,12 +63,12 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     assert code == 1, "nothing is judged yet"
     assert json.loads(out)["missing"] == 120
 
-    running = asyncio.create_task(neardup(settings, "run", "--workers", "2", seconds=200))
+    running = asyncio.create_task(neardup(settings, "run", "--workers", "2"))
 
     async def judged() -> bool:
         return (await neardup(settings, "audit", "--json"))[0] == 0
 
-    await eventually(judged, 60)
+    await until(judged)
     code, out, _ = await neardup(settings, "audit", "--recompute", "--json")
     found = json.loads(out)
     assert (code, found["pages"], found["missing"], found["repeated"], found["different"]) == (
@@ -98,9 +99,21 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     assert "no anchor matches" in out
 
     code, out, _ = await neardup(settings, "topics", "describe")
-    assert f"{settings.namespace}.journal" in out
+    rows = {cells[0]: cells for line in out.splitlines() if (cells := line.split())}
+    pages, verdicts = rows[f"{settings.namespace}.pages"], rows[f"{settings.namespace}.verdicts"]
+    assert (code, pages[3], verdicts[3:5]) == (0, "120", ["at", "most"])
+    code, _, error = await neardup(settings, "topics", "create", "--partitions", "16")
+    assert (code, f"{settings.namespace}.pages has 3 and keeps them, 16 has no effect" in error) == (0, True)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_topics_that_are_missing_are_an_error_in_whole_lines(settings: Settings) -> None:
+    code, out, _ = await neardup(settings, "topics", "describe")
+    assert code == 1
+    for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected"):
+        assert f"{settings.namespace}.{name}: is missing" in out.splitlines()
+    assert "neardup topics create" in out
 
 
 async def test_scan_agrees_with_itself_and_fingerprint_shows_pages(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,9 @@ from tests.kafka.dashboard_helpers import (
     decide,
     supersede,
 )
-from tests.kafka.judge_helpers import audited, page, running, text
-from tests.kafka.worker_helpers import publish, until
+from tests.kafka.judge_helpers import audited, page, text
+from tests.kafka.worker_helpers import publish, running
+from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
 
@@ -90,7 +92,7 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
             assert events.headers["Content-Type"] == "text/event-stream"
             more = [*made.some(60), made.one("rejected", url="http://late.example/")]
             await decide(settings, more)
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_SECONDS):
                 while True:
                     line = await events.content.readline()
                     if line.startswith(b"data: ") and b"late.example" in line:
@@ -121,12 +123,51 @@ async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, 
             assert (await client.counted(1000))["verdicts"] == by_kind(kept)
             latest = await client.get("/api/v1/verdicts", limit=10)
             assert latest["verdicts"], "a restarted dashboard shows the last verdicts again"
+            for verdict in (kept[0], kept[-1]):
+                found = await client.post("/api/v1/lookup", {"url": verdict.url})
+                assert [each["id"] for each in found["history"]] == [verdict.id]
     async with cluster.connect(settings) as client_:
         await client_.force_metadata_update()
         known = client_.cluster.topics()
     ours = {name for name in known if "dashboard" in name and settings.namespace in name}
     assert ours
     assert all(name.startswith(f"{settings.namespace}.") for name in ours)
+
+
+async def test_dashboards_share_the_partitions_and_miss_nothing(settings: Settings, tmp_path: Path) -> None:
+    other = settings.model_copy(update={"state_dir": tmp_path / "other"})
+    made, kept = Verdicts(), []
+
+    async def decide_some() -> None:
+        news = made.some(300)
+        await decide(settings, news)
+        kept.extend(news)
+
+    async def together(*clients: Client) -> bool:
+        figures = [await each.get("/api/v1/figures", range="all") for each in clients]
+        found = {kind: sum(each["verdicts"][kind] for each in figures) for kind in KINDS}
+        assert sum(found.values()) <= len(kept)
+        return found == by_kind(kept)
+
+    await decide_some()
+    async with dashboard(settings) as first:
+        await first.counted(1)  # it is folding, with all partitions, when another comes
+        async with dashboard_process(other, tmp_path / "second.log") as (process, second):
+            await decide_some()
+            await until(partial(_shared, first, second))
+            await until(partial(together, first, second))
+            await decide_some()
+            process.kill()
+            await process.wait()
+        await decide_some()
+        async with dashboard_process(other, tmp_path / "second.log") as (_, second):
+            await until(partial(_shared, first, second))
+            await until(partial(together, first, second))
+
+
+async def _shared(*clients: Client) -> bool:
+    read = [(await each.get("/api/v1/system"))["partitions_read"] for each in clients]
+    return sum(read) == 3 and 0 not in read
 
 
 async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:

@@ -24,8 +24,8 @@ from stream.kafka.worker import WorkerRole
 from stream.messages.verdict import Source, VerdictRecord
 from stream.settings import Settings
 from tests.kafka.dashboard_helpers import Verdicts
-from tests.kafka.judge_helpers import audited, page, running
-from tests.kafka.worker_helpers import create, publish
+from tests.kafka.judge_helpers import audited, page
+from tests.kafka.worker_helpers import create, publish, running
 
 duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra `export`)")
@@ -151,6 +151,14 @@ def test_parquet_files_are_whole_and_say_how_far_they_came(
         str(target), "SELECT count(*), count(DISTINCT source_offset), max(decided_at) > now() FROM verdicts"
     )
     assert found == [(56, 56, False)]
+
+
+@pytest.mark.parametrize("name", ["crawl.csv", "crawl", "crawl.parquett", "s3://bucket/crawl.parquet"])
+def test_a_target_of_no_known_format_is_refused_and_the_formats_are_listed(name: str, tmp_path: Path) -> None:
+    target = name if "://" in name else str(tmp_path / name)
+    with pytest.raises(SettingsError, match=r"\.duckdb, NAME\.parquet .* postgresql://"), open_sink(target):
+        pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_target_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import re
@@ -17,15 +18,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from structlog.testing import capture_logs
 
+from stream.errors import StaleError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
 from stream.kafka import audit, topics, verdict_batches
-from stream.kafka.follower import Follower
+from stream.kafka.election import Election
+from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.judge import JudgeRole, _instance
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
@@ -47,11 +50,11 @@ from tests.kafka.judge_helpers import (
     places,
     record,
     recreate,
-    running,
     text,
     verdicts,
 )
-from tests.kafka.worker_helpers import ROOT, admin_of, create, publish, read_all, until
+from tests.kafka.worker_helpers import ROOT, admin_of, create, members, publish, read_all, running
+from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
 
@@ -94,7 +97,7 @@ def crawl(count: int, seed: str = "") -> list[bytes]:
 async def digest_of(settings: Settings, directory: Path) -> str:
     """The digest of a state directory, brought up to the end of the decisions."""
     genesis = await topics.wait_for_genesis(settings, 10)
-    async with Follower(settings, genesis, directory) as follower:
+    async with opened_follower(settings, genesis, directory) as follower:
         await follower.follow_to_end()
         return follower.state.digest()
 
@@ -168,6 +171,30 @@ async def test_rule_9_old_state_applies_what_was_decided_and_decides_nothing_twi
     assert [each.start for each in found[1:]] == [each.end for each in found[:-1]]
 
 
+async def test_rule_9_group_offset_of_a_judge_that_takes_over_says_what_was_judged(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the judge before did not come to commit it, and nothing new is there to judge."""
+    names = await create(settings)
+    journal = TopicPartition(names.journal, 0)
+
+    async def not_at_all(_: Election) -> None:
+        return
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Election, "_commit", not_at_all)
+        async with running(JudgeRole(settings)):
+            (appended,) = await append(settings, record(part(0, 0, 5, opening=True)))
+            await decided(settings, [appended])
+    async with admin_of(settings) as admin, running(JudgeRole(settings)):
+
+        async def told() -> bool:
+            offsets = await admin.list_consumer_group_offsets(names.judge)
+            return journal in offsets and offsets[journal].offset == appended.offset + 1
+
+        await until(told)
+
+
 async def test_rule_9_open_transaction_of_a_dead_judge_is_ended_not_followed(quick: Settings) -> None:
     """It died between its sends and its commit: nobody sees that decision, and its pages are judged again."""
     names = await create(quick)
@@ -189,9 +216,29 @@ async def test_rule_9_open_transaction_of_a_dead_judge_is_ended_not_followed(qui
     assert places(await verdicts(quick)) == once(first, second)
 
 
+async def test_what_would_take_too_long_is_judged_in_the_next_transaction(
+    quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await create(quick)
+    parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 40, 2)]
+    await append(quick, *map(record, parts))
+    monkeypatch.setattr("stream.kafka.judge.MOST", -1)
+    monkeypatch.setattr("stream.judge.decide.ROWS_AT_ONCE", 2)
+    async with running(JudgeRole(quick)):
+        await until(lambda: _all_have(quick, parts))
+    assert places(await verdicts(quick)) == once(*parts)
+    assert {each.end - each.start for each in await decisions(quick)} == {1}
+    state = quick.state_dir / quick.namespace / "judge"
+    assert await digest_of(quick, state) == await digest_of(quick, tmp_path / "fresh")
+
+
 @pytest.mark.parametrize("few", [256, 0])
 async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_along(
-    quick: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, few: int
+    quick: Settings,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    few: int,
 ) -> None:
     """A judge is fenced with the next batch decided, whose verdicts the loop encodes, or threads: its state
     has what was committed, and no more."""
@@ -203,8 +250,8 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
     publish_one, decide, batches, ahead = Publisher.publish, Judge.decide, 0, asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def seen(self: Judge, entries: Any) -> Any:
-        found = decide(self, entries)
+    def seen(self: Judge, *asked: Any) -> Any:
+        found = decide(self, *asked)
         if batches == 4:
             loop.call_soon_threadsafe(ahead.set)
         return found
@@ -224,9 +271,13 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
     monkeypatch.setattr(Judge, "decide", seen)
     monkeypatch.setattr(Publisher, "publish", fenced)
     error = await error_of(JudgeRole(busy))
-    assert re.search(r"(?i)fenced|epoch|newer", f"{type(error).__name__} {error}"), error
+    assert isinstance(error, StaleError)
+    assert re.search(r"(?i)fenced|epoch|newer", str(error)), error
     assert batches == 4
     assert asyncio.all_tasks() == {asyncio.current_task()}
+    del error
+    gc.collect()
+    assert "never retrieved" not in caplog.text
     monkeypatch.undo()
     assert sum(len(each.verdict) for each in await decisions(quick)) == 12
     state = quick.state_dir / quick.namespace / "judge"
@@ -266,14 +317,6 @@ async def test_rule_11_options_come_from_the_journal_alone(
     assert {each.options for each in await decisions(settings)} == {options.id}
 
 
-async def members(settings: Settings) -> int:
-    """Of the judges' group."""
-    async with admin_of(settings) as admin:
-        (answer,) = await admin.describe_consumer_groups([Names(settings.namespace).judge])
-    ((_, _, _, _, _, found, *_),) = answer.groups
-    return len(found)
-
-
 async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
     quick: Settings,
     tmp_path: Path,
@@ -286,24 +329,24 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
     following, go_on = asyncio.Event(), asyncio.Event()
     to_end = Follower.follow_to_end
 
-    async def gated(follower: Follower, stop: asyncio.Event | None = None) -> None:
-        if follower._directory.is_relative_to(tmp_path / "second"):
+    async def gated(follower: Follower) -> None:
+        if follower.directory.is_relative_to(tmp_path / "second"):
             following.set()
             await go_on.wait()
-        await to_end(follower, stop)
+        await to_end(follower)
 
     monkeypatch.setattr(Follower, "follow_to_end", gated)
     second = JudgeRole(quick.model_copy(update={"state_dir": tmp_path / "second"}))
     async with running(JudgeRole(quick)) as first:
         await decided(quick, await append(quick, record(parts[0])))
         async with running(second):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(HANG_SECONDS):
                 await following.wait()
-            assert await members(quick) == 1
+            assert await members(quick, Names(quick.namespace).judge) == 1
             go_on.set()
 
             async def both() -> bool:
-                return await members(quick) == 2
+                return await members(quick, Names(quick.namespace).judge) == 2
 
             await until(both)
             stood_by = [each["applied"] for each in logged if each["event"] == "standby"]
@@ -424,7 +467,7 @@ async def audit_command(settings: Settings) -> tuple[int, dict[str, Any]]:
         sys.executable, "-m", "stream.cli", "audit", "--json", "--recompute",
         env=environment, cwd=ROOT, stdout=subprocess.PIPE,
     )  # fmt: skip
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(HANG_SECONDS):
         output, _ = await process.communicate()
     assert process.returncode is not None
     said: dict[str, Any] = json.loads(output)

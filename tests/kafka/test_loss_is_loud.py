@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,7 +12,9 @@ from aiokafka.admin import RecordsToDelete
 from structlog.testing import capture_logs
 
 from stream.judge.ledger import SourceGap
+from stream.kafka import cluster
 from stream.kafka.judge import JudgeRole
+from stream.kafka.names import Names
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import (
@@ -26,10 +29,10 @@ from tests.kafka.judge_helpers import (
     part,
     places,
     record,
-    running,
     verdicts,
 )
-from tests.kafka.worker_helpers import admin_of, commit, committed, create, publish, until
+from tests.kafka.worker_helpers import admin_of, commit, committed, create, journal, publish, running
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -48,6 +51,18 @@ def gaps_in(logged: list[Any]) -> list[tuple[int, int | None, int]]:
         for each in logged
         if each["event"] == "source_gap" and each["log_level"] == "error"
     ]
+
+
+async def follow_cure(settings: Settings, logged: list[Any]) -> None:
+    """Set the workers' group to what the last gap's message says, as Kafka's tool does with that option."""
+    told = [each["message"] for each in logged if each["event"] == "source_gap"][-1]
+    cure = re.search(r"stop the workers, set their group to .* \((--to-\S+)(?: (\d+))?\), start them", told)
+    assert cure is not None, told
+    option, offset = cure.groups()
+    key = TopicPartition(Names(settings.namespace).pages, 0)
+    async with cluster.connect(settings) as client:
+        bounds = (await cluster.log_bounds(client, [key.topic]))[key]
+    await commit(settings, {"--to-earliest": bounds.start, "--to-offset": int(offset or 0)}[option])
 
 
 async def lost_of(settings: Settings) -> dict[tuple[str, int], tuple[int, int]]:
@@ -76,7 +91,7 @@ async def test_rule_7_partition_with_a_gap_waits_until_its_pages_come_and_others
         assert gaps_in(logged) == [(0, 3, 5)]
         (entry,) = [each for each in logged if each["event"] == "source_gap"]
         assert (entry["topic"], entry["topic_id"]) == ("pages", TOPIC_ID)
-        assert "reset the worker group to 3" in entry["message"]
+        assert "set their group to 3 (--to-offset 3)" in entry["message"]
         # The worker was reset, and cuts its ranges otherwise: a little of it overlaps with what was judged.
         await decided(settings, await append(settings, record(part(0, 2, 6)), record(part(0, 6, 8))))
         await until(lambda: not judge.stats.gaps)
@@ -201,7 +216,71 @@ async def test_rule_7_group_offset_set_too_high_is_a_gap_and_set_back_heals(
             await until(lambda: all_committed(9))
         assert [gap[1:] for gap in gaps_in(logged)] == [(3, 6)]
         assert len(await verdicts(settings)) == 3
-        await commit(settings, 3)
+        await follow_cure(settings, logged)
         async with running(WorkerRole(settings)):
             assert (await audited(settings, 9)).clean
         await until(lambda: not judge.stats.gaps)
+
+
+@pytest.mark.parametrize("taken", [0, 2], ids=["whole", "trimmed"])
+async def test_rule_7_group_offset_set_before_anybody_read_is_a_gap_that_the_printed_cure_heals(
+    settings: Settings, logged: list[Any], taken: int
+) -> None:
+    """Nothing is expected of the partition yet: its log start, set by hand, is an opening."""
+    names = await create(settings)
+    await publish(settings, [page(f"http://a/{n}", n) for n in range(9)])
+    await commit(settings, 6)
+    async with running(JudgeRole(settings)) as judge:
+        async with running(WorkerRole(settings)):
+            await until(lambda: len(judge.stats.gaps) == 1)
+        assert gaps_in(logged) == [(0, None, 6)]
+        if taken:
+            async with admin_of(settings) as admin:
+                await admin.delete_records({TopicPartition(names.pages, 0): RecordsToDelete(taken)})
+        await follow_cure(settings, logged)
+        async with running(WorkerRole(settings)):
+            assert (await audited(settings, 9 - taken)).clean
+        await until(lambda: not judge.stats.gaps)
+    assert len(gaps_in(logged)) == 1
+
+
+async def test_rule_7_cure_that_retention_overtakes_still_heals(
+    settings: Settings, logged: list[Any]
+) -> None:
+    names = await create(settings)
+    await publish(settings, [page(f"http://a/{n}", n) for n in range(9)])
+    await commit(settings, 6)
+    async with running(JudgeRole(settings)) as judge:
+        async with running(WorkerRole(settings)):
+            await until(lambda: len(judge.stats.gaps) == 1)
+        await follow_cure(settings, logged)
+        async with admin_of(settings) as admin:
+            await admin.delete_records({TopicPartition(names.pages, 0): RecordsToDelete(2)})
+        async with running(WorkerRole(settings)) as worker:
+            assert (await audited(settings, 7)).missing == 0
+        assert worker.stats.lost == 2
+        await until(lambda: not judge.stats.gaps)
+    assert len(gaps_in(logged)) == 1
+
+
+async def test_rule_4_partition_without_a_commit_begins_where_the_judge_has_come_to(
+    settings: Settings, logged: list[Any]
+) -> None:
+    """The group's offsets are gone: what was judged is not read again, and the journal has no copies."""
+    await create(settings)
+    pages = [page(f"http://a/{n}", n) for n in range(12)]
+    await publish(settings, pages[:9])
+    async with running(JudgeRole(settings)):
+        async with running(WorkerRole(settings)):
+            assert (await audited(settings, 9)).clean
+        await publish(settings, pages[9:])
+        for partition in range(3):
+            await commit(settings, 7, metadata="f" * 32, partition=partition)  # of no topic that there is
+        before = len(await journal(settings))
+        async with running(WorkerRole(settings)):
+            assert (await audited(settings, 12)).clean
+    rows = (await journal(settings))[before:]
+    ranges = [(each.start, each.end) for each_rows in rows for each in each_rows.ranges if each.rows]
+    assert (min(ranges)[0], max(ranges)[1]) == (9, 12)
+    missing = [each for each in logged if each["event"] == "group_offset_missing"]
+    assert {each["partition"]: each["judged"] for each in missing} == {0: 9, 1: 0, 2: 0}

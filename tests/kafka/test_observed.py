@@ -14,8 +14,9 @@ from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
 from stream.ops.metrics import JudgeMetrics, Metrics, WorkerMetrics
 from stream.settings import Settings
-from tests.kafka.judge_helpers import audited, page, running
-from tests.kafka.worker_helpers import create, publish, until
+from tests.kafka.judge_helpers import audited, page
+from tests.kafka.worker_helpers import create, publish, running
+from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
 
@@ -68,10 +69,15 @@ async def test_metrics_of_running_roles_are_what_the_audit_counts(settings: Sett
         assert (await get(judge, "/livez"))[0] == (await get(worker, "/livez"))[0] == 200
         assert (await get(judge, "/readyz"))[1]["checks"] == {
             "broker": True,
+            "journal": True,
             "replayed": True,
             "assigned": True,
         }
-        assert (await get(worker, "/readyz"))[1]["checks"] == {"broker": True, "assigned": True}
+        assert (await get(worker, "/readyz"))[1]["checks"] == {
+            "broker": True,
+            "assigned": True,
+            "accepting": True,
+        }
     for verdict, count in findings.verdicts.items():
         assert seen[f"neardup_judge_verdicts_total{{verdict={verdict}}}"] == count
     assert seen["neardup_judge_anchors{tier=ram}"] == findings.verdicts["unique"]
@@ -124,5 +130,5 @@ async def test_a_role_that_waits_for_its_topics_is_alive_and_not_ready(settings:
     assert await get(role, "/livez") == (200, {"live": True, "excused": "waiting for the genesis"})
     assert await get(role, "/readyz") == (503, {"ready": False, "checks": {}})
     role.stop()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(HANG_SECONDS):
         await task

@@ -11,10 +11,11 @@ from structlog.testing import capture_logs
 from stream.fingerprint.row import Status
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
-from tests.kafka.judge_helpers import page, running
-from tests.kafka.worker_helpers import create, journal, publish, until
+from tests.kafka.judge_helpers import page
+from tests.kafka.worker_helpers import create, journal, publish, running
 from tests.unit.test_claims import record
 from tests.unit.test_registry import SCHEMA, Served, avro
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import NewPartitions
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
+from structlog.testing import capture_logs
 
 from stream.errors import RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
@@ -28,18 +27,9 @@ from stream.kafka.worker import WorkerRole
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis, encode_genesis
 from stream.settings import Settings
-from tests.kafka.judge_helpers import (
-    append,
-    decided,
-    decisions,
-    error_of,
-    part,
-    record,
-    recreate,
-    running,
-    verdicts,
-)
-from tests.kafka.worker_helpers import admin_of, create, publish, until
+from tests.kafka.judge_helpers import append, decided, decisions, error_of, part, record, recreate, verdicts
+from tests.kafka.worker_helpers import admin_of, create, publish, running, waits_for_genesis
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -263,31 +253,16 @@ async def test_rule_14_topics_that_are_not_replicated_are_refused_without_dev(se
     assert f"{names.verdicts}: replication factor is 1, must be at least 3 (or --dev)" in said
 
 
-@asynccontextmanager
-async def waiting(role: WorkerRole | JudgeRole) -> AsyncIterator[asyncio.Task[None]]:
-    """A role that was started and should wait."""
-    task = asyncio.create_task(role.run())
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-
-
 @pytest.mark.parametrize("kind", [JudgeRole, WorkerRole])
 async def test_rule_6_role_started_before_its_topics_waits_for_the_genesis(
     settings: Settings, kind: Callable[[Settings], JudgeRole | WorkerRole]
 ) -> None:
     role = kind(settings)
-    async with waiting(role) as task:
-        await asyncio.wait({task}, timeout=1)
-        assert not task.done()
-        await create(settings)
-        await until(lambda: started(settings))
-        assert not task.done()
-        role.stop()
-        async with asyncio.timeout(20):
-            await task
+    with capture_logs() as logs:
+        async with running(role):
+            await until(lambda: waits_for_genesis(logs))
+            await create(settings)
+            await until(lambda: started(settings))
 
 
 async def started(settings: Settings) -> bool:
@@ -303,11 +278,9 @@ async def test_role_that_waits_for_the_genesis_hears_a_stop(
     settings: Settings, kind: Callable[[Settings], JudgeRole | WorkerRole]
 ) -> None:
     role = kind(settings)
-    async with waiting(role) as task:
-        await asyncio.wait({task}, timeout=0.5)
-        role.stop()
-        async with asyncio.timeout(5):
-            await task
+    with capture_logs() as logs:
+        async with running(role):
+            await until(lambda: waits_for_genesis(logs))
 
 
 @pytest.mark.parametrize("kind", [JudgeRole, WorkerRole])

@@ -11,8 +11,8 @@ from stream.kafka import topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings, load
-from tests.kafka.judge_helpers import audited, page, running
-from tests.kafka.worker_helpers import create, publish, read_all
+from tests.kafka.judge_helpers import audited, page
+from tests.kafka.worker_helpers import create, publish, read_all, running
 
 pytestmark = pytest.mark.broker
 

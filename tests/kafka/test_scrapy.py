@@ -19,9 +19,10 @@ import pytest
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
-from tests.kafka.judge_helpers import audited, running
-from tests.kafka.worker_helpers import DEADLINE, ROOT, create
+from tests.kafka.judge_helpers import audited
+from tests.kafka.worker_helpers import ROOT, create, running
 from tests.unit.test_registry import Served
+from tests.waiting import HANG_SECONDS
 
 pytestmark = [
     pytest.mark.broker,
@@ -109,7 +110,7 @@ async def crawl(
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        async with asyncio.timeout(2 * DEADLINE):
+        async with asyncio.timeout(HANG_SECONDS):
             said, log = await process.communicate()
     finally:
         if process.returncode is None:
@@ -117,6 +118,7 @@ async def crawl(
             await process.wait()
     assert process.returncode == 0, log.decode()
     assert "ERROR" not in log.decode(), log.decode()
+    assert "Dropped" not in log.decode(), "a page is no line for a log"
     items = (await asyncio.to_thread(out.read_text)).splitlines()
     return json.loads(said.splitlines()[-1]), [json.loads(line) for line in items]
 

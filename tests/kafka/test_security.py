@@ -8,16 +8,18 @@ import os
 import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from aiokafka.admin import NewTopic
+from pydantic import SecretStr
 
 from stream.brokers import embedded
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
-from stream.integrations.sinks import open_sink
+from stream.integrations.sinks import DuckSink
 from stream.judge.options import VerdictOptions
 from stream.kafka import clients, cluster, permits, topics
 from stream.kafka.access import ROLES, Grant, grants, table
@@ -32,9 +34,10 @@ from stream.settings import Settings
 from stream.sources import open_source
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.farewells import farewells
-from tests.kafka.judge_helpers import audited, page, running
+from tests.kafka.judge_helpers import audited, page
 from tests.kafka.secured import PASSWORD, USER, SecuredBroker
-from tests.kafka.worker_helpers import until
+from tests.kafka.worker_helpers import running
+from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
 PAGES = [page("http://a/", 1), page("http://b/", 1), page("http://a/", 2), b"{"]
@@ -117,7 +120,7 @@ async def test_every_role_works_with_just_its_grants(roles: dict[str, Settings],
         code, out, error = await neardup(roles[command[0]], *command)
         assert code == 0, error
         assert len(out.splitlines()) == len(PAGES)
-    with open_sink(":memory:") as sink:
+    with closing(DuckSink(Path(":memory:"))) as sink:
         assert await export(roles["verdicts export"], sink) == len(PAGES)
 
 
@@ -143,7 +146,7 @@ async def neardup(settings: Settings, *arguments: str) -> tuple[int, str, str]:
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANG_SECONDS):
             out, error = await process.communicate()
     finally:
         if process.returncode is None:
@@ -168,7 +171,7 @@ async def attempt(role: str, settings: Settings, crawl: Path) -> None:
             await audit(settings)
             await recompute(settings)
         case "verdicts export":
-            with open_sink(":memory:") as sink:
+            with closing(DuckSink(Path(":memory:"))) as sink:
                 await export(settings, sink)
         case "dashboard":
             await permits.demand(settings, role)  # what the role does first, as the next test shows
@@ -233,7 +236,7 @@ async def make(settings: Settings, wanted: list[Grant]) -> None:
 async def refused_access(role: str, settings: Settings, crawl: Path) -> str | None:
     """What the role says when it is refused."""
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             await attempt(role, settings, crawl)
     except AccessError as error:
         return str(error)
@@ -283,7 +286,7 @@ async def refusal(settings: Settings) -> str:
     said = set()
     for attempted in (create(settings), WorkerRole(settings).run(), publish(settings, [])):
         with pytest.raises(SecurityError) as refused:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(HANG_SECONDS):
                 await attempted
         said.add(str(refused.value))
     assert len(said) == 1
@@ -325,7 +328,7 @@ async def test_a_token_command_is_asked_and_a_refused_token_is_named(
     good = secured.by_token(namespace, USER).sasl_token_file
     script.write_text(f"#!/bin/sh\ncat {good}\n")
     script.chmod(0o755)
-    by_command = {"sasl_token_file": None, "sasl_token_command": str(script)}
+    by_command = {"sasl_token_file": None, "sasl_token_command": SecretStr(str(script))}
     async with cluster.connect(secured.by_token(namespace, USER).model_copy(update=by_command)) as client:
         assert await cluster.cluster_id(client)
     script.write_text("#!/bin/sh\necho no.token.\n")

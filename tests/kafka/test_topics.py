@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Any
 
 import msgspec
 import pytest
@@ -18,10 +17,11 @@ from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import cluster, topics
 from stream.kafka.names import Names
-from stream.kafka.reader import JournalReader
+from stream.kafka.reader import journal_reader
 from stream.kafka.topic_plan import JOURNAL_BYTES, TopicPlan, plan
 from stream.messages.journal import Genesis, Rows, encode_genesis
 from stream.settings import Settings
+from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
 
@@ -43,7 +43,7 @@ async def admin(broker: LocalBroker) -> AsyncIterator[AIOKafkaAdminClient]:
 
 
 @pytest.fixture
-def make(admin: AIOKafkaAdminClient, settings: Settings, eventually: Any) -> Make:
+def make(admin: AIOKafkaAdminClient, settings: Settings) -> Make:
     """Makes all planned topics by hand, one of them otherwise: `make("journal", 2, **{"x.y": "5"})`."""
 
     async def make_topics(other: str = "", partitions: int | None = None, **config: str) -> None:
@@ -65,7 +65,7 @@ def make(admin: AIOKafkaAdminClient, settings: Settings, eventually: Any) -> Mak
             found = await cluster.metadata(admin._client, [topic.name for topic in new])
             return len(found.topics) == len(new)
 
-        await eventually(known)
+        await until(known)
 
     return make_topics
 
@@ -128,7 +128,7 @@ async def test_a_creator_that_died_half_way_leaves_no_genesis(
         with pytest.raises(Exception, match=r"(?i)fenced|epoch|newer"):
             await dead.commit_transaction()
         assert await topics.wait_for_genesis(settings, 10) == made
-        async with JournalReader(settings, names.journal, 1, made) as reader:
+        async with journal_reader(settings, 1, made) as reader:
             _, end = await reader.bounds()
             while reader.position < end:
                 assert await reader.next_rows(1) == [], "a genesis behind an aborted one is the genesis"
@@ -179,7 +179,7 @@ async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
     with pytest.raises(TopicError, match=r"journal .*is not there after 0.3 s"):
         await topics.wait_for_genesis(settings, 0.3)
     made = await topics.create(settings, SCHEME, OPTIONS)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANG_SECONDS):
         assert await waiting == made
 
 

@@ -10,8 +10,8 @@ from aiokafka import AIOKafkaProducer
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
-from tests.kafka.judge_helpers import audited, page, running
-from tests.kafka.worker_helpers import create, read_all
+from tests.kafka.judge_helpers import audited, page
+from tests.kafka.worker_helpers import create, read_all, running
 
 pytestmark = pytest.mark.broker
 

@@ -20,9 +20,9 @@ from stream.kafka.worker import WorkerRole
 from stream.outside.errors import AwayError
 from stream.settings import Settings
 from tests.kafka.dashboard_helpers import dashboard
-from tests.kafka.judge_helpers import audited, error_of, page, running
+from tests.kafka.judge_helpers import audited, error_of, page
 from tests.kafka.test_commands import neardup
-from tests.kafka.worker_helpers import create, publish, read_all
+from tests.kafka.worker_helpers import create, publish, read_all, running
 from tests.unit.test_registry import REAL, Served
 
 pytestmark = pytest.mark.broker

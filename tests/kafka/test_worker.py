@@ -13,8 +13,9 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewTopic, RecordsToDelete
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError
+from structlog.testing import capture_logs
 
-from stream.errors import RefusedError, RejectLimitError
+from stream.errors import RefusedError
 from stream.fingerprint.row import Status
 from stream.kafka import cluster
 from stream.kafka import worker as worker_module
@@ -31,12 +32,14 @@ from tests.kafka.worker_helpers import (
     failure_of,
     journal,
     judged,
+    members,
     publish,
     read_all,
-    until,
+    waits_for_genesis,
     worker_process,
     working,
 )
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -291,7 +294,7 @@ async def test_rule_5_poison_page_is_rejected_alone_and_its_bytes_are_kept(setti
         (Status.READY, None),
         (Status.REJECTED, "crash"),
         (Status.READY, None),
-        (Status.REJECTED, "bad"),
+        (Status.REJECTED, "malformed_json"),
     ]
     letters = sorted(await read_all(settings, names.rejected), key=lambda r: dict(r.headers)["offset"])
     assert [letter.value[:4] for letter in letters] == [b"die", b"bad "]
@@ -343,21 +346,64 @@ async def test_rule_5_held_bytes_are_bounded(settings: Settings, gate: Gate) -> 
     assert {key[1]: len(found) for key, found in pages.items()} == dict.fromkeys(range(3), count)
 
 
-async def test_rule_5_worker_that_would_reject_the_stream_stops(settings: Settings) -> None:
+async def test_rule_5_worker_that_would_reject_the_stream_waits_and_tries_again(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages that were refused are fingerprinted once more: here, whatever made them bad is mended."""
+    monkeypatch.setattr("stream.kafka.reject_limit.PAUSE_SECONDS", 0.2)
     limited = changed(settings, reject_limit=0.5)
     await create(limited)
-    await publish(limited, [b"page"] * 900 + [b"bad"] * 1200)
-    error = await failure_of(limited)
-    assert isinstance(error, RejectLimitError)
-    assert "reject_limit" in str(error)
-    assert sum(len(rows) for rows in await journal(limited)) < 2100
+    mended = tmp_path / "mended"
+    count = dict.fromkeys(range(3), 600)
+    for partition, pages in count.items():
+        await publish(limited, [b"bad-until %s" % bytes(mended)] * pages, partition)
+    async with working(limited) as worker:
+        with capture_logs() as logs:
+            await until(lambda: worker.refusing)
+            rejected = worker.stats.rejected
+            assert 0 < rejected < sum(count.values())
+            await until(lambda: sum(each["event"] == "refusing" for each in logs) >= 3)
+            assert worker.stats.rejected == rejected, "none at a try"
+            assert worker.refusing
+            ready, checks = await worker.watch.health.ready()
+            assert (ready, checks["accepting"]) == (False, False)
+            assert "reject_limit" in str(worker.watch.health.trouble)
+            pauses = [each["next_try_seconds"] for each in logs if each["event"] == "refusing"]
+            assert pauses[:3] == [0.2, 0.4, 0.8]
+            mended.touch()
+            await until(lambda: worker.stats.pages == sum(count.values()))
+            assert worker.stats.rejected == rejected
+        assert not worker.refusing
+        assert worker.watch.health.trouble is None
+    assert {key[1]: len(pages) for key, pages in judged(await journal(limited)).items()} == count
+
+
+async def test_rule_5_worker_that_waits_hands_its_partitions_over(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stream.kafka.reject_limit.PAUSE_SECONDS", 3600.0)
+    limited = changed(settings, reject_limit=0.5)
+    await create(limited)
+    for partition in range(3):
+        await publish(limited, [b"bad"] * 600, partition)
+    async with working(limited) as worker:
+        await until(lambda: worker.refusing)
+        kept = worker.stats.rejected
+        assert 0 < kept < 1800
+    tolerant = changed(settings, reject_limit=1.0)
+    async with working(tolerant) as worker:  # what an operator does whose pages are bad for good
+        await until(lambda: worker.stats.pages == 1800 - kept)
+    assert sum(map(len, judged(await journal(limited)).values())) == 1800
 
 
 async def test_rule_6_worker_waits_for_the_genesis(settings: Settings) -> None:
-    async with working(settings) as worker:
-        await create(settings)
-        await publish(settings, [b"page"])
-        await until(lambda: worker.stats.pages == 1)
+    with capture_logs() as logs:
+        async with working(settings) as worker:
+            await until(lambda: waits_for_genesis(logs))
+            assert worker.opened is None
+            await create(settings)
+            await publish(settings, [b"page"])
+            await until(lambda: worker.stats.pages == 1)
 
 
 async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(settings: Settings, gate: Gate) -> None:
@@ -371,8 +417,9 @@ async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(settings: Se
         assert await exit_code(process) == 0
     assert await committed(patient) == {0: (2, own), 1: (0, own), 2: (0, own)}
     gate.open()
-    async with working(patient) as worker:  # the group is free at once: the first worker left it
-        await until(lambda: worker.stats.pages == 2, seconds=9)
+    assert await members(patient, Names(patient.namespace).workers) == 0, "it left the group"
+    async with working(patient) as worker:
+        await until(lambda: worker.stats.pages == 2)
     pages = judged(await journal(patient))[own, 0]
     assert [offset for offset, _ in pages] == [0, 1, 2, 3]
 

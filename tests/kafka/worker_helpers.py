@@ -8,10 +8,10 @@ import signal
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -20,12 +20,14 @@ from aiokafka.errors import GroupCoordinatorNotAvailableError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import cluster, topics
+from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.worker import WorkerRole
 from stream.messages.journal import Genesis, Rows, decode_journal
 from stream.settings import Settings
+from tests.waiting import HANG_SECONDS, until
 
-DEADLINE = 40.0
+Role = TypeVar("Role", WorkerRole, JudgeRole)
 SCRIPTED = "tests.kafka.fingerprinters.Scripted"
 ROOT = Path(__file__).parents[2]
 
@@ -33,16 +35,6 @@ ROOT = Path(__file__).parents[2]
 async def create(settings: Settings) -> Names:
     await topics.create(settings, Scheme(), VerdictOptions())
     return Names(settings.namespace)
-
-
-async def until(condition: Callable[[], bool | Awaitable[bool]], seconds: float = DEADLINE) -> None:
-    """Return when the condition holds; asked again and again, for counters and offsets have no event."""
-    async with asyncio.timeout(seconds):
-        while True:
-            holds = condition()
-            if holds if isinstance(holds, bool) else await holds:
-                return
-            await asyncio.sleep(0.02)
 
 
 class Gate:
@@ -57,25 +49,29 @@ class Gate:
 
 
 @asynccontextmanager
-async def working(settings: Settings) -> AsyncIterator[WorkerRole]:
-    """A worker that is stopped at the end; its error, when it has one, is raised there."""
-    worker = WorkerRole(settings, fingerprinter=SCRIPTED)
-    running = asyncio.create_task(worker.run())
+async def running(role: Role) -> AsyncIterator[Role]:
+    """A role at work in this process, stopped at the end; its error ends the test at once."""
     try:
-        yield worker
-        worker.stop()
-        async with asyncio.timeout(DEADLINE):
-            await running
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(role.run())
+            yield role
+            role.stop()
+            async with asyncio.timeout(HANG_SECONDS):
+                await asyncio.wait([task])
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+
+
+def working(settings: Settings) -> AbstractAsyncContextManager[WorkerRole]:
+    """A worker at work whose children do what the pages say."""
+    return running(WorkerRole(settings, fingerprinter=SCRIPTED))
 
 
 async def failure_of(settings: Settings) -> BaseException:
     """What ends a worker that is not told to stop."""
     worker = WorkerRole(settings, fingerprinter=SCRIPTED)
     try:
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(HANG_SECONDS):
             await worker.run()
     except Exception as error:
         return error
@@ -119,7 +115,7 @@ async def publish(settings: Settings, pages: Iterable[bytes], partition: int = 0
     try:
         topic = Names(settings.namespace).pages
         sent = [await producer.send(topic, page, partition=partition) for page in pages]
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(HANG_SECONDS):
             await asyncio.gather(*sent)
     finally:
         await producer.stop()
@@ -139,7 +135,7 @@ async def read_all(settings: Settings, topic: str) -> list[Any]:
     try:
         consumer.assign(list(bounds))
         found: list[Any] = []
-        async with asyncio.timeout(DEADLINE):
+        async with asyncio.timeout(HANG_SECONDS):
             for partition, bound in bounds.items():
                 consumer.seek(partition, bound.start)
                 while await consumer.position(partition) < bound.end:
@@ -148,6 +144,11 @@ async def read_all(settings: Settings, topic: str) -> list[Any]:
         return found
     finally:
         await consumer.stop()
+
+
+def waits_for_genesis(logs: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether a role said so in the captured log."""
+    return any(each.get("action") == "genesis.wait" for each in logs)
 
 
 async def journal(settings: Settings) -> list[Rows]:
@@ -166,7 +167,7 @@ def judged(records: Iterable[Rows]) -> dict[tuple[str, int], list[tuple[int, str
         for each in rows.ranges:
             key = (each.topic_id, each.partition)
             if each.opening:
-                expected.setdefault(key, each.start)
+                expected[key] = max(each.start, expected.get(key, 0))
             assert key in expected, f"{each} has no opening"
             assert each.start <= expected[key], f"pages from {expected[key]} to {each.start} are missing"
             for i in range(first, first + each.rows):
@@ -189,6 +190,14 @@ async def committed(settings: Settings) -> dict[int, tuple[int, str]]:
     return {
         key.partition: (value.offset, value.metadata) for key, value in offsets.items() if value.offset >= 0
     }
+
+
+async def members(settings: Settings, group: str) -> int:
+    """How many processes are in a group."""
+    async with admin_of(settings) as admin:
+        (answer,) = await admin.describe_consumer_groups([group])
+    ((_, _, _, _, _, found, *_),) = answer.groups
+    return len(found)
 
 
 async def commit(settings: Settings, offset: int, metadata: str = "", partition: int = 0) -> None:

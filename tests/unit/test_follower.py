@@ -4,49 +4,68 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from stream.kafka import follower
-from stream.settings import Settings
+from stream.fingerprint.scheme import Scheme
+from stream.judge.batch import Entry, digest_of
+from stream.judge.judge import Judge
+from stream.judge.options import VerdictOptions
+from stream.judge.state import State
+from stream.kafka.follower import Follower
+from stream.kafka.reader import JournalReader
+from stream.messages.decision import encode_decisions
+from stream.messages.journal import Genesis, Rows, decode_journal
+from tests.kafka.judge_helpers import part, record
+from tests.topic_in_memory import TopicInMemory
+from tests.waiting import until
+
+SCHEME = Scheme()
+GENESIS = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=VerdictOptions())
 
 
-async def test_cancelled_follower_waits_for_the_thread_that_applies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class GatedJudge(Judge):
+    """One whose applying thread waits before it begins."""
+
+    def __init__(self, state: State, genesis: Genesis) -> None:
+        super().__init__(state, genesis)
+        self.begun, self.go_on = threading.Event(), threading.Event()
+
+    def apply(self, *arguments: Any) -> None:
+        self.begun.set()
+        self.go_on.wait()
+        super().apply(*arguments)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Iterator[State]:
+    opened = State(tmp_path, GENESIS, "here", memory=1 << 20, generation=16, cache=1 << 20)
+    yield opened
+    opened.close()
+
+
+async def test_cancelled_follower_waits_for_the_thread_that_applies(state: State, tmp_path: Path) -> None:
     """Its state is closed next, and must have nobody in it."""
-    begun, go_on, applied = asyncio.Event(), threading.Event(), threading.Event()
-    loop = asyncio.get_running_loop()
-
-    def apply(*_: Any) -> None:
-        loop.call_soon_threadsafe(begun.set)
-        go_on.wait()
-        applied.set()
-
-    async def poll() -> list[Any]:
-        return [SimpleNamespace(value=b"", offset=0)]
-
-    async def up_to(_: int) -> list[Any]:
-        return []
-
-    monkeypatch.setattr(follower, "decode_decisions", lambda *_: SimpleNamespace(start=1, end=2))
-    genesis: Any = None
-    following: Any = follower.Follower(Settings(), genesis, tmp_path)
-    following._decisions = SimpleNamespace(poll=poll)
-    following.journal = SimpleNamespace(up_to=up_to)
-    following.judge = SimpleNamespace(apply=apply, state=SimpleNamespace(meta=SimpleNamespace(applied=1)))
-    task = asyncio.create_task(following.follow())
+    value = record(part(0, 0, 3, opening=True))
+    rows = decode_journal(value, 1)
+    assert isinstance(rows, Rows)
+    decided = Judge(state, GENESIS).decide([Entry(1, 0, digest_of(value), rows)]).record()
+    judge = GatedJudge(state, GENESIS)
+    journal = JournalReader(TopicInMemory("journal", [value], start=1), GENESIS)
+    decisions = TopicInMemory("decisions", [encode_decisions(decided)])
+    task = asyncio.create_task(Follower(judge, journal, decisions, tmp_path).follow())
     try:
-        await begun.wait()
+        await until(judge.begun.is_set)
         task.cancel()
         for _ in range(10):
             await asyncio.sleep(0)
         assert not task.done()
+        assert state.meta.applied == 1
     finally:
-        go_on.set()
+        judge.go_on.set()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert applied.is_set()
+    assert state.meta.applied == 2

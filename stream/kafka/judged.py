@@ -1,0 +1,74 @@
+"""How far the judge has come with sources, for a worker whose group has no commit of them (rule 4)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Final
+
+from aiokafka import TopicPartition
+from aiokafka.client import AIOKafkaClient
+
+from stream.judge.ledger import SourceKey, key_of
+from stream.kafka import cluster
+from stream.kafka.away import answered
+from stream.kafka.names import Names
+from stream.kafka.reader import Records, TopicReader
+from stream.messages.decision import decode_decisions
+from stream.settings import Settings
+
+FIRST_WINDOW: Final = 64
+"""Decision records that are read at first, from the end; the windows before are twice as large, and so on."""
+
+
+async def expected_offsets(
+    settings: Settings, client: AIOKafkaClient, wanted: Collection[SourceKey]
+) -> dict[SourceKey, int]:
+    """The next offset that the judge expects of each of these sources that it knows.
+
+    As of the decisions so far: it may be behind what the journal has, which is dropped when it comes again.
+    Waits for brokers that are away. Raises TopicError when the decisions topic is missing.
+    """
+    if not wanted:
+        return {}
+    topic = Names(settings.namespace).decisions
+
+    async def ask() -> cluster.Bounds:
+        return (await cluster.log_bounds(client, [topic], committed=True))[TopicPartition(topic, 0)]
+
+    bounds = await answered(f"topic {topic}", ask)
+    if bounds.start == bounds.end:
+        return {}
+    async with TopicReader(settings, topic, bounds.end) as decisions:
+        return await last_expected(decisions, wanted)
+
+
+async def last_expected(decisions: Records, wanted: Collection[SourceKey]) -> dict[SourceKey, int]:
+    """The same of the topic's records, which are read backwards as far as needed.
+
+    A decision names the sources that it moved, so those at work are soon found; only for one that nobody
+    knows all are read, each once.
+    """
+    start, end = await answered(f"topic {decisions.topic}", decisions.bounds)
+    left, found, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
+    while left and start < end:
+        first = max(start, end - window)
+        here = await _expected_within(decisions, first, end)
+        found |= {key: expected for key, expected in here.items() if key in left}
+        left -= here.keys()
+        end, window = first, 2 * window
+    return found
+
+
+async def _expected_within(decisions: Records, first: int, end: int) -> dict[SourceKey, int]:
+    """As the records of [first, end) say; the last one of a source counts."""
+    decisions.seek(first)
+    expected: dict[SourceKey, int] = {}
+    while decisions.position < end:
+        before = decisions.position
+        for record in await decisions.poll():
+            if record.offset < end:
+                sources = decode_decisions(record.value, record.offset).sources
+                expected |= {key_of(each): each.expected for each in sources}
+        if decisions.position == before:  # slow, or away: that is said
+            await answered(f"topic {decisions.topic}", decisions.bounds)
+    return expected

@@ -1,0 +1,48 @@
+"""A topic's records without a broker, for readers that would ask one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from stream.errors import BrokerError
+
+
+class TopicInMemory:
+    """Implements `stream.kafka.reader.Records`: `values` from offset `start` on, `at_once` of them a poll."""
+
+    def __init__(self, topic: str, values: Sequence[bytes], start: int = 0, at_once: int = 1000) -> None:
+        self.topic, self.position = topic, start
+        self._first, self._values, self._at_once = start, values, at_once
+        self.away = False
+        """Whether the leader is silent."""
+
+    @property
+    def end(self) -> int | None:
+        return self._first + len(self._values)
+
+    async def poll(self, seconds: float = 0.2) -> list[Any]:
+        await asyncio.sleep(0)
+        if self.away:
+            return []
+        first = self.position - self._first
+        found = self._values[first : first + self._at_once]
+        records = [
+            SimpleNamespace(offset=self.position + place, timestamp=place, value=value)
+            for place, value in enumerate(found)
+        ]
+        self.position += len(records)
+        return records
+
+    def seek(self, offset: int) -> None:
+        self.position = offset
+
+    async def bounds(self) -> tuple[int, int]:
+        if self.away:
+            raise BrokerError(f"topic {self.topic}: its leader does not answer")
+        return self._first, self._first + len(self._values)
+
+    async def reach(self) -> None:
+        """It is always there."""

@@ -1,0 +1,149 @@
+"""Kafka clients that no broker answers: closed whatever happens, and waited for by roles."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from aiokafka.errors import (
+    KafkaConnectionError,
+    KafkaError,
+    ProducerFenced,
+    RequestTimedOutError,
+    TopicAuthorizationFailedError,
+)
+from structlog.testing import capture_logs
+
+from stream.errors import AccessError, BrokerError, NeardupError, StaleError
+from stream.kafka import clients
+from stream.kafka.judge import JudgeRole
+from stream.kafka.publish import _Window
+from stream.kafka.worker import WorkerRole
+from stream.settings import Settings, load
+from stream.sources import Message
+from tests.kafka.worker_helpers import running
+from tests.waiting import HANG_SECONDS, until
+
+NOBODY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Settings:
+    return load(bootstrap_servers=NOBODY, state_dir=tmp_path, dev=True)
+
+
+@pytest.mark.parametrize("kind", [clients.consumer, clients.producer, clients.admin, clients.client])
+async def test_client_that_cannot_start_is_closed(
+    alone: Settings, kind: Callable[[Settings], Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    with pytest.raises(BrokerError, match=f"no broker answers at {NOBODY}"):
+        async with clients.started(alone, kind(alone)):
+            raise AssertionError("it has started")
+    gc.collect()
+    assert "Unclosed" not in caplog.text
+
+
+async def test_cancellation_that_a_client_lets_out_of_its_end_ends_nobody_else(alone: Settings) -> None:
+    class Cancelling:
+        closed = False
+
+        async def stop(self) -> None:
+            raise asyncio.CancelledError
+
+        async def close(self) -> None:
+            self.closed = True
+
+    client = Cancelling()
+    client.client = client  # type: ignore[attr-defined]
+    await clients.end(client)
+    assert client.closed
+
+
+async def test_client_that_is_never_done_with_ending_is_left(
+    alone: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "CLOSE_SECONDS", 0.01)
+    producer = clients.producer(alone)
+
+    async def for_ever() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(producer, "stop", for_ever)
+    await clients.end(producer)
+    producer._closed = True
+
+
+@pytest.mark.parametrize("kind", [JudgeRole, WorkerRole])
+async def test_role_without_a_broker_waits_says_so_and_hears_a_stop(
+    alone: Settings, kind: Callable[[Settings], JudgeRole | WorkerRole]
+) -> None:
+    role = kind(alone)
+    with capture_logs() as logged:
+        async with running(role):
+            await until(lambda: any(each["event"] == "waiting" for each in logged))
+            assert role.watch.health.live()[0]
+            assert not (await role.watch.health.ready())[0]
+    told, *_ = [each for each in logged if each["event"] == "waiting"]
+    assert (told["wanted"], told["error"]) == (
+        "a broker",
+        f"bootstrap_servers: no broker answers at {NOBODY}",
+    )
+
+
+def test_stopped_role_without_a_broker_ends_in_order(alone: Settings, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("wb") as stderr:
+        role = subprocess.Popen(
+            [sys.executable, "-m", "stream.cli", "judge"],
+            stderr=stderr,
+            env=os.environ | alone.environment() | {"NEARDUP_LOG_FORMAT": "json"},
+        )
+        try:
+            asyncio.run(until(lambda: '"waiting"' in log.read_text()))
+            role.send_signal(signal.SIGTERM)
+            assert role.wait(HANG_SECONDS) == 0
+        finally:
+            role.kill()
+            role.wait()
+    assert "Unclosed" not in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+async def test_page_that_is_never_acknowledged_ends_the_publication(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """An idempotent producer would repeat it for as long as the brokers are away."""
+    monkeypatch.setattr(clients, "ACKNOWLEDGED_SECONDS", 0.05)
+
+    class Silent:
+        async def send(self, *_: Any, **__: Any) -> asyncio.Future[object]:
+            return asyncio.get_running_loop().create_future()
+
+    window = _Window(cast("Any", Silent()), "ns.pages", None, [])
+    await window.send(Message(b"page", None, "a.jsonl line 1"), None)
+    with pytest.raises(
+        BrokerError, match=r"a\.jsonl line 1, topic ns\.pages: not acknowledged within 0\.05 s"
+    ):
+        await window.drain(0)
+
+
+@pytest.mark.parametrize(
+    ("error", "explained"),
+    [
+        (ProducerFenced(), StaleError),
+        (KafkaConnectionError("Unable to bootstrap"), BrokerError),
+        (RequestTimedOutError(), BrokerError),
+        (TopicAuthorizationFailedError("ns.journal"), AccessError),
+    ],
+)
+def test_what_kafka_says_is_told_in_one_line(error: KafkaError, explained: type[NeardupError]) -> None:
+    with pytest.raises(explained), clients.explained_errors():
+        raise error

@@ -1,0 +1,109 @@
+"""A journal whose leader is silent is waited for; one that answers, and ends too early, is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from stream.errors import BrokerError, SecurityError, StateError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import away
+from stream.kafka.reader import JournalReader
+from stream.messages.journal import Genesis
+from tests.kafka.judge_helpers import part, record
+from tests.topic_in_memory import TopicInMemory
+from tests.waiting import until
+
+SCHEME = Scheme()
+GENESIS = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=VerdictOptions())
+FIRST = 2
+VALUES = [record(part(0, 0, 1, opening=True)), record(part(0, 1, 2))]
+END = FIRST + len(VALUES)
+
+
+async def test_journal_whose_leader_is_silent_is_waited_for() -> None:
+    topic = TopicInMemory("journal", VALUES, FIRST)
+    topic.away = True
+    turns = 0
+
+    def turned() -> None:
+        nonlocal turns
+        turns += 1
+
+    with capture_logs() as logged:
+        async with JournalReader(topic, GENESIS) as reader:
+            reading = asyncio.create_task(reader.up_to(END, turned, short_seconds=0))
+            await until(lambda: turns > 100)
+            assert not reading.done()
+            assert reader.away
+            topic.away = False
+            assert [each.offset for each in await reading] == [FIRST, FIRST + 1]
+            assert not reader.away
+    assert [each["event"] for each in logged] == ["waiting", "answers_again"]
+
+
+async def test_journal_that_answers_and_ends_too_early_is_refused() -> None:
+    async with JournalReader(TopicInMemory("journal", VALUES, FIRST), GENESIS) as reader:
+        with pytest.raises(StateError, match=f"decisions end at {END + 1}, but the log ends at {END}"):
+            await reader.up_to(END + 1, short_seconds=0)
+
+
+async def test_journal_that_is_short_only_while_its_leader_is_new_is_read() -> None:
+    values = VALUES[:1]
+    async with JournalReader(TopicInMemory("journal", values, FIRST), GENESIS) as reader:
+        turns = 0
+
+        def turned() -> None:
+            nonlocal turns
+            turns += 1
+            if turns == 50:
+                values.append(VALUES[1])
+
+        assert len(await reader.up_to(END, turned)) == 2
+
+
+async def test_offset_inside_the_journal_where_no_record_stands_is_refused() -> None:
+    """The log goes on, so nobody has to wait."""
+
+    class Holed(TopicInMemory):
+        async def poll(self, seconds: float = 0.2) -> list[Any]:
+            return [each for each in await super().poll(seconds) if each.offset != END - 1]
+
+    async with JournalReader(Holed("journal", VALUES, FIRST), GENESIS) as reader:
+        with pytest.raises(StateError, match=f"decisions end at {END}, but no record stands at {END - 1}"):
+            await reader.up_to(END)
+
+
+async def test_question_is_asked_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(away, "PAUSE_SECONDS", 0)
+    errors: list[BrokerError] = [BrokerError("nobody there")] * 30
+
+    async def ask() -> str:
+        if errors:
+            raise errors.pop()
+        return "it"
+
+    with capture_logs() as logged:
+        assert await away.answered("a broker", ask) == "it"
+        assert [(each["event"], each["wanted"]) for each in logged] == [
+            ("waiting", "a broker"),
+            ("answers_again", "a broker"),
+        ]
+        errors.append(SecurityError("sasl_password: refused"))
+        with pytest.raises(SecurityError):
+            await away.answered("a broker", ask)
+
+
+def test_absence_is_told_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(away.time, "monotonic", lambda: now)
+    absence = away.Absence("a broker")
+    with capture_logs() as logged:
+        for second in range(3600):
+            now = float(second)
+            absence.met("nobody there")
+    assert [each["away_seconds"] for each in logged] == [0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030]

@@ -1,0 +1,112 @@
+"""Where a partition begins whose group has no commit: as the decisions say, from their end backwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stream.errors import RefusedError
+from stream.kafka.backlog import Backlog, Source
+from stream.kafka.cluster import Bounds
+from stream.kafka.judged import FIRST_WINDOW, last_expected
+from stream.kafka.positions import begin
+from stream.messages.decision import Decisions, SourceProgress, encode_decisions
+from tests.topic_in_memory import TopicInMemory
+
+SOURCE = Source("a-cluster", "pages", "ab" * 16)
+START = 7
+
+
+class Counted(TopicInMemory):
+    """One that counts what was read."""
+
+    read = 0
+
+    async def poll(self, seconds: float = 0.2) -> list[Any]:
+        records = await super().poll(seconds)
+        self.read += len(records)
+        return records
+
+
+def key(partition: int) -> tuple[str, str, int]:
+    return SOURCE.cluster, SOURCE.topic_id, partition
+
+
+def decision(number: int, expected: dict[int, int]) -> bytes:
+    """One that moved these partitions."""
+    return encode_decisions(
+        Decisions(
+            journal="cd" * 16,
+            options="o",
+            start=number,
+            end=number + 1,
+            last=b"",
+            time=0,
+            sources=[
+                SourceProgress(SOURCE.cluster, SOURCE.topic, SOURCE.topic_id, partition, offset, 0)
+                for partition, offset in expected.items()
+            ],
+            verdict=b"",
+            change=b"",
+            clusters=b"",
+            superseded=[],
+            skipped=[],
+        )
+    )
+
+
+def decisions(count: int) -> Counted:
+    """Partition 0 moves with each, partition 1 with the first alone."""
+    values = [decision(n, {0: 10 * n} | ({1: 5} if n == 0 else {})) for n in range(count)]
+    return Counted("decisions", values, START, at_once=10)
+
+
+async def test_sources_at_work_are_found_at_the_end() -> None:
+    topic = decisions(1000)
+    assert await last_expected(topic, [key(0)]) == {key(0): 9990}
+    assert topic.read <= FIRST_WINDOW + 10
+
+
+@pytest.mark.parametrize("count", [0, 1, 9, FIRST_WINDOW, FIRST_WINDOW + 1, 3 * FIRST_WINDOW, 1000])
+async def test_sources_that_moved_long_ago_are_found_and_unknown_ones_are_not(count: int) -> None:
+    topic = decisions(count)
+    found = await last_expected(topic, [key(0), key(1), key(2)])
+    assert found == ({key(0): 10 * (count - 1), key(1): 5} if count else {})
+    assert topic.read <= 1.2 * count + 10
+
+
+BOUNDS = Bounds(3, 20)
+
+
+@pytest.mark.parametrize(
+    ("read", "judged", "start", "ranges"),
+    [
+        (None, None, 3, [(3, 3, True, False)]),
+        (None, 8, 8, []),
+        (None, 20, 20, []),
+        (None, 3, 3, [(3, 3, True, False)]),
+        (None, 1, 3, [(3, 3, True, False), (1, 3, False, True)]),
+        (9, None, 9, []),
+        (3, None, 3, [(3, 3, True, False)]),
+    ],
+)
+def test_partition_begins_where_its_group_or_else_the_judge_has_come_to(
+    read: int | None, judged: int | None, start: int, ranges: list[tuple[int, int, bool, bool]]
+) -> None:
+    backlog = Backlog(SOURCE)
+    assert begin(backlog, 0, read, judged, BOUNDS) == start
+    batch = backlog.take()
+    declared = batch.ranges if batch else []
+    assert [(each.start, each.end, each.opening, each.lost) for each in declared] == ranges
+
+
+@pytest.mark.parametrize(
+    ("read", "judged", "said"),
+    [(21, None, "group offset 21"), (None, 21, "offset 21, up to which pages were")],
+)
+def test_partition_whose_log_ends_before_that_is_refused(
+    read: int | None, judged: int | None, said: str
+) -> None:
+    with pytest.raises(RefusedError, match=said):
+        begin(Backlog(SOURCE), 0, read, judged, BOUNDS)
