@@ -26,7 +26,7 @@ from stream.dashboard.answers import (
     Verdicts,
 )
 from stream.dashboard.app import Statistics
-from stream.dashboard.gate import ProblemError, answer
+from stream.dashboard.gate import ProblemError, answer, decoded
 from stream.dashboard.lookup import BusyError, Finder, cluster_pages
 from stream.dashboard.recent import Recent, TooManyListenersError, Wanted
 from stream.dashboard.rows import Counts, Histogram
@@ -42,6 +42,9 @@ LOOKUP_BYTES: Final = 4 << 20
 SECONDS: Final = 15.0
 """A request that takes longer is given up."""
 HEARTBEAT_SECONDS: Final = 10.0
+LONGEST: Final = 1100 * DAY
+"""Seconds of the longest range."""
+TOO_LONG: Final = f"at most {LONGEST // DAY} days can be asked for"
 _RANGE: Final = re.compile(r"^(\d{1,5})([mhd])$")
 _UNITS: Final = {"m": MINUTE, "h": HOUR, "d": DAY}
 
@@ -159,10 +162,7 @@ class Api:
 
     async def lookup(self, request: web.Request) -> web.Response:
         """What is known of one page."""
-        try:
-            asked = msgspec.json.decode(await request.read(), type=LookupRequest)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ProblemError(400, "Bad request", str(error)) from None
+        asked = decoded(await request.read(), LookupRequest)
         if asked.text is not None and asked.html is not None:
             raise ProblemError(400, "Bad request", "only one of text and html can be looked up")
         if not (asked.url or asked.text is not None or asked.html is not None):
@@ -217,14 +217,17 @@ def _range(request: web.Request) -> tuple[float | None, float | None]:
         found = _RANGE.match(named)
         if not found or not int(found[1]):
             raise ProblemError(400, "Bad request", "range must be all, or a number with m, h or d, like 15m")
-        return time.time() - int(found[1]) * _UNITS[found[2]], None
+        seconds = int(found[1]) * _UNITS[found[2]]
+        if seconds > LONGEST:
+            raise ProblemError(400, "Bad request", TOO_LONG)
+        return time.time() - seconds, None
     start, end = (_moment(query.get(name), name) for name in ("from", "to"))
     if start is None and end is None:
         return time.time() - 15 * MINUTE, None
     if start is not None and end is not None and start >= end:
         raise ProblemError(400, "Bad request", "from must be before to")
-    if start is not None and (end or time.time()) - start > 1100 * DAY:
-        raise ProblemError(400, "Bad request", "at most 1100 days can be asked for")
+    if start is not None and (time.time() if end is None else end) - start > LONGEST:
+        raise ProblemError(400, "Bad request", TOO_LONG)
     return start, end
 
 
@@ -237,7 +240,7 @@ def _moment(value: str | None, name: str) -> float | None:
         moment = math.nan
     if not 0 <= moment <= 253_402_300_799:
         raise ProblemError(400, "Bad request", f"{name} must be seconds since 1970-01-01T00:00:00Z")
-    return moment
+    return min(moment, time.time())  # what is to come holds nothing, and would be counted through
 
 
 def _number(request: web.Request, name: str, default: int, least: int, most: int) -> int:

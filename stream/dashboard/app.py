@@ -1,9 +1,12 @@
 """The Faust app: an agent that folds verdicts into tables, exactly once (docs/architecture.md, Dashboard).
 
 Faust itself would read aborted verdicts, commit a verdict whose handler failed, lose some around a rebalance,
-and count one twice after a crash. So here: the consumer reads committed records only, and tells of each which
-one came before it, so that a hole ends the dashboard; a batch is acknowledged after its rows are in RocksDB
-and in the changelogs; and every row knows the last offset folded into it, so what comes again counts once.
+and count one twice after a crash. So here: the consumer reads committed records only, and tells of each batch
+which one came before it, so that a hole ends the dashboard; batches are acknowledged after their rows are in
+RocksDB and in the changelogs; and every row knows up to where it is folded, so what comes again counts once.
+
+A message is a whole batch of records, and many of them are folded at once: a row is written once for
+thousands of verdicts.
 """
 
 from __future__ import annotations
@@ -12,40 +15,36 @@ import asyncio
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from itertools import groupby
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import faust
-import msgspec
 import structlog
-import xxhash
 
+from stream.dashboard.batch import Batch, Sum, batch_of, chunks
 from stream.dashboard.committed import CommittedTransport, hole
 from stream.dashboard.credentials import credentials
-from stream.dashboard.rows import (
-    ClusterRow,
-    Counts,
-    Event,
-    UrlRow,
-    WindowRow,
-    decode,
-    fold_cluster,
-    fold_url,
-    fold_window,
-)
+from stream.dashboard.fold import Folder, cluster_key, cluster_row, window_key, window_row
+from stream.dashboard.history import History
+from stream.dashboard.rows import ClusterRow, Counts
 from stream.dashboard.tables import RowTable, in_scope_of
 from stream.dashboard.view import View, Window
 from stream.dashboard.windows import DAY, HOSTS, TOTALS, Calendar
 from stream.kafka.names import Names
-from stream.kafka.verdict_values import VerdictReader
+from stream.kafka.verdict_values import MAGIC, Placed, VerdictReader
 from stream.messages.verdict import VerdictRecord
+from stream.output import writing
+from stream.private import private_directory
 from stream.settings import Settings
 
-BATCH: Final = 1000
-"""Verdicts folded at once: a row that many of them fall into is written once."""
-BATCH_SECONDS: Final = 0.2
+TURN: Final = 16
+"""Batches of records that are folded at once, a megabyte each at most; a row is written once for them all."""
+TURN_SECONDS: Final = 0.2
+FETCH_BYTES: Final = 256 << 10
+"""Of a partition at once, compressed; held several times while it is folded."""
+MOST_ENDS: Final = 10_000
+"""Offsets of a partition that are kept to tell what comes again; a second's worth is enough."""
 SWEEP_SECONDS: Final = 600.0
 
 log = structlog.get_logger(__name__)
@@ -54,7 +53,7 @@ log = structlog.get_logger(__name__)
 class Statistics:
     """Tables, the agent that fills them, and the view of their sums."""
 
-    def __init__(self, settings: Settings, partitions: int, told: Callable[[list[Event]], None]) -> None:
+    def __init__(self, settings: Settings, partitions: int, told: Callable[[Batch], None]) -> None:
         """`told` gets every batch of verdicts that were new to this dashboard."""
         names = Names(settings.namespace)
         self._settings, self._partitions, self._told = settings, partitions, told
@@ -67,12 +66,18 @@ class Statistics:
         self.folded: dict[int, int] = {}
         """Partition -> the offset after the last verdict folded by this process."""
         self._given: dict[int, int] = {}
-        """Partition -> the offset of the last verdict that Faust gave to the agent."""
+        """Partition -> the offset of the last verdict that the agent was given, and has folded."""
+        self._ends: defaultdict[int, set[int]] = defaultdict(set)
+        """Partition -> offsets that rows are folded up to, where verdicts may come again."""
         self.app = self._app(settings, names)
-        self._totals = self._table("totals", calendar=Calendar(TOTALS))
-        self._hosts = self._table("hosts", calendar=Calendar(HOSTS))
-        self._clusters = self._table("clusters")
-        self._urls = self._table("urls")
+        self._calendars = {"totals": Calendar(TOTALS), "hosts": Calendar(HOSTS)}
+        for name in ("totals", "hosts", "clusters"):
+            self._table(name, self._calendars.get(name))
+        self._urls = History(self.app, name="urls", partitions=self._partitions)
+        self.app.tables.add(self._urls)
+        self._tables["urls"] = self._urls
+        tables = self._tables
+        self._folder = Folder(tables["totals"], tables["hosts"], tables["clusters"], self.view)
         self._topic = self.app.topic(names.verdicts, value_type=bytes, key_type=bytes, value_serializer="raw")
         self.app.agent(self._topic, name="fold")(self._fold_all)
         self._loaded: set[str] = set()
@@ -85,7 +90,7 @@ class Statistics:
 
     def _app(self, settings: Settings, names: Names) -> Any:
         directory = settings.state_dir / settings.namespace / "dashboard"
-        directory.mkdir(parents=True, exist_ok=True)
+        private_directory(directory)
         brokers = ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(","))
         app = faust.App(
             names.dashboard,
@@ -107,122 +112,146 @@ class Statistics:
             broker_commit_interval=1.0,
             consumer_auto_offset_reset="earliest",
             producer_linger=0.005,
-            stream_buffer_maxsize=2 * BATCH,
+            consumer_max_fetch_size=FETCH_BYTES,
+            stream_buffer_maxsize=TURN // 2,
             stream_recovery_delay=0.0,
             # Quiet hours are no error: without these, Faust reports agents that have nothing to do as stuck.
             stream_processing_timeout=float(DAY),
             worker_redirect_stdouts=False,
         )
-        # A batch leaves as many changelog records at once; Faust's limit, 100, would stop the stream at each.
-        app.producer.buffer.max_messages = 100 * BATCH
         app.transport = CommittedTransport(app.conf.broker_consumer, app)
         self._tables: dict[str, RowTable] = {}
         return app
 
-    def _table(self, name: str, calendar: Calendar | None = None) -> Any:
+    def _table(self, name: str, calendar: Calendar | None) -> None:
         table = RowTable(self.app, name=name, partitions=self._partitions)
-        made = table if calendar is None else table.using_window(calendar)
         if calendar is not None:
+            table.using_window(calendar)
             # Old windows leave the changelog in whole segments.
             table.extra_topic_configs = {"segment.ms": str(DAY * 1000)}
         self.app.tables.add(table)
         self._tables[name] = table
-        return made
 
     # Reading the verdicts.
 
     async def _fold_all(self, stream: Any) -> None:
-        """The loop: take a batch, fold it, wait for the changelogs, acknowledge.
+        """The loop: take batches, fold them, wait for the changelogs, acknowledge.
 
         An error must not acknowledge anything, nor start the agent anew: it ends the dashboard.
         """
         try:
-            async for batch in stream.noack_take(BATCH, within=BATCH_SECONDS):
-                self._fold(batch)
-                await asyncio.gather(*(table.durable() for table in self._tables.values()))
-                for each in batch:
-                    await stream.ack(each)
-                    self.folded[each.message.partition] = each.message.offset + 1
+            async for taken in stream.noack_take(TURN, within=TURN_SECONDS):
+                if await self._fold(taken):
+                    for each in taken:
+                        await stream.ack(each)
+                        self.folded[each.message.partition] = each.message.offset + 1
         except Exception as error:
             if not self.failed.done():
                 self.failed.set_exception(error)
             await asyncio.Event().wait()
 
-    def _fold(self, batch: list[Any]) -> None:
+    async def _fold(self, taken: list[Any]) -> bool:
+        """Fold batches in; False where a rebalance came between, after which they come again."""
         if not self.ready.is_set():
             raise RuntimeError("verdicts came before the tables were recovered")
+        generation = self.app.consumer_generation_id
+        if any(each.message.generation_id != generation for each in taken):
+            return False
         by_partition: defaultdict[int, list[Any]] = defaultdict(list)
-        for each in batch:
+        for each in taken:
             by_partition[each.message.partition].append(each)
-        for partition, messages in by_partition.items():
-            for each in messages:
-                if hole(each.message, self._given.get(partition)):
-                    raise RuntimeError(
-                        f"{self._verdicts}[{partition}]: Faust left out verdicts before {each.message.offset}"
-                    )
-                self._given[partition] = each.message.offset
-            events = [
-                decode(partition, each.message.offset, self._reader.json(each.message)) for each in messages
-            ]
-            with in_scope_of(messages[-1]):
-                new = self._fold_partition(partition, events)
-            self._told(new)
+        for partition, events in by_partition.items():
+            with in_scope_of(events[-1]):
+                for table in self._tables.values():
+                    table.partition_for_key(b"")  # refuses a changelog of another number of partitions
+            batches = await self._batches(partition, events)
+            for chunk in chunks(batches, self._ends[partition]):
+                rows = await self._fold_chunk(partition, chunk, generation)
+                if rows is None:
+                    return False
+                await asyncio.gather(*(table.send(partition, its) for table, its in rows.items()))
+            self._given[partition] = events[-1].message.offset
         self.view.revision += 1
+        return bool(generation == self.app.consumer_generation_id)
 
-    def _fold_partition(self, partition: int, events: list[Event]) -> list[Event]:
-        """Into all tables; the events that were new. Log time never falls within a partition."""
-        now = time.time()
-        new = self._fold_urls(partition, events)
-        for moment, group in groupby(events, key=lambda each: each.seconds // min(TOTALS)):
-            together = list(group)
-            seconds = moment * min(TOTALS)
-            for window, news in _fold_windows(self._totals, f"{partition}/", seconds, together, now):
-                self.view.count_total(window, news)
-            for host, its in _grouped(together, lambda each: each.host):
-                for window, news in _fold_windows(self._hosts, f"{partition}/{host}", seconds, its, now):
-                    self.view.count_host(window, host, news)
-        duplicates = [each for each in events if each.verdict.verdict == "duplicate" and each.verdict.cluster]
-        for cluster, its in _grouped(duplicates, lambda each: each.verdict.cluster or ""):
-            key = f"{partition}/{cluster}"
-            row = _cluster_row(self._clusters[key])
-            count = fold_cluster(row, its)
-            self._clusters[key] = msgspec.msgpack.encode(row)
-            if count:
-                self.view.count_cluster(cluster, count, row.anchor)
-        return new
+    async def _batches(self, partition: int, events: list[Any]) -> list[Batch]:
+        """The verdicts of messages, in columns."""
+        last, batches = self._given.get(partition), []
+        for each in events:
+            message = each.message
+            if hole(message, last):
+                raise RuntimeError(
+                    f"{self._verdicts}[{partition}]: Faust left out verdicts before {message.offset}"
+                )
+            last = message.offset
+            offsets, values = zip(*message.value, strict=True)
+            if any(value[:1] == MAGIC for value in values):
+                values = await asyncio.to_thread(self._json, partition, message.value)
+            batches.append(batch_of(partition, offsets, values))
+            await asyncio.sleep(0)
+        return batches
 
-    def _fold_urls(self, partition: int, events: list[Event]) -> list[Event]:
-        new: list[Event] = []
-        for key, its in _grouped(events, lambda each: each.key):
-            place = _url_place(partition, key)
-            row = _url_row(self._urls[place])
-            new += [each for each in its if each.offset > row.offset]
-            fold_url(row, its)
-            self._urls[place] = msgspec.msgpack.encode(row)
-        return sorted(new, key=lambda each: each.offset)
+    def _json(self, partition: int, records: Sequence[tuple[int, bytes]]) -> tuple[bytes, ...]:
+        return tuple(self._reader.json(Placed(self._verdicts, partition, *record)) for record in records)
+
+    async def _fold_chunk(
+        self, partition: int, chunk: list[Batch], generation: int
+    ) -> dict[RowTable, dict[bytes, bytes]] | None:
+        """The rows that were written, for the changelogs; None where a rebalance came between.
+
+        Others have their turn after each batch and each slice of rows.
+        """
+        found = Sum()
+        for batch in chunk:
+            found.add(batch)
+            await asyncio.sleep(0)
+        if generation != self.app.consumer_generation_id:
+            return None
+        again = found.last in self._ends[partition]
+        self._note_end(partition, found.last)
+        rows: defaultdict[RowTable, dict[bytes, bytes]] = defaultdict(dict)
+        for batch in chunk:  # first, so that what is counted can be looked up
+            rows[self._urls].update(self._urls.keep([batch]))
+            await asyncio.sleep(0)
+            if generation != self.app.consumer_generation_id:
+                return None
+        for table, written in self._folder.fold(partition, found):
+            rows[table].update(written)
+            await asyncio.sleep(0)
+            if generation != self.app.consumer_generation_id:
+                return None
+        for batch in chunk if not again else ():
+            self._told(batch)
+        return rows
+
+    def _note_end(self, partition: int, offset: int) -> None:
+        ends = self._ends[partition]
+        ends.add(offset)
+        if len(ends) > 2 * MOST_ENDS:
+            self._ends[partition] = set(sorted(ends)[-MOST_ENDS:])
 
     # Reading the tables, outside of the agent.
 
     def host_counts(self, window: Window, host: str) -> Counts:
         """A host's counts of a window, from the tables: the sum over partitions."""
-        start, size = window
-        counts, table = Counts(), self._tables["hosts"]
+        counts = Counts()
         for partition in range(self._partitions):
-            value = table.get((f"{partition}/{host}", (float(start), float(start + size))), b"")
-            counts.add(_window_row(value).counts)
+            (row,) = self._tables["hosts"].rows(partition, [window_key(partition, window, host)])
+            counts.add(window_row(row).counts)
         return counts
 
     def cluster_rows(self, cluster: str) -> list[ClusterRow]:
         """What each partition knows of a cluster."""
-        table = self._tables["clusters"]
-        values = (table.get(f"{partition}/{cluster}", b"") for partition in range(self._partitions))
-        return [_cluster_row(value) for value in values if value]
+        table, found = self._tables["clusters"], []
+        for partition in range(self._partitions):
+            found += table.rows(partition, [cluster_key(partition, cluster)])
+        return [cluster_row(row) for row in found if row]
 
     def history(self, url_key: str) -> list[VerdictRecord]:
         """The last verdicts of a URL, newest first."""
-        table, found = self._tables["urls"], []
+        found: list[VerdictRecord] = []
         for partition in range(self._partitions):
-            found += _url_row(table.get(_url_place(partition, url_key), b"")).verdicts
+            found += self._urls.of(partition, url_key)
         return sorted(found, key=lambda verdict: verdict.decided_at, reverse=True)
 
     @property
@@ -242,6 +271,7 @@ class Statistics:
             try:
                 if name in self._loaded:  # partitions came or went
                     self._loaded.clear()
+                    self._ends.clear()
                     self.view.clear()
                     self.ready.clear()
                 load()
@@ -257,17 +287,25 @@ class Statistics:
         return loader
 
     def _load_totals(self) -> None:
-        for _, window, counts in _stored(self._tables["totals"]):
+        for _, window, counts in self._stored("totals"):
             self.view.count_total(window, counts)
 
     def _load_hosts(self) -> None:
-        for key, window, counts in _stored(self._tables["hosts"]):
+        for key, window, counts in self._stored("hosts"):
             self.view.count_host(window, key.partition("/")[2], counts, loading=True)
+
+    def _stored(self, name: str) -> Iterable[tuple[str, Window, Counts]]:
+        for (key, (start, end)), value in self._tables[name].items():
+            row = window_row(value)
+            self._note_end(int(key.partition("/")[0]), row.offset)
+            yield key, (int(start), round(end - start)), row.counts
 
     def _load_clusters(self) -> None:
         for key, value in self._tables["clusters"].items():
-            row = _cluster_row(value)
-            self.view.count_cluster(key.partition("/")[2], row.duplicates, row.anchor, loading=True)
+            partition, _, cluster = key.partition("/")
+            row = cluster_row(value)
+            self._note_end(int(partition), row.offset)
+            self.view.count_cluster(cluster, row.duplicates, row.anchor, loading=True)
 
     async def sweep(self) -> None:
         """Again and again, forget windows whose time is over."""
@@ -275,10 +313,7 @@ class Statistics:
             await asyncio.sleep(SWEEP_SECONDS)
             now = time.time()
             self.view.sweep(now)
-            for name, calendar in (
-                ("totals", self._totals.table.window),
-                ("hosts", self._hosts.table.window),
-            ):
+            for name, calendar in self._calendars.items():
                 table, gone = self._tables[name], []
                 for place, (key, _) in enumerate(table.items()):
                     if calendar.expired(key[1], now):
@@ -292,55 +327,6 @@ def _instance(directory: Path) -> str:
     """The member id of the dashboard of a state directory; made once, kept in it."""
     path = directory / "instance"
     if not path.exists():
-        path.write_text(uuid.uuid4().hex, encoding="ascii")
+        with writing(path) as file:
+            file.write(uuid.uuid4().hex.encode())
     return path.read_text(encoding="ascii")
-
-
-def _fold_windows(
-    table: Any, key: str, seconds: float, events: list[Event], now: float
-) -> Iterable[tuple[Window, Counts]]:
-    """Fold events of one moment into each window that is still kept; what was new to it."""
-    calendar = table.table.window
-    rows = table[key]
-    for window in calendar.ranges(seconds):
-        if calendar.expired(window, now):
-            continue
-        row = _window_row(rows[window])
-        news = fold_window(row, events)
-        # Written also when nothing was new: the changelog may have lost the row in a crash.
-        rows[window] = msgspec.msgpack.encode(row)
-        if news.verdicts:
-            yield (int(window[0]), round(window[1] - window[0])), news
-
-
-def _stored(table: RowTable) -> Iterable[tuple[str, Window, Counts]]:
-    for (key, (start, end)), value in table.items():
-        yield key, (int(start), round(end - start)), _window_row(value).counts
-
-
-def _grouped(events: list[Event], key: Callable[[Event], str]) -> Iterable[tuple[str, list[Event]]]:
-    groups: dict[str, list[Event]] = {}
-    for event in events:
-        groups.setdefault(key(event), []).append(event)
-    return groups.items()
-
-
-def _url_place(partition: int, key: str) -> str:
-    return f"{partition}/{xxhash.xxh3_128_hexdigest(key.encode(errors='replace'))}"
-
-
-def _window_row(value: bytes) -> WindowRow:
-    return _WINDOW.decode(value) if value else WindowRow()
-
-
-def _cluster_row(value: bytes) -> ClusterRow:
-    return _CLUSTER.decode(value) if value else ClusterRow()
-
-
-def _url_row(value: bytes) -> UrlRow:
-    return _URL.decode(value) if value else UrlRow()
-
-
-_WINDOW = msgspec.msgpack.Decoder(WindowRow)
-_CLUSTER = msgspec.msgpack.Decoder(ClusterRow)
-_URL = msgspec.msgpack.Decoder(UrlRow)

@@ -1,14 +1,86 @@
-"""Faust's Kafka consumer, made fit for counting: committed records only, and none left out unseen."""
+"""Faust's Kafka consumer, made fit for counting: committed records only, a batch of them as one message, and
+none left out unseen."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.fetcher import FetchResult
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
+
+from stream.kafka.clients import heed_offset_errors
 
 BEFORE: Final = "before"
 """Header that we add: the offset of the record fetched before this one; none after a seek."""
+
+
+Records = list[tuple[int, bytes]]
+"""Offsets and values of records, in order: the value of a message that stands for a batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """The records of a batch in the place of one; it stands at the offset of the last."""
+
+    offset: int
+    value: Records
+    timestamp: int
+    timestamp_type: int
+    key: None = None
+    checksum: None = None
+    headers: tuple[()] = ()
+
+
+class _Batch:
+    """A batch of records whose only record is all of them."""
+
+    def __init__(self, batch: Any) -> None:
+        self._batch = batch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._batch, name)
+
+    def __next__(self) -> Any:
+        return next(self._batch)
+
+    def __iter__(self) -> Iterator[_Whole]:
+        records, last = [], None
+        for last in self._batch:
+            records.append((last.offset, last.value))
+        if last is not None:
+            yield _Whole(last.offset, records, last.timestamp, last.timestamp_type)
+
+
+class _Batches:
+    """What was fetched, in such batches. aiokafka goes on deciding which of them are committed."""
+
+    def __init__(self, fetched: Any) -> None:
+        self.has_next = fetched.has_next
+        self._next_batch = fetched.next_batch
+
+    def next_batch(self) -> _Batch | None:
+        batch = self._next_batch()
+        return None if batch is None else _Batch(batch)
+
+
+class _Fetched(OrderedDict[Any, Any]):
+    """aiokafka's store of what was fetched and not taken yet: changelogs one by one, all else whole."""
+
+    def __init__(self, found: Mapping[Any, Any], one_by_one: Callable[[Any], bool]) -> None:
+        self._one_by_one = one_by_one
+        super().__init__()
+        for partition, result in found.items():
+            self[partition] = result
+
+    def __setitem__(self, partition: Any, result: Any) -> None:
+        if isinstance(result, FetchResult) and not self._one_by_one(partition):
+            records = result._partition_records
+            records._records = _Batches(records._records)
+        super().__setitem__(partition, result)
 
 
 class _Thread(AIOKafkaConsumerThread):
@@ -16,7 +88,14 @@ class _Thread(AIOKafkaConsumerThread):
         consumer = super()._create_worker_consumer(transport)
         # Read when the fetcher starts; Faust sets it for its own transactions only.
         consumer._isolation_level = "read_committed"
+        heed_offset_errors(consumer._client)
         return consumer
+
+    async def _fetch_records(self, consumer: AIOKafkaConsumer, *args: Any, **kwargs: Any) -> Any:
+        fetcher = consumer._fetcher
+        if not isinstance(fetcher._records, _Fetched):
+            fetcher._records = _Fetched(fetcher._records, self.consumer._is_changelog_tp)
+        return await super()._fetch_records(consumer, *args, **kwargs)
 
 
 class _Consumer(Consumer):

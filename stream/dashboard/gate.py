@@ -13,7 +13,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -31,6 +31,7 @@ FAILURES: Final = 5
 """Wrong tokens an address may send in FAILURE_SECONDS before it must wait."""
 FAILURE_SECONDS: Final = 60.0
 MOST_ADDRESSES: Final = 10_000
+T = TypeVar("T")
 Way = Literal["nobody", "token", "session", "proxy"]
 
 log = structlog.get_logger(__name__)
@@ -51,6 +52,14 @@ class ProblemError(Exception):
         return answer(self.problem, self.problem.status, headers, "application/problem+json")
 
 
+def decoded(body: bytes, kind: type[T]) -> T:
+    """What JSON says. Raises ProblemError."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ProblemError(400, "Bad request", f"the body: {error}") from None
+
+
 def answer(
     body: Any, status: int = 200, headers: dict[str, str] | None = None, kind: str = "application/json"
 ) -> web.Response:
@@ -64,6 +73,21 @@ def is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def host_of(url: str) -> str:
+    """The host that a URL names; empty without one, and for what is no URL."""
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _netloc(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def check_reach(settings: Settings) -> None:
@@ -146,10 +170,7 @@ class Gate:
         """A cookie for the right token."""
         if self._token is None:
             raise ProblemError(404, "Not found", "this dashboard has no token to log in with")
-        try:
-            given = msgspec.json.decode(await request.read(), type=LoginRequest).token
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise ProblemError(400, "Bad request", 'the body must be {"token": "..."}') from None
+        given = decoded(await request.read(), LoginRequest).token
         if not self._right(request, given.strip()):
             raise ProblemError(401, "Unauthorized", "this is not the dashboard's token")
         response = answer(Session("session"), headers={"Cache-Control": "no-store"})
@@ -177,7 +198,7 @@ class Gate:
         if site is not None:
             same = site == "same-origin"
         else:  # an old browser; programs send neither
-            same = origin is None or urlsplit(origin).netloc.lower() == self._host(request)
+            same = origin is None or _netloc(origin) == self._host(request)
         if not same:
             raise ProblemError(403, "Forbidden", "a page of another site asks this")
         if request.method == "POST" and request.content_type != "application/json":

@@ -16,7 +16,8 @@ import structlog
 
 from stream.children.pool import ChildPool, configuration_of
 from stream.dashboard.answers import ClusterPages, Lookup, LookupRequest, MemberPage, Near
-from stream.dashboard.rows import ClusterRow, normal
+from stream.dashboard.batch import normal
+from stream.dashboard.rows import ClusterRow
 from stream.errors import NeardupError
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
@@ -25,10 +26,11 @@ from stream.judge.compared import compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 from stream.judge.state import Baseline
-from stream.kafka.follower import Follower
+from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.transaction import in_thread
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VerdictRecord
+from stream.outside.registry import registry_of
 from stream.settings import MIB, Settings
 
 MEMORY: Final = 64 * MIB
@@ -77,14 +79,14 @@ class Finder:
         while True:
             try:
                 async with (
-                    ChildPool(1, configuration) as self._pool,
-                    Follower(self._settings, self._genesis, self._directory) as follower,
+                    ChildPool(1, configuration, registry_of(self._settings)) as self._pool,
+                    opened_follower(self._settings, self._genesis, self._directory) as follower,
                 ):
                     await self._follow(follower)
             except (NeardupError, OSError) as error:
                 log.warning("lookup_unavailable", error=str(error), retry_seconds=RETRY_SECONDS)
             finally:
-                self._follower = self._pool = None
+                self._pool = None
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _follow(self, follower: Follower) -> None:
@@ -92,8 +94,8 @@ class Finder:
             while True:
                 async with self._one_at_a_time:
                     await follower.follow()
-                _, end = await follower._decisions.bounds()
-                self.behind = max(0, end - follower._decisions.position)
+                _, end = await follower.decisions.bounds()
+                self.behind = max(0, end - follower.decisions.position)
                 if not self.behind:
                     self._follower = follower
                 await asyncio.sleep(0)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
 from stream.dashboard.answers import SeenVerdict
-from stream.dashboard.rows import Event, decode
+from stream.dashboard.batch import Batch, batch_of
 from stream.kafka import clients, cluster
 from stream.kafka.verdict_values import VerdictReader
 from stream.settings import Settings
@@ -35,11 +35,22 @@ class Seen:
     """A verdict, numbered as it came."""
 
     sequence: int
-    event: Event
+    batch: Batch
+    row: int
+
+    @property
+    def host(self) -> str:
+        """Of its page."""
+        return self.batch.hosts[self.row]
+
+    @property
+    def verdict(self) -> str:
+        """Its kind."""
+        return self.batch.said[self.row].verdict
 
     def answer(self) -> SeenVerdict:
         """As the API shows it."""
-        return SeenVerdict(self.sequence, self.event.verdict)
+        return SeenVerdict(self.sequence, self.batch.record(self.row))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +63,19 @@ class Wanted:
 
     def __call__(self, seen: Seen) -> bool:
         """Whether this one."""
-        return (not self.host or seen.event.host == self.host) and (
-            not self.verdicts or seen.event.verdict.verdict in self.verdicts
+        return (not self.host or seen.host == self.host) and (
+            not self.verdicts or seen.verdict in self.verdicts
         )
 
 
 @dataclass(slots=True)
 class Recent:
-    """The last KEPT verdicts."""
+    """The last verdicts: whole batches that have KEPT of them, or a few more."""
 
-    seen: deque[Seen] = field(default_factory=lambda: deque(maxlen=KEPT))
-    _numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
+    told: int = 0
+    """How many have come; the last one's number."""
+    _batches: deque[Batch] = field(default_factory=deque)
+    _kept: int = 0
     _listeners: set[asyncio.Event] = field(default_factory=set)
     _read_before: dict[int, int] = field(default_factory=dict)
     """Partition -> end of what `fill` has read: the agent tells of it too."""
@@ -72,19 +85,31 @@ class Recent:
         """How many listen."""
         return len(self._listeners)
 
-    def tell(self, events: list[Event]) -> None:
+    def tell(self, batch: Batch) -> None:
         """New verdicts have come."""
-        for event in events:
-            if event.offset >= self._read_before.get(event.partition, 0):
-                self.seen.append(Seen(next(self._numbers), event))
+        batch = batch.between(self._read_before.get(batch.partition, 0), batch.offsets[-1])
+        if not len(batch):
+            return
+        self._batches.append(batch)
+        self.told += len(batch)
+        self._kept += len(batch)
+        while self._kept - len(self._batches[0]) >= KEPT:
+            self._kept -= len(self._batches.popleft())
         for listener in self._listeners:
             listener.set()
+
+    def _newest(self) -> Iterator[Seen]:
+        sequence = self.told
+        for batch in reversed(self._batches):
+            for row in reversed(range(len(batch))):
+                yield Seen(sequence, batch, row)
+                sequence -= 1
 
     def latest(self, wanted: Wanted, limit: int, before: int | None) -> list[Seen]:
         """The newest first, below the number `before`."""
         matching = (
             each
-            for each in reversed(self.seen)
+            for each in itertools.islice(self._newest(), KEPT)
             if (before is None or each.sequence < before) and wanted(each)
         )
         return list(itertools.islice(matching, limit))
@@ -105,12 +130,12 @@ class Recent:
             self._listeners.discard(news)
 
     async def _news(self, news: asyncio.Event, wanted: Wanted) -> AsyncIterator[list[Seen]]:
-        told = self.seen[-1].sequence if self.seen else 0
+        told = self.told
         while True:
             await news.wait()
             news.clear()
-            fresh = itertools.islice(reversed(self.seen), self.seen[-1].sequence - told)
-            told = self.seen[-1].sequence
+            fresh = itertools.islice(self._newest(), min(KEPT, self.told - told))
+            told = self.told
             yield list(itertools.islice(filter(wanted, fresh), MOST_AT_ONCE))
             await asyncio.sleep(PAUSE_SECONDS)
 
@@ -127,28 +152,26 @@ class Recent:
             isolation_level="read_committed",
             enable_auto_commit=False,
         )
-        await consumer.start()
-        found: list[Event] = []
+        found: list[Batch] = []
         reader = VerdictReader(settings)
-        try:
+        async with clients.started(settings, consumer):
             consumer.assign(list(open_ones))
             for key, end in open_ones.items():
                 consumer.seek(key, max(bounds[key].start, end - TAIL))
-            async with asyncio.timeout(TAIL_SECONDS):
-                while open_ones:
-                    for records in (await consumer.getmany(timeout_ms=200)).values():
-                        found += [decode(each.partition, each.offset, reader.json(each)) for each in records]
-                    open_ones = {k: end for k, end in open_ones.items() if await consumer.position(k) < end}
-        except TimeoutError:
-            pass  # what came will do
-        finally:
-            await consumer.stop()
-        found.sort(key=lambda event: (event.seconds, event.offset))
-        self.tell(found)
-        for event in found:
-            self._read_before[event.partition] = max(
-                self._read_before.get(event.partition, 0), event.offset + 1
-            )
+            with suppress(TimeoutError):  # what came will do
+                async with asyncio.timeout(TAIL_SECONDS):
+                    while open_ones:
+                        for key, records in (await consumer.getmany(timeout_ms=200)).items():
+                            values = [reader.json(each) for each in records]
+                            found.append(batch_of(key.partition, [each.offset for each in records], values))
+                        open_ones = {
+                            k: end for k, end in open_ones.items() if await consumer.position(k) < end
+                        }
+        found.sort(key=lambda batch: batch.seconds[0])
+        for batch in found:
+            self.tell(batch)
+        for batch in found:  # the agent tells of them too
+            self._read_before[batch.partition] = batch.offsets[-1] + 1
 
 
 def answers(seen: Iterable[Seen]) -> list[SeenVerdict]:

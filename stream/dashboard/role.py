@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
@@ -13,21 +14,23 @@ from aiohttp import web
 
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
+from stream.dashboard.batch import Batch
 from stream.dashboard.gate import Gate, check_reach
 from stream.dashboard.lookup import Finder
 from stream.dashboard.recent import Recent
-from stream.dashboard.rows import Event
 from stream.dashboard.server import application
 from stream.dashboard.superseded import Superseded
 from stream.dashboard.system import Watch
-from stream.errors import PortTakenError
-from stream.kafka import clients, cluster, permits, topics
+from stream.errors import NeardupError
+from stream.kafka import clients, cluster, permits, record_batches, topics
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis
 from stream.ops.health import Health
+from stream.ops.http import serving
 from stream.ops.metrics import DashboardMetrics
 from stream.settings import Settings
+from stream.tables.failures import underlying
 
 GRACE_SECONDS: Final = 1.0
 """How long open requests may take at the end."""
@@ -52,10 +55,18 @@ class DashboardRole:
 
     async def run(self) -> None:
         """Serve until SIGTERM, SIGINT or `stop()`. Any error ends it: start it again."""
-        with stop_event_on_signals(self._stop), clients.explained_denials():
+        with stop_event_on_signals(self._stop), clients.explained_errors():
             genesis = await unless_stopped(self._stop, self._genesis())
             if genesis is not None:
-                await self._run(genesis)
+                try:
+                    await self._run(genesis)
+                except NeardupError:
+                    raise
+                except Exception as error:
+                    directory = self.settings.state_dir / self.settings.namespace / "dashboard"
+                    if (ours := underlying(directory, error)) is None:
+                        raise
+                    raise ours from error
 
     async def _genesis(self) -> Genesis:
         genesis = await topics.wait_for_genesis(self.settings)
@@ -68,13 +79,15 @@ class DashboardRole:
         async with cluster.connect(settings) as client:
             partitions = (await cluster.partition_counts(client, [names.verdicts]))[names.verdicts]
         metrics, health = DashboardMetrics(), Health()
+        # The loop that changelog records are written with, which the event loop would wait for.
+        await asyncio.to_thread(record_batches.rehearse)
         recent = Recent()
         await recent.fill(settings, names.verdicts)
 
-        def tell(events: list[Event]) -> None:
-            recent.tell(events)
-            for event in events:
-                metrics.verdicts.labels(event.verdict.verdict).inc()
+        def tell(batch: Batch) -> None:
+            recent.tell(batch)
+            for verdict, pages in Counter(said.verdict for said in batch.said).items():
+                metrics.verdicts.labels(verdict).inc(pages)
 
         metrics.listeners.set_function(lambda: recent.listeners)
         statistics = Statistics(settings, partitions, tell)
@@ -107,27 +120,13 @@ class DashboardRole:
 
     @asynccontextmanager
     async def _serving(self, app: web.Application) -> AsyncIterator[None]:
-        settings = self.settings
-        runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=GRACE_SECONDS, handler_cancellation=True
-        )
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, settings.dashboard_host, settings.dashboard_port)
-            try:
-                await site.start()
-            except OSError as error:
-                place = f"{settings.dashboard_host}:{settings.dashboard_port}"
-                raise PortTakenError(f"dashboard_port: cannot listen at {place}: {error}") from None
-            port = runner.addresses[0][1]
-            host = (
-                f"[{settings.dashboard_host}]" if ":" in settings.dashboard_host else settings.dashboard_host
-            )
-            self.url.set_result(f"http://{host}:{port}/")
+        host, port = self.settings.dashboard_host, self.settings.dashboard_port
+        async with serving(
+            app, host, port, options="dashboard", close_seconds=GRACE_SECONDS, cancel_handlers=True
+        ) as url:
+            self.url.set_result(f"{url}/")
             log.info("serving", url=self.url.result())
             yield
-        finally:
-            await runner.cleanup()
 
 
 async def _first_error(statistics: Statistics, beside: list[asyncio.Task[None]]) -> None:
@@ -137,7 +136,8 @@ async def _first_error(statistics: Statistics, beside: list[asyncio.Task[None]])
         if isinstance(crash, clients.DENIED):
             raise crash
         if crash:
-            raise RuntimeError(f"the Faust app ended: {crash!r}")
+            cause = crash if isinstance(crash, BaseException) else None
+            raise RuntimeError(f"the Faust app ended: {crash!r}") from cause
         await asyncio.wait({statistics.failed, *beside}, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
         for task in beside:
             if task.done():

@@ -1,4 +1,4 @@
-"""What the tables hold: counts of a window, of a cluster, of a URL, each with the last offset folded into it.
+"""What the tables hold: counts of a window, of a cluster, each with the last offset folded into it.
 
 A row belongs to one partition of the verdicts topic and is folded in the order of its offsets. So a verdict
 that comes again after a restart is told by its offset, row by row, and counted once whatever was lost.
@@ -6,42 +6,18 @@ that comes again after a restart is told by its offset, row by row, and counted 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import datetime
-from typing import Final
-from urllib.parse import urlsplit
+from collections.abc import Sequence
+from typing import Final, TypeVar
 
 import msgspec
 
-from stream.errors import PageError, RecordError
+from stream.dashboard.batch import Said, Shape
 from stream.messages.verdict import VerdictRecord
-from stream.text.url import url_key
 
-NO_HOST: Final = "(no host)"
-"""Stands for the host of a page whose URL is missing or malformed."""
 PAGES_KEPT: Final = 12
 """Pages of a cluster that a partition remembers for show; all are counted."""
-HISTORY_KEPT: Final = 8
-"""Verdicts of a URL that are remembered."""
-LIKE: Final = ("duplicate", "recrawl")
-"""Verdicts with a distance and a similarity."""
-
 Histogram = dict[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A verdict and where it stood."""
-
-    partition: int
-    offset: int
-    seconds: float
-    """`decided_at`, seconds since the epoch."""
-    host: str
-    key: str
-    """URL key, or the URL as it is where it has none."""
-    verdict: VerdictRecord
+K = TypeVar("K")
 
 
 class Counts(msgspec.Struct, array_like=True):
@@ -55,17 +31,16 @@ class Counts(msgspec.Struct, array_like=True):
     reasons: dict[str, int] = {}
     """Why pages were rejected -> pages."""
 
-    def count(self, verdict: VerdictRecord) -> None:
-        """Add one verdict."""
-        kind = verdict.verdict
-        self.verdicts[kind] = self.verdicts.get(kind, 0) + 1
-        if verdict.distance is not None:
-            _bump(self.distances.setdefault(kind, {}), verdict.distance)
-        if verdict.similarity is not None:
-            _bump(self.similarities.setdefault(kind, {}), int(verdict.similarity * 100 + 1e-9))
-        if kind == "rejected":
-            reason = verdict.reason or "unknown"
-            self.reasons[reason] = self.reasons.get(reason, 0) + 1
+    def count(self, shape: Shape, pages: int) -> None:
+        """Add so many verdicts of this shape."""
+        kind, distance, hundredths, reason = shape
+        self.verdicts[kind] = self.verdicts.get(kind, 0) + pages
+        if distance is not None:
+            _bump(self.distances.setdefault(kind, {}), distance, pages)
+        if hundredths is not None:
+            _bump(self.similarities.setdefault(kind, {}), hundredths, pages)
+        if reason is not None:
+            _bump(self.reasons, reason, pages)
 
     def add(self, other: Counts) -> None:
         """Add what another one counted."""
@@ -79,6 +54,12 @@ class Counts(msgspec.Struct, array_like=True):
                 for place, pages in histogram.items():
                     _bump(into, place, pages)
 
+    def __add__(self, other: Counts) -> Counts:
+        found = Counts()
+        found.add(self)
+        found.add(other)
+        return found
+
     @property
     def pages(self) -> int:
         """Verdicts of all kinds."""
@@ -89,7 +70,7 @@ class WindowRow(msgspec.Struct, array_like=True):
     """Counts of one window, partition and host (or all hosts)."""
 
     offset: int = -1
-    """Offset of the last verdict folded in; earlier ones are redeliveries."""
+    """Verdicts up to this offset are folded in."""
     counts: Counts = msgspec.field(default_factory=Counts)
 
 
@@ -115,78 +96,32 @@ class ClusterRow(msgspec.Struct, array_like=True):
 
 
 class UrlRow(msgspec.Struct, array_like=True):
-    """The last verdicts of a URL, newest first."""
+    """The last verdicts of a URL, newest first, as earlier versions kept them."""
 
     offset: int = -1
     verdicts: list[VerdictRecord] = []
 
 
-def decode(partition: int, offset: int, value: bytes) -> Event:
-    """The verdict at that place of the topic. Raises RecordError."""
-    try:
-        verdict = _VERDICT.decode(value)
-        seconds = _TIME.decode(b'"' + verdict.decided_at.encode() + b'"').timestamp()
-    except msgspec.DecodeError as error:
-        raise RecordError(f"verdicts[{partition}] offset {offset}: {error}") from error
-    key = normal(verdict.url or "")
-    return Event(partition, offset, seconds, host_of(key), key, verdict)
-
-
-def normal(url: str) -> str:
-    """The URL's key, by which equal URLs are known; the URL itself where it is malformed."""
-    try:
-        return url_key(url)
-    except PageError:
-        return url
-
-
-def host_of(url: str) -> str:
-    """The host that figures of a URL are counted under."""
-    try:
-        return urlsplit(url).hostname or NO_HOST
-    except ValueError:
-        return NO_HOST
-
-
-def fold_window(row: WindowRow, events: Iterable[Event]) -> Counts:
-    """Fold in what is new to the row; what that was."""
-    news = Counts()
-    for event in events:
-        if event.offset > row.offset:
-            news.count(event.verdict)
-            row.offset = event.offset
+def fold_window(row: WindowRow, news: Counts, last: int) -> bool:
+    """Add what the verdicts up to the offset `last` count; False where the row has them already."""
+    if row.offset >= last:
+        return False
     row.counts.add(news)
-    return news
+    row.offset = last
+    return True
 
 
-def fold_cluster(row: ClusterRow, events: Iterable[Event]) -> int:
-    """Fold duplicates in; how many were new to the row."""
-    new = 0
-    for event in events:
-        if event.offset <= row.offset:
-            continue
-        row.offset, verdict = event.offset, event.verdict
-        row.duplicates += 1
-        row.anchor = verdict.duplicate_of.url if verdict.duplicate_of else row.anchor
-        if len(row.pages) < PAGES_KEPT:
-            row.pages.append(
-                ClusterPage(verdict.url, verdict.id, verdict.distance, verdict.similarity, verdict.decided_at)
-            )
-        new += 1
-    return new
+def fold_cluster(row: ClusterRow, news: Sequence[Said], last: int) -> bool:
+    """Add duplicates up to the offset `last`; False where the row has them already."""
+    if row.offset >= last:
+        return False
+    row.offset = last
+    row.duplicates += len(news)
+    row.anchor = news[-1].duplicate_of.url if news[-1].duplicate_of else row.anchor
+    for said in news[: PAGES_KEPT - len(row.pages)]:
+        row.pages.append(ClusterPage(said.url, said.id, said.distance, said.similarity, said.decided_at))
+    return True
 
 
-def fold_url(row: UrlRow, events: Iterable[Event]) -> None:
-    """Put new verdicts of the URL first."""
-    for event in events:
-        if event.offset > row.offset:
-            row.offset = event.offset
-            row.verdicts = [event.verdict, *row.verdicts[: HISTORY_KEPT - 1]]
-
-
-def _bump(histogram: Histogram, place: int, pages: int = 1) -> None:
-    histogram[place] = histogram.get(place, 0) + pages
-
-
-_VERDICT = msgspec.json.Decoder(VerdictRecord)
-_TIME = msgspec.json.Decoder(datetime)
+def _bump(places: dict[K, int], place: K, pages: int = 1) -> None:
+    places[place] = places.get(place, 0) + pages

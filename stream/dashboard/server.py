@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -13,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from stream.dashboard.api import LOOKUP_BYTES, SECONDS, Api, Handler
-from stream.dashboard.gate import Gate, ProblemError, is_loopback
+from stream.dashboard.gate import Gate, ProblemError, host_of, is_loopback
 from stream.dashboard.openapi import document
 from stream.ops.health import Health
 from stream.ops.metrics import Metrics
@@ -76,12 +75,10 @@ def _guard(host: str, gate: Gate) -> Middleware:
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        # A page elsewhere may make its own name point at 127.0.0.1 (DNS rebinding) and read our figures.
-        if loopback and not is_loopback(urlsplit(f"//{request.host}").hostname or ""):
-            return ProblemError(
-                421, "Misdirected request", "this dashboard answers on loopback only"
-            ).response()
         try:
+            # A page elsewhere may make its own name point at 127.0.0.1 (DNS rebinding) and read our figures.
+            if loopback and not is_loopback(host_of(f"//{request.host}")):
+                raise ProblemError(421, "Misdirected request", "this dashboard answers on loopback only")
             gate.admit(request)
             if request.path == "/api/v1/events":
                 return await handler(request)
@@ -98,6 +95,8 @@ def _guard(host: str, gate: Gate) -> Middleware:
             return ProblemError(
                 error.status, error.reason, f"{request.method} {request.path[:200]}"
             ).response()
+        except web.RequestPayloadError as error:  # compressed or cut wrongly
+            return ProblemError(400, "Bad request", f"the body cannot be read: {error}").response()
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception:

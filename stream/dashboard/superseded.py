@@ -47,11 +47,8 @@ class Superseded:
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
-        try:
-            await clients.start(self._settings, consumer)
+        async with clients.started(self._settings, consumer):
             consumer.assign([self._partition])
             async for record in consumer:
                 if record.value is not None and _RECORD.decode(record.value).state == "superseded":
                     self.clusters.add(_RECORD.decode(record.value).cluster)
-        finally:
-            await consumer.stop()

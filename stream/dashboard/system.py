@@ -107,20 +107,12 @@ class Watch:
             max_partition_fetch_bytes=64 << 10,
             fetch_max_wait_ms=100,
         )
-        try:
-            await admin.start()
-            await consumer.start()
+        async with clients.started(self._settings, admin), clients.started(self._settings, consumer):
             while True:
                 async with asyncio.timeout(20):
                     await self._look(admin, consumer)
                 self._health.turn()
                 await asyncio.sleep(LOOK_SECONDS)
-        finally:
-            for client in (consumer.stop, admin.close):
-                try:
-                    await asyncio.wait_for(client(), 3)
-                except (KafkaError, TimeoutError, OSError):
-                    continue
 
     async def _look(self, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer) -> None:
         bounds = await cluster.log_bounds(

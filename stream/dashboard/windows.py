@@ -23,6 +23,12 @@ MOST_POINTS: Final = 240
 Range = tuple[float, float]
 
 
+def expired(window: tuple[int, int], kept: int, now: float) -> bool:
+    """Whether the time of a window, its start and its size, is over that is kept for so long."""
+    start, size = window
+    return start + size + kept <= now
+
+
 class Calendar(Window):
     """Tumbling windows of several sizes at once: an event falls into one of each. Faust's have one size."""
 
@@ -38,7 +44,8 @@ class Calendar(Window):
     def expired(self, window: Range, now: float) -> bool:
         """Whether a window's time is over."""
         start, end = window
-        return end + self.kept[round(end - start)] <= now
+        size = round(end - start)
+        return expired((int(start), size), self.kept[size], now)
 
     # What else Faust's interface asks for.
 

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import topics
 from stream.settings import Settings
+from tests.waiting import HANG_SECONDS
 
 FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -61,7 +62,8 @@ async def opened(browser: Browser) -> AsyncIterator[Callable[..., Any]]:
 
     async def open_page(url: str, **context: Any) -> Page:
         page = await (await browser.new_context(**context)).new_page()
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(1000 * HANG_SECONDS)
+        expect.set_options(timeout=1000 * HANG_SECONDS)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("console", lambda said: complaints.append(said.text) if said.type == "error" else None)
         await page.goto(url)

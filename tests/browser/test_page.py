@@ -44,7 +44,7 @@ CONTRAST = """
 async def shows(page: Page, pages: int) -> None:
     """Wait until the tile counts so many pages."""
     tile = page.locator(".tile", has_text=re.compile("^Pages")).locator(".value")
-    await expect(tile).to_have_text(re.compile(rf"^{pages:,} ?pages$"), timeout=20_000)
+    await expect(tile).to_have_text(re.compile(rf"^{pages:,} ?pages$"))
 
 
 async def legend(page: Page) -> dict[str, int]:

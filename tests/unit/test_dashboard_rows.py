@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -10,12 +12,15 @@ import openapi_spec_validator
 import pytest
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
-from stream.dashboard import view
+from stream.dashboard import fold, view
+from stream.dashboard.batch import Shape, Sum, batch_of, chunks, host_of, normal
 from stream.dashboard.committed import BEFORE, hole
+from stream.dashboard.fold import Folder, window_row
 from stream.dashboard.openapi import document
-from stream.dashboard.rows import Counts, WindowRow, decode, fold_window, host_of, normal
+from stream.dashboard.rows import Counts
 from stream.dashboard.view import View
 from stream.dashboard.windows import DAY, HOSTS, HOUR, MOST_POINTS, TOTALS, Calendar, plan
+from stream.errors import RecordError
 from tests.kafka.dashboard_helpers import Verdicts, by_kind
 
 NOW = 1_900_000_000.0
@@ -41,16 +46,92 @@ def test_an_event_falls_into_one_window_of_each_size() -> None:
         assert calendar.expired((start, end), end + TOTALS[int(end - start)])
 
 
-def test_verdicts_that_come_again_are_counted_once_however_they_are_cut() -> None:
-    rng, made = random.Random(5), Verdicts().some(120)
-    events = [decode(0, offset, msgspec.json.encode(each)) for offset, each in enumerate(made)]
-    row, news, place = WindowRow(), Counts(), 0
-    while place < len(events):
-        again = rng.randrange(place + 1)
-        place = min(len(events), place + rng.randrange(20))
-        news.add(fold_window(row, events[again:place]))
-    assert {kind: n for kind, n in by_kind(made).items() if n} == row.counts.verdicts == news.verdicts
-    assert row.counts == news
+class _Tables(dict[bytes, bytes]):
+    """A table in memory; it fails once it has been written to so often."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes_left = 0
+
+    def rows(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
+        return [self.get(key) for key in keys]
+
+    def write(self, partition: int, rows: Mapping[bytes, bytes]) -> None:
+        if not self.writes_left:
+            raise ConnectionError
+        self.writes_left -= 1
+        self.update(rows)
+
+    def ends(self) -> set[int]:
+        return {msgspec.msgpack.decode(value)[0] for value in self.values()}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_verdicts_that_come_again_are_counted_once_however_they_are_cut(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fold, "SLICE", 3)
+    rng, made = random.Random(seed), Verdicts(seed).some(240)
+    offsets = sorted(rng.sample(range(1000), len(made)))
+    batch = batch_of(2, offsets, [msgspec.json.encode(each) for each in made])
+    tables, view = (_Tables(), _Tables(), _Tables()), View()
+    folder, ends, done = Folder(*tables, view), set[int](), 0
+    while done < len(offsets):
+        # What was folded to the end is not committed yet; what was interrupted was written in part.
+        first = rng.randrange(max(0, done - 60), done + 1)
+        last = min(len(offsets), done + rng.randrange(1, 40))
+        for table in tables:
+            table.writes_left = rng.choice((rng.randrange(4), 10**6))
+        try:
+            for chunk in chunks([batch.between(offsets[first], offsets[last - 1])], ends):
+                found = Sum()
+                for each in chunk:
+                    found.add(each)
+                for _ in folder.fold(2, found):
+                    pass
+            done = last
+        except ConnectionError:
+            ends = set[int]().union(*(table.ends() for table in tables))  # a new process reads them
+        else:
+            ends.add(offsets[last - 1])
+    kinds = {kind: n for kind, n in by_kind(made).items() if n}
+    for size in TOTALS:
+        assert _sum(each for (_, its), each in view.totals.items() if its == size).verdicts == kinds
+    stored: dict[str, Counts] = {}
+    for key, value in (*tables[0].items(), *tables[1].items()):
+        name, (start, end) = msgspec.json.decode(key)
+        row = window_row(value)
+        stored.setdefault(f"{name} {end - start}", Counts()).add(row.counts)
+        window, host = (int(start), int(end - start)), name.partition("/")[2]
+        assert (view.hosts[window][host] if host else view.totals[window]) == row.counts
+    for host in set(batch.hosts):
+        its = [each.shape for each, where in zip(batch.said, batch.hosts, strict=True) if where == host]
+        for size in HOSTS:
+            assert stored[f"2/{host} {float(size)}"] == _sum_of(its)
+    duplicates = Counter(each.cluster for each in made if each.verdict == "duplicate")
+    assert {each.id: each.duplicates for each in view.clusters.values()} == duplicates
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    found = Counts()
+    for each in counts:
+        found.add(each)
+    return found
+
+
+def _sum_of(shapes: Iterable[Shape]) -> Counts:
+    found = Counts()
+    for each in shapes:
+        found.count(each, 1)
+    return found
+
+
+def test_a_value_that_is_no_verdict_is_named() -> None:
+    good = msgspec.json.encode(Verdicts().one())
+    with pytest.raises(RecordError, match=r"verdicts\[3\] offset 8"):
+        batch_of(3, [7, 8, 9], [good, good[:-1], good])
+    with pytest.raises(RecordError, match=r"verdicts\[3\] offset 9"):
+        batch_of(3, [7, 9], [good, good + b"," + good])
 
 
 @dataclass

@@ -2,30 +2,43 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
+import faust
 import pytest
 from faust.exceptions import PartitionsMismatch
 
-from stream.dashboard.tables import RowTable
+from stream.dashboard.tables import RowTable, in_scope_of
 
 
-def table(counts: dict[str, int]) -> Any:
-    """A table whose consumer knows topics with so many partitions."""
-    made = RowTable.__new__(RowTable)
-    made.app = SimpleNamespace(consumer=SimpleNamespace(topic_partitions=counts.get))
-    made.name = "urls"
-    made._changelog_topic = SimpleNamespace(get_topic_name=lambda: "changelog")
-    made._verified_source_topics_for_partitions = set()
-    return made
+@dataclass
+class Message:
+    topic: str
+    partition: int
 
 
-def test_a_changelog_without_metadata_yet_is_no_mismatch() -> None:
-    table({"verdicts": 8, "changelog": 0})._verify_source_topic_partitions("verdicts")
-    table({"verdicts": 8, "changelog": 8})._verify_source_topic_partitions("verdicts")
+@dataclass
+class Event:
+    message: Message
 
 
-def test_a_changelog_of_another_number_of_partitions_is_refused() -> None:
+def partition_of(counts: dict[str, int], path: Path) -> int | None:
+    """Where a row goes while a verdict of partition 3 is folded, and the topics have so many partitions."""
+    app = faust.App("dashboard", store="memory://", datadir=str(path))
+    app.consumer = SimpleNamespace(topic_partitions=counts.get)
+    table = RowTable(app, name="urls", partitions=8)
+    event = Event(Message("verdicts", 3))
+    with in_scope_of(event):
+        return table.partition_for_key(b"key")
+
+
+@pytest.mark.parametrize("partitions", [0, 8])
+def test_a_changelog_without_metadata_yet_is_no_mismatch(partitions: int, tmp_path: Path) -> None:
+    assert partition_of({"verdicts": 8, "dashboard-urls-changelog": partitions}, tmp_path) == 3
+
+
+def test_a_changelog_of_another_number_of_partitions_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PartitionsMismatch):
-        table({"verdicts": 8, "changelog": 4})._verify_source_topic_partitions("verdicts")
+        partition_of({"verdicts": 8, "dashboard-urls-changelog": 4}, tmp_path)

@@ -1,0 +1,158 @@
+"""Folds sums of verdicts into the tables and the view, a slice of rows at a time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from json.encoder import encode_basestring_ascii
+from typing import Final, Generic, Protocol, TypeVar
+
+import msgspec
+
+from stream.dashboard.batch import Said, Sum
+from stream.dashboard.rows import ClusterRow, Counts, WindowRow, fold_cluster, fold_window
+from stream.dashboard.tables import Rows
+from stream.dashboard.view import View, Window
+from stream.dashboard.windows import HOSTS, TOTALS, expired
+
+SLICE: Final = 500
+"""Rows that are folded before others have a turn: some milliseconds."""
+T = TypeVar("T")
+TableT = TypeVar("TableT", bound="Table")
+
+
+class Table(Protocol):
+    """What folding needs of a table; `RowTable` is one."""
+
+    def rows(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]: ...
+    def write(self, partition: int, rows: Rows) -> None: ...
+
+
+class Folder(Generic[TableT]):
+    """Knows the tables and the view."""
+
+    def __init__(self, totals: TableT, hosts: TableT, clusters: TableT, view: View) -> None:
+        self._totals, self._hosts, self._clusters, self._view = totals, hosts, clusters, view
+
+    def fold(self, partition: int, found: Sum) -> Iterator[tuple[TableT, dict[bytes, bytes]]]:
+        """Fold in a sum, slice by slice; with each, tables and view agree.
+
+        Gives the rows that were written to a table, for its changelog.
+
+        Rows are written also when nothing was new: the changelog may have lost them in a crash.
+        """
+        now, last, view = time.time(), found.last, self._view
+        hosts = [
+            (window_key(partition, window, host), news, _told(view.count_host, window, host))
+            for (window, host), news in _by_host(found, now).items()
+        ]
+        yield from _windows(self._hosts, partition, last, hosts)
+        for group in _slices(list(found.clusters.items())):
+            yield self._clusters, self._fold_clusters(partition, last, group)
+        totals = [
+            (window_key(partition, window), news, _told(view.count_total, window))
+            for window, news in _by_window(found, now).items()
+        ]
+        yield from _windows(self._totals, partition, last, totals)
+
+    def _fold_clusters(
+        self, partition: int, last: int, group: list[tuple[str, list[Said]]]
+    ) -> dict[bytes, bytes]:
+        keys = [cluster_key(partition, cluster) for cluster, _ in group]
+        rows: dict[bytes, bytes] = {}
+        grown: list[tuple[str, int, str]] = []
+        for key, (cluster, news), value in zip(
+            keys, group, self._clusters.rows(partition, keys), strict=True
+        ):
+            row = cluster_row(value)
+            if fold_cluster(row, news, last):
+                grown.append((cluster, len(news), row.anchor))
+            rows[key] = msgspec.msgpack.encode(row)
+        self._clusters.write(partition, rows)
+        for cluster, duplicates, anchor in grown:
+            self._view.count_cluster(cluster, duplicates, anchor)
+        return rows
+
+
+def _told(tell: Callable[..., None], *known: object) -> Callable[[Counts], None]:
+    return lambda news: tell(*known, news)
+
+
+def _windows(
+    table: TableT, partition: int, last: int, news: list[tuple[bytes, Counts, Callable[[Counts], None]]]
+) -> Iterator[tuple[TableT, dict[bytes, bytes]]]:
+    for group in _slices(news):
+        rows: dict[bytes, bytes] = {}
+        grown = []
+        values = table.rows(partition, [key for key, _, _ in group])
+        for (key, counts, tell), value in zip(group, values, strict=True):
+            row = window_row(value)
+            if fold_window(row, counts, last):
+                grown.append((tell, counts))
+            rows[key] = msgspec.msgpack.encode(row)
+        table.write(partition, rows)
+        for tell, counts in grown:
+            tell(counts)
+        yield table, rows
+
+
+def _by_window(found: Sum, now: float) -> dict[Window, Counts]:
+    windows: dict[Window, Counts] = {}
+    for (tick, shape), pages in found.totals.items():
+        seconds = tick * min(TOTALS)
+        for size, kept in TOTALS.items():
+            window = seconds // size * size, size
+            if not expired(window, kept, now):
+                windows.setdefault(window, Counts()).count(shape, pages)
+    return windows
+
+
+def _by_host(found: Sum, now: float) -> dict[tuple[Window, str], Counts]:
+    minutes: dict[tuple[int, str], Counts] = {}
+    for (minute, host, shape), pages in found.hosts.items():
+        minutes.setdefault((minute, host), Counts()).count(shape, pages)
+    windows: dict[tuple[Window, str], Counts] = {}
+    for (minute, host), counts in minutes.items():
+        seconds = minute * min(HOSTS)
+        for size, kept in HOSTS.items():
+            window = seconds // size * size, size
+            if not expired(window, kept, now):
+                known = windows.get((window, host))
+                windows[window, host] = counts if known is None else known + counts
+    return windows
+
+
+def _slices(each: Sequence[T]) -> Iterator[list[T]]:
+    rest = iter(each)
+    while group := list(islice(rest, SLICE)):
+        yield group
+
+
+def window_key(partition: int, window: Window, host: str = "") -> bytes:
+    """As Faust writes a key of a windowed table."""
+    start, size = window
+    return f"[{_string(partition, host)},[{start}.0,{start + size}.0]]".encode()
+
+
+def cluster_key(partition: int, cluster: str) -> bytes:
+    """As Faust writes a key."""
+    return _string(partition, cluster).encode()
+
+
+def _string(partition: int, name: str) -> str:
+    return encode_basestring_ascii(f"{partition}/{name}")
+
+
+def window_row(value: bytes | None) -> WindowRow:
+    """The row; an empty one where there is none."""
+    return _WINDOW.decode(value) if value else WindowRow()
+
+
+def cluster_row(value: bytes | None) -> ClusterRow:
+    """The row; an empty one where there is none."""
+    return _CLUSTER.decode(value) if value else ClusterRow()
+
+
+_WINDOW = msgspec.msgpack.Decoder(WindowRow)
+_CLUSTER = msgspec.msgpack.Decoder(ClusterRow)

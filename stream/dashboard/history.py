@@ -1,0 +1,140 @@
+"""The table of verdicts by URL: blocks of verdicts as they came, and where each URL's are.
+
+A row a URL would be read, written and sent for nearly every verdict. A block is one row for hundreds, and
+takes a tenth of the bytes. What leads to it is in RocksDB alone, made again when blocks are recovered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import cramjam
+import msgspec
+import numpy as np
+import xxhash
+
+from stream.dashboard.batch import Batch, normal
+from stream.dashboard.rows import UrlRow
+from stream.dashboard.tables import RowTable
+from stream.messages.verdict import VerdictRecord
+
+KEPT: Final = 8
+"""Verdicts of a URL that are shown of each partition."""
+BLOCK_BYTES: Final = 256 << 10
+"""Of a block's verdicts, before compression; a single verdict may be larger."""
+_INDEX: Final = b"\0"
+"""Begins the keys that lead to blocks; no key of a row, which is JSON, does."""
+_PLACE_BYTES: Final = 8
+_DIGEST_BYTES: Final = 8
+_NEWEST: Final = (1 << 64) - 1
+
+
+class Block(msgspec.Struct, array_like=True):
+    """Consecutive verdicts of a partition."""
+
+    offsets: bytes
+    """u64 LE each."""
+    digests: bytes
+    """Of the URL keys, 8 bytes each."""
+    verdicts: bytes
+    """Their JSON as one array, compressed by zstd."""
+
+
+class History(RowTable):
+    """Verdicts by URL."""
+
+    def apply_changelog_batch(self, batch: Iterable[Any]) -> None:
+        """As Faust does, and lead to the blocks again, before it is noted that they are recovered."""
+        events = list(batch)
+        for event in events:
+            key, value = event.message.key, event.message.value
+            if value is not None and (first := _first(key)) is not None:
+                self.write(event.message.partition, dict(_index(first, _BLOCK.decode(value))))
+        super().apply_changelog_batch(events)
+
+    def keep(self, batches: Iterable[Batch]) -> dict[bytes, bytes]:
+        """Put the verdicts of a partition into RocksDB; the rows that must be sent to the changelog.
+
+        Verdicts that come again take their place again.
+        """
+        rows: dict[bytes, bytes] = {}
+        for batch in _parts(batches):
+            first = batch.offsets[0]
+            digests = [xxhash.xxh3_64_digest(key.encode(errors="replace")) for key in batch.keys]
+            verdicts = cramjam.zstd.compress(b"[" + b",".join(batch.values) + b"]", level=1)
+            block = Block(np.array(batch.offsets, "<u8").tobytes(), b"".join(digests), bytes(verdicts))
+            row = {_key(batch.partition, first): msgspec.msgpack.encode(block)}
+            self.write(batch.partition, row | dict(_index(first, block)))
+            rows |= row
+        return rows
+
+    def of(self, partition: int, url_key: str) -> list[VerdictRecord]:
+        """A URL's last verdicts in a partition, newest first."""
+        encoded = url_key.encode(errors="replace")
+        stored = self.stored(partition)
+        if stored is None:
+            return []
+        found: list[VerdictRecord] = []
+        begin = _INDEX + xxhash.xxh3_64_digest(encoded)
+        entries = stored.iter()
+        entries.seek(begin)
+        while entries.valid() and entries.key().startswith(begin) and len(found) < KEPT:
+            offset = _NEWEST - int.from_bytes(entries.key()[len(begin) :], "big")
+            verdict = self._verdict(partition, int.from_bytes(entries.value(), "big"), offset)
+            if verdict is not None and normal(verdict.url or "") == url_key:
+                found.append(verdict)
+            entries.next()
+        known = {each.id for each in found}
+        (before,) = self.rows(partition, [f'"{partition}/{xxhash.xxh3_128_hexdigest(encoded)}"'.encode()])
+        if before is not None:
+            found += [each for each in _BEFORE.decode(before).verdicts if each.id not in known]
+        return found[:KEPT]
+
+    def _verdict(self, partition: int, first: int, offset: int) -> VerdictRecord | None:
+        (row,) = self.rows(partition, [_key(partition, first)])
+        if row is None:
+            return None
+        block = _BLOCK.decode(row)
+        (place,) = np.flatnonzero(np.frombuffer(block.offsets, "<u8") == offset).tolist() or (None,)
+        if place is None:  # a block that was cut shorter when its verdicts came again
+            return None
+        verdicts: list[msgspec.Raw] = _ARRAY.decode(bytes(cramjam.zstd.decompress(block.verdicts)))
+        return _VERDICT.decode(verdicts[place])
+
+
+def _parts(batches: Iterable[Batch]) -> Iterator[Batch]:
+    """The verdicts in batches as large as blocks."""
+    for batch in batches:
+        first, size = 0, 0
+        for row, value in enumerate(batch.values):
+            if size and size + len(value) > BLOCK_BYTES:
+                yield batch.between(batch.offsets[first], batch.offsets[row - 1])
+                first, size = row, 0
+            size += len(value)
+        yield batch.between(batch.offsets[first], batch.offsets[-1])
+
+
+def _key(partition: int, first: int) -> bytes:
+    return f'"{partition}/@{first}"'.encode()
+
+
+def _first(key: bytes) -> int | None:
+    """Offset of a block's first verdict; None for the key of a URL's row, as earlier versions wrote them."""
+    _, mark, offset = key.strip(b'"').partition(b"/@")
+    return int(offset) if mark else None
+
+
+def _index(first: int, block: Block) -> Iterator[tuple[bytes, bytes]]:
+    place = first.to_bytes(_PLACE_BYTES, "big")
+    # The newest stand first.
+    offsets = (_NEWEST - np.frombuffer(block.offsets, "<u8")).astype(">u8").tobytes()
+    digests = block.digests
+    for at in range(0, len(digests), _DIGEST_BYTES):
+        yield _INDEX + digests[at : at + _DIGEST_BYTES] + offsets[at : at + _PLACE_BYTES], place
+
+
+_BLOCK = msgspec.msgpack.Decoder(Block)
+_BEFORE = msgspec.msgpack.Decoder(UrlRow)
+_ARRAY = msgspec.json.Decoder(list[msgspec.Raw])
+_VERDICT = msgspec.json.Decoder(VerdictRecord)

@@ -1,0 +1,205 @@
+"""Verdicts into the dashboard's tables: what its process spends, and how quickly it answers meanwhile.
+
+    python -m tests.bench.bench_dashboard [verdicts]
+
+Verdicts are published as a judge does, before the dashboard starts: 997 hosts, 30 % of the pages
+near-duplicates of an earlier one. Its look-up has nothing to follow. Figures are of what comes after the
+first tenth.
+"""
+
+from __future__ import annotations
+
+# ruff: noqa: ASYNC240 (a log file of ours, on the local disk)
+import asyncio
+import json
+import random
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import numpy as np
+import psutil
+from aiokafka import AIOKafkaProducer
+
+from stream.brokers.broker import start_broker
+from stream.errors import NeardupError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.kafka import topics
+from stream.kafka.names import Names
+from stream.kafka.record_batches import header_block, record_batches
+from stream.kafka.verdict_batches import BATCH_BYTES
+from stream.messages.texts import Texts
+from stream.messages.verdict import PageRef, Source, VerdictRecord, rfc3339
+from stream.settings import Settings
+from tests.bench.bench_judge import TRANSACTION
+from tests.bench.journal import NEAR
+from tests.bench.pipeline import PARTITIONS, PATIENCE, settings_for
+
+HOSTS = 997
+JOURNAL = "abcd1234"
+A_SECOND = 20_000
+"""Verdicts that are decided in a second, by their times."""
+WARM = 0.1
+"""Share of the verdicts that is folded before the clock runs: processes start, code is compiled."""
+ASK_SECONDS = 0.25
+"""Between two questions; what they take is the dashboard's too."""
+
+
+def _verdicts(count: int) -> Iterator[VerdictRecord]:
+    """Those of one partition after the other."""
+    rng = random.Random(3)
+    begun = int((time.time() - count / A_SECOND) * 1000)
+    for number in range(count):
+        like = number > 0 and rng.random() < NEAR
+        other = rng.randrange(number) if like else 0
+        url = f"https://host-{number % HOSTS}.example/articles/2026/{number}.html"
+        original = f"https://host-{other % HOSTS}.example/articles/2026/{other}.html"
+        yield VerdictRecord(
+            id=f"{JOURNAL}.{1 + number // 512}.{number % 512}",
+            url=url,
+            verdict="duplicate" if like else "unique",
+            change="new",
+            cluster=f"{JOURNAL}.{1 + other // 512}.{other % 512}" if like else None,
+            duplicate_of=PageRef(original, f"{JOURNAL}.{1 + other // 512}.{other % 512}") if like else None,
+            distance=rng.randrange(4) if like else None,
+            similarity=round(rng.uniform(0.8, 1), 4) if like else None,
+            fingerprint=f"{rng.getrandbits(64):016x}",
+            text_hash=f"{rng.getrandbits(128):032x}",
+            scheme="0" * 16,
+            source=Source("pages", "ab" * 16, number // 512 % PARTITIONS, number),
+            fetched_at="2026-11-22T10:00:00.000Z",
+            decided_at=rfc3339(begun + number // 512 * 512 * 1000 // A_SECOND),
+            reason=None,
+        )
+
+
+async def _publish(settings: Settings, verdicts: list[VerdictRecord]) -> None:
+    """In transactions and batches as large as a judge's."""
+    topic = Names(settings.namespace).verdicts
+    producer = AIOKafkaProducer(
+        bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{settings.namespace}.bench",
+        enable_idempotence=True, acks="all", linger_ms=0, max_batch_size=BATCH_BYTES,
+        max_request_size=BATCH_BYTES + (64 << 10),
+    )  # fmt: skip
+    headers = Texts.of([header_block([("verdict", b"unique"), ("scheme", b"0" * 16)])])
+    await producer.start()
+    try:
+        for first in range(0, len(verdicts), TRANSACTION):
+            await producer.begin_transaction()
+            sent = []
+            for partition in range(PARTITIONS):
+                its = [
+                    each
+                    for each in verdicts[first : first + TRANSACTION]
+                    if each.source.partition == partition
+                ]
+                values = Texts.of([msgspec.json.encode(each) for each in its])
+                keys = [(each.url or "").encode() for each in its]
+                batches = record_batches(keys, values, headers, np.zeros(len(its), np.int64), BATCH_BYTES)
+                sent += [await producer.send_batch(each, topic, partition=partition) for each in batches]
+            await asyncio.gather(*sent)
+            await producer.commit_transaction()
+    finally:
+        await producer.stop()
+
+
+@asynccontextmanager
+async def _dashboard(settings: Settings, log: Path) -> AsyncIterator[tuple[psutil.Process, str]]:
+    """Its process and its URL."""
+    with log.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "stream.cli", "dashboard",
+            env=settings.environment(), stderr=output, stdin=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+    try:
+        yield psutil.Process(process.pid), await _url(log)
+    finally:
+        if process.returncode is None:
+            process.terminate()
+        await process.wait()
+
+
+async def _url(log: Path) -> str:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for line in log.read_bytes().splitlines():
+            if b'"event": "serving"' in line or b'"event":"serving"' in line:
+                return str(json.loads(line)["url"]).rstrip("/")
+        await asyncio.sleep(0.1)
+    raise NeardupError(f"bench: the dashboard serves nothing after {PATIENCE} s: {log.read_text()[-500:]}")
+
+
+async def _folded(session: aiohttp.ClientSession, url: str, wanted: int) -> int:
+    """How many verdicts are counted once there are at least so many."""
+    heard, before = time.monotonic(), -1
+    while True:
+        async with session.get(f"{url}/api/v1/figures", params={"range": "all"}) as response:
+            pages = int((await response.json())["pages"])
+        if pages >= wanted:
+            return pages
+        if pages != before:
+            heard, before = time.monotonic(), pages
+        elif time.monotonic() - heard > PATIENCE:
+            raise NeardupError(f"bench: {pages} verdicts are counted, then none for {PATIENCE} s")
+        await asyncio.sleep(ASK_SECONDS)
+
+
+async def _answers(session: aiohttp.ClientSession, url: str, took: list[float]) -> None:
+    """Ask again and again whether it lives; milliseconds of each answer."""
+    while True:
+        begun = time.perf_counter()
+        async with session.get(f"{url}/livez") as response:
+            await response.read()
+        took.append((time.perf_counter() - begun) * 1000)
+        await asyncio.sleep(ASK_SECONDS)
+
+
+def _spent(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+async def _run(servers: str, directory: Path, count: int) -> dict[str, Any]:
+    settings = settings_for(servers, directory, dashboard_port=0)
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    await _publish(settings, list(_verdicts(count)))
+    took: list[float] = []
+    async with (
+        _dashboard(settings, directory / "dashboard.log") as (process, url),
+        aiohttp.ClientSession() as session,
+    ):
+        first = await _folded(session, url, max(1, int(count * WARM)))
+        spent, begun = _spent(process), time.perf_counter()
+        asking = asyncio.create_task(_answers(session, url, took))
+        folded = await _folded(session, url, count) - first
+        seconds, processor = time.perf_counter() - begun, _spent(process) - spent
+        asking.cancel()
+        rss = process.memory_info().rss >> 20
+    if folded <= 0 or not took:
+        raise NeardupError(f"bench: all but {WARM:.0%} of {count} verdicts are too few to measure")
+    return {
+        "verdicts": folded,
+        "folded_per_second": round(folded / processor),
+        "processor_us_a_verdict": round(processor / folded * 1e6, 1),
+        "cores": round(processor / seconds, 2),
+        "livez_p50_ms": round(float(np.percentile(took, 50)), 1),
+        "livez_p99_ms": round(float(np.percentile(took, 99)), 1),
+        "rss_mib": rss,
+    }
+
+
+def run(count: int = 200_000) -> dict[str, Any]:
+    """`folded_per_second` is of one core: by the processor seconds of the dashboard, all its threads."""
+    with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
+        return asyncio.run(_run(broker.bootstrap_servers, Path(directory), count))
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(*map(int, sys.argv[1:])), indent=2) + "\n")
