@@ -36,7 +36,8 @@ How pages are fingerprinted and when they are alike are options:
 ('unique', 'duplicate')
 
 `stream.scan.scan` does this in several processes; `neardup scan` is its command. Beneath an index lie `Judge`
-and `State`, which decide records of rows as a deployment does: see `stream/index.py`.
+and `State`, which decide records of rows as a deployment does: see `stream/index.py`. They and what they take
+can be imported from here too, are not public, and may change with any version.
 """
 
 from __future__ import annotations
@@ -47,50 +48,42 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from stream.errors import NeardupError, PageError
     from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
-    from stream.fingerprint.row import Row, Status
+    from stream.fingerprint.row import Row as Row
+    from stream.fingerprint.row import Status as Status
     from stream.fingerprint.scheme import Scheme
     from stream.index import Answer, Index, Near
-    from stream.judge.batch import Entry
-    from stream.judge.decided import Decided
-    from stream.judge.judge import Judge
+    from stream.judge.batch import Entry as Entry
+    from stream.judge.decided import Decided as Decided
+    from stream.judge.judge import Judge as Judge
     from stream.judge.options import VerdictOptions
-    from stream.judge.query import matching_anchors
-    from stream.judge.state import State
-    from stream.messages.decision import Decisions
-    from stream.messages.journal import Genesis, Rows, SourceRange
-    from stream.messages.page import Page, decode_page
-    from stream.messages.verdict import Change, ClusterRecord, Verdict, VerdictRecord
+    from stream.judge.query import matching_anchors as matching_anchors
+    from stream.judge.state import State as State
+    from stream.messages.decision import Decisions as Decisions
+    from stream.messages.journal import Genesis as Genesis
+    from stream.messages.journal import Rows as Rows
+    from stream.messages.journal import SourceRange as SourceRange
+    from stream.messages.page import Page
+    from stream.messages.page import decode_page as decode_page
+    from stream.messages.verdict import Change as Change
+    from stream.messages.verdict import ClusterRecord as ClusterRecord
+    from stream.messages.verdict import Verdict as Verdict
+    from stream.messages.verdict import VerdictRecord as VerdictRecord
     from stream.sources import open_source
 
 __all__ = [
     "Answer",
-    "Change",
-    "ClusterRecord",
-    "Decided",
-    "Decisions",
-    "Entry",
     "Fingerprint",
     "Fingerprinter",
-    "Genesis",
     "Index",
-    "Judge",
     "Near",
     "NeardupError",
     "Page",
     "PageError",
-    "Row",
-    "Rows",
     "Scheme",
-    "SourceRange",
-    "State",
-    "Status",
-    "Verdict",
     "VerdictOptions",
-    "VerdictRecord",
-    "decode_page",
-    "matching_anchors",
     "open_source",
 ]
+"""What is public: these names stay. Others of `_HOMES` are parts of a deployment, which may change."""
 
 _HOMES: Final = {
     "stream.errors": ("NeardupError", "PageError"),

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Literal, Self, get_args, get_origin
 
 from pydantic import (
     BeforeValidator,
@@ -30,6 +31,7 @@ from pydantic_settings import (
 )
 
 from stream.errors import SettingsError
+from stream.suggest import meant, nearest
 
 MIB: Final = 1 << 20
 PLAINTEXT: Final = "PLAINTEXT"
@@ -43,6 +45,15 @@ CONFIG: Final = "NEARDUP_CONFIG"
 """Environment variable with the path of a TOML file."""
 
 
+SUPERVISOR: Final = "NEARDUP_SUPERVISOR"
+"""Environment variable with the process id of whoever supervises a role."""
+OWN_VARIABLES: Final = (CONFIG, "NEARDUP_BROKER", "NEARDUP_FAILPOINT", SUPERVISOR)
+"""Variables that are no options."""
+_TESTS: Final = "NEARDUP_TEST_"
+_SERVICE: Final = re.compile(
+    r".+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
+)
+_SERVICE_URL: Final = re.compile(r"(tcp|udp|sctp)://\S+")
 _VERDICT: Final = "unique|duplicate|recrawl|insufficient|rejected"
 
 
@@ -65,6 +76,16 @@ def networks(listed: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]
     return [ipaddress.ip_network(each.strip()) for each in listed.split(",") if each.strip()]
 
 
+_FORMS: Final = {
+    "namespace": "letters, digits, _ and - make it, at most 81; it begins with a letter or digit",
+    "verdict_routes": f"write some of {_VERDICT.replace('|', ', ')}, with commas between",
+    "schema_registry_url": "write http://host:port, or https://",
+    "dashboard_user_header": "write the name of a header: letters, digits and -",
+    "dashboard_roles": "write judge=http://host:port,worker=http://host:port",
+}
+"""What an option's pattern means, for a person."""
+
+
 class Settings(BaseSettings):
     """Options of a deployment. Sizes in bytes, or with a unit (`128MiB`, `2GB`); times in seconds."""
 
@@ -74,7 +95,7 @@ class Settings(BaseSettings):
 
     bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1)
     """Kafka brokers, `host:port,host:port`."""
-    security_protocol: str = Field(PLAINTEXT, pattern="^(PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)$")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = PLAINTEXT
     """How the brokers are spoken to: `SSL` and `SASL_SSL` with TLS, `SASL_...` with a name and a secret.
 
     These options have no flags: secrets would show in the list of processes.
@@ -87,7 +108,7 @@ class Settings(BaseSettings):
     """PEM file of its private key; without it, the key is in `ssl_certfile`."""
     ssl_password: SecretStr | None = None
     """Password of the private key, where it has one."""
-    sasl_mechanism: str = Field("SCRAM-SHA-512", pattern="^(PLAIN|SCRAM-SHA-256|SCRAM-SHA-512|OAUTHBEARER)$")
+    sasl_mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"] = "SCRAM-SHA-512"
     """How the name is proved: by a password, or by a token (`OAUTHBEARER`)."""
     sasl_username: str | None = None
     """Name at the brokers."""
@@ -95,8 +116,9 @@ class Settings(BaseSettings):
     """Its password; never logged."""
     sasl_token_file: Path | None = None
     """File with a token for OAUTHBEARER, read again for each connection: somebody else keeps it fresh."""
-    sasl_token_command: str | None = None
-    """Command that prints such a token; run for each connection, without a shell."""
+    sasl_token_command: SecretStr | None = None
+    """Command that prints such a token; run for each connection, without a shell. Neither its arguments nor
+    what it prints, on stderr too, are logged."""
 
     namespace: str = Field("neardup", pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,80}$")
     """Prefix of topics, groups, transactional ids and state directories (rule 14)."""
@@ -107,24 +129,28 @@ class Settings(BaseSettings):
     verdict_routes: str = Field("", pattern=f"^(({_VERDICT})(,({_VERDICT}))*)?$")
     """Verdicts that go to a topic of their own as well, `NAMESPACE.verdicts.duplicate` and so on, in the same
     transaction; e.g. `duplicate,rejected`. The same for `topics create` and the judge."""
-    verdict_format: str = Field("json", pattern=f"^(json|{AVRO})$")
+    verdict_format: Literal["json", "avro"] = "json"
     """What the judge writes verdicts in: `json`, or `avro`, whose schema it registers at
     `schema_registry_url`. Readers tell them apart."""
     state_dir: Path = Path(".neardup")
     """Directory that holds the judge's RocksDB, one sub-directory a namespace."""
+    rebuild_damaged: bool = False
+    """Move a damaged state directory aside and rebuild it from journal and decisions, instead of refusing."""
 
     worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Child processes of a worker, which fingerprint; one a core unless told."""
     worker_memory: Bytes = Field(128 * MIB, ge=MIB)
     """Bytes of pages a worker holds at once; beyond it, its partitions are paused."""
     page_deadline: float = Field(10.0, gt=0)
-    """Seconds one page may take before its process is killed."""
+    """Seconds of processor time that a page of `page_bytes` may take before its process is killed; a small
+    one may take a tenth. Also the most that any page may take by the clock."""
     page_bytes: Bytes = Field(16 * MIB, ge=1024)
     """Largest page, after decompression."""
     child_memory: Bytes = Field(2048 * MIB, ge=256 * MIB)
     """Address space of one fingerprinting process."""
     reject_limit: float = Field(0.9, gt=0, le=1)
-    """A worker stops when more than this share of its last 1000 pages was rejected; 1 switches it off."""
+    """A worker waits while more than this share of the last pages would be rejected by a fault of their
+    producer (docs/reasons.md), over all its partitions; it tries again by itself. 1 switches it off."""
 
     claim_root: Path | None = None
     """Directory of the web archives that page messages name by `warc_filename`; none may lead out of it."""
@@ -176,7 +202,7 @@ class Settings(BaseSettings):
     """How long a silent member of a group counts as alive."""
     shutdown_seconds: float = Field(10.0, gt=0)
     """How long a role may take to finish its batch when told to stop or rebalance."""
-    log_format: str = Field("auto", pattern="^(auto|text|json)$")
+    log_format: Literal["auto", "text", "json"] = "auto"
     """`text` on a terminal and `json` elsewhere, unless told."""
 
     @model_validator(mode="after")
@@ -191,6 +217,18 @@ class Settings(BaseSettings):
             raise ValueError(
                 "dashboard_user_header wants dashboard_trusted_proxies: anybody can send a header"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _addresses_hold_no_secrets(self) -> Self:
+        """Addresses are logged, and shown in the list of processes."""
+        for name, cure in (
+            ("bootstrap_servers", "sasl_username and sasl_password"),
+            ("schema_registry_url", "schema_registry_user and schema_registry_password"),
+            ("dashboard_roles", "an address that answers without them"),
+        ):
+            if "@" in (getattr(self, name) or ""):
+                raise ValueError(f"{name} holds a user or password (an @): use {cure}")
         return self
 
     @model_validator(mode="after")
@@ -244,6 +282,11 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Flags, then environment, then the TOML file that NEARDUP_CONFIG names."""
+        env_settings.env_vars = {  # type: ignore[attr-defined]
+            name: value
+            for name, value in env_settings.env_vars.items()  # type: ignore[attr-defined]
+            if not is_service_variable(name, value or "")
+        }
         path = os.environ.get(CONFIG)
         if path is None:
             return init_settings, env_settings
@@ -259,16 +302,54 @@ def load(**flags: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        wrong = [
-            (".".join(map(str, each["loc"])), each["msg"].removeprefix("Value error, "))
-            for each in error.errors()
-        ]
+        wrong = [(".".join(map(str, each["loc"])), _said(each)) for each in error.errors()]
         said = (f"{_origin(name, given)}: {message}" if name else message for name, message in wrong)
         raise SettingsError("; ".join(said)) from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{CONFIG}, file {path}: {error}") from None
     except ValueError as error:
         raise SettingsError(f"settings: {error}") from None
+
+
+def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
+    """Variables `NEARDUP_*` that are no option, with the nearest one that is.
+
+    None stops a role: an option of a later version may be among them, and they may be of other programs.
+    """
+    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    return {
+        name: nearest(name, (*known, CONFIG))
+        for name, value in environment.items()
+        if name.upper().startswith(PREFIX)
+        and name.upper() not in (*known, *OWN_VARIABLES)
+        and not name.startswith(_TESTS)
+        and not is_service_variable(name, value)
+    }
+
+
+def is_service_variable(name: str, value: str) -> bool:
+    """Whether Kubernetes sets it, for a service whose name begins with neardup: NEARDUP_DASHBOARD_PORT=tcp://..."""
+    named = name.upper()
+    return bool(_SERVICE.fullmatch(named) or (named.endswith("_PORT") and _SERVICE_URL.fullmatch(value)))
+
+
+def choices(name: str) -> tuple[str, ...]:
+    """The values that an option may have, where they can be listed."""
+    field = Settings.model_fields[name]
+    return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
+
+
+def _said(error: Any) -> str:
+    """What is wrong with an option's value, without quoting it: it may be a secret."""
+    name = str(error["loc"][-1]) if error["loc"] else ""
+    match error["type"]:
+        case "extra_forbidden":
+            return f"no such option{meant(name, Settings.model_fields)}"
+        case "literal_error":
+            return f"none of {', '.join(choices(name))}{meant(str(error['input']), choices(name))}"
+        case "string_pattern_mismatch":
+            return _FORMS[name]
+    return str(error["msg"].removeprefix("Value error, "))
 
 
 def _origin(name: str, flags: Mapping[str, object]) -> str:

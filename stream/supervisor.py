@@ -1,4 +1,4 @@
-"""Roles as child processes: started together, restarted when they die, stopped together.
+"""Roles as child processes: started together, restarted when they die or hang, stopped together.
 
 The roles are crash-only: whatever goes wrong, they end, and starting them again is the cure. A role that was
 refused (exit code 78) would be refused again: that ends the supervisor, with all roles.
@@ -13,16 +13,17 @@ import socket
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import structlog
 
 from stream.errors import EXIT_REFUSED, RoleRefusedError
-from stream.kafka.lifecycle import SUPERVISOR
-from stream.settings import Settings
+from stream.settings import SUPERVISOR, Settings
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +31,11 @@ FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
 STEADY_SECONDS = 30.0
 """A process that lived this long starts again without delay."""
+ASK_SECONDS = 10.0
+"""Between two questions whether a role is alive, and how long it may take to answer one."""
+HANGS_AFTER = 12
+"""So many questions in a row that it does not answer with yes: two minutes, after the one that `/livez` gives
+a loop by itself. Counted, so that a machine that slept does not end its roles."""
 
 
 @dataclass(slots=True)
@@ -37,7 +43,8 @@ class Role:
     """One supervised process: `neardup NAME` with extra environment."""
 
     name: str
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Secrets are in it."""
     output: Path | None = None
     """File that takes its stderr; None shares ours."""
     ops_url: str | None = None
@@ -142,7 +149,7 @@ class Supervisor:
             started = time.monotonic()
             try:
                 role.process = await _start(role)
-                code: int | None = await role.process.wait()
+                code: int | None = await _ended(role, role.process)
             except OSError as error:  # no process or file to be had now: later, perhaps
                 log.error("role_not_started", name=role.name, error=str(error))
                 code = None
@@ -168,6 +175,42 @@ class Supervisor:
             log.warning("role_killed", name=role.name, seconds=self._stop_seconds)
             process.kill()
             await process.wait()
+
+
+async def _ended(role: Role, process: asyncio.subprocess.Process) -> int:
+    """The exit code, once it has ended; a role that hangs is killed."""
+    watching = asyncio.create_task(_kill_when_it_hangs(role, process))
+    try:
+        return await process.wait()
+    finally:
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _kill_when_it_hangs(role: Role, process: asyncio.subprocess.Process) -> None:
+    """Ask its `/livez` again and again. One that never said yes is left alone: its address may be wrong."""
+    if role.ops_url is None:
+        return
+    timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
+    async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
+        said_yes, missed = False, 0
+        while missed < HANGS_AFTER:
+            await asyncio.sleep(ASK_SECONDS)
+            if await _alive(session, role.ops_url):
+                said_yes, missed = True, 0
+            elif said_yes:
+                missed += 1
+    log.error("role_hangs", name=role.name, pid=process.pid, url=role.ops_url, unanswered=missed)
+    with suppress(ProcessLookupError):
+        process.kill()
+
+
+async def _alive(session: aiohttp.ClientSession, url: str) -> bool:
+    try:
+        async with session.get(f"{url}/livez") as answer:
+            return answer.status == HTTPStatus.OK
+    except (aiohttp.ClientError, TimeoutError, OSError):
+        return False
 
 
 def _refusal(role: Role) -> str:

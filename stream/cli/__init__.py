@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
-from stream.errors import EXIT_ERROR, NeardupError
+from stream import output
+from stream.children.confine import hide_memory
+from stream.cli.group import Group
+from stream.errors import EXIT_ERROR, ClosedPipeError, NeardupError
 
 SECTIONS = {
     "Start here": {
@@ -33,7 +38,7 @@ SECTIONS = {
     "Look closer, without a broker": {
         "fingerprint": "show fingerprints of pages",
         "explain": "why two pages are near-duplicates, or are not",
-        "match": "all near pairs of a batch and a corpus",
+        "match": "all pairs of a batch and a corpus within a Hamming distance",
         "index": "export and import compressed fingerprints",
         "plan": "which tables for how many pages and how much memory",
         "bench": "measure, side by side with peers",
@@ -44,7 +49,7 @@ ROLES = ("run", "worker", "judge", "dashboard")
 """Commands that a supervisor keeps running: their exit code tells it whether to try again."""
 
 
-class LazyGroup(click.Group):
+class LazyGroup(Group):
     """Lists commands without importing them: `--help` stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -56,7 +61,7 @@ class LazyGroup(click.Group):
         if cmd_name not in COMMANDS:
             return None
         if cmd_name in ROLES:  # whoever stops it while it is still being imported has stopped it in order
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+            signal.signal(signal.SIGTERM, _end_in_order)
         command: click.Command = import_module(f"stream.cli.{cmd_name}").command
         return command
 
@@ -80,21 +85,59 @@ def cli() -> None:
 
     Options of a deployment come from flags, environment variables NEARDUP_* and a TOML file named by
     NEARDUP_CONFIG, in this order; `neardup COMMAND --help` lists a command's. Exit codes: 1 when an
-    audit found something wrong, 2 for an error, 78 when starting again would end in the same way.
+    audit, `topics describe` or a scan found something wrong, 2 for an error; of roles also 74 when a disk is
+    full or fails, 78 when starting again would end in the same way.
     """
 
 
 def main() -> None:
     """Entry point: errors of ours are one line on stderr and an exit code."""
+    hide_memory()
+    # Whoever is told to stop removes its unfinished files first. Roles say themselves what SIGTERM means.
+    role = len(sys.argv) > 1 and sys.argv[1] in ROLES
+    signal.signal(signal.SIGTERM, _end_in_order if role else lambda *_: sys.exit(128 + signal.SIGTERM))
+    output.take_stdout()
+    if "_NEARDUP_COMPLETE" in os.environ:
+        import_module("stream.cli.completion").add_bash()
     try:
-        cli(standalone_mode=False)
+        try:
+            cli(standalone_mode=False)
+        finally:
+            sys.stdout.flush()
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
+        _say_what_is_left()
         sys.exit(130)
+    except SystemExit as end:
+        if end.code == 128 + signal.SIGTERM:
+            _say_what_is_left()
+        raise
+    except ClosedPipeError as error:
+        output.give_up_stdout()
+        sys.exit(error.exit_code)
     except NeardupError as error:
-        click.echo(f"neardup: {error}", err=True)
-        sys.exit(error.exit_code if sys.argv[1] in ROLES else EXIT_ERROR)
+        _end(str(error), error.exit_code if role else EXIT_ERROR)
+    except OSError as error:
+        if role:
+            raise
+        _end(f"{error.filename}: {error.strerror}" if error.filename else str(error), EXIT_ERROR)
     except click.exceptions.Exit as end:
         sys.exit(end.exit_code)
+
+
+def _end_in_order(*_: object) -> None:
+    """End a role that has begun nothing yet. No exception: what is under way might take it for its own."""
+    os._exit(0)
+
+
+def _say_what_is_left() -> None:
+    if output.interrupted:
+        click.echo(f"neardup: interrupted: {'; '.join(output.interrupted)}", err=True)
+
+
+def _end(message: str, code: int) -> NoReturn:
+    click.echo(f"neardup: {message}", err=True)
+    output.give_up_stdout()
+    sys.exit(code)

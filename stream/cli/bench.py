@@ -12,14 +12,15 @@ from typing import Any
 
 import click
 
-from stream.errors import NeardupError
+from stream.errors import NeardupError, SettingsError
 from stream.ops import logging
 
 STAGES = {
     "fingerprint": ("fingerprint",),
     "extract": ("extract",),
     "tables": ("tables", "table_peers", "methods"),
-    "judge": ("judge",),
+    "judge": ("judge", "judge_hostile"),
+    "dashboard": ("dashboard",),
     "worker": ("worker",),
     "end-to-end": ("end_to_end",),
     "latency": ("latency",),
@@ -35,6 +36,7 @@ STAGES = {
 @click.argument("stages", nargs=-1, type=click.Choice(list(STAGES)))
 @click.option("--data", type=click.Path(path_type=Path, exists=True), help="Directory with real text.")
 @click.option("--picture", type=click.Path(path_type=Path), help="File for the curves of quality, SVG.")
+@click.option("--hostile", is_flag=True, help="Of each stage only what strangers could slow down.")
 @click.option("--json", "as_json", is_flag=True, help="End every stage with one JSON line.")
 @click.option(
     "--keep",
@@ -50,6 +52,7 @@ def command(
     stages: tuple[str, ...],
     data: Path | None,
     picture: Path | None,
+    hostile: bool,
     as_json: bool,
     keep: Path | None,
     compare: Path | None,
@@ -71,7 +74,9 @@ def command(
     report = import_module("tests.bench.report")
     fallen: list[str] = []
     unmeasured: list[str] = []
-    parts = [(stage, part) for stage in asked for part in STAGES[stage]]
+    parts = [(stage, part) for stage in asked for part in STAGES[stage] if not hostile or "hostile" in part]
+    if not parts:
+        raise SettingsError(f"--hostile: nothing of {' or '.join(stages)}; judge has such a part")
     for stage, part in parts:
         module = import_module(f"tests.bench.bench_{part}")
         with console.status(f"measuring {stage}"):

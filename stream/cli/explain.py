@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from stream.cli.options import with_scheme, with_settings, with_verdict_options
+from stream.cli.options import PATH, with_scheme, with_settings, with_verdict_options
 from stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ _REMEMBERED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\
 
 @click.command("explain")
 @with_settings("page_bytes", "state_dir", "namespace")
-@click.argument("anchor", metavar="A")
-@click.argument("page", metavar="B")
+@click.argument("anchor", metavar="A", type=PATH)
+@click.argument("page", metavar="B", type=PATH)
 @with_verdict_options
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

@@ -9,24 +9,26 @@ from typing import Any
 
 import click
 
-from stream.cli.options import with_scheme, with_settings
+from stream.cli.group import Group
+from stream.cli.options import PATH, SOURCE_FORMAT, with_scheme, with_settings
 from stream.ops import logging
+from stream.output import STDOUT, writing
 from stream.settings import Settings
 
 
-@click.group("index")
+@click.group("index", cls=Group)
 def command() -> None:
     """Write and read index files: sorted fingerprints, compressed (schemas/index.md)."""
 
 
 @command.command("export")
 @with_settings("worker_processes", "page_deadline", "page_bytes")
-@click.argument("source")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.argument("source", type=PATH)
+@click.argument("file", type=click.Path(path_type=Path))
 @click.option("--block-bytes", type=click.IntRange(64, 65_536), default=1024, show_default=True,
               help="Size of a block, a multiple of 8.")  # fmt: skip
 @click.option("--width", type=click.Choice(["32", "64", "128"]), help="Bits in a NumPy array's fingerprints.")
-@click.option("--format", "source_format", type=click.Choice(["auto", "jsonl", "warc", "directory"]),
+@click.option("--format", "source_format", type=SOURCE_FORMAT,
               default="auto", show_default=True, help="What SOURCE is, where it is pages.")  # fmt: skip
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON line.")
@@ -42,16 +44,17 @@ def export(
 ) -> None:
     """Write the fingerprints of SOURCE to FILE, sorted and compressed.
 
-    SOURCE is a judge's state directory (its live anchors as of the last flush; the judge may be running), or
-    whatever `match` reads.
+    SOURCE is a judge's state directory or that of a Python Index (its live anchors as of the last flush; it
+    may be in use), or whatever `match` reads. No fingerprint at all is an error, but for an empty state.
     """
     from stream.errors import SettingsError
     from stream.match import gather, open_either
-    from stream.sources import BASE_URL
     from stream.tables.compression import encode, expected_bytes, sort_words
     from stream.tables.index_file import write_index
 
     logging.configure(settings.log_format, "index")
+    if str(file) == STDOUT:
+        raise SettingsError("FILE: an index file is no text for stdout; name a file")
     if block_bytes % 8:
         raise SettingsError(f"block-bytes: {block_bytes} is no multiple of 8")
     opened = open_either(
@@ -60,9 +63,10 @@ def export(
         source,
         width=int(width) if width else None,
         source_format=source_format,
-        base_url=BASE_URL,
     )
     words = sort_words(gather(opened).words)
+    if not len(words) and opened.count is None:
+        raise SettingsError(f"source {source}: no fingerprint in it, and no page; {file} is not written")
     size = write_index(file, encode(words, opened.width, block_bytes), opened.scheme)
     plain = len(words) * opened.width // 8
     expected = expected_bytes(len(words), opened.width, block_bytes)
@@ -93,7 +97,7 @@ def export(
 
 @command.command("import")
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("output", type=click.Path(path_type=Path, dir_okay=False, allow_dash=True))
+@click.argument("output", type=click.Path(path_type=Path))
 def import_(file: Path, output: Path) -> None:
     """Read the fingerprints of FILE into OUTPUT: a NumPy array (.npy), or lines of hex digits (also -)."""
     import numpy as np
@@ -106,12 +110,13 @@ def import_(file: Path, output: Path) -> None:
     chunks = (index.read(first, first + BLOCKS) for first in range(0, index.blocks, BLOCKS))
     if output.suffix == ".npy":
         words = np.concatenate([np.zeros((0, words_of(index.width)), np.uint64), *chunks])
-        np.save(output, words if words.shape[1] > 1 else words[:, 0])
+        with writing(output) as array:
+            np.save(array, words if words.shape[1] > 1 else words[:, 0])
         click.echo(f"{len(words):,} fingerprints of {index.width} bits in {output}")
         return
-    with click.open_file(str(output), "w") as lines:
+    with writing(output) as lines:
         for chunk in chunks:
-            lines.write("".join(f"{digits}\n" for digits in to_hex(chunk, index.width)))
+            lines.write("".join(f"{digits}\n" for digits in to_hex(chunk, index.width)).encode())
 
 
 def _share(found: dict[str, Any]) -> str:

@@ -14,6 +14,7 @@ from stream.settings import Settings
     *CONNECTION,
     "dev",
     "state_dir",
+    "rebuild_damaged",
     "tables_memory",
     "tables_generation",
     "judge_rows",

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
 from stream.errors import SettingsError
-from stream.settings import MIB, Settings, load
+from stream.settings import MIB, SUPERVISOR, Settings, choices, load, unknown_variables
+from stream.suggest import meant
 
 _RULE = re.compile(r" \(rule \d+\)")
 """Rules are the architecture's, not the reader's of a list of options."""
+PATH = click.Path()
+"""An argument that may be a file: shells complete it. What it must be, its reader says."""
+SOURCE_FORMAT = click.Choice(["auto", "jsonl", "warc", "directory", "csv", "parquet"])
+"""`stream.sources.FORMATS`, which takes long to import."""
 CONNECTION = ("bootstrap_servers", "namespace")
 
 
@@ -27,7 +34,9 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
         @functools.wraps(function)
         def with_flags(*args: Any, **kwargs: Any) -> Any:
             flags = {name: kwargs.pop(name) for name in names}
-            return function(load(**flags), *args, **kwargs)
+            settings = load(**flags)
+            _tell_unknown_variables(settings)
+            return function(settings, *args, **kwargs)
 
         command: Callable[..., Any] = with_flags
         for name in reversed(names):
@@ -37,37 +46,62 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
     return decorate
 
 
+def _tell_unknown_variables(settings: Settings) -> None:
+    """As a line of the log, which may be JSON throughout; once, by whoever was started by a person."""
+    unknown = {} if SUPERVISOR in os.environ else unknown_variables(os.environ)
+    if unknown:
+        import structlog
+
+        from stream.ops import logging
+
+        logging.configure(settings.log_format, "settings")
+        for name, other in unknown.items():
+            told = f"{name}: no such option, ignored{meant(name, [other] if other else [])}"
+            structlog.get_logger(__name__).warning("unknown_variable", message=told)
+
+
 def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command `opened`, the sources that its arguments name."""
 
     @functools.wraps(function)
     def command(
-        *args: Any, sources: tuple[str, ...], source_format: str, base_url: str, **kwargs: Any
+        *args: Any, sources: tuple[str, ...], source_format: str, base_urls: tuple[str, ...], **kwargs: Any
     ) -> Any:
-        from stream.sources import open_source
+        from stream.sources import open_sources
 
-        opened = [open_source(path, format=source_format, base_url=base_url) for path in sources]
+        opened = open_sources(sources, format=source_format, base_urls=base_urls)
         return function(*args, opened=opened, **kwargs)
 
     for decorate in (
         click.option(
             "--base-url",
-            default="http://localhost/",
-            show_default=True,
-            help="Stands before the relative paths of saved pages.",
+            "base_urls",
+            multiple=True,
+            help="Stands before the relative paths of saved pages; one for all, or as many as directories are"
+            " given.  [default: file: URLs]",
         ),
         click.option(
             "--format",
             "source_format",
-            type=click.Choice(["auto", "jsonl", "warc", "directory"]),
+            type=SOURCE_FORMAT,
             default="auto",
             show_default=True,
             help="What the sources are.",
         ),
-        click.argument("sources", nargs=-1, required=True),
+        click.argument("sources", nargs=-1, required=True, type=PATH),
     ):
         command = decorate(command)
     return command
+
+
+def with_output(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Give a command `output`, the path of a file for its results, - for stdout, or None."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        help=f"File for the {what}, JSON Lines; - for stdout.",
+    )
 
 
 def with_scheme(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -80,7 +114,11 @@ def with_scheme(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, scheme=structure(Scheme, scheme, "--scheme"), **kwargs)
 
     return click.option(
-        "--scheme", multiple=True, metavar="NAME=VALUE", help="Scheme option, e.g. features=ngrams."
+        "--scheme",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Scheme option, e.g. features=ngrams.",
+        shell_complete=_completing(lambda: _schemes()),
     )(command)
 
 
@@ -108,6 +146,7 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="NAME=VALUE",
             help="Verdict option, e.g. similarity=0.9.",
+            shell_complete=_completing(lambda: _verdict_options()),
         ),
         click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance."),
         click.option(
@@ -116,6 +155,11 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = decorate(command)
     return command
+
+
+_FORMS = {"similarity": "write a number from 0 to 1 with at most four digits behind the point"}
+"""What an option's pattern means, for a person."""
+_AT = re.compile(r" - at `\$\.(\w+)`$")
 
 
 def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
@@ -127,11 +171,27 @@ def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
         name, found, value = pair.partition("=")
         if not found:
             raise SettingsError(f"{option} {pair!r}: write NAME=VALUE")
+        if name not in kind.__struct_fields__:
+            there = ", ".join(kind.__struct_fields__)
+            hint = meant(name, kind.__struct_fields__)
+            raise SettingsError(f"{option} {pair}: no such option{hint or ';'} there are {there}")
         values[name] = value
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:
+        if place := _AT.search(str(error)):
+            name = place[1]
+            why = _why(name, values[name], get_type_hints(kind)[name], _AT.sub("", str(error)))
+            raise SettingsError(f"{option} {name}={values[name]}: {why}") from None
         raise SettingsError(f"{option}: {error}") from None
+
+
+def _why(name: str, value: str, kind: Any, said: str) -> str:
+    """What may be written instead."""
+    if get_origin(kind) is Literal:
+        listed = [str(each) for each in get_args(kind)]
+        return f"none of {', '.join(listed)}{meant(value, listed)}"
+    return _FORMS[name] if "regex" in said else said
 
 
 def _shown(default: object) -> object:
@@ -147,4 +207,38 @@ def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     text = _RULE.sub("", field.description or "").replace("\n", " ") + default
     if field.annotation is bool:
         return click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=text)
-    return click.option(f"--{name.replace('_', '-')}", name, default=None, help=text)
+    values = choices(name)
+    return click.option(
+        f"--{name.replace('_', '-')}",
+        name,
+        default=None,
+        help=text,
+        shell_complete=_completing(lambda: values) if values else None,
+        type=PATH if name == "state_dir" else None,
+    )
+
+
+def _completing(known: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
+    """What a shell offers for an option: those of `known` that begin so."""
+    return lambda context, parameter, begun: [each for each in known() if each.startswith(begun)]
+
+
+def _pairs(kind: type[Any]) -> list[str]:
+    """NAME=VALUE of all values that can be listed, and NAME= of the others."""
+    found = []
+    for name, hint in get_type_hints(kind).items():
+        values = get_args(hint) if get_origin(hint) is Literal else [""]
+        found += [f"{name}={value}" for value in values]
+    return found
+
+
+def _schemes() -> list[str]:
+    from stream.fingerprint.scheme import Scheme
+
+    return _pairs(Scheme)
+
+
+def _verdict_options() -> list[str]:
+    from stream.judge.options import VerdictOptions
+
+    return _pairs(VerdictOptions)

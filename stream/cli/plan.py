@@ -16,9 +16,10 @@ import click
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -> None:
-    """Compare table designs for a corpus, and recommend one with reasons.
+    """Compare tables of fingerprints for a corpus (mode strict, `match`), and recommend some with reasons.
 
-    Every design misses no pair within the distance. Figures are computed for random fingerprints.
+    Every design misses no pair within the distance. Figures are computed for random fingerprints. The default
+    mode has tables of minima, the same for any number of pages: docs/benchmarks.md tells what they take.
     """
     import msgspec
     from rich.box import SIMPLE_HEAD
@@ -59,7 +60,7 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
             style="bold green" if chosen else "",
         )
     console.print(table)
-    where = "" if found.machines == 1 else f" on {found.machines:,} machines"
+    where = "" if found.machines == 1 else f", which {size(found.memory)} cannot hold"
     console.print(f"[bold]Recommended: {found.recommended}, {found.storage}{where}[/]")
     for reason in found.reasons:
         console.print(f"  - {escape(reason)}")

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
 from stream.sources import Source
+from stream.sources.source import PASSED_OVER
+
+
+def passed_over_by(sources: Sequence[Source]) -> Counter[str]:
+    """What all of them passed over so far."""
+    counted: Counter[str] = Counter()
+    for source in sources:
+        counted.update(source.passed_over)
+    return counted
+
+
+def show_passed_over(counted: Counter[str]) -> None:
+    """One line, where sources held something that is no page."""
+    if counted:
+        listed = ", ".join(f"{count:,} {PASSED_OVER[why]}" for why, count in counted.most_common())
+        click.echo(f"passed over: {listed}", err=True)
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import click
 
 from stream.cli.options import CONNECTION, with_settings, with_sources
 from stream.ops import logging
+from stream.output import if_interrupted
 from stream.settings import Settings
 
 
@@ -24,12 +25,22 @@ from stream.settings import Settings
 )
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many pages a second.")
 def command(settings: Settings, opened: list[Any], key: Any, rate: float | None) -> None:
-    """Publish pages: SOURCES are JSON Lines, web archives (WARC), directories of saved pages, or -."""
-    from stream.cli.progress import reading
+    """Publish pages: SOURCES are JSON Lines, CSV, Parquet, web archives, saved pages, or -."""
+    from stream.cli.progress import passed_over_by, reading, show_passed_over
     from stream.kafka.publish import publish
 
     logging.configure(settings.log_format, "publish")
-    with reading(opened) as advance:
-        progress = lambda messages, _: advance(messages)  # noqa: E731
+    published = 0
+    with (
+        if_interrupted(lambda: f"{published:,} pages were published, perhaps some after them"),
+        reading(opened) as advance,
+    ):
+
+        def progress(messages: int, _: int) -> None:
+            nonlocal published
+            published = messages
+            advance(messages)
+
         count = asyncio.run(publish(settings, opened, progress=progress, rate=rate, key=key))
+    show_passed_over(passed_over_by(opened))
     click.echo(f"published {count:,} pages to {settings.namespace}.pages")

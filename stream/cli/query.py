@@ -26,10 +26,10 @@ def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
 
     Keeps a state directory of its own, which follows the decisions: the first call builds it.
     """
-    from stream.kafka.clients import explains_denials
+    from stream.kafka.clients import explains_errors
 
     logging.configure(settings.log_format, "query")
-    asyncio.run(explains_denials(_query)(settings, opened, as_json))
+    asyncio.run(explains_errors(_query)(settings, opened, as_json))
 
 
 async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
@@ -38,13 +38,13 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.judge.query import matching_anchors
     from stream.kafka import topics
-    from stream.kafka.follower import Follower
+    from stream.kafka.follower import opened_follower
 
     genesis = await topics.wait_for_genesis(settings, timeout=10)
     fingerprinter = Fingerprinter(genesis.scheme)
     directory = settings.state_dir / settings.namespace / "query"
     console = Console(stderr=True)
-    async with Follower(settings, genesis, directory) as follower:
+    async with opened_follower(settings, genesis, directory) as follower:
         with console.status("following the decisions"):
             await follower.follow_to_end()
         messages = chain.from_iterable(opened)

@@ -12,6 +12,7 @@ import structlog
 from stream.errors import NeardupError
 from stream.ops import logging
 from stream.settings import Settings
+from stream.tables.failures import disk_failure, is_of_disk
 
 
 def run_role(name: str, settings: Settings, work: Coroutine[Any, Any, None]) -> None:
@@ -23,6 +24,10 @@ def run_role(name: str, settings: Settings, work: Coroutine[Any, Any, None]) -> 
     except NeardupError as error:
         log.critical("ended", error=type(error).__name__, message=str(error), exit_code=error.exit_code)
         sys.exit(error.exit_code)
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and is_of_disk(error):
+            full = disk_failure(error.filename or "unknown", error.strerror)
+            log.critical("ended", error=type(full).__name__, message=str(full), exit_code=full.exit_code)
+            sys.exit(full.exit_code)
         log.critical("crashed", exc_info=True)
         sys.exit(1)

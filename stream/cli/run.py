@@ -14,6 +14,7 @@ from stream.settings import Settings
     *CONNECTION,
     "dev",
     "state_dir",
+    "rebuild_damaged",
     "worker_processes",
     "page_deadline",
     "page_bytes",

@@ -9,49 +9,74 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream.cli.options import with_scheme, with_settings, with_sources, with_verdict_options
+from stream.cli.options import with_output, with_scheme, with_settings, with_sources, with_verdict_options
 from stream.ops import logging
+from stream.output import Output, if_interrupted, writing
 from stream.settings import Settings
+
+if TYPE_CHECKING:
+    from stream.messages.verdict import VerdictRecord
 
 
 @click.command("scan")
 @with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
 @with_sources
-@click.option(
-    "-o",
-    "--output",
-    type=click.File("wb", lazy=False),
-    help="File for the verdicts, JSON Lines; - for stdout.",
-)
+@with_output("verdicts")
 @with_verdict_options
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
 def command(
     settings: Settings,
     opened: list[Any],
-    output: BinaryIO | None,
+    output: Path | None,
     options: Any,
     scheme: Any,
     as_json: bool,
 ) -> None:
-    """Judge pages offline: SOURCES are JSON Lines, web archives, directories of saved pages, or -."""
+    """Judge pages offline: SOURCES are JSON Lines, CSV, Parquet, web archives, saved pages, or -.
+
+    Ends with exit code 1 when every page is rejected.
+    """
+    from stream.cli.progress import passed_over_by, show_passed_over
+
     logging.configure(settings.log_format, "scan")
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory:
-        seen = asyncio.run(_scan(settings, opened, Path(directory) / "state", scheme, options, output))
+    seen = Seen()
+    with (
+        writing(output) if output else nullcontext() as sink,
+        tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory,
+        if_interrupted(lambda: f"{seen.verdicts.total():,} pages were judged"),
+    ):
+        asyncio.run(_scan(settings, opened, Path(directory) / "state", scheme, options, sink, seen))
     seconds = time.monotonic() - started
+    passed_over = passed_over_by(opened)
     if as_json:
-        sys.stdout.write(json.dumps(seen.summary(seconds)) + "\n")
+        sys.stdout.write(json.dumps(seen.summary(seconds) | {"passed_over": dict(passed_over)}) + "\n")
     else:
         verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in seen.verdicts.most_common())
-        click.echo(f"{seen.pages:,} pages: {verdicts}; {seen.pages / seconds:,.0f} pages/s", err=True)
+        click.echo(
+            f"{seen.pages:,} pages{': ' if verdicts else ''}{verdicts}; {seen.pages / seconds:,.0f} pages/s",
+            err=True,
+        )
+        if seen.reasons:
+            click.echo(f"rejected for {_listed(seen.reasons)}; docs/reasons.md says what they mean", err=True)
+        show_passed_over(passed_over)
+    if seen.pages and seen.verdicts["rejected"] == seen.pages:
+        if as_json:
+            why = _listed(seen.reasons)
+            click.echo(f"neardup: all {seen.pages:,} pages were rejected for {why}", err=True)
+        sys.exit(1)
+
+
+def _listed(counted: Counter[str]) -> str:
+    return ", ".join(f"{name} ({count:,})" for name, count in counted.most_common())
 
 
 class Seen:
@@ -60,6 +85,8 @@ class Seen:
     def __init__(self) -> None:
         self.pages = 0
         self.verdicts: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+        """Of the rejected ones."""
         self._offsets: Counter[int] = Counter()
 
     def going_in(self, messages: Iterable[Any]) -> Iterator[Any]:
@@ -68,16 +95,19 @@ class Seen:
             self.pages += 1
             yield message
 
-    def came_out(self, verdict: str, offset: int) -> None:
-        """Count a verdict of the message of that number."""
-        self.verdicts[verdict] += 1
-        self._offsets[offset] += 1
+    def came_out(self, verdict: VerdictRecord) -> None:
+        """Count a verdict, by the number of its message too."""
+        self.verdicts[verdict.verdict] += 1
+        self._offsets[verdict.source.offset] += 1
+        if verdict.reason is not None:
+            self.reasons[verdict.reason] += 1
 
     def summary(self, seconds: float) -> dict[str, Any]:
         """The last line of `--json`."""
         return {
             "pages": self.pages,
             "verdicts": dict(self.verdicts),
+            "reasons": dict(self.reasons),
             "missing": self.pages - len(self._offsets),
             "repeated": self._offsets.total() - len(self._offsets),
             "seconds": round(seconds, 3),
@@ -86,8 +116,14 @@ class Seen:
 
 
 async def _scan(
-    settings: Settings, opened: list[Any], directory: Path, scheme: Any, options: Any, sink: BinaryIO | None
-) -> Seen:
+    settings: Settings,
+    opened: list[Any],
+    directory: Path,
+    scheme: Any,
+    options: Any,
+    sink: Output | None,
+    seen: Seen,
+) -> None:
     import msgspec
 
     from stream.cli.progress import reading
@@ -95,15 +131,13 @@ async def _scan(
     from stream.scan import scan
 
     decode = msgspec.json.Decoder(VerdictRecord).decode
-    seen = Seen()
     with reading(opened) as advance:
         messages = seen.going_in(chain.from_iterable(opened))
         async with aclosing(scan(settings, messages, directory, scheme=scheme, options=options)) as chunks:
             async for decided in chunks:
                 values = decided.json()
                 for verdict in map(decode, values):
-                    seen.came_out(verdict.verdict, verdict.source.offset)
+                    seen.came_out(verdict)
                 if sink:
-                    sink.writelines(value + b"\n" for value in values)
+                    sink.write(b"".join(value + b"\n" for value in values))
                 advance(seen.verdicts.total())
-    return seen

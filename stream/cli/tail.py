@@ -32,7 +32,7 @@ def command(
     from rich.console import Console
     from rich.markup import escape
 
-    from stream.kafka.clients import explains_denials
+    from stream.kafka.clients import explains_errors
 
     logging.configure(settings.log_format, "tail")
     console = Console(soft_wrap=True)
@@ -55,7 +55,7 @@ def command(
             line += f"  [red]{escape(str(record['reason']))}"
         console.print(line, highlight=False)
 
-    asyncio.run(explains_denials(_follow)(settings, from_beginning, set(wanted), limit, show))
+    asyncio.run(explains_errors(_follow)(settings, from_beginning, set(wanted), limit, show))
 
 
 async def _follow(
@@ -79,9 +79,8 @@ async def _follow(
         auto_offset_reset="earliest" if from_beginning else "latest",
         enable_auto_commit=False,
     )
-    await consumer.start()
     reader, shown = VerdictReader(settings), 0
-    try:
+    async with clients.started(settings, consumer):
         async for message in consumer:
             value = reader.json(message)
             record = msgspec.json.decode(value)
@@ -91,5 +90,3 @@ async def _follow(
             shown += 1
             if shown == limit:
                 return
-    finally:
-        await consumer.stop()

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import click
 
+from stream.cli.group import Group
 from stream.cli.options import CONNECTION, with_scheme, with_settings, with_verdict_options
 from stream.judge.options import VerdictOptions
 from stream.ops import logging
 from stream.settings import Settings
 
 
-@click.group("topics")
+@click.group("topics", cls=Group)
 def command() -> None:
     """Create or describe the topics."""
 
@@ -41,25 +43,37 @@ def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
 @command.command("describe")
 @with_settings(*CONNECTION, "dev", "verdict_routes")
 def describe(settings: Settings) -> None:
-    """Show the topics with their partitions, records and what matters of their configuration."""
-    from rich.console import Console
-    from rich.table import Column, Table
+    """Show the topics with their partitions, records and what matters of their configuration.
 
+    Ends with exit code 1 when a topic is missing, or is not as it must be.
+    """
     from stream.kafka import topics
 
     logging.configure(settings.log_format, "topics")
     rows = asyncio.run(topics.describe(settings))
-    table = Table(
-        Column("topic", no_wrap=True), "parts", "replicas", "offsets", "cleanup", "retention", "problems"
-    )
+    table = [("topic", "partitions", "replicas", "records", "cleanup", "retention")]
     for row in rows:
-        table.add_row(
-            row.name,
-            str(row.partitions),
-            str(row.replicas),
-            f"{row.offsets:,}",
-            row.cleanup,
-            "for ever" if row.retention_ms is None else f"{row.retention_ms / 3_600_000:g} h",
-            "\n".join(row.problems),
+        if row.id is None:
+            table.append((row.name, "-", "-", "-", "-", "-"))
+            continue
+        table.append(
+            (
+                row.name,
+                str(row.partitions),
+                str(row.replicas),
+                f"{'at most ' if row.markers and row.offsets else ''}{row.offsets:,}",
+                row.cleanup,
+                "for ever" if row.retention_ms is None else f"{row.retention_ms / 3_600_000:g} h",
+            )
         )
-    Console().print(table)
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for cells in table:
+        click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    if any(row.markers and row.offsets for row in rows):
+        click.echo("\nat most: the markers of transactions are counted too; `neardup audit` counts verdicts")
+    problems = [problem for row in rows for problem in row.problems]
+    if problems:
+        click.echo("\n" + "\n".join(problems))
+        if any(row.id is None for row in rows):
+            click.echo("`neardup topics create` makes what is missing")
+        sys.exit(1)

@@ -162,8 +162,7 @@ async def _follow(settings: Settings, outcome: Outcome, progress: Callable[[int,
     )
     decoder, reader = msgspec.json.Decoder(VerdictRecord), VerdictReader(settings)
     partition_of: dict[str, int] = {}
-    await consumer.start()
-    try:
+    async with clients.started(settings, consumer):
         last = time.monotonic()
         while not outcome.published or outcome.verdicts.total() < outcome.published:
             batches = (await consumer.getmany(timeout_ms=200)).values()
@@ -177,8 +176,6 @@ async def _follow(settings: Settings, outcome: Outcome, progress: Callable[[int,
             progress(outcome.published, outcome.verdicts.total())
             if time.monotonic() - last > QUIET_SECONDS:
                 raise TimeoutError
-    finally:
-        await consumer.stop()
     outcome.across_partitions = sum(
         partition_of[each.duplicate_of.id] != each.source.partition
         for each in outcome.duplicates
