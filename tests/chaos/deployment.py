@@ -17,6 +17,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import topics
 from stream.settings import Settings
+from tests.waiting import HANG_SECONDS
 
 WORDS = [a + b + c for a in "bdfgklmnprst" for b in ("a", "e", "i", "o", "u") for c in ("n", "r", "l", "s")]
 
@@ -47,15 +48,18 @@ class Crawler:
         self._texts.append((url, words))
         return json.dumps({"url": url, "text": " ".join(words)}).encode()
 
-    async def crawl(self, settings: Settings, stop: asyncio.Event, pause: float, limit: int) -> None:
+    async def crawl(
+        self, settings: Settings, stop: asyncio.Event, pause: float, limit: int | None = None
+    ) -> None:
         """Publish a few pages at a time until told to stop, or up to the limit."""
         producer = AIOKafkaProducer(
             bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, acks="all"
         )
         await producer.start()
         try:
-            while not stop.is_set() and self.published < limit:
-                for _ in range(min(self._random.randrange(1, 12), limit - self.published)):
+            while not stop.is_set() and (limit is None or self.published < limit):
+                few = self._random.randrange(1, 12)
+                for _ in range(few if limit is None else min(few, limit - self.published)):
                     await producer.send_and_wait(f"{settings.namespace}.pages", self.page())
                     self.published += 1
                 await asyncio.sleep(pause)
@@ -116,12 +120,12 @@ class Deployment:
         """SIGTERM, and its exit code."""
         process = self.running.pop(name)
         process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(HANG_SECONDS):
             return await process.wait()
 
-    async def ended(self, name: str, seconds: float = 60) -> int:
+    async def ended(self, name: str) -> int:
         """Wait until it ends by itself; its exit code."""
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout(HANG_SECONDS):
             code = await self.running[name].wait()
         del self.running[name]
         return code

@@ -12,17 +12,17 @@ import pytest
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler, Deployment
 from tests.chaos.witness import bear_witness
+from tests.waiting import until
 
-pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(3600)]
 
 JUDGE_POINTS = ("judge.sent", "judge.committed", "flush", "freeze.build", "freeze.ingest", "freeze.meta")
 WORKER_POINTS = ("worker.before_append", "worker.append")
 TIMES = 3
-MOST_PAGES = 6000
 
 
 async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
-    settings: Settings, tmp_path: Path, eventually, report
+    settings: Settings, tmp_path: Path, report
 ) -> None:
     rng = random.Random(20070508)
     chaos = settings.model_copy(
@@ -40,7 +40,7 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
         for point in points:
             turn = rng.choice([1, 1, 2])
             await deployment.start("judge", f"{point}:{turn}")
-            assert await deployment.ended("judge", 90) == -9, deployment.log("judge")[-2000:]
+            assert await deployment.ended("judge") == -9, deployment.log("judge")[-2000:]
             kills[point] += 1
             if rng.random() < 0.4:
                 await deployment.start("judge")
@@ -54,7 +54,7 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
         rng.shuffle(points)
         for i, point in enumerate(points):
             await deployment.start("worker-dying", f"{point}:{rng.choice([1, 2])}")
-            assert await deployment.ended("worker-dying", 90) == -9, deployment.log("worker-dying")[-2000:]
+            assert await deployment.ended("worker-dying") == -9, deployment.log("worker-dying")[-2000:]
             kills[point] += 1
             name = f"worker-{i}"
             await deployment.start(name)
@@ -66,7 +66,7 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
                 assert await deployment.stop(name) == 0, deployment.log(name)[-2000:]
 
     async with Deployment(chaos, tmp_path) as deployment:
-        crawling = asyncio.create_task(crawler.crawl(chaos, done, 0.1, MOST_PAGES))
+        crawling = asyncio.create_task(crawler.crawl(chaos, done, 0.1))
         await asyncio.gather(judges(deployment), workers(deployment))
         done.set()
         await crawling
@@ -75,7 +75,7 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
         async def judged() -> bool:
             return not (await _audited(chaos)).missing
 
-        await eventually(judged, 120)
+        await until(judged)
         await deployment.stop("judge")
         await deployment.stop("worker-steady")
     said = await bear_witness(chaos.bootstrap_servers, chaos.namespace)

@@ -26,8 +26,9 @@ from stream.messages.journal import Rows, decode_journal
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler, Deployment
 from tests.chaos.witness import bear_witness, read_all
+from tests.waiting import until
 
-pytestmark = [pytest.mark.broker, pytest.mark.chaos, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.broker, pytest.mark.chaos]
 
 
 @pytest.fixture
@@ -45,14 +46,14 @@ async def crawl(settings: Settings, pages: int, seed: int = 1) -> None:
     await Crawler(seed).crawl(settings, asyncio.Event(), 0, pages)
 
 
-async def judged(settings: Settings, eventually, at_least: int = 1) -> None:
+async def judged(settings: Settings, at_least: int = 1) -> None:
     """Wait until every page has a verdict."""
 
     async def done() -> bool:
         findings = await audit(settings)
         return findings.pages >= at_least and not findings.missing
 
-    await eventually(done, 90)
+    await until(done)
 
 
 async def all_right(settings: Settings) -> None:
@@ -64,15 +65,13 @@ async def all_right(settings: Settings) -> None:
     assert await recompute(settings) == []
 
 
-async def test_redelivery_of_everything_gives_not_one_new_verdict(
-    quick: Settings, tmp_path: Path, eventually
-) -> None:
+async def test_redelivery_of_everything_gives_not_one_new_verdict(quick: Settings, tmp_path: Path) -> None:
     names = Names(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await crawl(quick, 300)
         await deployment.start("worker")
         await deployment.start("judge")
-        await judged(quick, eventually, 300)
+        await judged(quick, 300)
         before = await read_all(quick.bootstrap_servers, names.verdicts)
         length = len(await read_all(quick.bootstrap_servers, names.journal))
         assert await deployment.stop("worker") == 0
@@ -87,33 +86,31 @@ async def test_redelivery_of_everything_gives_not_one_new_verdict(
             rows = await read_all(quick.bootstrap_servers, names.journal)
             return len(rows) > length and '"redelivered": 300' in deployment.log("judge")
 
-        await eventually(read_again, 60)
+        await until(read_again)
         await deployment.stop("judge")
     after = await read_all(quick.bootstrap_servers, names.verdicts)
     assert [(r.partition, r.offset) for r in after] == [(r.partition, r.offset) for r in before]
     await all_right(quick)
 
 
-async def test_a_state_directory_deleted_in_the_middle_is_rebuilt(
-    quick: Settings, tmp_path: Path, eventually
-) -> None:
+async def test_a_state_directory_deleted_in_the_middle_is_rebuilt(quick: Settings, tmp_path: Path) -> None:
     async with Deployment(quick, tmp_path) as deployment:
         await crawl(quick, 250)
         await deployment.start("worker")
         await deployment.start("judge")
-        await judged(quick, eventually, 250)
+        await judged(quick, 250)
         await deployment.kill("judge")
         shutil.rmtree(quick.state_dir)
         await crawl(quick, 250, seed=2)
         await deployment.start("judge")
-        await judged(quick, eventually, 500)
+        await judged(quick, 500)
         assert await deployment.stop("judge") == 0
         assert await deployment.stop("worker") == 0
     await all_right(quick)
 
 
 async def test_a_judge_killed_with_one_batch_decided_ahead_of_the_other(
-    quick: Settings, tmp_path: Path, eventually
+    quick: Settings, tmp_path: Path
 ) -> None:
     """The batch before is under way, perhaps committed; what was decided of both is in RAM alone."""
     names = Names(quick.namespace)
@@ -126,19 +123,19 @@ async def test_a_judge_killed_with_one_batch_decided_ahead_of_the_other(
         async def fingerprinted() -> bool:
             return len(await _journalled(quick, names.journal)) == 400
 
-        await eventually(opened, 60)
+        await until(opened)
         await Crawler(1).crawl(quick, asyncio.Event(), 0.02, 400)  # slowly: into many records of the journal
-        await eventually(fingerprinted, 60)
+        await until(fingerprinted)
         for turn in (1, 3):
             await deployment.start("judge", f"judge.ahead:{turn}")
             assert await deployment.ended("judge") == -9, deployment.log("judge")[-2000:]
         await deployment.start("judge")
-        await judged(quick, eventually, 400)
+        await judged(quick, 400)
         assert await deployment.stop("judge") == 0
     await all_right(quick)
 
 
-async def test_a_second_judge_stands_by_and_takes_over(quick: Settings, tmp_path: Path, eventually) -> None:
+async def test_a_second_judge_stands_by_and_takes_over(quick: Settings, tmp_path: Path) -> None:
     async with Deployment(quick, tmp_path) as deployment:
         crawling = asyncio.create_task(crawl(quick, 600))
         await deployment.start("worker")
@@ -147,7 +144,7 @@ async def test_a_second_judge_stands_by_and_takes_over(quick: Settings, tmp_path
         async def the_first_leads() -> bool:
             return '"leading"' in deployment.log("judge-1")
 
-        await eventually(the_first_leads)
+        await until(the_first_leads)
         await deployment.start("judge-2", state_dir=tmp_path / "second")
         for leader in (1, 2, 1):
             name, other = f"judge-{leader}", f"judge-{3 - leader}"
@@ -157,35 +154,33 @@ async def test_a_second_judge_stands_by_and_takes_over(quick: Settings, tmp_path
             async def taken_over(other: str = other, led: int = led) -> bool:
                 return deployment.log(other).count('"leading"') > led
 
-            await eventually(taken_over)
+            await until(taken_over)
             await deployment.start(name, state_dir=tmp_path / ("first" if leader == 1 else "second"))
         await crawling
-        await judged(quick, eventually, 600)
+        await judged(quick, 600)
     await all_right(quick)
 
 
 async def test_a_judge_that_wakes_up_after_its_successor_cannot_publish(
-    quick: Settings, tmp_path: Path, eventually
+    quick: Settings, tmp_path: Path
 ) -> None:
     async with Deployment(quick, tmp_path) as deployment:
         await deployment.start("worker")
         await deployment.start("judge-1", state_dir=tmp_path / "first")
         await crawl(quick, 100)
-        await judged(quick, eventually, 100)
+        await judged(quick, 100)
         deployment.running["judge-1"].send_signal(signal.SIGSTOP)
         async with deployment.kept("judge-2", state_dir=tmp_path / "second"):
             await crawl(quick, 100, seed=2)
-            await judged(quick, eventually, 200)
+            await judged(quick, 200)
             deployment.running["judge-1"].send_signal(signal.SIGCONT)
             await crawl(quick, 100, seed=3)
             assert await deployment.ended("judge-1") != 0
-            await judged(quick, eventually, 300)
+            await judged(quick, 300)
     await all_right(quick)
 
 
-async def test_the_broker_killed_and_restarted_in_the_middle(
-    tmp_path: Path, eventually, namespace: str
-) -> None:
+async def test_the_broker_killed_and_restarted_in_the_middle(tmp_path: Path, namespace: str) -> None:
     with start_broker() as broker:
         if not broker.ours:
             pytest.skip(f"{broker.description} is not ours to kill")
@@ -193,33 +188,31 @@ async def test_the_broker_killed_and_restarted_in_the_middle(
             bootstrap_servers=broker.bootstrap_servers, namespace=namespace, dev=True, partitions=3,
             state_dir=tmp_path / "state", worker_processes=1, session_seconds=3, flush_seconds=0.5,
         )  # fmt: skip
-        await _with_broker_accident(broker, settings, tmp_path, eventually)
+        await _with_broker_accident(broker, settings, tmp_path)
 
 
-async def _with_broker_accident(broker: LocalBroker, settings: Settings, logs: Path, eventually) -> None:
+async def _with_broker_accident(broker: LocalBroker, settings: Settings, logs: Path) -> None:
     async with Deployment(settings, logs) as deployment:
         await crawl(settings, 200)
         async with deployment.kept("worker"), deployment.kept("judge"):
-            await judged(settings, eventually, 200)
+            await judged(settings, 200)
             crawling = asyncio.create_task(crawl(settings, 300, seed=2))
             await asyncio.sleep(0.3)
             await asyncio.to_thread(broker.kill)
             await asyncio.to_thread(broker.restart)
             await crawling
-            await judged(settings, eventually, 500)
+            await judged(settings, 500)
     await all_right(settings)
 
 
-async def test_a_refused_verdict_aborts_its_whole_transaction(
-    quick: Settings, tmp_path: Path, eventually
-) -> None:
+async def test_a_refused_verdict_aborts_its_whole_transaction(quick: Settings, tmp_path: Path) -> None:
     """Rule 10: aiokafka commits a transaction although one of its sends failed; the judge must not."""
     names = Names(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await deployment.start("worker")
         await deployment.start("judge")
         await crawl(quick, 100)
-        await judged(quick, eventually, 100)
+        await judged(quick, 100)
         await _limit(quick, names.verdicts, 700)
         # Of random letters: verdicts are compressed.
         long_url = "http://long.example/" + "".join(random.Random(3).choices(ascii_letters, k=2000))
@@ -230,42 +223,38 @@ async def test_a_refused_verdict_aborts_its_whole_transaction(
         )
         await _limit(quick, names.verdicts, None)
         await deployment.start("judge")
-        await judged(quick, eventually, 101)
+        await judged(quick, 101)
         await deployment.stop("judge")
     await all_right(quick)
 
 
-async def test_a_refused_append_ends_the_worker_before_the_next_one(
-    quick: Settings, tmp_path: Path, eventually
-) -> None:
+async def test_a_refused_append_ends_the_worker_before_the_next_one(quick: Settings, tmp_path: Path) -> None:
     """Rule 2: an idempotent producer lets batch 2 in after batch 1 was refused; the worker must not try."""
     names = Names(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await deployment.start("judge")
         await deployment.start("worker")
         await crawl(quick, 50)
-        await judged(quick, eventually, 50)
+        await judged(quick, 50)
         await _limit(quick, names.journal, 1500)
         await crawl(quick, 200, seed=2)
         assert await deployment.ended("worker") != 0
         await _limit(quick, names.journal, None)
         await deployment.start("worker")
-        await judged(quick, eventually, 250)
+        await judged(quick, 250)
         assert '"event": "source_gap"' not in deployment.log("judge")
         await deployment.stop("judge")
     await all_right(quick)
 
 
-async def test_pages_deleted_and_recreated_are_all_judged(
-    quick: Settings, tmp_path: Path, eventually
-) -> None:
+async def test_pages_deleted_and_recreated_are_all_judged(quick: Settings, tmp_path: Path) -> None:
     """Rule 4: a recreated topic is a new one; without topic ids its pages would pass for re-deliveries."""
     names = Names(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await deployment.start("judge")
         await deployment.start("worker")
         await crawl(quick, 120)
-        await judged(quick, eventually, 120)
+        await judged(quick, 120)
         admin = AIOKafkaAdminClient(bootstrap_servers=quick.bootstrap_servers)
         await admin.start()
         try:
@@ -275,7 +264,7 @@ async def test_pages_deleted_and_recreated_are_all_judged(
             async def gone() -> bool:
                 return names.pages not in await admin.list_topics()
 
-            await eventually(gone)
+            await until(gone)
             await admin.create_topics([NewTopic(names.pages, quick.partitions, 1)])
         finally:
             await admin.close()
@@ -287,22 +276,20 @@ async def test_pages_deleted_and_recreated_are_all_judged(
         else:
             deployment.running.pop("worker")
         await deployment.start("worker")
-        await judged(quick, eventually, 180)
+        await judged(quick, 180)
         findings = await audit(quick)
         assert (findings.pages, findings.missing, findings.repeated, findings.earlier) == (180, 0, 0, 120)
         await deployment.stop("judge")
     assert await recompute(quick) == []
 
 
-async def test_the_judges_group_offset_is_only_for_lag_tools(
-    quick: Settings, tmp_path: Path, eventually
-) -> None:
+async def test_the_judges_group_offset_is_only_for_lag_tools(quick: Settings, tmp_path: Path) -> None:
     names = Names(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await deployment.start("worker")
         await deployment.start("judge")
         await crawl(quick, 150)
-        await judged(quick, eventually, 150)
+        await judged(quick, 150)
         await deployment.stop("judge")
         await asyncio.sleep(quick.session_seconds + 1)  # a static member leaves by silence only
         async with _member(quick, names.judge) as consumer:
@@ -311,7 +298,7 @@ async def test_the_judges_group_offset_is_only_for_lag_tools(
             await consumer.commit({journal: 0})
         await crawl(quick, 150, seed=2)
         await deployment.start("judge")
-        await judged(quick, eventually, 300)
+        await judged(quick, 300)
         await deployment.stop("judge")
     await all_right(quick)
 

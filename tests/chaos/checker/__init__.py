@@ -1,0 +1,1 @@
+"""Says what should have come out, and holds it against what did; imports nothing of `stream`."""

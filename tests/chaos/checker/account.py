@@ -1,0 +1,133 @@
+"""The account of one namespace: every page that was sent, what it must come to, and what it came to."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from tests.chaos.checker.oracle import IndexedOracle
+from tests.chaos.checker.records import Journal, Place
+from tests.chaos.load import Page, Sent
+
+EXAMPLES: Final = 20
+ROUNDING: Final = 1e-4
+
+
+@dataclass(slots=True)
+class Findings:
+    """What is wrong; nothing when all is well. Examples are at most EXAMPLES of each kind."""
+
+    missing: int = 0
+    repeated: int = 0
+    different: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def note(self, kind: str, text: str) -> None:
+        """Count one finding of a kind, and keep it as an example while there are few."""
+        setattr(self, kind, getattr(self, kind) + 1)
+        if sum(example.startswith(kind) for example in self.examples) < EXAMPLES:
+            self.examples.append(f"{kind}: {text}")
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What a row of the journal must come to."""
+
+    verdict: tuple[object, ...]
+    """Id, verdict, change, cluster, id of `duplicate_of`, distance."""
+    similarity: float
+    url: str | None
+    fingerprint: int
+
+
+class Account:
+    """Takes the records of journal and verdicts, each topic in its order, in whatever order between them."""
+
+    def __init__(self, options: Mapping[str, Any], sent: Sent) -> None:
+        """`options` are the oracle's."""
+        self._oracle, self._journal, self._sent = IndexedOracle(**options), Journal(), sent
+        self.findings = Findings()
+        self.verdicts: Counter[str] = Counter()
+        self._judged: set[Place] = set()
+        self._due: dict[Place, Due] = {}
+        self._early: dict[Place, dict[str, Any]] = {}
+        """Verdicts that came before their journal records."""
+        self._fingerprints: dict[str, int] = {}
+        """By text: equal texts have equal fingerprints, whichever worker made them."""
+
+    def unjudged(self) -> Iterator[tuple[Place, Page]]:
+        """Pages that should have a verdict and have none yet."""
+        for place, page in self._sent.acknowledged():
+            if place not in self._judged and not self._sent.gone(place) and not self._lost(place):
+                yield place, page
+
+    def excused(self) -> tuple[int, int]:
+        """How many pages have no verdict because retention took them, as declared, or their topic is gone."""
+        places = [place for place, _ in self._sent.acknowledged() if place not in self._judged]
+        lost = sum(self._lost(place) for place in places)
+        return lost, sum(self._sent.gone(place) and not self._lost(place) for place in places)
+
+    def conclude(self) -> Findings:
+        """Everything was taken: what is missing now stays missing."""
+        for place, page in self.unjudged():
+            self.findings.note("missing", f"{place} {page.url}")
+        for place in self._early:
+            self.findings.note("different", f"{place}: a verdict, but the journal admits no such page")
+        return self.findings
+
+    def take_journal(self, value: bytes, offset: int) -> None:
+        """A record of the journal."""
+        for place, page, url in self._journal.admitted(value, offset):
+            want = self._oracle.judge(page)
+            cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
+            verdict = want.id, want.verdict, want.change, cluster, want.other, want.distance
+            self._due[place] = Due(verdict, (want.similarity or 0) / 10_000, url, page.fingerprint)
+            if place in self._early:
+                self._compare(place, self._early.pop(place))
+
+    def take_verdict(self, value: bytes) -> None:
+        """A record of the verdicts."""
+        verdict = json.loads(value)
+        self.verdicts[verdict["verdict"]] += 1
+        source = verdict["source"]
+        place = source["topic_id"], source["partition"], source["offset"]
+        if place in self._judged:
+            self.findings.note("repeated", f"{place} {verdict['id']}")
+            return
+        self._judged.add(place)
+        if place in self._due:
+            self._compare(place, verdict)
+        else:
+            self._early[place] = verdict
+
+    def _lost(self, place: Place) -> bool:
+        """Whether retention took it, and the journal says so."""
+        topic_id, partition, offset = place
+        declared = self._journal.lost.get((topic_id, partition), ())
+        return self._sent.deleted(place) and any(start <= offset < end for start, end in declared)
+
+    def _compare(self, place: Place, verdict: dict[str, Any]) -> None:
+        """A verdict with the oracle's, and its page with what was sent."""
+        due, other, similarity = self._due.pop(place), verdict["duplicate_of"], verdict["similarity"] or 0
+        got = (
+            verdict["id"], verdict["verdict"], verdict["change"], verdict["cluster"], other and other["id"],
+            verdict["distance"],
+        )  # fmt: skip
+        if got != due.verdict or abs(similarity - due.similarity) > ROUNDING:
+            self.findings.note("different", f"{place}: {got} {similarity}, due {due}")
+        if verdict["url"] != due.url:
+            self.findings.note("different", f"{place}: url {verdict['url']}, in the journal {due.url}")
+        page = self._sent.page(place)
+        if page is not None:
+            self._compare_page(place, verdict, page, due.fingerprint)
+
+    def _compare_page(self, place: Place, verdict: dict[str, Any], page: Page, fingerprint: int) -> None:
+        if (verdict["verdict"] == "rejected") != page.malformed:
+            self.findings.note("different", f"{place}: {verdict['verdict']}, sent was {page}")
+        elif not page.malformed and verdict["url"] != page.url:
+            self.findings.note("different", f"{place}: url {verdict['url']}, sent was {page.url}")
+        elif not page.malformed and self._fingerprints.setdefault(page.digest, fingerprint) != fingerprint:
+            self.findings.note("different", f"{place}: an equal text has another fingerprint")

@@ -1,0 +1,74 @@
+"""The journal, unpacked by hand as `schemas/journal.md` has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from tests.oracle import OraclePage
+
+Place = tuple[str, int, int]
+"""Topic id, partition and offset of a page message."""
+
+
+@dataclass(slots=True)
+class Journal:
+    """What the journal's records say, one after the other."""
+
+    uuid: str | None = None
+    expected: dict[tuple[str, int], int] = field(default_factory=dict)
+    """By topic id and partition, the offset of the next page to judge."""
+    lost: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
+    """Offsets [start, end) that were declared lost to retention."""
+    redelivered: int = 0
+
+    def admitted(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None]]:
+        """Place, page and URL of every row of a record that is to be judged."""
+        content = msgspec.msgpack.decode(value)
+        if content["kind"] == "genesis":
+            assert self.uuid is None, "a second genesis"
+            self.uuid = content["journal"]
+            return
+        first = 0
+        for source in content["ranges"]:
+            rows = source[6]
+            since = self._admit(source)
+            for row in range(first, first + rows):
+                page_offset = int.from_bytes(content["offset"][8 * row : 8 * row + 8], "little")
+                if since is not None and page_offset >= since:
+                    place = (source[2], source[3], page_offset)
+                    yield place, self._page(content, offset, row), content["url"][row]
+                elif since is not None:
+                    self.redelivered += 1
+            first += rows
+
+    def _admit(self, source: list[Any]) -> int | None:
+        """Rows of a range count from this offset on; None: it lies behind a gap."""
+        _, _, topic_id, partition, start, end, _, opening, lost, *_ = source
+        key = topic_id, partition
+        expected = self.expected.get(key)
+        if expected is None or start > expected:
+            if not opening:
+                return None
+            # The log starts there: what lay below it is gone.
+            self.lost.setdefault(key, []).append((expected or 0, start))
+            expected = start
+        if lost and end > expected:
+            self.lost.setdefault(key, []).append((expected, end))
+        self.expected[key] = max(expected, end)
+        return int(expected)
+
+    def _page(self, content: dict[str, Any], offset: int, row: int) -> OraclePage:
+        size = len(content["sketch"]) // max(1, len(content["url"]))
+        assert self.uuid is not None
+        return OraclePage(
+            f"{self.uuid[:8]}.{offset}.{row}",
+            content["url_key"][row],
+            int.from_bytes(content["fingerprint"][8 * row : 8 * row + 8], "little"),
+            content["uncertain"][32 * row : 32 * row + 32],
+            content["sketch"][size * row : size * row + size],
+            content["status"][row],
+        )

@@ -1,0 +1,61 @@
+"""What a namespace is made with: each epoch has its own, by seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+PARTITIONS: Final = 4
+DASHBOARDS: Final = 0.25
+"""Share of epochs with one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Verdict options, as `neardup topics create` takes them and as the oracle does."""
+
+    name: str
+    create: tuple[str, ...] = ()
+    oracle: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A namespace's verdict options, and NEARDUP_* of its roles."""
+
+    options: Options
+    settings: Mapping[str, float]
+    dashboard: bool
+    """Whether a dashboard counts along: it takes as much of the processors as the others together."""
+
+
+OPTIONS: Final = (
+    Options("minima"),
+    Options("strict", ("--mode", "strict"), {"strict": True, "distance": 3}),
+    Options(
+        "fingerprint",
+        tuple(
+            part
+            for option in ("keys=fingerprint", "blocks=6", "flip_bits=4", "flips=1")
+            for part in ("--option", option)
+        ),
+        {"keys": "fingerprint", "blocks": 6, "flip_bits": 4, "flips": 1},
+    ),
+    Options("small-cap", ("--option", "bucket_cap=2"), {"bucket_cap": 2}),
+)
+
+
+def configuration(seed: int, epoch: int) -> Configuration:
+    """All verdict options in turn; tables and batches by chance."""
+    rng = random.Random(f"{seed}/{epoch}/configuration")
+    settings: dict[str, float] = {
+        "rebuild_damaged": rng.random() < 0.5,
+        "tables_memory": rng.choice((0, 0, 64 << 20)),
+        "tables_generation": rng.choice((48, 256, 1024)),
+        "tables_cache": 8 << 20,
+        "judge_rows": rng.choice((16, 256, 32_768)),
+        "flush_seconds": rng.choice((0.3, 1.0, 3.0)),
+    }
+    return Configuration(OPTIONS[(seed + epoch) % len(OPTIONS)], settings, rng.random() < DASHBOARDS)

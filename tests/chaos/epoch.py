@@ -1,0 +1,270 @@
+"""One namespace from its creation to its last verdict, with faults in between."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+import urllib.request
+from collections import Counter
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
+from tests.chaos import schedule
+from tests.chaos.checker.checker import Checker
+from tests.chaos.cluster.brokers import Cluster
+from tests.chaos.cluster.ports import free_ports
+from tests.chaos.cluster.proxy import HOST
+from tests.chaos.configurations import PARTITIONS, Configuration
+from tests.chaos.disk import Disk
+from tests.chaos.faults import FAULTS
+from tests.chaos.faults.state import NEED_A_DISK
+from tests.chaos.faults.topics import insist, topic_id
+from tests.chaos.load import Load
+from tests.chaos.processes import Nursery
+from tests.chaos.report import Report
+from tests.chaos.roles import Ends, Role
+from tests.chaos.scene import HANG_SECONDS, HangError, Scene
+
+FAULTS_AHEAD: Final = 8
+"""Faults since the last verdict, after which lanes wait for another one: so that something goes on."""
+MODES: Final = {"judge-1": "ordered", "judge-2": "writeback"}
+"""Of ext4, on the judges' disks."""
+SESSION_SECONDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How long faults go on."""
+
+    seconds: float
+    each: bool = False
+    """Longer, if need be: until each kind has happened."""
+
+
+class Epoch:
+    """One namespace; `run` adds to the report what happened in it."""
+
+    def __init__(
+        self, cluster: Cluster, report: Report, number: int, made: Configuration, directory: Path, rate: float
+    ) -> None:
+        self._cluster, self._report, self._made, self._number = cluster, report, made, number
+        self._namespace = f"chaos-{report.seed}-{number}"
+        self._directory, self._logs = directory, directory / "logs"
+        self._load = Load(
+            cluster.bootstrap_servers, f"{self._namespace}.pages", rate, f"{report.seed}/{number}"
+        )
+        self._ends = Ends()
+        self._dashboard = free_ports(1)[0]
+        self._happened: Counter[str] = Counter()
+        self._ahead = 0
+        self._over = asyncio.Event()
+        self._without: frozenset[str] = frozenset()
+
+    async def run(self, bounds: Bounds) -> None:
+        """Faults for a while, then peace until every page has its verdict, then the account."""
+        started = time.monotonic()
+        self._logs.mkdir(parents=True)
+        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers, "log_level": 0})
+        created = await self._neardup(
+            "topics", "create", "--partitions", str(PARTITIONS), *self._made.options.create
+        )
+        assert created is not None, f"topics create failed: {self._logs / 'topics.log'}"
+        async with AsyncExitStack() as stack:
+            roles = await self._roles(stack)
+            checker = stack.enter_context(
+                Checker(
+                    self._cluster.bootstrap_servers,
+                    self._namespace,
+                    PARTITIONS,
+                    self._made.options.oracle,
+                    self._load.given,
+                )
+            )
+            scene = Scene(self._cluster, admin, self._namespace, roles, self._load, checker, self._report)
+            stack.callback(self._load.abandon)
+            self._load.start(str(await asyncio.to_thread(topic_id, admin, scene.pages)))
+            for role in roles.values():
+                role.begin()
+            try:
+                await self._faults(scene, bounds)
+                await self._peace(scene)
+            except HangError as error:
+                self._report.unexplained.append(f"epoch {self._number}: {error}")
+            await asyncio.gather(*(role.end() for role in roles.values()))
+            self._ends.cured += sum(role.healed for role in roles.values() if role.disk)
+        await self._account(checker, time.monotonic() - started)
+        await asyncio.to_thread(insist, lambda: self._delete_topics(admin))
+
+    async def _roles(self, stack: AsyncExitStack) -> dict[str, Role]:
+        """Judges with a disk each, workers, and a dashboard now and then."""
+        roles = {}
+        nursery = await stack.enter_async_context(Nursery())
+        for name in schedule.ROLES if self._made.dashboard else (*schedule.JUDGES, *schedule.WORKERS):
+            environment = self._environment(
+                self._cluster.network.bootstrap_servers(schedule.listener(name)),
+                state_dir=self._directory / name,
+                dashboard_port=self._dashboard,
+            )
+            disk = None
+            if name in MODES:
+                disk = await asyncio.to_thread(Disk, self._directory / name, MODES[name])
+                stack.callback(disk.remove)
+                self._without = frozenset() if disk.own else NEED_A_DISK
+                environment["NEARDUP_STATE_DIR"] = str(disk.path / "state")
+            roles[name] = Role(name, environment, self._logs, self._ends, nursery, disk)
+            stack.push_async_callback(roles[name].abandon)
+        return roles
+
+    def _environment(self, servers: str, **other: object) -> dict[str, str]:
+        """Of a role or a command behind these bootstrap servers."""
+        settings: dict[str, object] = {
+            "bootstrap_servers": servers, "namespace": self._namespace, "log_format": "json",
+            "dev": len(self._cluster.brokers) < 3, "worker_processes": 1,
+            "session_seconds": SESSION_SECONDS, "shutdown_seconds": 5, **self._made.settings, **other,
+        }  # fmt: skip
+        return {f"NEARDUP_{name.upper()}": str(value) for name, value in settings.items()}
+
+    async def _faults(self, scene: Scene, bounds: Bounds) -> None:
+        """All lanes beside each other, until the bounds are reached."""
+        await scene.until(lambda: scene.checker.count)
+        names = [name for name in schedule.DECKS if name in scene.roles or name not in schedule.ROLES]
+        lanes = [asyncio.create_task(self._lane(scene, name)) for name in names]
+        watch = asyncio.create_task(self._watch(scene, bounds))
+        try:
+            done, _ = await asyncio.wait({watch, *lanes}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            self._over.set()
+            # Each lane ends its fault, so that what it broke is whole again.
+            await asyncio.gather(*lanes, return_exceptions=True)
+            watch.cancel()
+            await asyncio.gather(watch, return_exceptions=True)
+        for lane in lanes:
+            lane.result()
+
+    async def _lane(self, scene: Scene, name: str) -> None:
+        """One fault after the other."""
+        for plan in schedule.lane(scene.report.seed, self._number, name, self._without):
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._over.wait(), plan.pause)
+            if self._ahead >= FAULTS_AHEAD:
+                await scene.until_progress(self._over)
+                self._ahead = 0
+            if self._over.is_set():
+                return
+            self._ahead += 1
+            if await FAULTS[plan.kind](scene, plan):
+                self._happened[plan.kind] += 1
+                scene.report.faults[plan.kind] += 1
+
+    async def _watch(self, scene: Scene, bounds: Bounds) -> None:
+        """Return when it is enough; meanwhile the load learns how many pages wait."""
+        wanted = {kind for deck in schedule.DECKS.values() for kind in deck} - self._without
+        started, before = time.monotonic(), 0
+        while time.monotonic() - started < bounds.seconds or (bounds.each and wanted - self._happened.keys()):
+            await asyncio.sleep(1)
+            scene.load.check()
+            scene.load.backlog = scene.checker.outstanding
+            if scene.checker.count != before:
+                before, self._ahead = scene.checker.count, 0
+
+    async def _peace(self, scene: Scene) -> None:
+        """Everything whole again: wait until every page has its verdict."""
+        await self._cluster.network.heal()
+        await asyncio.to_thread(scene.load.stop)
+        while backlog := scene.checker.outstanding:
+            scene.load.backlog = backlog
+            await scene.until_progress()
+        if schedule.DASHBOARD in scene.roles:
+            await self._recount(scene)
+
+    async def _recount(self, scene: Scene) -> None:
+        """The dashboard must count what the account does."""
+        url, verdicts = (
+            f"http://{HOST}:{self._dashboard}/api/v1/figures?range=all",
+            scene.checker.account.verdicts,
+        )
+        found: dict[str, int] = {}
+
+        def ask() -> None:
+            with suppress(OSError, ValueError), urllib.request.urlopen(url, timeout=10) as answer:
+                found.update(json.load(answer)["verdicts"])
+
+        async def counted() -> None:
+            while +Counter(found) != verdicts:
+                await asyncio.to_thread(ask)
+                await asyncio.sleep(0.5)
+
+        try:
+            await asyncio.wait_for(counted(), HANG_SECONDS)
+        except TimeoutError:
+            scene.checker.account.findings.note(
+                "different", f"the dashboard counts {found}, due {dict(verdicts)}"
+            )
+
+    async def _account(self, checker: Checker, seconds: float) -> None:
+        """What came out, by the checker, and by the system's own recomputation."""
+        report, found, verdicts = self._report, checker.account.conclude(), checker.account.verdicts
+        audited = await self._neardup("audit", "--recompute", "--json")
+        again = json.loads(audited) if audited else {"different": None}
+        if again["different"] is None:
+            report.unexplained.append(f"epoch {self._number}: audit failed, see {self._logs}")
+        report.epochs.append(
+            {
+                "number": self._number,
+                "configuration": self._made.options.name,
+                "settings": self._made.settings,
+                "seconds": round(seconds, 1),
+                "pages": self._load.sent,
+                "verdicts": verdicts,
+                "faults": self._happened,
+                "longest_stall": round(checker.longest_stall, 1),
+                "stalled_at": round(checker.stalled_at, 1),
+                "audit": again,
+            }
+        )
+        report.pages += self._load.sent
+        report.verdicts.update(verdicts)
+        report.missing += found.missing
+        report.repeated += found.repeated
+        report.different += found.different + (again["different"] or 0)
+        lost, gone = checker.account.excused()
+        report.lost += lost
+        report.gone += gone
+        report.cured += self._ends.cured
+        report.ends.update(self._ends.codes)
+        report.unexplained += (f"epoch {self._number}: {each}" for each in self._ends.unexplained)
+        report.examples += (f"epoch {self._number}: {each}" for each in found.examples)
+        report.longest_stall = max(report.longest_stall, checker.longest_stall)
+
+    async def _neardup(self, *arguments: str) -> str | None:
+        """What a command prints; None when it prints nothing."""
+        with (self._logs / f"{arguments[0]}.log").open("ab") as log:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "stream.cli", *arguments,
+                env=os.environ | self._environment(self._cluster.bootstrap_servers),
+                stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
+            )  # fmt: skip
+            try:
+                printed, _ = await process.communicate()
+            finally:
+                if process.returncode is None:
+                    process.kill()
+        return printed.decode().strip() or None
+
+    def _delete_topics(self, admin: AdminClient) -> None:
+        """Leave nothing behind for the next epoch's brokers to carry."""
+        prefix = f"{self._namespace}."
+        topics = [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith(prefix)]
+        for deleted in admin.delete_topics(topics, request_timeout=10).values() if topics else ():
+            with suppress(KafkaException):
+                deleted.result(10)

@@ -1,0 +1,13 @@
+"""What can go wrong, by kind."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.chaos.faults import brokers, network, processes, state, topics
+from tests.chaos.scene import Fault
+
+FAULTS: Final[dict[str, Fault]] = {
+    **processes.FAULTS, **state.FAULTS, **brokers.FAULTS, **network.FAULTS, **topics.FAULTS,
+}  # fmt: skip
+"""By the kinds of `tests.chaos.schedule`."""

@@ -1,0 +1,97 @@
+"""Brokers killed, stopped and told to end; which one may depend on what it is in charge of."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from typing import Final
+
+from confluent_kafka import KafkaException
+
+from tests.chaos.cluster.brokers import Broker
+from tests.chaos.scene import Fault, Scene
+from tests.chaos.schedule import Plan
+
+ASK_SECONDS: Final = 5.0
+ALL_SECONDS: Final = 3.0
+
+
+def _any(scene: Scene, plan: Plan) -> Broker:
+    return plan.rng.choice(scene.cluster.brokers)
+
+
+async def _killed(scene: Scene, broker: Broker) -> bool:
+    await asyncio.to_thread(broker.kill)
+    scene.report.kills["broker"] += 1
+    await asyncio.to_thread(broker.start)
+    return True
+
+
+async def broker_kill(scene: Scene, plan: Plan) -> bool:
+    """SIGKILL to any broker."""
+    return await _killed(scene, _any(scene, plan))
+
+
+async def broker_terminate(scene: Scene, plan: Plan) -> bool:
+    """SIGTERM: a broker hands over what it leads, and is started again."""
+    broker = _any(scene, plan)
+    broker.signal(signal.SIGTERM)
+    await asyncio.to_thread(broker.wait)
+    await asyncio.to_thread(broker.start)
+    return True
+
+
+async def broker_stop(scene: Scene, plan: Plan) -> bool:
+    """SIGSTOP and SIGCONT: a broker that is silent, and then behind."""
+    broker = _any(scene, plan)
+    broker.signal(signal.SIGSTOP)
+    await asyncio.sleep(plan.hold)
+    broker.signal(signal.SIGCONT)
+    return True
+
+
+async def all_brokers_stop(scene: Scene, plan: Plan) -> bool:
+    """SIGSTOP to all of them for a moment."""
+    for broker in scene.cluster.brokers:
+        broker.signal(signal.SIGSTOP)
+    await asyncio.sleep(min(plan.hold, ALL_SECONDS))
+    for broker in scene.cluster.brokers:
+        broker.signal(signal.SIGCONT)
+    return True
+
+
+async def coordinator_kill(scene: Scene, plan: Plan) -> bool:
+    """SIGKILL to the coordinator of the workers' or the judges' group."""
+    group = f"{scene.namespace}.{plan.rng.choice(('workers', 'judge'))}"
+
+    def ask() -> int:
+        described = scene.admin.describe_consumer_groups([group], request_timeout=ASK_SECONDS)[group]
+        return int(described.result(ASK_SECONDS).coordinator.id)
+
+    return await _kill_asked(scene, ask)
+
+
+async def leader_kill(scene: Scene, plan: Plan) -> bool:
+    """SIGKILL to the leader of the journal or of the decisions."""
+    topic = f"{scene.namespace}.{plan.rng.choice(('journal', 'decisions'))}"
+
+    def ask() -> int:
+        return int(scene.admin.list_topics(topic, ASK_SECONDS).topics[topic].partitions[0].leader)
+
+    return await _kill_asked(scene, ask)
+
+
+async def _kill_asked(scene: Scene, ask: object) -> bool:
+    with contextlib.suppress(KafkaException, TimeoutError, KeyError):
+        assert callable(ask)
+        number = await asyncio.to_thread(ask)
+        if number > 0:
+            return await _killed(scene, scene.cluster.broker(number))
+    return False
+
+
+FAULTS: Final[dict[str, Fault]] = {
+    "broker-kill": broker_kill, "broker-stop": broker_stop, "broker-terminate": broker_terminate,
+    "coordinator-kill": coordinator_kill, "leader-kill": leader_kill, "all-brokers-stop": all_brokers_stop,
+}  # fmt: skip

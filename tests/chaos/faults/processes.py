@@ -1,0 +1,107 @@
+"""Roles killed, stopped and told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Final
+
+import psutil  # type: ignore[import-untyped]
+
+from tests.chaos.roles import STOP_SECONDS, Role
+from tests.chaos.scene import Fault, Scene
+from tests.chaos.schedule import Plan
+
+FAILPOINTS: Final = {
+    "judge": (
+        "judge.sent", "judge.committed", "judge.ahead", "flush", "freeze.build", "freeze.ingest",
+        "freeze.meta",
+    ),
+    "worker": ("worker.before_append", "worker.append"),
+}  # fmt: skip
+"""`stream/failpoints.py` has what these are."""
+STARTING_SECONDS: Final = 4.0
+FAILPOINT_SECONDS: Final = 45.0
+"""A place that is not reached within this time is let go."""
+
+
+def _killed(scene: Scene, role: Role) -> bool:
+    happened = role.signal(signal.SIGKILL)
+    scene.report.kills[role.kind] += happened
+    return happened
+
+
+async def kill(scene: Scene, plan: Plan) -> bool:
+    """SIGKILL at any moment."""
+    return _killed(scene, scene.roles[plan.lane])
+
+
+async def kill_while_starting(scene: Scene, plan: Plan) -> bool:
+    """SIGKILL, and once more while the next process starts."""
+    role = scene.roles[plan.lane]
+    first = _killed(scene, role)
+    await asyncio.sleep(plan.rng.uniform(0.3, STARTING_SECONDS))
+    return _killed(scene, role) or first
+
+
+async def failpoint(scene: Scene, plan: Plan) -> bool:
+    """SIGKILL, and the next process kills itself where it hurts."""
+    role = scene.roles[plan.lane]
+    role.failpoint = f"{plan.rng.choice(FAILPOINTS[role.kind])}:{plan.rng.choice((1, 1, 2, 3))}"
+    _killed(scene, role)
+    await scene.until(lambda: role.failpoint is None and role.running)
+    process = role.process
+    assert process is not None
+    try:
+        async with asyncio.timeout(FAILPOINT_SECONDS):
+            died = await process.wait() == -signal.SIGKILL
+    except TimeoutError:
+        return _killed(scene, role)
+    scene.report.kills[role.kind] += died
+    return died
+
+
+async def stop(scene: Scene, plan: Plan) -> bool:
+    """SIGSTOP, and SIGCONT when its session may be over and another leads."""
+    role = scene.roles[plan.lane]
+    process = role.process
+    if not role.signal(signal.SIGSTOP):
+        return False
+    await asyncio.sleep(plan.hold)
+    if role.process is process:
+        role.signal(signal.SIGCONT)
+    return True
+
+
+async def terminate(scene: Scene, plan: Plan) -> bool:
+    """SIGTERM: it finishes its batch and ends, with an error perhaps where brokers are away meanwhile."""
+    role = scene.roles[plan.lane]
+    process = role.process
+    if process is None or not role.signal(signal.SIGTERM):
+        return False
+    try:
+        async with asyncio.timeout(STOP_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        scene.report.unexplained.append(f"{role.name}: did not end within {STOP_SECONDS} s of SIGTERM")
+        _killed(scene, role)
+    return True
+
+
+async def kill_child(scene: Scene, plan: Plan) -> bool:
+    """SIGKILL to a child process, which fingerprints."""
+    children = scene.roles[plan.lane].children()
+    if not children:
+        return False
+    try:
+        plan.rng.choice(children).kill()
+    except psutil.NoSuchProcess:
+        return False
+    scene.report.kills["child"] += 1
+    return True
+
+
+FAULTS: Final[dict[str, Fault]] = {
+    "kill": kill, "kill-while-starting": kill_while_starting, "failpoint": failpoint, "stop": stop,
+    "terminate": terminate, "kill-child": kill_child,
+}  # fmt: skip

@@ -1,0 +1,121 @@
+"""What happens to a judge's state directory while the judge is dead, and to its disk while it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import signal
+from pathlib import Path
+from typing import Final
+
+from tests.chaos.roles import Role
+from tests.chaos.scene import Fault, Scene
+from tests.chaos.schedule import Plan
+
+FLIPS: Final = 4
+"""Most bits flipped at once, all in one file."""
+FULL_SECONDS: Final = 6.0
+
+
+async def state_deleted(scene: Scene, plan: Plan) -> bool:
+    """Killed, and its state deleted: it is rebuilt from journal and decisions."""
+    role = scene.roles[plan.lane]
+    async with role.down():
+        scene.report.kills[role.kind] += 1
+        await asyncio.to_thread(role.delete_state)
+    return True
+
+
+async def older_state(scene: Scene, plan: Plan) -> bool:
+    """Killed, and an older state brought back; the first time, and now and then later, a copy is kept."""
+    role = scene.roles[plan.lane]
+    copy = role.state.with_name("copy")
+    assert role.disk is not None
+    async with role.down():
+        scene.report.kills[role.kind] += 1
+        if copy.exists() and role.state.exists():
+            await asyncio.to_thread(role.delete_state)
+            await asyncio.to_thread(shutil.copytree, copy, role.state)
+            await asyncio.to_thread(role.disk.sync)
+            if plan.rng.random() < 0.5:
+                await asyncio.to_thread(shutil.rmtree, copy)
+            return True
+        if role.state.exists() and not role.damaged:
+            await asyncio.to_thread(shutil.copytree, role.state, copy)
+    return False
+
+
+async def bit_flips(scene: Scene, plan: Plan) -> bool:
+    """Killed, and bits flipped in one file of its state: refused and rebuilt, or without effect."""
+    role = scene.roles[plan.lane]
+    async with role.down():
+        scene.report.kills[role.kind] += 1
+        role.damaged = await asyncio.to_thread(_flip, role.state, plan.rng) or role.damaged
+        return role.damaged
+
+
+def _flip(state: Path, rng: random.Random) -> bool:
+    """Flip bits of a file that RocksDB reads; larger files more often, small ones now and then."""
+    files = sorted(
+        file for file in state.rglob("*") if file.is_file() and file.stat().st_size and "LOG" not in file.name
+    )
+    if not files:
+        return False
+    weights = [file.stat().st_size for file in files] if rng.random() < 0.6 else None
+    chosen = rng.choices(files, weights)[0]
+    content = bytearray(chosen.read_bytes())
+    for _ in range(rng.randint(1, FLIPS)):
+        content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    with chosen.open("r+b") as file:
+        file.write(content)
+    return True
+
+
+async def power_loss(scene: Scene, plan: Plan) -> bool:
+    """Power fails: the processes die, and the disk has what was synced."""
+    role = scene.roles[plan.lane]
+    disk = role.disk
+    assert disk is not None
+
+    def fail() -> None:
+        # Stopped first: no error of a dead disk is met by a process that would have died with it.
+        role.signal(signal.SIGSTOP)
+        disk.cut_power()
+
+    async with role.down(fail):
+        scene.report.kills[role.kind] += 1
+        await asyncio.to_thread(disk.restore_power)
+    return True
+
+
+async def disk_full(scene: Scene, plan: Plan) -> bool:
+    """No block is free for a while; the judge may end, and begins again when there is room."""
+    role = scene.roles[plan.lane]
+    disk = role.disk
+    assert disk is not None
+    role.excused = True
+    try:
+        await asyncio.to_thread(disk.fill)
+        await asyncio.sleep(FULL_SECONDS + plan.hold)
+        await asyncio.to_thread(disk.empty)
+    finally:
+        await asyncio.to_thread(disk.empty)
+        await _settled(scene, role)
+        role.excused = False
+    return True
+
+
+async def _settled(scene: Scene, role: Role) -> None:
+    """Wait until it has begun anew, or goes on as before: what it met on the full disk is behind it."""
+    process = role.process
+    await scene.until(lambda: role.process is not process or role.said("leading", "standby"))
+    await asyncio.sleep(1)
+
+
+FAULTS: Final[dict[str, Fault]] = {
+    "state-deleted": state_deleted, "older-state": older_state, "bit-flips": bit_flips,
+    "power-loss": power_loss, "disk-full": disk_full,
+}  # fmt: skip
+NEED_A_DISK: Final = frozenset({"power-loss", "disk-full"})
+"""Kinds that need a file system of the role's own."""

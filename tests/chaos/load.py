@@ -1,0 +1,221 @@
+"""The crawler: pages of our own making, sent by librdkafka, each remembered with the place it was given."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaError, Message, Producer
+
+SYLLABLES: Final = [a + b for a in "bdfgklmnprst" for b in "aeiou"]
+WORDS: Final = [a + b for a in SYLLABLES for b in SYLLABLES]
+UNSENT: Final = 2000
+"""Pages that may wait for their acknowledgement, or for their verdict, before no more are sent."""
+HANG_SECONDS: Final = 600
+"""Ends a hang: brokers that are whole acknowledge what they were sent."""
+REMEMBERED: Final = 400
+"""How many of the last texts may be copied."""
+
+Place = tuple[str, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """What was sent."""
+
+    url: str
+    digest: str
+    """Of the text."""
+    malformed: bool = False
+
+
+class Pages:
+    """New, edited, mirrored, re-crawled, empty and malformed pages. Seeded."""
+
+    def __init__(self, seed: str) -> None:
+        self._random = random.Random(seed)
+        self._texts: list[tuple[str, list[str]]] = []
+
+    def next(self) -> tuple[Page, bytes]:
+        """A page, and the message that carries it."""
+        rng, kind = self._random, self._random.random()
+        if kind < 0.02:
+            return Page(
+                "http://broken.example/", "", malformed=True
+            ), b'{"url": "http://broken.example/", "text": '
+        url = f"http://site-{rng.randrange(40)}.example/{rng.randrange(100_000)}"
+        if kind < 0.04:
+            words = ["too", "short"]
+        elif kind < 0.55 or not self._texts:
+            words = rng.choices(WORDS, k=rng.randrange(60, 200))
+        else:
+            known, words = rng.choice(self._texts)
+            url = known if kind < 0.75 else url
+            words = list(words)
+            for _ in range(rng.choice([0, 0, 1, 1, 2, 4, 30])):
+                words[rng.randrange(len(words))] = rng.choice(WORDS)
+        if len(words) > 2:
+            self._texts = [*self._texts[1 - REMEMBERED :], (url, words)]
+        text = " ".join(words)
+        page = Page(url, hashlib.sha256(text.encode()).hexdigest())
+        return page, json.dumps({"url": url, "text": text}).encode()
+
+
+class Sent:
+    """What was sent, by the place that the brokers gave it; and what was taken away again on purpose."""
+
+    def __init__(self) -> None:
+        self._given: dict[Place, Page] = {}
+        self._gone: set[str] = set()
+        self._deleted: dict[tuple[str, int], int] = {}
+        self._lock = threading.Lock()
+
+    def give(self, place: Place, page: Page) -> None:
+        """The brokers have taken a page."""
+        with self._lock:
+            self._given[place] = page
+
+    def delete_below(self, topic_id: str, partition: int, offset: int) -> None:
+        """Pages of a partition below this offset are being deleted."""
+        key = topic_id, partition
+        self._deleted[key] = max(offset, self._deleted.get(key, 0))
+
+    def delete_topic(self, topic_id: str) -> None:
+        """All pages of a topic are being deleted."""
+        self._gone.add(topic_id)
+
+    def acknowledged(self) -> Iterator[tuple[Place, Page]]:
+        """Every page that the brokers have taken."""
+        with self._lock:
+            given = list(self._given.items())
+        yield from given
+
+    def page(self, place: Place) -> Page | None:
+        """What was sent to a place; None where the acknowledgement has not come yet."""
+        return self._given.get(place)
+
+    def gone(self, place: Place) -> bool:
+        """Whether the page's topic was deleted."""
+        return place[0] in self._gone
+
+    def deleted(self, place: Place) -> bool:
+        """Whether the page's record was deleted."""
+        return place[2] < self._deleted.get(place[:2], 0)
+
+    def ends(self, topic_id: str) -> dict[int, int]:
+        """By partition, the offset after the last acknowledged page of a topic."""
+        ends: dict[int, int] = {}
+        for (topic, partition, offset), _ in self.acknowledged():
+            if topic == topic_id:
+                ends[partition] = max(offset + 1, ends.get(partition, 0))
+        return ends
+
+
+class Load:
+    """Sends pages at a steady rate, in a thread of its own, until told to pause or stop."""
+
+    def __init__(self, servers: str, topic: str, rate: float, seed: str) -> None:
+        self._servers, self._topic, self._rate = servers, topic, rate
+        self.given = Sent()
+        self._crawl = Pages(seed)
+        self.sent = 0
+        self.backlog = 0
+        """Pages that wait for a verdict, as the run last saw; no more are sent beyond UNSENT."""
+        self.topic_id = ""
+        """Of the topic that pages go to now."""
+        self._producer: Producer | None = None
+        self._unacknowledged = 0
+        self._next: dict[tuple[str, int], int] = {}
+        """Topic id and partition -> the offset after the last acknowledged page."""
+        self._paused, self._stop = threading.Event(), threading.Event()
+        self._idle = threading.Event()
+        self._failed: str | None = None
+        self._thread = threading.Thread(target=self._run, name="load", daemon=True)
+
+    def start(self, topic_id: str) -> None:
+        """Begin to send to the topic of this id."""
+        self.topic_id = topic_id
+        self._thread.start()
+
+    def pause(self) -> None:
+        """Send no more, and wait until all that was sent is acknowledged."""
+        self._idle.clear()
+        self._paused.set()
+        ends = time.monotonic() + HANG_SECONDS
+        while not self._idle.wait(0.1):
+            self.check()
+            assert time.monotonic() < ends, f"{self._unacknowledged} pages are not acknowledged"
+
+    def resume(self, topic_id: str | None = None) -> None:
+        """Go on; with a topic id, into a new topic, and what the old one held is gone."""
+        if topic_id is not None:
+            self.given.delete_topic(self.topic_id)
+            self.topic_id = topic_id
+        self._paused.clear()
+
+    def stop(self) -> None:
+        """Send no more; everything that was sent is acknowledged."""
+        self.pause()
+        self._stop.set()
+        self._thread.join()
+
+    def abandon(self) -> None:
+        """End the thread, whatever is still under way."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def check(self) -> None:
+        """Raises AssertionError when pages could not be sent."""
+        assert self._failed is None, f"the load failed: {self._failed}"
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            if self._producer is None:  # a new one for a new topic: sequence numbers begin anew with it
+                self._producer = Producer(
+                    {
+                        "bootstrap.servers": self._servers, "enable.idempotence": True, "acks": "all",
+                        "message.timeout.ms": 0, "linger.ms": 5, "compression.type": "lz4",
+                        "reconnect.backoff.max.ms": 1000, "log_level": 0,
+                    }
+                )  # fmt: skip
+            if self._paused.is_set():
+                self._producer.flush(0.2)
+                if not self._unacknowledged:
+                    self._producer = None
+                    while self._paused.is_set() and not self._stop.is_set():
+                        self._idle.set()
+                        time.sleep(0.02)
+                continue
+            self._producer.poll(0)
+            if self._unacknowledged < UNSENT and self.backlog < UNSENT:
+                self._send()
+            time.sleep(1 / self._rate)
+
+    def _send(self) -> None:
+        page, message = self._crawl.next()
+        topic_id = self.topic_id
+
+        def acknowledged(error: KafkaError | None, message: Message) -> None:
+            self._unacknowledged -= 1
+            if error is not None:
+                self._failed = str(error)
+                return
+            partition, offset = message.partition(), message.offset()
+            assert partition is not None
+            # A broker that had it already does not say where; nobody else writes, so it is in its turn.
+            due = self._next.get((topic_id, partition), 0)
+            assert offset is None or offset == due, f"{topic_id} {partition}: {offset}, not {due}"
+            self._next[topic_id, partition] = due + 1
+            self.given.give((topic_id, partition, due), page)
+
+        assert self._producer is not None
+        self._unacknowledged += 1
+        self.sent += 1
+        self._producer.produce(self._topic, message, on_delivery=acknowledged)

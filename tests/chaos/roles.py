@@ -1,0 +1,234 @@
+"""Roles as processes of their own, kept running as a supervisor would, and ended in every way there is."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import psutil  # type: ignore[import-untyped]
+
+from tests.chaos.disk import Disk
+from tests.chaos.processes import Nursery, Process, start
+
+PAUSE: Final = 0.3
+"""Seconds between an end and the next start."""
+REFUSED: Final = 78
+"""Exit code: a person must act (docs/operations.md)."""
+STEADY_SECONDS: Final = 30.0
+"""A process that lived this long did not fail at once."""
+PATIENCE: Final = {True: 40.0, False: 180.0}
+"""How long processes may fail one after the other before a person would act: on a damaged state, and
+otherwise, where brokers may be away meanwhile."""
+STOP_SECONDS: Final = 120
+"""Ends a hang."""
+
+
+@dataclass(slots=True)
+class Ends:
+    """How processes of roles ended by themselves."""
+
+    codes: Counter[str] = field(default_factory=Counter)
+    """By role and exit code."""
+    cured: int = 0
+    """Damaged states that were refused and moved away."""
+    unexplained: list[str] = field(default_factory=list)
+    """Refusals, or ends again and again, that no fault explains, and refusals to stop in good order."""
+
+
+class Role:
+    """One role; its state directory, where it has one, outlives its processes."""
+
+    def __init__(
+        self,
+        name: str,
+        environment: dict[str, str],
+        logs: Path,
+        ends: Ends,
+        nursery: Nursery,
+        disk: Disk | None = None,
+    ) -> None:
+        self.name, self.disk, self._nursery = name, disk, nursery
+        self._environment, self._ends = environment, ends
+        self.log = logs / f"{name}.log"
+        self.process: Process | None = None
+        self.damaged = False
+        """Whether bits of its state were flipped, so that a refusal is right."""
+        self.excused = False
+        """Whether a refusal is right for another reason, such as a full disk."""
+        self._may_run = asyncio.Event()
+        self._may_run.set()
+        self._using, self._starting = asyncio.Lock(), asyncio.Lock()
+        self.failpoint: str | None = None
+        """Where its next process kills itself."""
+        self._since = 0
+        self._failing_since = time.monotonic()
+        self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def kind(self) -> str:
+        """Which role it is: `judge`, `worker`."""
+        return self.name.rstrip("0123456789-")
+
+    @property
+    def state(self) -> Path:
+        """Its state directory."""
+        assert self.disk is not None
+        return self.disk.path / "state"
+
+    @property
+    def running(self) -> bool:
+        """Whether it has a process, stopped or not."""
+        return self.process is not None and self.process.returncode is None
+
+    def said(self, *events: str) -> bool:
+        """Whether its present process has logged one of these events."""
+        with self.log.open("rb") as log:
+            log.seek(self._since)
+            text = log.read().decode(errors="replace")
+        return any(f'"event": "{event}"' in text for event in events)
+
+    @property
+    def healed(self) -> int:
+        """How often it moved a damaged state aside by itself."""
+        return self.log.read_text(errors="replace").count('"event": "state_damaged"')
+
+    def begin(self) -> None:
+        """Keep it running from now on."""
+        self._keeper = asyncio.create_task(self._keep())
+
+    async def end(self) -> None:
+        """SIGTERM, and its exit code is looked at; nothing of it is left."""
+        self._may_run.clear()
+        async with self._starting:
+            terminated = self.signal(signal.SIGCONT) and self.signal(signal.SIGTERM)
+        if terminated:
+            assert self.process is not None
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    code = await self.process.wait()
+                if code != 0:
+                    self._ends.unexplained.append(
+                        f"{self.name}: SIGTERM ended it with {code}: {self._last_words()}"
+                    )
+            except TimeoutError:
+                self._ends.unexplained.append(f"{self.name}: did not end within {STOP_SECONDS} s of SIGTERM")
+        await self.abandon()
+
+    async def abandon(self) -> None:
+        """Kill whatever there is, children too."""
+        self._may_run.clear()
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        await self._kill_group()
+
+    def signal(self, number: int) -> bool:
+        """Send a signal to its process; False when it has none now."""
+        if not self.running:
+            return False
+        assert self.process is not None
+        with contextlib.suppress(ProcessLookupError):
+            self.process.send_signal(number)
+        return True
+
+    def children(self) -> list[psutil.Process]:
+        """Its child processes."""
+        if not self.running:
+            return []
+        assert self.process is not None
+        with contextlib.suppress(psutil.Error):
+            return list(psutil.Process(self.process.pid).children(recursive=True))
+        return []
+
+    @contextlib.asynccontextmanager
+    async def down(self, end: Callable[[], object] | None = None) -> AsyncIterator[None]:
+        """While entered it has no process: killed by SIGKILL with its children, or by `end` first."""
+        async with self._using:
+            self._may_run.clear()
+            try:
+                if end is not None:
+                    await asyncio.to_thread(end)
+                await self._kill_group()
+                yield
+            finally:
+                self._may_run.set()
+
+    async def _kill_group(self) -> None:
+        """SIGKILL to the process and its children."""
+        async with self._starting:
+            if self.process is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
+                await self.process.wait()
+
+    async def _keep(self) -> None:
+        while True:
+            await self._may_run.wait()
+            started = time.monotonic()
+            async with self._starting:
+                if not self._may_run.is_set():
+                    continue
+                await self._start()
+            assert self.process is not None
+            code = await self.process.wait()
+            if code > 0 and self._may_run.is_set():
+                self._ends.codes[f"{self.kind} {code}"] += 1
+                if time.monotonic() - started > STEADY_SECONDS:
+                    self._failing_since = started
+                await self._attend(code, time.monotonic() - self._failing_since)
+            else:
+                self._failing_since = time.monotonic()
+            await asyncio.sleep(PAUSE)
+
+    async def _start(self) -> None:
+        self.log.touch()
+        self._since = self.log.stat().st_size
+        environment = dict(self._environment)
+        if self.failpoint is not None:
+            environment["NEARDUP_FAILPOINT"], self.failpoint = self.failpoint, None
+        # Failpoints are read from the environment when they are imported; Faust reads its own then, too.
+        anew = "NEARDUP_FAILPOINT" in environment or self.kind == "dashboard"
+        begin = start if anew else self._nursery.fork
+        self.process = await begin(self.kind, environment, self.log)
+
+    async def _attend(self, code: int, failing: float) -> None:
+        """What a person would do about an end: nothing, unless it was refused or fails again and again."""
+        if self.excused or (code != REFUSED and failing < PATIENCE[self.damaged]):
+            return
+        if code != REFUSED or not self.damaged:
+            state = "damaged, " if self.damaged else ""
+            self._ends.unexplained.append(
+                f"{self.name}: {state}ended with {code}, failing for {failing:.0f} s: {self._last_words()}"
+            )
+        if self.damaged:
+            self._ends.cured += 1
+            await asyncio.to_thread(self.delete_state)
+        self._failing_since = time.monotonic()
+
+    def delete_state(self) -> None:
+        """The cure of a damaged state: it is rebuilt."""
+        assert self.disk is not None
+        shutil.rmtree(self.state, ignore_errors=True)
+        self.disk.sync()  # or a power loss brings it back
+        self.damaged = False
+        self._failing_since = time.monotonic()
+
+    def _last_words(self) -> str:
+        """The last error in its log."""
+        lines = self.log.read_text(errors="replace")[-20_000:].splitlines()
+        for line in reversed(lines):
+            with contextlib.suppress(ValueError):
+                said: dict[str, Any] = json.loads(line)
+                if said.get("level") in ("critical", "error"):
+                    return " ".join(str(said.get(name, "")) for name in ("event", "error", "message"))[:400]
+        return (lines or [""])[-1][:400]

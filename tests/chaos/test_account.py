@@ -1,0 +1,148 @@
+"""The account finds what a driver must find: missing, repeated and different verdicts, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.chaos.checker.account import Account
+from tests.chaos.load import Page, Sent
+
+TOPIC = "a" * 32
+GENESIS = msgspec.msgpack.encode({"kind": "genesis", "journal": "f" * 32})
+
+
+def record(offsets: list[int], *, start: int, opening: bool = False, lost: bool = False) -> bytes:
+    """A record of one partition's pages; each is unlike the others."""
+    count, end = len(offsets), offsets[-1] + 1 if offsets else start
+    urls = [f"http://a.example/{offset}" for offset in offsets]
+    return msgspec.msgpack.encode(
+        {
+            "kind": "rows",
+            "ranges": [["cluster", "pages", TOPIC, 0, start, end, count, opening, lost, 0]],
+            "status": bytes(count),
+            "fingerprint": b"".join((1 << 7 * each).to_bytes(8, "little") for each in range(count)),
+            "uncertain": bytes(32 * count),
+            "sketch": b"".join(bytes(240) + bytes([offset + 1] * 16) for offset in offsets),
+            "offset": b"".join(each.to_bytes(8, "little") for each in offsets),
+            "url": urls,
+            "url_key": urls,
+        }
+    )
+
+
+def verdict(offset: int, **other: Any) -> bytes:
+    """What is right for a page of the first record."""
+    name = f"ffffffff.1.{offset}"
+    right = {
+        "id": name, "url": f"http://a.example/{offset}", "verdict": "unique", "change": "new",
+        "cluster": name, "duplicate_of": None, "distance": None, "similarity": None,
+        "source": {"topic_id": TOPIC, "partition": 0, "offset": offset},
+    }  # fmt: skip
+    return json.dumps(right | other).encode()
+
+
+@pytest.fixture
+def sent() -> Sent:
+    """Three pages."""
+    sent = Sent()
+    for offset in range(3):
+        sent.give((TOPIC, 0, offset), Page(f"http://a.example/{offset}", str(offset)))
+    return sent
+
+
+@pytest.fixture
+def account(sent: Sent) -> Account:
+    """Of a journal that has the three pages, the first of them once more."""
+    account = Account({}, sent)
+    account.take_journal(GENESIS, 0)
+    account.take_journal(record([0, 1, 2], start=0, opening=True), 1)
+    account.take_journal(record([0], start=0), 2)
+    return account
+
+
+def wrong(account: Account) -> tuple[int, int, int]:
+    found = account.conclude()
+    return found.missing, found.repeated, found.different
+
+
+def test_nothing_is_found_where_all_is_right(account: Account) -> None:
+    for offset in (2, 0, 1):
+        account.take_verdict(verdict(offset))
+    assert wrong(account) == (0, 0, 0)
+
+
+def test_verdicts_may_be_read_before_the_journal(sent: Sent) -> None:
+    account = Account({}, sent)
+    for offset in range(3):
+        account.take_verdict(verdict(offset))
+    account.take_journal(GENESIS, 0)
+    account.take_journal(record([0, 1, 2], start=0, opening=True), 1)
+    assert wrong(account) == (0, 0, 0)
+
+
+def test_a_page_without_a_verdict_is_missing(account: Account) -> None:
+    account.take_verdict(verdict(0))
+    account.take_verdict(verdict(2))
+    assert wrong(account) == (1, 0, 0)
+
+
+def test_a_second_verdict_is_repeated(account: Account) -> None:
+    for offset in (0, 1, 2, 0):
+        account.take_verdict(verdict(offset))
+    assert wrong(account) == (0, 1, 0)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"verdict": "duplicate", "duplicate_of": {"id": "ffffffff.1.0", "url": ""}},
+        {"id": "ffffffff.2.0"},
+        {"cluster": "ffffffff.1.0"},
+        {"change": "changed"},
+        {"distance": 1},
+        {"similarity": 0.9},
+        {"url": "http://a.example/0"},
+        {"verdict": "rejected"},
+    ],
+)
+def test_any_other_verdict_is_different(account: Account, other: dict[str, Any]) -> None:
+    account.take_verdict(verdict(0))
+    account.take_verdict(verdict(1, **other))
+    account.take_verdict(verdict(2))
+    assert wrong(account)[:2] == (0, 0)
+    assert account.findings.different >= 1
+
+
+def test_a_verdict_of_a_page_that_nobody_journalled_is_different(account: Account) -> None:
+    for offset in range(4):
+        account.take_verdict(verdict(offset))
+    assert wrong(account) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_pages_declared_lost_are_excused_only_where_they_were_deleted(sent: Sent, deleted: bool) -> None:
+    account = Account({}, sent)
+    account.take_journal(GENESIS, 0)
+    account.take_journal(record([2], start=2, opening=True), 1)
+    account.take_verdict(verdict(2, id="ffffffff.1.0", cluster="ffffffff.1.0"))
+    if deleted:
+        sent.delete_below(TOPIC, 0, 2)
+    assert wrong(account) == (0 if deleted else 2, 0, 0)
+
+
+def test_pages_that_were_deleted_and_not_declared_lost_are_missing(account: Account, sent: Sent) -> None:
+    sent.delete_below(TOPIC, 0, 2)
+    account.take_verdict(verdict(2))
+    assert wrong(account) == (2, 0, 0)
+
+
+def test_what_lies_behind_a_gap_is_not_admitted(account: Account) -> None:
+    for offset in range(3):
+        account.take_verdict(verdict(offset))
+    account.take_journal(record([7], start=5), 3)
+    account.take_verdict(verdict(7))
+    assert wrong(account) == (0, 0, 1)
