@@ -1,0 +1,30 @@
+"""One decoder a file."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.fuzz.decoder import Decoder
+from tests.fuzz.decoders.avro import Avro
+from tests.fuzz.decoders.decisions import DecisionRecords
+from tests.fuzz.decoders.html import Html
+from tests.fuzz.decoders.index_files import IndexFiles
+from tests.fuzz.decoders.journal import JournalRecords
+from tests.fuzz.decoders.pages import PageMessages
+from tests.fuzz.decoders.record_batches import RecordBatches
+from tests.fuzz.decoders.requests import Requests
+from tests.fuzz.decoders.texts import TextsTwice
+from tests.fuzz.decoders.warc import WebArchives
+
+DECODERS: Final[tuple[type[Decoder], ...]] = (
+    PageMessages,
+    Avro,
+    JournalRecords,
+    DecisionRecords,
+    IndexFiles,
+    WebArchives,
+    Html,
+    TextsTwice,
+    RecordBatches,
+    Requests,
+)

@@ -1,0 +1,69 @@
+"""Decision records: what decodes and fits its journal records can be applied; all else is refused by name."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import msgspec
+
+from stream.errors import RecordError, StateError
+from stream.judge import judge, state
+from stream.judge.batch import Entry, digest_of
+from stream.judge.judge import Judge
+from stream.messages import decision
+from stream.messages.decision import decode_decisions, encode_decisions
+from stream.messages.journal import Rows, decode_journal
+from tests.fuzz.decoder import Decoder
+from tests.fuzz.decoders.journal import GENESIS, empty_state, record
+from tests.fuzz.mutate import damaged, packed
+
+RECORDS = 16
+"""Journal records that decisions are about, each the first of its journal."""
+
+
+class DecisionRecords(Decoder):
+    """`decode_decisions`, and the part of applying that changes nothing."""
+
+    name: ClassVar = "decisions"
+    modules: ClassVar = (decision, judge, state)
+
+    def __enter__(self) -> DecisionRecords:
+        directory = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="neardup-fuzz-"))
+        opened = empty_state(directory)
+        self.stack.callback(opened.close)
+        self._judge = Judge(opened, GENESIS)
+        self._entries: list[list[Entry]] = []
+        self._records: list[bytes] = []
+        for number in range(RECORDS):
+            data = record(random.Random(number))
+            rows = decode_journal(data, 1)
+            assert isinstance(rows, Rows)
+            entries = [Entry(1, 0, digest_of(data), rows)]
+            self._entries.append(entries)
+            self._records.append(encode_decisions(self._judge.decide(entries).record()))
+        return self
+
+    def whole(self, number: int) -> dict[str, Any]:
+        """The fields of one of the records that all others are made from."""
+        tree: dict[str, Any] = msgspec.msgpack.decode(self._records[number])
+        return tree
+
+    def make(self, rng: random.Random) -> bytes:
+        number = rng.randrange(RECORDS)
+        data = packed(rng, self._records[number], rng.choice((0, 1, 1, 1, 2)))
+        return bytes([number]) + (damaged(rng, data) if rng.random() < 0.2 else data)
+
+    def check(self, data: bytes) -> str:
+        entries: Sequence[Entry] = self._entries[data[0] % RECORDS]
+        try:
+            decisions = decode_decisions(data[1:], 0)
+        except RecordError:
+            return "refused"
+        try:
+            self._judge.prepare(entries, decisions)
+        except StateError:
+            return "does not fit"
+        return "fits"

@@ -1,0 +1,151 @@
+"""Requests to the dashboard: whatever is asked, the answer is never an internal error."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from typing import ClassVar
+from unittest.mock import AsyncMock, create_autospec
+
+import msgspec
+from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
+from multidict import CIMultiDict
+
+from stream.dashboard import api, server
+from stream.dashboard import gate as gates
+from stream.dashboard.api import Api
+from stream.dashboard.app import Statistics
+from stream.dashboard.gate import Gate
+from stream.dashboard.lookup import BusyError, Finder
+from stream.dashboard.recent import Recent
+from stream.dashboard.rows import Counts
+from stream.dashboard.server import application
+from stream.dashboard.superseded import Superseded
+from stream.dashboard.system import Watch
+from stream.dashboard.view import View
+from stream.ops.health import Health
+from stream.ops.metrics import DashboardMetrics
+from stream.settings import load
+from tests.fuzz.decoder import Decoder
+from tests.fuzz.mutate import NUMBERS, STRINGS, damaged
+
+TOKEN = "correct-horse-battery-staple"  # noqa: S105
+PATHS = (
+    "/", "/login", "/livez", "/readyz", "/metrics", "/api/openapi.json", "/api/v1/session", "/api/v1/figures",
+    "/api/v1/hosts", "/api/v1/clusters", "/api/v1/clusters/abcd1234.1.1", "/api/v1/verdicts",
+    "/api/v1/system",
+    "/api/v1/lookup", "/static/main.js", "/static/../server.py", "/nothing",
+)  # fmt: skip
+METHODS = ("GET", "GET", "GET", "POST", "POST", "HEAD", "OPTIONS", "DELETE", "PUT", "TRACE")
+NAMES = ("range", "from", "to", "host", "limit", "offset", "before", "verdict")
+VALUES = (
+    "15m",
+    "all",
+    "99999d",
+    "00000000001h",
+    "duplicate",
+    "1e308",
+    "nan",
+    "-0",
+    "٣",
+    *map(str, NUMBERS),
+    *STRINGS,
+)
+HOSTS = (
+    "127.0.0.1:8787",
+    "localhost",
+    "[::1]",
+    "[",
+    "a.example",
+    "",
+    ":",
+    "127.0.0.1:99999999",
+    "[::1",
+    "\u2066",
+)
+CREDENTIALS = (f"Bearer {TOKEN}", "Bearer", "Bearer \udcff", "Basic eDp5", "", "bearer " + "x" * 5000)
+
+
+class Requests(Decoder):
+    """The web application, without its sockets: gate, routes, parameters and bodies."""
+
+    name: ClassVar = "dashboard requests"
+    modules: ClassVar = (api, gates, server)
+    bytes_alone: ClassVar = False
+
+    def __enter__(self) -> Requests:
+        self._clock = itertools.count(1_900_000_000.0, 30.0)  # so that few wrong tokens come in a minute
+        statistics = create_autospec(Statistics, instance=True)
+        statistics.view, statistics.cluster_rows.return_value = View(lambda _window, _host: Counts()), []
+        finder = create_autospec(Finder, instance=True)
+        finder.look_up = AsyncMock(side_effect=BusyError("not now"))
+        superseded = create_autospec(Superseded, instance=True)
+        superseded.clusters = set()
+        watch = create_autospec(Watch, instance=True)
+        watch.now = {}
+        made = Api(statistics, Recent(), watch, finder, superseded)
+        gate = Gate(load(dashboard_token=TOKEN), lambda: next(self._clock))
+        self._app = application(made, gate, "127.0.0.1", DashboardMetrics(), Health())
+        self._app.freeze()
+        self._runner = self.stack.enter_context(asyncio.Runner())
+        return self
+
+    def make(self, rng: random.Random) -> bytes:
+        path = rng.choice(PATHS)
+        if rng.random() < 0.1:
+            path += rng.choice(("/", "%00", "%2e%2e/", "%", "?", "\u00ff", "%ff"))
+        query = "&".join(f"{rng.choice(NAMES)}={rng.choice(VALUES)}" for _ in range(rng.choice((0, 1, 2, 5))))
+        body = msgspec.json.encode({"text": "hello", "url": None} if rng.random() < 0.5 else {"token": TOKEN})
+        asked = {
+            "method": rng.choice(METHODS),
+            "target": f"{path}?{query}" if query else path,
+            "host": HOSTS[0] if rng.random() < 0.9 else rng.choice(HOSTS),
+            "credentials": CREDENTIALS[0] if rng.random() < 0.8 else rng.choice(CREDENTIALS),
+            "cookie": rng.choice(
+                ("", "neardup_session_neardup=1.2", "neardup_session_neardup=9999999999." + "0" * 64, ";=,")
+            ),
+            "type": rng.choice(("application/json", "text/plain", "", "application/json; charset=nonsense")),
+            "origin": rng.choice(
+                ("", "", "http://127.0.0.1:8787", "null", "http://[", "https://elsewhere.example")
+            ),
+            "body": damaged(rng, body) if rng.random() < 0.5 else body,
+        }
+        return msgspec.json.encode(
+            {k: v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for k, v in asked.items()}
+        )
+
+    def check(self, data: bytes) -> str:
+        return self._runner.run(self._ask(msgspec.json.decode(data, type=_Asked)))
+
+    async def _ask(self, asked: _Asked) -> str:
+        headers = CIMultiDict({"Host": asked.host, "Content-Type": asked.type})
+        for name in ("credentials", "cookie", "origin"):
+            if value := getattr(asked, name):
+                headers["Authorization" if name == "credentials" else name.title()] = value
+        try:
+            request = make_mocked_request(asked.method, asked.target, headers, app=self._app)
+        except ValueError:
+            return "no URL"  # aiohttp's own parser refuses it before anybody else sees it
+        request._read_bytes = asked.body
+        request._transport_peername = ("127.0.0.1", 1)
+        try:
+            response = await self._app._handle(request)
+        except web.HTTPException as error:
+            response = error
+        assert response.status < 500 or response.status == 503, response.status
+        if not asked.credentials.startswith("Bearer " + TOKEN) and asked.target.startswith("/api/v1/fig"):
+            assert response.status in (400, 401, 403, 404, 405, 415, 421, 429), response.status
+        return str(response.status)
+
+
+class _Asked(msgspec.Struct):
+    method: str
+    target: str
+    host: str
+    credentials: str
+    cookie: str
+    type: str
+    origin: str
+    body: bytes

@@ -1,0 +1,66 @@
+"""What fuzzing found once, each made anew: an input that a decoder did not bear, and what comes of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from itertools import count
+
+import msgspec
+import pytest
+
+from stream.fingerprint.row import Status
+from tests.fuzz.decoders.decisions import DecisionRecords
+from tests.fuzz.decoders.journal import JournalRecords, record
+from tests.fuzz.decoders.requests import TOKEN, Requests
+
+
+@pytest.fixture(scope="module")
+def decisions() -> Iterator[DecisionRecords]:
+    with DecisionRecords() as decoder:
+        yield decoder
+
+
+@pytest.mark.parametrize(
+    ("change", "came"),
+    [
+        (lambda tree: tree | {"clusters": tree["clusters"] + b"\0"}, "refused"),
+        (lambda tree: tree | {"clusters": tree["clusters"] + bytes(8)}, "does not fit"),
+        (lambda tree: tree | {"verdict": b"\x09" + tree["verdict"][1:]}, "does not fit"),
+        (lambda tree: tree | {"skipped": [[99, 1]]}, "does not fit"),
+        (lambda tree: tree | {"skipped": [[0, 1 << 40]]}, "does not fit"),
+        (lambda tree: tree | {"superseded": [[0, 99]]}, "does not fit"),
+    ],
+)
+def test_decisions_that_no_judge_makes_are_refused(
+    decisions: DecisionRecords, change: Callable[[dict[str, object]], object], came: str
+) -> None:
+    number = next(n for n in range(16) if len(decisions.whole(n)["verdict"]) > 1)
+    data = msgspec.msgpack.encode(change(decisions.whole(number)))
+    assert decisions.check(bytes([number]) + data) == came
+
+
+@pytest.mark.parametrize("column", ["fingerprint", "sketch"])
+def test_rows_as_wide_as_their_scheme_makes_none_are_refused(column: str) -> None:
+    trees = (msgspec.msgpack.decode(record(random.Random(number))) for number in count())
+    tree = next(each for each in trees if each["status"] == bytes([Status.READY]))
+    with JournalRecords() as decoder:
+        data = msgspec.msgpack.encode(tree | {column: tree[column] * 2})
+        assert decoder.check(data) == "RecordError"
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [({"host": "["}, "421"), ({"host": "[::1"}, "421"), ({"origin": "http://["}, "403")],
+)
+def test_headers_that_are_no_url_are_no_internal_error(headers: dict[str, str], status: str) -> None:
+    asked = {
+        "method": "POST", "target": "/api/v1/lookup", "host": "127.0.0.1", "credentials": f"Bearer {TOKEN}",
+        "cookie": "", "type": "application/json", "origin": "", "body": b"{}",
+    }  # fmt: skip
+    with Requests() as decoder:
+        assert decoder.check(msgspec.json.encode(asked | headers)) == status
+
+
+def test_inputs_are_the_same_for_the_same_numbers() -> None:
+    assert record(random.Random(7)) == record(random.Random(7))

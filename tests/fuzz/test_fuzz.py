@@ -1,0 +1,28 @@
+"""Numbered inputs for every decoder: none ends in anything but what the decoder promises."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.fuzz.decoder import Decoder, fuzz
+from tests.fuzz.decoders import DECODERS
+
+SEED = 20070508
+INPUTS = {
+    "pages": 8_000, "avro": 12_000, "journal": 6_000, "decisions": 12_000, "index files": 4_000,
+    "web archives": 8_000, "html": 4_000, "texts": 2_000, "record batches": 8_000,
+    "dashboard requests": 4_000,
+}  # fmt: skip
+"""Some five seconds each on an idle machine; `make fuzz` runs for an hour."""
+
+
+@pytest.mark.parametrize("kind", DECODERS, ids=lambda kind: kind.name)
+def test_no_input_ends_in_anything_but_what_the_decoder_promises(kind: type[Decoder]) -> None:
+    with kind() as decoder:
+        found = fuzz(decoder, SEED, INPUTS[decoder.name])
+    assert not found.faults, [
+        f"python -m tests.fuzz --seed {SEED} --only '{found.name}' --at {each.number}: {each.error}"
+        for each in found.faults
+    ]
+    assert found.inputs == INPUTS[decoder.name]
+    assert len(found.came) > 1, "the inputs are all of one kind"
