@@ -14,17 +14,19 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from resiliparse.parse.html import HTMLTree
 
 from stream.children import child
-from stream.children.child import Chunk, Configuration
+from stream.children.child import Chunk
+from stream.children.guard import Guard
+from stream.children.position import Position
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
 from stream.fingerprint.scan import scanned_tokens
-from stream.fingerprint.scheme import Scheme
 from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES
 from stream.messages.page import decode_page
 from stream.outside.outside import Outside
@@ -39,8 +41,8 @@ PAGES_A_CHUNK = min(CHUNK_PAGES, CHUNK_BYTES // 75_000)
 """Pages of that many bytes that a child gets at once."""
 BATCH = 16
 """Texts segmented at once: about as many as the fingerprinter takes."""
-CONFIGURATION = Configuration(scheme=Scheme(), page_bytes=16 << 20, memory=1 << 31, deadline=600)
-OUTSIDE = Outside(CONFIGURATION.outside)
+PAGE_BYTES = 16 << 20
+OUTSIDE = Outside()
 
 
 class _Sink:
@@ -69,13 +71,13 @@ def run(data: Path | None = None, count: int = PAGES, rounds: int = ROUNDS) -> d
         child.frame(Chunk(list(values[first : first + PAGES_A_CHUNK]), careful=False))
         for first in range(0, len(values), PAGES_A_CHUNK)
     ]
-    decoded = [decode_page(value, CONFIGURATION.page_bytes) for value in values]
+    decoded = [decode_page(value, PAGE_BYTES) for value in values]
     documents = [page.html or "" for page in decoded]
     texts = [page_text(page) for page in decoded]
     works: dict[str, Callable[[], object]] = {
         "ours": lambda: _child(frames, fingerprinter),
         "library": lambda: [_library(value) for value in values],
-        "decode": lambda: [decode_page(value, CONFIGURATION.page_bytes) for value in values],
+        "decode": lambda: [decode_page(value, PAGE_BYTES) for value in values],
         "library_without_decode": lambda: [_extracted(document) for document in documents],
         "library_once": lambda: [_plain(HTMLTree.parse(each), main_content=True) for each in documents],
         "extract": lambda: [page_text(page) for page in decoded],
@@ -113,13 +115,15 @@ def _ratio(of: list[float], to: list[float]) -> float:
 
 def _child(frames: Sequence[bytes], fingerprinter: Fingerprinter) -> None:
     """What a child does from the frames of chunks to those of their rows."""
-    for content in frames:
-        chunk = child._CHUNK.decode(content[child.LENGTH :])
-        child._answer(chunk, fingerprinter, CONFIGURATION, _Sink(), OUTSIDE)  # type: ignore[arg-type]
+    with closing(Position()) as position:
+        guard = Guard(600, PAGE_BYTES, position)
+        for content in frames:
+            chunk = child._CHUNK.decode(content[child.LENGTH :])
+            child._answer(chunk, fingerprinter, guard, _Sink(), OUTSIDE)  # type: ignore[arg-type]
 
 
 def _library(value: bytes) -> str:
-    return _extracted(decode_page(value, CONFIGURATION.page_bytes).html or "")
+    return _extracted(decode_page(value, PAGE_BYTES).html or "")
 
 
 def _extracted(document: str) -> str:

@@ -101,6 +101,12 @@ GOALS = (
         "judge", "of publishing alone", ("ratio",), ">=", 0.4,
         "aiokafka publishes {publishing_alone_per_second:,} a second that nobody looked up or remembers",
     ),
+    Goal(
+        "judge_hostile", "slowest hostile journal, rows a second, to an ordinary one", ("worst_ratio",),
+        ">=", 0.2,
+        "{worst_case}: a page meets up to 10,240 anchors, perhaps all so near that sketches are compared, "
+        "and within a batch anchors enter and leave their buckets row by row in Python",
+    ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(
         "end_to_end", "times the plain Faust job, HTML", ("html", "ratio"), ">=", 5,
@@ -148,6 +154,14 @@ GOALS = (
          "<=", 0.4),
     Goal("match", "all pairs of 10 M, seconds", ("all_pairs", "10 M", "seconds"), "<=", 5),
     Goal("match", "batch against corpus, speed of {threads} threads to one", ("threads_ratio",), ">=", 1.6),
+    Goal("dashboard", "verdicts folded a second of one core", ("folded_per_second",), ">=", 50_000,
+         "others used the processor too: the dashboard, which yields, had {cores} cores of it; records are "
+         "read one by one, and every host and cluster has a row a turn"),
+    Goal("dashboard", "processor a verdict, us; the goal is a quarter of the judge's",
+         ("processor_us_a_verdict",), "<=", 5,
+         "the same"),
+    Goal("dashboard", "RSS, MiB, without anchors to look up", ("rss_mib",), "<=", 300,
+         "a turn's verdicts are held as records, columns and rows until its changelogs are written"),
     Goal("start", "neardup --help, seconds", ("help_seconds",), "<=", 0.3),
     Goal("start", "neardup fingerprint of one English page, seconds", ("fingerprint_seconds",), "<=", 1),
     Goal("start", "neardup fingerprint of one Chinese page, seconds", ("chinese_fingerprint_seconds",),

@@ -28,6 +28,8 @@ from stream.supervisor import Supervisor, deployment
 
 PARTITIONS = 8
 STOP_SECONDS = 20.0
+LEAST_SECONDS = 2.0
+"""Of a window that is worth a figure."""
 PATIENCE = 60.0
 """Seconds without a verdict after which a run is given up."""
 
@@ -133,8 +135,8 @@ async def steady(
 
     All the while, the crawler keeps `ahead` pages in front of the verdicts, so that its work is spread over
     the window as it is for ever in a crawl, and neither the first seconds (processes start, code is compiled,
-    dictionaries load) nor the last (some are done before others) count. Raises NeardupError when `values`
-    run out within the window.
+    dictionaries load) nor the last (some are done before others) count. A fast machine that has been sent all
+    `values` ends the window there. Raises NeardupError when that leaves less than LEAST_SECONDS of it.
     """
     found = Steady()
     opens = closes = 0.0
@@ -155,8 +157,10 @@ async def steady(
             if opens and not closes and now >= opens:
                 opens, closes = now, now + seconds
                 before, spent = len(found.verdicts), processor_seconds()
-            if len(found.verdicts) == len(values):
-                raise NeardupError(f"bench: {len(values)} pages are too few for a window of {seconds} s")
+            if sent == len(values):
+                if not closes or now - opens < min(LEAST_SECONDS, seconds):
+                    raise NeardupError(f"bench: {sent} pages were sent before a window of {LEAST_SECONDS} s")
+                break
             if time.monotonic() - heard > PATIENCE:
                 raise NeardupError(f"bench: {len(found.verdicts)} verdicts, then none for {PATIENCE} s")
     count = len(found.verdicts) - before
