@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
+import logging
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterator
+import signal
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import psutil  # type: ignore[import-untyped]
 import pytest
+import structlog
 
 from stream.brokers.broker import LocalBroker, start_broker
 from stream.settings import Settings, load
 
 # A busy machine is slow, not wrong: no example fails on time.
-hypothesis.settings.register_profile("patient", deadline=None)
+hypothesis.settings.register_profile(
+    "patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("patient")
 
-Eventually = Callable[..., Awaitable[None]]
+# A shell's background jobs ignore Ctrl-C, and so would every process that tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 MARK = "NEARDUP_TEST_SESSION"
 """Environment variable by which processes that outlive their parents are still known as ours."""
 
@@ -31,7 +37,7 @@ def _no_process_outlives_the_session() -> Iterator[None]:
     session = secrets.token_hex(8)
     os.environ[MARK] = session
     yield
-    _, alive = psutil.wait_procs(_ours(session), timeout=5)
+    _, alive = psutil.wait_procs(_ours(session), timeout=60)
     names = [f"{process.pid} {' '.join(process.cmdline())[:200]}" for process in alive]
     for process in alive:
         process.kill()
@@ -50,6 +56,21 @@ def _ours(session: str) -> list[psutil.Process]:
         except psutil.Error:
             continue
     return found
+
+
+@pytest.fixture(autouse=True)
+def _commands_configure_logging_for_their_own_test() -> Iterator[None]:
+    """A command that runs inside a test must not silence the loggers that later tests look at."""
+    root, ours = logging.getLogger(), logging.getLogger("stream")
+    handlers, levels = list(root.handlers), (root.level, ours.level)
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
+        structlog.contextvars.clear_contextvars()
+        logging.captureWarnings(capture=False)
+        root.handlers = handlers
+        root.setLevel(levels[0])
+        ours.setLevel(levels[1])
 
 
 @pytest.fixture(autouse=True)
@@ -84,18 +105,6 @@ def namespace() -> str:
     return f"t{secrets.token_hex(5)}"
 
 
-async def _eventually(condition: Callable[[], Awaitable[object]], seconds: float = 30.0) -> None:
-    async with asyncio.timeout(seconds):
-        while not await condition():  # noqa: ASYNC110 (what is awaited happens in another process)
-            await asyncio.sleep(0.05)
-
-
-@pytest.fixture
-def eventually() -> Eventually:
-    """`await eventually(condition)`: until the coroutine function says so; TimeoutError if it never does."""
-    return _eventually
-
-
 @pytest.fixture
 def settings(broker: LocalBroker, namespace: str, tmp_path: Path) -> Settings:
     """Settings of a deployment of one's own on the test broker."""
@@ -107,6 +116,18 @@ def settings(broker: LocalBroker, namespace: str, tmp_path: Path) -> Settings:
         state_dir=tmp_path / "state",
         worker_processes=1,
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say at once what failed and for how long it ran: a run that is cut off has no closing summary."""
+    report = yield
+    reporter = item.config.pluginmanager.getplugin("terminalreporter")
+    if report.failed and reporter is not None:
+        reporter.ensure_newline()
+        reporter.write_line(f"FAILED {report.nodeid} ({report.when}, after {report.duration:.0f} s)")
+        reporter.write_line(report.longreprtext[-4000:])
+    return report
 
 
 _REPORTED = pytest.StashKey[list[str]]()

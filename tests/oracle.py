@@ -77,6 +77,20 @@ class Oracle:
                     found.add((t, self.word(page) & mask ^ sum(1 << b for b in chosen)))
         return found
 
+    def candidates(self, page):
+        """Live anchors that the page is compared with, oldest first."""
+        probed = self.probed(page)
+        return [a for a in self.anchors if self.strict or a.entered & probed]
+
+    def enter(self, anchor):
+        self.anchors.append(anchor)
+
+    def leave(self, page):
+        """The live anchor of a page that was superseded, if it was one: it is none any more."""
+        gone = next((a for a in self.anchors if a.page is page), None)
+        self.anchors = [a for a in self.anchors if a is not gone]
+        return gone
+
     def similar(self, a, b):
         """Distance and similarity in ten-thousandths, or None."""
         distance = (a.fingerprint ^ b.fingerprint).bit_count()
@@ -124,21 +138,18 @@ class Oracle:
             if same:
                 return OracleVerdict(page.id, "recrawl", "unchanged", cluster, baseline.id, *same)
             verdict.change = "changed"
-            for anchor in self.anchors:
-                if anchor.page is baseline:
-                    verdict.superseded = baseline.id
-                    for bucket in anchor.entered:
-                        self.load[bucket] -= 1
-            self.anchors = [a for a in self.anchors if a.page is not baseline]
-        probed = self.probed(page)
+            anchor = self.leave(baseline)
+            if anchor is not None:
+                verdict.superseded = baseline.id
+                for bucket in anchor.entered:
+                    self.load[bucket] -= 1
         best = None
-        for age, anchor in enumerate(self.anchors):
-            if self.strict or anchor.entered & probed:
-                same = self.similar(page, anchor.page)
-                if same:
-                    rank = (-(same[1] or 0), same[0], age)
-                    if best is None or rank < best[0]:
-                        best = rank, anchor, same
+        for age, anchor in enumerate(self.candidates(page)):
+            same = self.similar(page, anchor.page)
+            if same:
+                rank = (-(same[1] or 0), same[0], age)
+                if best is None or rank < best[0]:
+                    best = rank, anchor, same
         if best:
             verdict.verdict, verdict.cluster = "duplicate", best[1].page.id
             verdict.other, (verdict.distance, verdict.similarity) = best[1].page.id, best[2]
@@ -155,6 +166,6 @@ class Oracle:
                 anchor.entered.add(min(full)[1])
             for bucket in anchor.entered:
                 self.load[bucket] = self.load.get(bucket, 0) + 1
-            self.anchors.append(anchor)
+            self.enter(anchor)
         self.baselines[page.url] = (page, verdict.cluster)
         return verdict

@@ -10,13 +10,16 @@ import pytest
 
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
+from stream.judge import decide
 from stream.judge.batch import Entry
+from stream.judge.decide import Effort
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
 from stream.judge.state import Prepared, State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
+from stream.tables import tables
 from tests.oracle import Oracle, OraclePage
 
 SCHEME = Scheme(sketch_bins=192)
@@ -341,6 +344,36 @@ def test_verdicts_do_not_depend_on_how_the_journal_is_cut_into_batches(tmp_path:
         finally:
             state.close()
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[7]])
+@pytest.mark.parametrize("most", [0, 40])
+def test_nor_on_how_little_of_a_batch_is_judged_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, most: int
+) -> None:
+    monkeypatch.setattr(decide, "FEW", 8)
+    monkeypatch.setattr(decide, "ROWS_AT_ONCE", 16)
+    monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
+    entries = entries_of(crawl(11, 500, dense=True, skew=0.3), 11)
+    found: list[list[bytes]] = []
+    digests, turns, batches = [], [0], [0, 0]
+    for which, effort in enumerate((None, Effort(most, lambda: turns.append(0)))):
+        state, genesis = open_state(tmp_path / str(which), options, memory=1 << 20, generation=50)
+        try:
+            judge, first, verdicts = Judge(state, genesis), 0, []
+            while first < len(entries):
+                decided = judge.decide(entries[first : first + 9], effort)
+                verdicts += decided.json()
+                first += len(decided.entries)
+                batches[which] += 1
+                judge.apply(decided.entries, decided.record(), len(entries))
+            found.append(verdicts)
+            digests.append(state.digest())
+        finally:
+            state.close()
+    assert found[0] == found[1]
+    assert len(turns) > batches[1] > batches[0]
+    assert digests[0] == digests[1]
 
 
 def test_a_reopened_state_goes_on_where_it_was_flushed(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from stream.errors import StateError
 from stream.tables import cold, warm
+from stream.tables.candidates import MANY, Found
 from stream.tables.cold import ColdTier
 from stream.tables.design import Design
 from stream.tables.heads import Heads
@@ -584,3 +585,69 @@ def test_empty_search_finds_nothing(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="below 0"):
             tables.kill(batch, np.array([0]))
         tables.close()
+
+
+@pytest.mark.parametrize("flips", [0, 2])
+def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int) -> None:
+    """Those of spam are copied where they lie in order, and pairs by the thousand are not sorted."""
+    case = Case(5, 2, 4, flips, distance=40)
+    rng = np.random.default_rng(flips)
+    oracle = Oracle(case)
+    with Store(tmp_path / "state", case.design.tables, CACHE) as store:
+        tables = case.open(store)
+        for _ in range(3):
+            earlier = np.array(oracle.fingerprints, np.uint64)
+            rows = make_rows(rng, 150, earlier, 0.9)
+            check(tables, oracle, rows[:70], make_uncertain(rng, 70))
+            add(rng, store, tables, oracle, rows, 0.2)
+        check(tables, oracle, rows, make_uncertain(rng, len(rows)))
+        assert len(tables.search(rows, make_uncertain(rng, len(rows))).row) > MANY
+        tables.close()
+
+
+@pytest.mark.parametrize(("rows", "span"), [(1, 3), (40, 500), (40, 2000), (3, 1 << 31)])
+def test_pairs_come_in_order_and_once(rows: int, span: int) -> None:
+    rng, found = np.random.default_rng(span), Found(1 << 40)
+    row, anchor = rng.integers(0, rows, 2 * MANY), rng.integers(span, 2 * span, 2 * MANY)
+    distance = (row + anchor) % 60
+    packed = (row << 40 | anchor << 8 | distance).astype(np.uint64)
+    found.add_packed(packed[:MANY])
+    found.add_packed(packed[MANY:])
+    want = sorted({*zip(row.tolist(), anchor.tolist(), distance.tolist(), strict=True)})
+    assert list(zip(*(each.tolist() for each in found.pairs()), strict=True)) == want
+
+
+def chained(tables: Tables) -> int:
+    """How many anchors all chains lead to."""
+    hot = tables._hot
+    heads, found = hot._heads, 0
+    for head in np.flatnonzero(heads.newest > hot.floor).tolist():
+        current, table = int(heads.newest[head]), head >> heads.bits
+        while current > hot.floor:
+            found += 1
+            current = int(heads.links[(current - 1 - hot._origin) % len(hot._rows), table])
+    return found
+
+
+@pytest.mark.parametrize("pace", [PACE, SLOW])
+def test_superseded_anchors_leave_the_chains(tmp_path: Path, pace: Pace) -> None:
+    """One URL whose page changes every time must not cost more and more."""
+    case = Case(5, 2, pace=pace)
+    rng = np.random.default_rng(0)
+    with Store(tmp_path / "state", case.design.tables, CACHE) as store:
+        tables, living = case.open(store), list[int]()
+        for _ in range(60):
+            batch, rows = store.batch(), np.full(5, 7, np.uint64)
+            tables.insert(batch, rows, {})
+            living += range(tables.count - len(rows), tables.count)
+            dying = rng.choice(living, len(living) - 4, replace=False)
+            tables.kill(batch, dying)
+            store.write(batch)
+            living = sorted({*living} - {*dying.tolist()})
+            assert chained(tables) == case.design.tables * len(living)
+            found = tables.search(rows[:1], make_uncertain(rng, 1))
+            assert found.anchor.tolist() == living
+        tables.close()
+        again = case.open(store)
+        assert chained(again) == case.design.tables * len(living)
+        again.close()

@@ -10,9 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from stream.cli import cli
-from stream.errors import IndexFileError, NeardupError, SchemeMismatchError
+from stream.errors import IndexFileError, NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
+from stream.index import Index
 from stream.judge.options import VerdictOptions
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
@@ -121,7 +122,7 @@ def test_pages_are_fingerprinted_on_the_way(width: int, tmp_path: Path) -> None:
     outcome = neardup("match", saved, "--against", tmp_path / "pages.jsonl", "--json", *options)
     *records, summary = map(json.loads, outcome.stdout.splitlines())
     assert [(record["name"], record["match"]["name"]) for record in records] == [
-        ("http://localhost/three.txt", "http://a.example/3")
+        (f"file://localhost{saved}/three.txt", "http://a.example/3")
     ]
     assert (
         records[0]["fingerprint"]
@@ -180,6 +181,25 @@ def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: P
     assert index.read(0, index.blocks)[:, 0].tolist() == sorted(np.delete(anchors, [5, 700]).tolist())
     assert found is not None
     assert found.count == 998
+
+
+def test_an_index_of_python_is_exported_and_explained_like_a_judges_state(tmp_path: Path) -> None:
+    texts = [" ".join(f"word{i * 31 + j}" for j in range(60)) for i in range(3)]
+    with Index(tmp_path / "pages.index") as index:
+        for number, text in enumerate(texts):
+            answer = index.add(f"http://a.example/{number}", text)
+    outcome = neardup("index", "export", tmp_path / "pages.index", tmp_path / "out", "--json")
+    assert json.loads(outcome.stdout)["fingerprints"] == 3
+    where = ("--state-dir", tmp_path / "pages.index", "--json")
+    found = json.loads(neardup("explain", answer.id, "http://a.example/2", *where).stdout)
+    assert found["distance"] == 0
+
+
+def test_an_export_of_nothing_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(SettingsError, match="empty: no fingerprint in it, and no page"):
+        neardup("index", "export", tmp_path / "empty", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def damage(content: bytes, place: int) -> bytes:

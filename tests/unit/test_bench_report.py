@@ -12,7 +12,8 @@ import pytest
 from tests.bench import report
 from tests.bench.goals import GOALS, judged
 
-STAGES = {"fingerprint", "extract", "worker", "tables", "judge", "end_to_end", "latency", "growth", "match"}
+STAGES = {"fingerprint", "extract", "worker", "tables", "judge", "judge_hostile"}
+STAGES |= {"dashboard", "end_to_end", "latency", "growth", "match"}
 
 
 def growth(last: float) -> dict[str, Any]:

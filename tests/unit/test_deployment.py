@@ -27,6 +27,7 @@ import yaml
 from aiohttp import web
 from honcho.environ import parse_procfile
 
+from stream.children.memory import Room, overcommitted
 from stream.cli import cli
 from stream.ops.health import Health
 from stream.ops.metrics import WorkerMetrics
@@ -154,6 +155,23 @@ def test_pods_are_restricted() -> None:
         assert rights["capabilities"]["drop"] == ["ALL"], name
         assert "memory" in container["resources"]["limits"], name
         assert {"cpu", "memory"} <= container["resources"]["requests"].keys(), name
+
+
+def test_children_of_a_worker_fit_into_its_limit() -> None:
+    """Else the kernel ends the worker for what one page takes, and not the child that has the page."""
+    (pod,) = PODS["neardup-worker"]["containers"]
+    service = SERVICES["worker"]
+    own = {each["name"]: each["value"] for each in pod["env"]}
+    limits = (pod["resources"]["limits"]["memory"], service["deploy"]["resources"]["limits"]["memory"])
+    for environment, limit in zip((own, service["environment"]), limits, strict=True):
+        given = {
+            name.removeprefix(PREFIX).lower(): value
+            for name, value in (IMAGE_ENVIRONMENT | environment).items()
+            if name.startswith(PREFIX)
+        }
+        size = int(re.findall(r"\d+", limit)[0]) << 30
+        assert re.fullmatch(r"\d+(Gi|g)", limit)
+        assert overcommitted(Settings(**given), Room(size, "the limit")) is None
 
 
 def test_probes_and_ports_are_those_that_roles_serve() -> None:

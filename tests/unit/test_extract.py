@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import random
-import re
-import time
-from collections import Counter
-
 import pytest
 
 from stream.errors import PageError
 from stream.messages.page import Page
 from stream.text.content import page_text
-from stream.text.extract import MAX_DEPTH, extract, too_deep
-from stream.text.nesting import deeper_than
+from stream.text.extract import extract
 
 ARTICLE = "The journal gives every page one place in one order. " * 8
 PAGE = f"""<!doctype html><html><head><title>A title</title><style>p {{ color: red }}</style></head><body>
@@ -65,60 +59,6 @@ def test_a_forum_is_more_than_its_first_post() -> None:
 
 def test_a_page_without_main_content_gives_its_whole_text() -> None:
     assert extract("<body><nav>only a menu here</nav></body>").strip() == "only a menu here"
-
-
-@pytest.mark.parametrize("tag", ["div", "span", "b", "font", "table", "x-y"])
-def test_a_hundred_thousand_nested_elements_take_no_time(tag: str) -> None:
-    began = time.monotonic()
-    extract(f"<{tag}>" * 100_000 + "deep text" + f"</{tag}>" * 100_000)
-    assert time.monotonic() - began < 20
-
-
-def test_stray_end_tags_do_not_hide_the_depth() -> None:
-    assert too_deep("<div></b>" * (MAX_DEPTH + 1))
-    assert too_deep("</div>" * 5000 + "<div>" * (MAX_DEPTH + 1))
-    assert too_deep("<DIV>" * (MAX_DEPTH + 1))
-    assert too_deep("<td><é>" * 10 + "<tdx><ax>" * MAX_DEPTH + "<b")
-
-
-def test_the_depth_is_found_by_following_the_tags_one_by_one() -> None:
-    chosen = random.Random(5)
-    parts = [
-        "<i>",
-        "</i>",
-        "<I/",
-        "</div x>",
-        "<div\n",
-        "<p>",
-        "</p>",
-        "<a b>",
-        "<pre",
-        "<1>",
-        "</>",
-        "<",
-        "é",
-        " ",
-    ]
-    for _ in range(2000):
-        page = "".join(chosen.choices(parts, k=chosen.randrange(60)))
-        opened, deepest = Counter[str](), 0
-        for closing, name in re.findall(r"<(/?)([a-z][^\s/>]*)", page.lower()):
-            if name not in ("p", "a") and (not closing or opened[name]):
-                opened[name] += -1 if closing else 1
-                deepest = max(deepest, opened.total())
-        assert deeper_than(page.encode(), deepest) is False
-        assert not deepest or deeper_than(page.encode(), deepest - 1)
-
-
-def test_a_page_of_more_names_than_anybody_has_elements_is_taken_for_deep() -> None:
-    assert not too_deep("".join(f"<x{i % 400}></x{i % 400}>" for i in range(5000)))
-    assert too_deep("".join(f"<x{i}></x{i}>" for i in range(5000)))
-
-
-def test_a_long_flat_page_is_not_deep() -> None:
-    assert not too_deep("<div><p>one<p>two<br></div>" * 5000)
-    assert not too_deep("<p>one<li>two<br><img src=x>" * 5000)
-    assert not too_deep("<P\n>one<Li/>two<a href=x><td\t>三" * 5000)
 
 
 @pytest.mark.parametrize(

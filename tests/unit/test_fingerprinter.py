@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -187,3 +189,29 @@ def test_output_is_what_it_was(name: str) -> None:
     assert xxhash.xxh3_64_hexdigest(found.sketch) == sketch_hash
     assert found.text_hash.hex() == text_hash
     assert found.tokens == count
+
+
+def test_after_warming_up_no_page_waits_for_the_compiler() -> None:
+    script = """
+import gc, random
+from numba.core.dispatcher import Dispatcher
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.messages.page import Page
+
+def loaded():
+    return {id(one): len(one.signatures) for one in gc.get_objects() if isinstance(one, Dispatcher)}
+
+fingerprinter = Fingerprinter()
+fingerprinter.warm()
+before = loaded()
+assert before
+parts = ["plain words ", "中文句子", "e\u0301", "ﬃ", "ไทย", "한국어 ", "か゚な", "क्षि ", "\u200d", "<p>"]
+chosen = random.Random(6)
+texts = ["".join(chosen.choices(parts, k=size)) for size in (0, 1, 2, 5, 50, 500, 30_000) for _ in range(9)]
+fingerprinter.texts(texts)
+for text in texts:
+    fingerprinter.page(Page(url="http://e.com/", text=text))
+    fingerprinter.page(Page(url="http://e.com/", html=text))
+assert loaded() == before
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from stream.tables.design import Design
 from stream.tables.freeze import FOLDER, Freezing
 from stream.tables.rocks import Store, table_family
 from stream.tables.runs import Run
+from tests.waiting import until
 
 DESIGN = Design(5, 2)
 
@@ -104,8 +104,8 @@ freezing.finish()
 """
 
 
-def test_child_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
-    parent = subprocess.Popen(
+async def test_child_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
+    parent = subprocess.Popen(  # noqa: ASYNC220
         [sys.executable, "-c", DIES, str(tmp_path / "state")],
         env=os.environ | {VARIABLE: "freeze.build:3", "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
@@ -114,7 +114,6 @@ def test_child_does_not_outlive_its_killed_parent(tmp_path: Path) -> None:
         assert parent.stdout is not None
         child = int(parent.stdout.readline())
     assert parent.returncode == -signal.SIGKILL  # it was still building
-    deadline = time.monotonic() + 10
-    while psutil.pid_exists(child) and psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    await until(
+        lambda: not psutil.pid_exists(child) or psutil.Process(child).status() == psutil.STATUS_ZOMBIE
+    )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from stream.kafka.interpreter import ARENAS, COLLECT_AFTER, SWITCH_SECONDS, made_for_batches
+from tests.waiting import HANG_SECONDS
 
 HEAPS_OF_THREADS = """
 import ctypes, sys
@@ -22,7 +23,7 @@ libc = ctypes.CDLL(None)
 libc.fopen.restype = libc.malloc.restype = ctypes.c_void_p
 libc.malloc_info.argtypes = ctypes.c_int, ctypes.c_void_p
 libc.fclose.argtypes = libc.free.argtypes = [ctypes.c_void_p]
-met = Barrier(8, timeout=60)
+met = Barrier(8)
 
 def allocate():
     met.wait()
@@ -45,7 +46,7 @@ with made_for_batches():
 
 def _heaps(path: Path, environment: dict[str, str]) -> int:
     subprocess.run(
-        [sys.executable, "-c", HEAPS_OF_THREADS, str(path)], check=True, env=environment, timeout=120
+        [sys.executable, "-c", HEAPS_OF_THREADS, str(path)], check=True, env=environment, timeout=HANG_SECONDS
     )
     return path.read_text().count("<heap ")
 

@@ -133,7 +133,7 @@ def test_a_damaged_group_is_named(store: Store, spoil: Callable[[bytes], bytes])
     batch.put(ANCHORS, key, spoil(value or b""))
     store.write(batch)
     log = PageLog(store, ANCHORS, WORDS)
-    with pytest.raises(StateError, match=r"anchors from 8 on are damaged"):
+    with pytest.raises(StateError, match=r"damaged: anchors from 8 on"):
         log.pages(np.arange(20))
     assert log.pages(np.arange(8)).url(3) == URLS[3]
 

@@ -131,6 +131,18 @@ def test_escaped_lone_surrogates_become_replacement_characters() -> None:
     assert decode_page(b'{"url": "http://e.com/", "text": "a\\ud800b"}', LIMIT).text == "a�b"
 
 
+def test_a_lone_surrogate_may_stand_in_any_name_and_at_any_depth() -> None:
+    named = b'{"url": "http://e.com/", "text": "a", "\\udfff": 1, "meta": [{"\\ud800": "\\ud800"}]}'
+    assert decode_page(named, LIMIT).text == "a"
+    record = (
+        b'{"response_url": "http://e.com/", "appid": "a", "crawlid": "c", "body": "<p>a</p>",'
+        b' "response_headers": {"Content-Type": ["text/html\\ud800"]}}'
+    )
+    assert decode_page(record, LIMIT).content_type == "text/html�"
+    with pytest.raises(PageMessageError, match="malformed_json"):
+        decode_page(b'{"url": "http://e.com/", "text": "\\ud800", "depth": NaN}', LIMIT)
+
+
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
 def test_a_bomb_allocates_no_more_than_the_bound(compress: Any) -> None:
     bomb = compress(bytes(200 << 20))

@@ -109,7 +109,13 @@ def test_the_command_shows_table_reasons_and_json() -> None:
         .invoke(cli, ["plan", "--pages", "8e9"], env={"COLUMNS": "160"})
         .stdout
     )
-    for text in ("5 choose 2", "Recommended: 5 choose 2, compressed on 6 machines", "neardup match", "judge"):
+    for text in (
+        "5 choose 2",
+        "Recommended: 5 choose 2, compressed, which 64 GiB cannot hold",
+        "one process on one machine",
+        "neardup match",
+        "judge",
+    ):
         assert text in shown
     found = json.loads(CliRunner().invoke(cli, ["plan", "--pages", "1e6", "--json"]).stdout)
     assert (found["recommended"], found["machines"]) == ("4 choose 1", 1)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from tests.waiting import HANG_SECONDS
+
 JUDGED_AFTER_REHEARSAL = """
 import numpy as np
 from stream import Index
 from stream.fingerprint import parity_pairs
 from stream.fingerprint.scheme import Scheme
-from stream.judge import meetings, page_log, verdict_json
+from stream.judge import meetings, neighbours, page_log, verdict_json
 from stream.judge.options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables import chains, cold, packed, prefix, presence
+from stream.tables import candidates, chains, cold, packed, prefix, presence
 from stream.tables.design import Design
 from stream.tables.runs import Run
 
-loops = (chains.follow, chains.link, chains.sweep, meetings.meetings, parity_pairs._similarity,
+loops = (candidates.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
+    meetings.meetings, neighbours._near, neighbours._join, neighbours.best_of, parity_pairs._similarity,
     verdict_json._write, cold._match, presence._meet, presence._mark, prefix.uncertain_bits,
     packed._sort, packed._pack, packed._search, page_log._pack, page_log._take)
 assert not any(loop.signatures for loop in loops)
@@ -45,7 +48,7 @@ def test_whatever_judging_compiles_has_been_compiled() -> None:
         [sys.executable, "-c", JUDGED_AFTER_REHEARSAL],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr

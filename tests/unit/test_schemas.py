@@ -294,6 +294,24 @@ def test_a_trace_of_no_row_is_refused() -> None:
         decode_journal(rows.encode(), 2)
 
 
+@pytest.mark.parametrize(
+    ("column", "number", "said"),
+    [
+        ("status", 4, "status 4"),
+        ("fetched_at", 253_402_300_800_000, "fetched_at"),
+        ("fetched_at", -(2**63) + 1, "fetched_at"),
+        ("uncertain", 64, "uncertain bit 64 of 64"),
+    ],
+)
+def test_numbers_beyond_their_bounds_are_refused(column: str, number: int, said: str) -> None:
+    """Years of five digits cannot be written, and compiled loops index by uncertain bits."""
+    rows = entries()[0].rows
+    changed = getattr(rows, column).copy()
+    changed.flat[-1] = number
+    with pytest.raises(RecordError, match=f"journal offset 2: a?.*{said}"):
+        decode_journal(dataclasses.replace(rows, **{column: changed}).encode(), 2)
+
+
 def test_the_genesis_is_laid_out_as_documented() -> None:
     plain = msgspec.msgpack.decode(encode_genesis(genesis(VerdictOptions())))
     assert list(plain) == list(documented("journal.md", "genesis"))

@@ -7,10 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from stream.cli import cli
 from stream.errors import EXIT_REFUSED, SettingsError
 from stream.kafka import clients
-from stream.settings import Settings, load
+from stream.settings import Settings, load, unknown_variables
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +69,57 @@ def test_an_error_names_the_file(file: Path) -> None:
     file.unlink()
     with pytest.raises(SettingsError, match=f"NEARDUP_CONFIG: no file {file}"):
         load()
+
+
+def test_what_may_be_written_is_listed_and_what_was_meant_is_named(
+    monkeypatch: pytest.MonkeyPatch, file: Path
+) -> None:
+    file.write_text("")
+    with pytest.raises(SettingsError, match=r"^--log-format: none of auto, text, json; did you mean json\?$"):
+        load(log_format="jsn")
+    with pytest.raises(SettingsError, match=r"--sasl-mechanism: none of SCRAM-SHA-512, .*, OAUTHBEARER$"):
+        load(sasl_mechanism="GSSAPI")
+    file.write_text("page_deadlin = 5")
+    with pytest.raises(
+        SettingsError, match=r"page_deadlin in .*: no such option; did you mean page_deadline\?"
+    ):
+        load()
+    file.write_text("")
+    for name, field in Settings.model_fields.items():
+        if any("pattern" in str(each) for each in field.metadata):
+            with pytest.raises(SettingsError) as refused:
+                load(**{name: " ^"})
+            assert not re.search(r"pattern|\^|\[", str(refused.value)), "a regular expression is for programs"
+
+
+def test_unknown_variables_are_named_with_the_nearest_option() -> None:
+    service = {
+        "NEARDUP_JUDGE_SERVICE_HOST": "10.0.0.1",
+        "NEARDUP_JUDGE_SERVICE_PORT": "9500",
+        "NEARDUP_JUDGE_SERVICE_PORT_METRICS": "9500",
+        "NEARDUP_JUDGE_PORT": "tcp://10.0.0.1:9500",
+        "NEARDUP_JUDGE_PORT_9500_TCP": "tcp://10.0.0.1:9500",
+        "NEARDUP_JUDGE_PORT_9500_TCP_ADDR": "10.0.0.1",
+    }
+    known = {"NEARDUP_namespace": "x", "NEARDUP_CONFIG": "x", "NEARDUP_TEST_SESSION": "x", "HOME": "x"}
+    wrong = {"NEARDUP_NAMESPASE": "x", "NEARDUP_DASHBORD_PORT": "8787", "NEARDUP_OF_A_LATER_VERSION": "x"}
+    assert unknown_variables(service | known | wrong) == {
+        "NEARDUP_NAMESPASE": "NEARDUP_NAMESPACE",
+        "NEARDUP_DASHBORD_PORT": "NEARDUP_DASHBOARD_PORT",
+        "NEARDUP_OF_A_LATER_VERSION": None,
+    }
+
+
+def test_a_service_of_kubernetes_is_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEARDUP_DASHBOARD_PORT", "tcp://10.0.0.1:80")
+    assert load().dashboard_port == 8787
+
+
+def test_a_command_tells_of_unknown_variables_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NEARDUP_PAGE_BYTE", "1MiB")
+    outcome = CliRunner(catch_exceptions=False).invoke(cli, ["fingerprint", "-"], input="{}")
+    assert outcome.exit_code == 0
+    assert "NEARDUP_PAGE_BYTE: no such option, ignored; did you mean NEARDUP_PAGE_BYTES?" in outcome.stderr
 
 
 def test_wrong_options_are_refused_for_good() -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
+import bz2
 import contextlib
 import gzip
 import io
@@ -13,6 +13,7 @@ import os
 import threading
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ import pytest
 import zstandard
 from fastwarc.stream_io import BrotliWriter
 
+from stream.cli.options import SOURCE_FORMAT
 from stream.errors import PageError, SettingsError
 from stream.messages.page import Page, decode_page
 from stream.sources import (
+    FORMATS,
     DirectorySource,
     JsonlSource,
     Message,
@@ -30,12 +33,15 @@ from stream.sources import (
     encode_page,
     feed,
     open_source,
+    open_sources,
 )
+from tests.waiting import until
 
 LINES = [b'{"url":"http://a.example/1","html":"<p>one"}', b"not json", b'{"text":"no url"}']
 COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".gz": lambda data: gzip.compress(data[:20]) + gzip.compress(data[20:]),  # two members
+    ".bz2": lambda data: bz2.compress(data[:20]) + bz2.compress(data[20:]),
     ".xz": lzma.compress,
     ".zst": lambda data: zstandard.compress(data[:20]) + zstandard.compress(data[20:]),  # two frames
 }
@@ -65,6 +71,7 @@ def warc_record(
     content_type: str = "text/html; charset=gbk",
     http: str = "",
     status: str = "200 OK",
+    date: str = "2025-03-01T01:02:03Z",
 ) -> bytes:
     """One record; `http` holds further HTTP header lines."""
     if kind == "response":
@@ -73,7 +80,7 @@ def warc_record(
     else:
         block, block_type = body, content_type
     head = (
-        f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: 2025-03-01T01:02:03Z\r\n"
+        f"WARC/1.1\r\nWARC-Type: {kind}\r\nWARC-Target-URI: {url}\r\nWARC-Date: {date}\r\n"
         "WARC-Record-ID: <urn:uuid:7c0bd4a6-4a3c-4d38-9e3c-3f0b8a4f1e11>\r\n"
         f"Content-Type: {block_type}\r\nContent-Length: {len(block)}\r\n\r\n"
     )
@@ -111,13 +118,13 @@ def test_blank_lines_byte_order_mark_and_carriage_returns_are_not_part_of_messag
     ]
 
 
-@pytest.mark.parametrize("suffix", [".gz", ".xz"])
+@pytest.mark.parametrize("suffix", [".gz", ".bz2", ".xz"])
 def test_truncated_lines_are_reported_with_file_and_line(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"crawl.jsonl{suffix}"
     noise = os.urandom(200_000).hex().encode()
     data = COMPRESS[suffix](LINES[0] + b"\n" + noise)
     path.write_bytes(data[:-100_000])
-    with pytest.raises(PageError, match=r"crawl\.jsonl.* after line 1") as error:
+    with pytest.raises(PageError, match=rf"crawl\.jsonl.* after line {int(suffix != '.bz2')}") as error:
         list(JsonlSource(str(path)))
     assert error.value.reason == "damaged_source"
 
@@ -158,6 +165,7 @@ def test_a_directory_is_walked_in_order_and_urls_are_quoted(tmp_path: Path) -> N
         "https://x.example/base/b.HTML",
     ]
     assert [decoded(m)["content_type"] for m in messages[1:4]] == ["text/plain", "text/plain", "text/html"]
+    assert source.passed_over == {"suffix": 1}
     assert decoded(messages[2])["body"].decode("gb18030") == "a/页 面.txt"
     assert source.bytes_read == source.total_bytes
 
@@ -168,8 +176,8 @@ def test_links_to_directories_are_not_followed_but_links_to_pages_are(tmp_path: 
     (tmp_path / "pages/loop").symlink_to(tmp_path / "pages")
     (tmp_path / "pages/b.html").symlink_to("a.html")
     assert [m.url_hint for m in DirectorySource(str(tmp_path / "pages"))] == [
-        "http://localhost/a.html",
-        "http://localhost/b.html",
+        f"file://localhost{tmp_path}/pages/a.html",
+        f"file://localhost{tmp_path}/pages/b.html",
     ]
 
 
@@ -179,11 +187,117 @@ def test_a_saved_page_is_a_source_and_its_time_is_the_files(tmp_path: Path) -> N
     os.utime(path, ns=(0, 1_740_790_923_456_000_000))
     (message,) = open_source(str(path))
     assert decoded(message) == {
-        "url": "http://localhost/page.xhtml",
+        "url": f"file://localhost{path}",
         "body": BODY,
         "content_type": "application/xhtml+xml",
         "fetched_at": "2025-03-01T01:02:03.456Z",
     }
+
+
+def test_pages_of_two_directories_have_urls_of_their_own(tmp_path: Path) -> None:
+    for name in ("en/index.html", "ro/index.html"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(BODY)
+    paths = [str(tmp_path / "en"), f"{tmp_path}/ro/../ro/"]
+
+    def urls(*base_urls: str) -> list[str | None]:
+        return [message.url_hint for source in open_sources(paths, base_urls=base_urls) for message in source]
+
+    assert urls() == [f"file://localhost{tmp_path}/{name}/index.html" for name in ("en", "ro")]
+    assert urls("http://en.example", "http://ro.example/x") == [
+        "http://en.example/index.html",
+        "http://ro.example/x/index.html",
+    ]
+    (tmp_path / "ro/index.html").rename(tmp_path / "ro/other.html")
+    assert urls("http://a.example") == ["http://a.example/index.html", "http://a.example/other.html"]
+
+
+@pytest.mark.parametrize(
+    ("names", "base_urls", "said"),
+    [
+        (
+            ["en", "ro"],
+            ["http://a.example/"],
+            r"sources .*/en and .*/ro: both have a page http://a.example/x",
+        ),
+        (["en", "ro"], ["http://a.example", "http://a.example/"], "--base-url each, in their order"),
+        (["en", "en"], [], "name each page once"),
+        (["en/x.html", "."], [], r"sources .* and .*en/x.html: both have a page file:.*/en/x.html"),
+        (["en", "ro", "."], ["http://a.example/", "http://b.example/"], "2 for 3 sources of saved pages"),
+    ],
+)
+def test_sources_that_would_share_urls_are_refused(
+    tmp_path: Path, names: list[str], base_urls: list[str], said: str
+) -> None:
+    for name in ("en/x.html", "ro/x.html"):
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_bytes(BODY)
+    with pytest.raises(SettingsError, match=said):
+        open_sources([str(tmp_path / name) for name in names], base_urls=base_urls)
+
+
+# Tables
+
+
+def test_rows_of_csv_are_page_messages(tmp_path: Path) -> None:
+    path = tmp_path / "crawl.csv.gz"
+    rows = (
+        "\ufeffURL,Text,note,fetched_at\n"
+        'http://a.example/1,"one\nand ""two""",x,2025-03-01T01:02:03Z\n\n,three,,\n'
+    )
+    path.write_bytes(gzip.compress(rows.encode()))
+    first, second = open_source(str(path))
+    assert decoded(first) == {
+        "url": "http://a.example/1",
+        "text": 'one\nand "two"',
+        "fetched_at": "2025-03-01T01:02:03Z",
+    }
+    assert (decoded(second), second.url_hint, second.origin[-6:]) == ({"text": "three"}, None, "line 5")
+    (tmp_path / "crawl.tsv").write_text("html\turl\n<p>one, two\thttp://a.example/1\n")
+    (message,) = open_source(str(tmp_path / "crawl.tsv"))
+    assert decoded(message) == {"url": "http://a.example/1", "html": "<p>one, two"}
+
+
+@pytest.mark.parametrize("name", ["crawl.parquet", "part-0001"])
+def test_rows_of_parquet_are_page_messages(tmp_path: Path, name: str) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (extra `export`)")
+    from pyarrow import parquet
+
+    rows = pyarrow.table(
+        {
+            "url": [f"http://a.example/{n}" for n in range(1000)],
+            "html": [BODY, None] * 500,
+            "text": [None, "two"] * 500,
+            "fetched_at": [datetime(2025, 3, 1, 1, 2, 3, tzinfo=UTC), None] * 500,
+            "other": [1.0] * 1000,
+        }
+    )
+    parquet.write_table(rows, tmp_path / name)
+    source = open_source(str(tmp_path / name))
+    first, second, *others = source
+    assert decoded(first) == {
+        "url": "http://a.example/0",
+        "body": BODY,
+        "content_type": "text/html",
+        "fetched_at": "2025-03-01T01:02:03.000Z",
+    }
+    assert decode_page(first.value, 1 << 20).body == BODY
+    assert decoded(second) == {"url": "http://a.example/1", "text": "two"}
+    assert (len(others), source.bytes_read) == (998, source.total_bytes)
+
+
+def test_tables_that_hold_no_pages_are_named_with_their_columns(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text("name,age\nAda,36\n")
+    with pytest.raises(SettingsError, match=r"people\.csv: no columns `url` and .*; it has name, age"):
+        list(open_source(str(tmp_path / "people.csv")))
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1 and nothing")
+    with pytest.raises(PageError, match=r"damaged_source: .*cut\.parquet after row 0"):
+        list(open_source(str(tmp_path / "cut.parquet")))
+    (tmp_path / "cut.csv.gz").write_bytes(
+        gzip.compress(b"url,text\n" + os.urandom(5000).hex().encode())[:2000]
+    )
+    with pytest.raises(PageError, match=r"damaged_source: .*cut\.csv\.gz after line"):
+        list(open_source(str(tmp_path / "cut.csv.gz")))
 
 
 # Web archives
@@ -238,7 +352,17 @@ def test_an_undecodable_body_leaves_a_page_without_body_and_the_rest_stands(
     assert decoded(second)["body"] == BODY
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz", ".zst"])
+@pytest.mark.parametrize(
+    "date", ["yesterday", "", "2025-13-01T00:00:00Z", "2025-03-01", "9999-12-31T23:59:59-14:00"]
+)
+def test_a_malformed_date_costs_the_date_alone(tmp_path: Path, date: str) -> None:
+    records = warc_record("http://a.example/1", date=date) + warc_record("http://a.example/2")
+    first, second = map(decoded, warc(tmp_path / "dates.warc", records))
+    assert (first["url"], "fetched_at" in first) == ("http://a.example/1", False)
+    assert (second["url"], "fetched_at" in second) == ("http://a.example/2", True)
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".bz2", ".xz", ".zst"])
 def test_only_pages_are_taken(tmp_path: Path, suffix: str) -> None:
     records = [
         warc_record("", b"software: x\r\n", kind="warcinfo", content_type="application/warc-fields"),
@@ -253,6 +377,8 @@ def test_only_pages_are_taken(tmp_path: Path, suffix: str) -> None:
     by_suffix: dict[str, Callable[[bytes], bytes]] = {
         "": bytes,
         ".gz": gzip.compress,
+        ".bz2": bz2.compress,
+        ".xz": lzma.compress,
         ".zst": zstandard.compress,
     }
     compress = by_suffix[suffix]
@@ -265,11 +391,11 @@ def test_only_pages_are_taken(tmp_path: Path, suffix: str) -> None:
         "http://a.example/wet",
         "http://a.example/2",
     ]
-    assert source.passed_over == 5
+    assert source.passed_over == {"record_type": 3, "http_status": 1, "content_type": 1}
     assert source.bytes_read == source.total_bytes
 
 
-@pytest.mark.parametrize("compress", [bytes, gzip.compress])
+@pytest.mark.parametrize("compress", [bytes, gzip.compress, bz2.compress, lzma.compress])
 @pytest.mark.parametrize("kept", [0.2, 0.5, 0.9])
 def test_an_archive_that_is_cut_off_is_reported(
     tmp_path: Path, compress: Callable[[bytes], bytes], kept: float
@@ -278,7 +404,8 @@ def test_an_archive_that_is_cut_off_is_reported(
     read: list[Message] = []
     with pytest.raises(PageError, match=r"damaged_source: .*a\.warc"):
         read.extend(warc(tmp_path / "a.warc", first + second[: int(len(second) * kept)]))
-    assert [m.url_hint for m in read] == ["http://a.example/1"]
+    # bzip2 and xz have blocks, which cannot be read in part.
+    assert [m.url_hint for m in read] == ["http://a.example/1"][: compress in (bytes, gzip.compress)]
 
 
 def test_a_file_that_is_no_archive_is_reported(tmp_path: Path) -> None:
@@ -317,9 +444,13 @@ def test_what_is_no_source_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="format"):
         open_source(str(tmp_path), format="warc")
     with pytest.raises(SettingsError, match="format"):
-        open_source(str(tmp_path), format="csv")
+        open_source(str(tmp_path), format="xml")
     with pytest.raises(SettingsError, match="base-url"):
         open_source(str(tmp_path), base_url="x.example")
+
+
+def test_the_commands_offer_the_formats_that_there_are() -> None:
+    assert tuple(SOURCE_FORMAT.choices) == FORMATS
 
 
 def test_fields_that_are_none_are_left_out() -> None:
@@ -377,8 +508,4 @@ async def test_a_closed_feed_lets_its_thread_end() -> None:
     async with contextlib.aclosing(feed(iter(lambda: Message(b"x", None, "here"), None))) as chunks:
         async for _ in chunks:
             break
-    for _ in range(200):
-        if not any(thread.name == "feed" for thread in threading.enumerate()):
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the thread reads on")
+    await until(lambda: all(thread.name != "feed" for thread in threading.enumerate()))

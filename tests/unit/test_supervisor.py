@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from stream import supervisor
 from stream.errors import EXIT_REFUSED, RoleRefusedError
 from stream.settings import load
 from stream.supervisor import Role, Supervisor, deployment
+from tests.waiting import HANG_SECONDS, until
 
 
 def test_supervised_roles_have_a_port_each() -> None:
@@ -50,7 +52,10 @@ def starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Starts:
 
 async def test_a_refused_role_ends_the_supervisor(starts: Starts) -> None:
     with pytest.raises(RoleRefusedError, match=f"exit code {EXIT_REFUSED}"):
-        async with asyncio.timeout(20), Supervisor([Role("steady"), Role(str(EXIT_REFUSED))], 5) as roles:
+        async with (
+            asyncio.timeout(HANG_SECONDS),
+            Supervisor([Role("steady"), Role(str(EXIT_REFUSED))], 5) as roles,
+        ):
             await roles.attend(asyncio.Event())
     assert starts.count(str(EXIT_REFUSED)) == 1
 
@@ -59,24 +64,78 @@ async def test_a_role_that_died_is_started_again(starts: Starts) -> None:
     stop = asyncio.Event()
 
     async def started_thrice() -> None:
-        while starts.count("2") < 3:  # noqa: ASYNC110 (what is awaited happens in other processes)
-            await asyncio.sleep(0.01)
+        await until(lambda: starts.count("2") >= 3)
         stop.set()
 
-    async with asyncio.timeout(20), Supervisor([Role("2")], 5) as roles:
+    async with asyncio.timeout(HANG_SECONDS), Supervisor([Role("2")], 5) as roles:
         await asyncio.gather(started_thrice(), roles.attend(stop))
+
+
+HANGS = """
+import http.server, os, pathlib, sys
+notes = pathlib.Path(sys.argv[3])
+with notes.open("a") as noted:
+    noted.write("started\\n")
+asked = 0
+
+class Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        global asked
+        asked += 1
+        self.send_response(200 if asked < 4 or sys.argv[4] == "lives" else 503)
+        self.end_headers()
+
+    def log_message(self, *what):
+        with notes.open("a") as noted:
+            noted.write("asked\\n")
+
+http.server.HTTPServer(("127.0.0.1", int(os.environ["PORT"])), Answers).serve_forever()
+"""
+
+
+@pytest.mark.parametrize("kind", ["hangs", "lives"])
+async def test_role_that_hangs_is_killed_and_started_again(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = tmp_path / "notes"
+    run = tmp_path / "run"
+    code = tmp_path / "hangs.py"
+    code.write_text(HANGS)
+    run.write_text(f"#!/bin/sh\nexec {sys.executable} {code} -m stream {notes} {kind}\n")
+    run.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", os.fspath(run))
+    monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(supervisor, "ASK_SECONDS", 0.05)
+    (port,) = supervisor._free_ports(1)
+    role = Role("judge", environment={"PORT": str(port)}, ops_url=f"http://127.0.0.1:{port}")
+
+    def noted(what: str) -> int:
+        return notes.read_text().splitlines().count(what) if notes.exists() else 0
+
+    with capture_logs() as logged:
+        async with asyncio.timeout(HANG_SECONDS), Supervisor([role], 5):
+            await until(lambda: noted("asked") > 5 * supervisor.HANGS_AFTER)
+    assert (noted("started") > 1) == (kind == "hangs")
+    assert {each["name"] for each in logged if each["event"] == "role_hangs"} == (
+        {"judge"} if kind == "hangs" else set()
+    )
 
 
 STOPPED_BEFORE_IT_BEGAN = """
 import os, signal, sys, time
 from stream.cli import cli
 cli.get_command(None, sys.argv[1])
-os.kill(os.getpid(), signal.SIGTERM)
-time.sleep(9)
+try:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(600)
+except BaseException:  # as of a library that takes any exception for an error of its own
+    sys.exit(78)
 """
 
 
 @pytest.mark.parametrize(("command", "code"), [("worker", 0), ("judge", 0), ("publish", -signal.SIGTERM)])
 def test_a_role_stopped_before_it_began_ends_in_order(command: str, code: int) -> None:
-    done = subprocess.run([sys.executable, "-c", STOPPED_BEFORE_IT_BEGAN, command], timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED_BEFORE_IT_BEGAN, command], timeout=HANG_SECONDS, check=False
+    )
     assert done.returncode == code

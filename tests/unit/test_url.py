@@ -50,6 +50,7 @@ def test_spellings_of_one_address_have_one_key(url: str, key: str) -> None:
         "http://example.com:99999/",
         "http://example.com:port/",
         "http://[::1/",
+        "http://[::1]@/",
         "http://example.com/\n",
         "http://example.com/\0",
         "http://example.com/\ud800",

@@ -1,0 +1,58 @@
+"""Whoever mistypes a command or an option is told what there is."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from stream.cli import cli
+from stream.errors import SettingsError
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["sacn"], "no such command: sacn; did you mean scan?"),
+        (["topics", "creat"], "no such command: creat; did you mean create?"),
+        (["topics", "xyz"], "no such command: xyz; there are create, describe"),
+        (["scan", "--worker-proceses", "2", "x"], "Did you mean --worker-processes?"),
+        (["scan", "--mode", "strikt", "x"], "'verified', 'strict'"),
+    ],
+)
+def test_commands_and_options_that_are_mistyped(arguments: list[str], said: str) -> None:
+    outcome = CliRunner(catch_exceptions=False).invoke(cli, arguments)
+    assert outcome.exit_code == 2
+    assert said in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--scheme", "featres=words"], r"--scheme featres=words: no such option; did you mean features\?"),
+        (["--scheme", "featres=words"], "there are width, .*features"),
+        (["--scheme", "x=1"], "--scheme x=1: no such option; there are width, "),
+        (
+            ["--scheme", "features=wrods"],
+            r"features=wrods: none of words, ngrams, .*; did you mean words\?",
+        ),
+        (["--scheme", "width=48"], "--scheme width=48: none of 32, 64, 128"),
+        (["--scheme", "sketch_bins=1"], "--scheme sketch_bins=1: Expected `int` >= 64"),
+    ],
+)
+def test_schemes_that_are_mistyped(arguments: list[str], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        CliRunner(catch_exceptions=False).invoke(cli, ["fingerprint", *arguments, "-"], input="{}")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("similarty=0.9", r"--option similarty=0\.9: no such option; did you mean similarity\?"),
+        ("similarity=90%", r"--option similarity=90%: write a number from 0 to 1 with at most four digits"),
+        ("keys=minimum", r"--option keys=minimum: none of minima, fingerprint; did you mean minima\?"),
+        ("distance=far", "--option distance=far: Expected `int`"),
+    ],
+)
+def test_verdict_options_that_are_mistyped(option: str, said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        CliRunner(catch_exceptions=False).invoke(cli, ["explain", "a", "b", "--option", option])
