@@ -90,14 +90,9 @@ def errors() -> Iterator[str]:
     """The tree of errors, with the exit code of a role that ends on one."""
     from stream import errors as module
 
-    refused = "refused: starting again as things are would end in the same way"
     yield "# Errors and exit codes\n"
-    yield "| exit code | of | meaning |\n|---|---|---|"
-    yield "| 0 | all | done; a role was told to stop |"
-    yield "| 1 | `audit`, roles | the audit found something; a role crashed on an error that nobody foresaw |"
-    yield f"| {module.EXIT_ERROR} | all | an error with a message; wrong usage. A role may be started again |"
-    yield f"| {module.EXIT_REFUSED} | roles | {refused} |"
-    yield "| 130 | all | interrupted |\n"
+    operations = (ROOT / "docs/operations.md").read_text("utf-8")
+    yield operations.partition("## Exit codes\n\n")[2].replace("(security.md", "(../security.md")
     yield "A role that ends on one of these errors says so in the last line of its log.\n"
     yield "| error | exit code of a role | meaning |\n|---|---|---|"
     for each in vars(module).values():
