@@ -8,23 +8,46 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCHED := $(VENV)/.benched
+FUZZED := $(VENV)/.fuzzed
 ARGS ?=
 
 say = printf '\n==> %s\n' $(1)
 
 .PHONY: help
 help: ## show this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1 \2/p' Makefile | while read -r _ target what; do printf 'make %-6s %s\n' "$$target" "$$what"; done
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1 \2/p' Makefile | while read -r _ target what; do printf 'make %-11s %s\n' "$$target" "$$what"; done
 
 .PHONY: demo
-demo: broker-tools $(INSTALLED) ## a broker, pages with near-duplicates, and the verdicts
+demo: broker-tools compiled ## a broker, pages with near-duplicates, and the verdicts
 	@$(call say,"neardup demo: starts a Kafka broker$(comma) two workers$(comma) a judge and a dashboard; Ctrl-C ends them all")
 	$(BIN)/neardup demo $(ARGS)
 
 .PHONY: test
-test: broker-tools browser $(INSTALLED) ## all tests, on a real broker (ARGS='-k name' for some)
+test: broker-tools browser compiled ## all tests, on a real broker (ARGS='-k name' for some)
 	@$(call say,"pytest: starts a Kafka broker of its own where a test needs one")
 	$(BIN)/pytest $(ARGS)
+
+.PHONY: chaos
+chaos: broker-tools compiled ## faults of every kind against three brokers (ARGS='--minutes 60 --seed 7'; --help for more)
+	@$(call say,"tests.chaos: kills$(comma) cuts and damages a deployment of its own$(comma) and checks every verdict")
+	$(BIN)/python -m tests.chaos $(ARGS)
+
+.PHONY: boundscheck
+boundscheck: export NUMBA_BOUNDSCHECK := 1
+boundscheck: compiled ## unit and property tests, with every array access of the inner loops checked
+	@$(call say,"pytest under NUMBA_BOUNDSCHECK=1")
+	$(BIN)/pytest tests/unit tests/property $(ARGS)
+
+.PHONY: fuzz
+fuzz: export NUMBA_BOUNDSCHECK := 1
+fuzz: compiled $(if $(findstring --guided,$(ARGS)),$(FUZZED)) ## feed every decoder hostile input for an hour (ARGS='--minutes 5 --only html', ARGS=--guided)
+	@$(call say,"fuzz: finds are kept in build/fuzz")
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+$(FUZZED): $(INSTALLED) requirements-fuzz.lock
+	@$(call say,"installing what requirements-fuzz.lock names")
+	$(BIN)/pip install --disable-pip-version-check --quiet --only-binary :all: --require-hashes -r requirements-fuzz.lock
+	touch $@
 
 .PHONY: lint
 lint: $(INSTALLED) docs ## ruff (rules and format), mypy (strict) and the documentation without a warning
@@ -35,13 +58,29 @@ lint: $(INSTALLED) docs ## ruff (rules and format), mypy (strict) and the docume
 	$(call say,"mypy --strict")
 	$(BIN)/mypy
 
+.PHONY: sbom
+sbom: $(INSTALLED) ## what an image is made of, as CycloneDX, in build/sbom.cdx.json; and under which licences
+	@$(BIN)/python -m deploy.supply_chain sbom
+	$(BIN)/python -m deploy.supply_chain licences
+
+.PHONY: audit
+audit: PIP_AUDIT := .cache/pip-audit/bin/pip-audit
+audit: $(INSTALLED) ## known faults of locked packages: asks the index, or ARGS=all.zip of OSV without a network
+	@if [ -n "$(ARGS)" ]; then
+	    $(BIN)/python -m deploy.supply_chain audit $(ARGS)
+	else
+	    test -x $(PIP_AUDIT) || { $(call say,"installing pip-audit into .cache/pip-audit"); $(BIN)/python -m venv .cache/pip-audit; .cache/pip-audit/bin/pip install --quiet pip-audit; }
+	    $(call say,"pip-audit: every package of requirements.lock")
+	    $(PIP_AUDIT) --strict --no-deps --disable-pip --require-hashes -r requirements.lock
+	fi
+
 .PHONY: docs
 docs: $(INSTALLED) ## the documentation as a site, in build/site
 	@$(call say,"mkdocs build --strict: build/site/index.html")
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict -f docs/site/mkdocs.yml
 
 .PHONY: bench
-bench: broker-tools $(BENCHED) ## measure this machine, side by side with peers (ARGS=judge for one stage)
+bench: broker-tools $(BENCHED) compiled ## measure this machine, side by side with peers (ARGS=judge for one stage)
 	@$(call say,"neardup bench")
 	$(BIN)/neardup bench $(ARGS)
 
@@ -70,7 +109,11 @@ lock: ## resolve the dependencies anew into requirements.lock and deploy/require
 	printf 'hatchling\neditables\n' | $(UV) pip compile --quiet --universal --python-version 3.11 \
 	    --generate-hashes --no-header --no-emit-index-url --no-annotate --constraint requirements.lock \
 	    --output-file deploy/requirements.lock pyproject.toml -
-	grep -c == requirements.lock deploy/requirements.lock
+	$(call say,"what make fuzz ARGS=--guided takes: requirements-fuzz.lock")
+	printf "atheris==3.0.0; python_version < '3.12'\natheris>=3.1; python_version >= '3.12'\n" | $(UV) pip compile --quiet \
+	    --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	    $(ARGS) --output-file requirements-fuzz.lock -
+	grep -c == requirements.lock deploy/requirements.lock requirements-fuzz.lock
 
 # The build needs hatchling and editables, which the lock file has too: nothing is fetched without a hash.
 $(INSTALLED): requirements.lock pyproject.toml
@@ -82,9 +125,11 @@ $(INSTALLED): requirements.lock pyproject.toml
 	$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements.lock | { grep -v '^Requirement already' || true; }
 	$(call say,"installing neardup itself$(comma) editable")
 	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
-	$(call say,"compiling inner loops$(comma) some 20 s")
-	$(BIN)/python -m stream.precompile
 	touch $@
+
+.PHONY: compiled
+compiled: $(INSTALLED) # the inner loops; says so if that takes long
+	@$(BIN)/python -m stream.precompile
 
 .PHONY: browser
 browser: # Chromium for the tests of the dashboard's page; without it they are skipped, and say so
