@@ -76,14 +76,14 @@ def networks(listed: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]
     return [ipaddress.ip_network(each.strip()) for each in listed.split(",") if each.strip()]
 
 
-_FORMS: Final = {
+_PATTERN_MEANINGS: Final = {
     "namespace": "letters, digits, _ and - make it, at most 81; it begins with a letter or digit",
     "verdict_routes": f"write some of {_VERDICT.replace('|', ', ')}, with commas between",
     "schema_registry_url": "write http://host:port, or https://",
     "dashboard_user_header": "write the name of a header: letters, digits and -",
     "dashboard_roles": "write judge=http://host:port,worker=http://host:port",
 }
-"""What an option's pattern means, for a person."""
+"""What the pattern of an option means, for a person."""
 
 
 class Settings(BaseSettings):
@@ -348,7 +348,7 @@ def _said(error: Any) -> str:
         case "literal_error":
             return f"none of {', '.join(choices(name))}{meant(str(error['input']), choices(name))}"
         case "string_pattern_mismatch":
-            return _FORMS[name]
+            return _PATTERN_MEANINGS[name]
     return str(error["msg"].removeprefix("Value error, "))
 
 

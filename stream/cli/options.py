@@ -157,8 +157,8 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-_FORMS = {"similarity": "write a number from 0 to 1 with at most four digits behind the point"}
-"""What an option's pattern means, for a person."""
+_PATTERN_MEANINGS = {"similarity": "write a number from 0 to 1 with at most four digits behind the point"}
+"""What the pattern of an option means, for a person."""
 _AT = re.compile(r" - at `\$\.(\w+)`$")
 
 
@@ -191,7 +191,7 @@ def _why(name: str, value: str, kind: Any, said: str) -> str:
     if get_origin(kind) is Literal:
         listed = [str(each) for each in get_args(kind)]
         return f"none of {', '.join(listed)}{meant(value, listed)}"
-    return _FORMS[name] if "regex" in said else said
+    return _PATTERN_MEANINGS[name] if "regex" in said else said
 
 
 def _shown(default: object) -> object:

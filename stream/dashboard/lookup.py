@@ -191,7 +191,7 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     candidates, anchors, place = pairs.found, pairs.anchors, pairs.place
     order = pairs.best_first(np.arange(len(place)))
     near = [
-        _near(
+        _explained(
             judge,
             anchors.url(int(place[i])),
             int(anchors.page[place[i]]),
@@ -208,10 +208,10 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
     distance = (baseline.fingerprint ^ row.fingerprint).bit_count()
     similarity = int(judge.rule.similarities(sketch, baseline.sketch.reshape(1, -1))[0])
-    return _near(judge, baseline.url, baseline.page, distance, similarity, row.status)
+    return _explained(judge, baseline.url, baseline.page, distance, similarity, row.status)
 
 
-def _near(judge: Judge, url: str, page: int, distance: int, similarity: int, status: int) -> Near:
+def _explained(judge: Judge, url: str, page: int, distance: int, similarity: int, status: int) -> Near:
     rule = judge.rule
     options, published = rule.options, rule.published(similarity)
     largest = rule.largest_distance(status)

@@ -94,7 +94,7 @@ class Neighbours:
         first, end = self._probes_end[row], self._probes_end[row + 1]
         if first == end:
             return _NONE, _NONE, 0
-        return _near(
+        return _members_near(
             self._probed[first:end], self._first, self._size, self._members, self._fingerprints, row,
             distance, self._met,
         )  # fmt: skip
@@ -168,7 +168,7 @@ def _join(
 
 
 @compiled
-def _near(
+def _members_near(
     probed: NDArray[np.int32],
     first: NDArray[np.int64],
     size: NDArray[np.int64],

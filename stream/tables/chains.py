@@ -247,7 +247,7 @@ def follow(
                 if bit < last_bit:
                     wanted ^= np.uint64(1) << np.uint64(bit)
                 step = parents[step]
-            same, close = _near(
+            same, close = _copied_near(
                 copied[0, copy[2] : copy[3]],
                 copied[1, copy[2] : copy[3]],
                 wanted,
@@ -270,7 +270,7 @@ def follow(
 
 
 @compiled
-def _near(
+def _copied_near(
     words: U64, prints: U64, word: np.uint64, print_: np.uint64, mask: np.uint64, distance: int, near: I64
 ) -> tuple[int, int]:
     """How many of the words are the same under the mask, and of how many of these the fingerprint is no

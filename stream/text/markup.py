@@ -66,6 +66,9 @@ _BLANK: Final = ord(" ")
 _NONE: Final = 0
 _FOREIGN_NAME: Final = 1 << 62
 """In the second word, tells an element of SVG or MathML from the HTML element of the same name."""
+# Names of elements, and of the attributes color, face, size and encoding, as two words of eight letters each.
+# Each is the first word: _PLAINTEX of `plaintext`. _ON_XML and _RK are second words, of `annotation-xml` and
+# `malignmark`. _A_ is the element `a`, since _A is the letter; _MATH_ is `math`, since MATH is a flag.
 _A_, _BODY, _HTML, _FORM, _P, _LI, _DD, _DT, _TR, _TABLE, _BUTTON, _OPTION, _SELECT = (
     word(name)
     for name in [
