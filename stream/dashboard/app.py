@@ -22,7 +22,7 @@ from typing import Any, Final
 import faust
 import structlog
 
-from stream.dashboard.batch import Batch, Sum, batch_of, chunks
+from stream.dashboard.batch import Sum, VerdictColumns, batch_of, chunks
 from stream.dashboard.committed import CommittedTransport, hole
 from stream.dashboard.credentials import credentials
 from stream.dashboard.fold import Folder, cluster_key, cluster_row, window_key, window_row
@@ -32,7 +32,7 @@ from stream.dashboard.tables import RowTable, in_scope_of
 from stream.dashboard.view import View, Window
 from stream.dashboard.windows import DAY, HOSTS, TOTALS, Calendar
 from stream.kafka.names import Names
-from stream.kafka.verdict_values import MAGIC, Placed, VerdictReader
+from stream.kafka.verdict_values import MAGIC, PlacedValue, VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.output import writing
 from stream.private import private_directory
@@ -53,7 +53,7 @@ log = structlog.get_logger(__name__)
 class Statistics:
     """Tables, the agent that fills them, and the view of their sums."""
 
-    def __init__(self, settings: Settings, partitions: int, told: Callable[[Batch], None]) -> None:
+    def __init__(self, settings: Settings, partitions: int, told: Callable[[VerdictColumns], None]) -> None:
         """`told` gets every batch of verdicts that were new to this dashboard."""
         names = Names(settings.namespace)
         self._settings, self._partitions, self._told = settings, partitions, told
@@ -174,7 +174,7 @@ class Statistics:
         self.view.revision += 1
         return bool(generation == self.app.consumer_generation_id)
 
-    async def _batches(self, partition: int, events: list[Any]) -> list[Batch]:
+    async def _batches(self, partition: int, events: list[Any]) -> list[VerdictColumns]:
         """The verdicts of messages, in columns."""
         last, batches = self._given.get(partition), []
         for each in events:
@@ -192,10 +192,10 @@ class Statistics:
         return batches
 
     def _json(self, partition: int, records: Sequence[tuple[int, bytes]]) -> tuple[bytes, ...]:
-        return tuple(self._reader.json(Placed(self._verdicts, partition, *record)) for record in records)
+        return tuple(self._reader.json(PlacedValue(self._verdicts, partition, *record)) for record in records)
 
     async def _fold_chunk(
-        self, partition: int, chunk: list[Batch], generation: int
+        self, partition: int, chunk: list[VerdictColumns], generation: int
     ) -> dict[RowTable, dict[bytes, bytes]] | None:
         """The rows that were written, for the changelogs; None where a rebalance came between.
 

@@ -27,20 +27,20 @@ Shape = tuple[str, int | None, int | None, str | None]
 """What is counted of a verdict: its kind, distance, hundredths of the similarity, and why it was rejected."""
 
 
-class Like(msgspec.Struct, gc=False):
+class Anchor(msgspec.Struct, gc=False):
     """The page that a page is like."""
 
     url: str
 
 
-class Said(msgspec.Struct, gc=False):
+class VerdictFields(msgspec.Struct, gc=False):
     """What is counted or shown of a verdict."""
 
     id: str
     url: str | None
     verdict: str
     cluster: str | None
-    duplicate_of: Like | None
+    duplicate_of: Anchor | None
     distance: int | None
     similarity: float | None
     decided_at: str
@@ -55,14 +55,14 @@ class Said(msgspec.Struct, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class VerdictColumns:
     """Verdicts of a partition in the order of their offsets; all columns are equally long."""
 
     partition: int
     offsets: Sequence[int]
     values: Sequence[bytes]
     """As JSON."""
-    said: Sequence[Said]
+    said: Sequence[VerdictFields]
     seconds: Sequence[int]
     """`decided_at`, whole seconds since the epoch. Never falls within a partition."""
     hosts: Sequence[str]
@@ -72,10 +72,10 @@ class Batch:
     def __len__(self) -> int:
         return len(self.offsets)
 
-    def between(self, first: int, last: int) -> Batch:
+    def between(self, first: int, last: int) -> VerdictColumns:
         """Those at offsets from `first` to `last`."""
         rows = slice(bisect_left(self.offsets, first), bisect_right(self.offsets, last))
-        return Batch(
+        return VerdictColumns(
             self.partition,
             self.offsets[rows],
             self.values[rows],
@@ -90,7 +90,7 @@ class Batch:
         return _RECORD.decode(self.values[row])
 
 
-def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) -> Batch:
+def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) -> VerdictColumns:
     """The verdicts at these places. Raises RecordError, which names the first that is none."""
     try:
         said = _ALL.decode(b"[" + b",".join(values) + b"]")
@@ -101,10 +101,10 @@ def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) ->
         said = [_decoded(partition, offset, value) for offset, value in zip(offsets, values, strict=True)]
         seconds = _seconds(said)
     keys = [normal(each.url or "") for each in said]
-    return Batch(partition, offsets, values, said, seconds, [host_of(key) for key in keys], keys)
+    return VerdictColumns(partition, offsets, values, said, seconds, [host_of(key) for key in keys], keys)
 
 
-def _decoded(partition: int, offset: int, value: bytes) -> Said:
+def _decoded(partition: int, offset: int, value: bytes) -> VerdictFields:
     try:
         said = _ONE.decode(value)
         _TIME.decode(f'"{said.decided_at}"'.encode())
@@ -113,7 +113,7 @@ def _decoded(partition: int, offset: int, value: bytes) -> Said:
     return said
 
 
-def _seconds(said: Iterable[Said]) -> list[int]:
+def _seconds(said: Iterable[VerdictFields]) -> list[int]:
     known: dict[str, int] = {}  # a journal record's verdicts have one time
     seconds = []
     for each in said:
@@ -129,12 +129,12 @@ def _seconds(said: Iterable[Said]) -> list[int]:
 class Sum:
     """What some batches of one partition add up to, at most a chunk; its rows are written once."""
 
-    batches: list[Batch] = field(default_factory=list)
+    batches: list[VerdictColumns] = field(default_factory=list)
     totals: Counter[tuple[int, Shape]] = field(default_factory=Counter)
     """By the window of five seconds, counted from the epoch."""
     hosts: Counter[tuple[int, str, Shape]] = field(default_factory=Counter)
     """By the minute, counted from the epoch, and the host."""
-    clusters: dict[str, list[Said]] = field(default_factory=dict)
+    clusters: dict[str, list[VerdictFields]] = field(default_factory=dict)
     """Cluster -> its duplicates, in order."""
 
     @property
@@ -142,7 +142,7 @@ class Sum:
         """Offset of the last verdict."""
         return self.batches[-1].offsets[-1]
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: VerdictColumns) -> None:
         """Count verdicts that follow."""
         self.batches.append(batch)
         shapes = [each.shape for each in batch.said]
@@ -155,7 +155,7 @@ class Sum:
                 self.clusters.setdefault(each.cluster, []).append(each)
 
 
-def chunks(batches: Sequence[Batch], cuts: Iterable[int]) -> Iterator[list[Batch]]:
+def chunks(batches: Sequence[VerdictColumns], cuts: Iterable[int]) -> Iterator[list[VerdictColumns]]:
     """The batches of a partition, cut after the offsets `cuts`; none is empty.
 
     A row knows the last offset that is folded into it. Where no chunk reaches over it, each chunk is either
@@ -191,7 +191,7 @@ def _host(site: str) -> str:
         return NO_HOST
 
 
-_ONE = msgspec.json.Decoder(Said)
-_ALL = msgspec.json.Decoder(list[Said])
+_ONE = msgspec.json.Decoder(VerdictFields)
+_ALL = msgspec.json.Decoder(list[VerdictFields])
 _RECORD = msgspec.json.Decoder(VerdictRecord)
 _TIME = msgspec.json.Decoder(datetime)

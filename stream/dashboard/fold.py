@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from stream.dashboard.batch import Said, Sum
+from stream.dashboard.batch import Sum, VerdictFields
 from stream.dashboard.rows import ClusterRow, Counts, WindowRow, fold_cluster, fold_window
 from stream.dashboard.tables import Rows
 from stream.dashboard.view import View, Window
@@ -57,7 +57,7 @@ class Folder(Generic[TableT]):
         yield from _windows(self._totals, partition, last, totals)
 
     def _fold_clusters(
-        self, partition: int, last: int, group: list[tuple[str, list[Said]]]
+        self, partition: int, last: int, group: list[tuple[str, list[VerdictFields]]]
     ) -> dict[bytes, bytes]:
         keys = [cluster_key(partition, cluster) for cluster, _ in group]
         rows: dict[bytes, bytes] = {}

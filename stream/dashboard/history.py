@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 import xxhash
 
-from stream.dashboard.batch import Batch, normal
+from stream.dashboard.batch import VerdictColumns, normal
 from stream.dashboard.rows import UrlRow
 from stream.dashboard.tables import RowTable
 from stream.messages.verdict import VerdictRecord
@@ -53,7 +53,7 @@ class History(RowTable):
                 self.write(event.message.partition, dict(_index(first, _BLOCK.decode(value))))
         super().apply_changelog_batch(events)
 
-    def keep(self, batches: Iterable[Batch]) -> dict[bytes, bytes]:
+    def keep(self, batches: Iterable[VerdictColumns]) -> dict[bytes, bytes]:
         """Put the verdicts of a partition into RocksDB; the rows that must be sent to the changelog.
 
         Verdicts that come again take their place again.
@@ -103,7 +103,7 @@ class History(RowTable):
         return _VERDICT.decode(verdicts[place])
 
 
-def _parts(batches: Iterable[Batch]) -> Iterator[Batch]:
+def _parts(batches: Iterable[VerdictColumns]) -> Iterator[VerdictColumns]:
     """The verdicts in batches as large as blocks."""
     for batch in batches:
         first, size = 0, 0

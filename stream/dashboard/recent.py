@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stream.dashboard.answers import SeenVerdict
-from stream.dashboard.batch import Batch, batch_of
+from stream.dashboard.batch import VerdictColumns, batch_of
 from stream.kafka import clients, cluster
 from stream.kafka.verdict_values import VerdictReader
 from stream.settings import Settings
@@ -35,7 +35,7 @@ class Seen:
     """A verdict, numbered as it came."""
 
     sequence: int
-    batch: Batch
+    batch: VerdictColumns
     row: int
 
     @property
@@ -74,7 +74,7 @@ class Recent:
 
     told: int = 0
     """How many have come; the last one's number."""
-    _batches: deque[Batch] = field(default_factory=deque)
+    _batches: deque[VerdictColumns] = field(default_factory=deque)
     _kept: int = 0
     _listeners: set[asyncio.Event] = field(default_factory=set)
     _read_before: dict[int, int] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class Recent:
         """How many listen."""
         return len(self._listeners)
 
-    def tell(self, batch: Batch) -> None:
+    def tell(self, batch: VerdictColumns) -> None:
         """New verdicts have come."""
         batch = batch.between(self._read_before.get(batch.partition, 0), batch.offsets[-1])
         if not len(batch):
@@ -152,7 +152,7 @@ class Recent:
             isolation_level="read_committed",
             enable_auto_commit=False,
         )
-        found: list[Batch] = []
+        found: list[VerdictColumns] = []
         reader = VerdictReader(settings)
         async with clients.started(settings, consumer):
             consumer.assign(list(open_ones))

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
-from stream.dashboard.batch import Batch
+from stream.dashboard.batch import VerdictColumns
 from stream.dashboard.gate import Gate, check_reach
 from stream.dashboard.lookup import Finder
 from stream.dashboard.recent import Recent
@@ -84,7 +84,7 @@ class DashboardRole:
         recent = Recent()
         await recent.fill(settings, names.verdicts)
 
-        def tell(batch: Batch) -> None:
+        def tell(batch: VerdictColumns) -> None:
             recent.tell(batch)
             for verdict, pages in Counter(said.verdict for said in batch.said).items():
                 metrics.verdicts.labels(verdict).inc(pages)

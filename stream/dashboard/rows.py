@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from stream.dashboard.batch import Said, Shape
+from stream.dashboard.batch import Shape, VerdictFields
 from stream.messages.verdict import VerdictRecord
 
 PAGES_KEPT: Final = 12
@@ -111,7 +111,7 @@ def fold_window(row: WindowRow, news: Counts, last: int) -> bool:
     return True
 
 
-def fold_cluster(row: ClusterRow, news: Sequence[Said], last: int) -> bool:
+def fold_cluster(row: ClusterRow, news: Sequence[VerdictFields], last: int) -> bool:
     """Add duplicates up to the offset `last`; False where the row has them already."""
     if row.offset >= last:
         return False

@@ -36,7 +36,7 @@ from stream.kafka.lifecycle import entered_unless_stopped, stop_event_on_signals
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
 from stream.kafka.transaction import Transaction, in_thread
-from stream.kafka.verdict_batches import Placed
+from stream.kafka.verdict_batches import PartitionBatch
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis
 from stream.ops.server import ops_server
@@ -197,7 +197,7 @@ class JudgeRole:
             judge.state.tables.maintain()
             judge.state.advance(prepared)
 
-        async def encode() -> list[Placed]:
+        async def encode() -> list[PartitionBatch]:
             with watch.stage("encode"):
                 return await publisher.encode(decided)
 

@@ -16,7 +16,7 @@ from stream.judge.decided import Decided
 from stream.kafka import clients
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
-from stream.kafka.verdict_batches import BATCH_BYTES, Placed, VerdictBatches
+from stream.kafka.verdict_batches import BATCH_BYTES, PartitionBatch, VerdictBatches
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.verdict import Verdict
@@ -70,11 +70,13 @@ class Publisher:
     ) -> None:
         await self._open.aclose()
 
-    async def encode(self, decided: Decided) -> list[Placed]:
+    async def encode(self, decided: Decided) -> list[PartitionBatch]:
         """The verdicts as `publish` wants them. Keeps threads of its own busy, and hardly needs the GIL."""
         return await self._verdicts.of(decided, self._widths)
 
-    async def publish(self, decided: Decided, decisions: Decisions, verdicts: Sequence[Placed]) -> int:
+    async def publish(
+        self, decided: Decided, decisions: Decisions, verdicts: Sequence[PartitionBatch]
+    ) -> int:
         """Publish a batch, all of it or nothing. Returns the next offset of the decisions topic.
 
         Any error leaves the judge's transaction to be aborted by the next one: the caller ends.
@@ -104,7 +106,7 @@ class Publisher:
         return refusal
 
     async def _send(
-        self, decided: Decided, decisions: Decisions, verdicts: Sequence[Placed]
+        self, decided: Decided, decisions: Decisions, verdicts: Sequence[PartitionBatch]
     ) -> list[asyncio.Future[Any]]:
         """Hand everything to the producer; the decision record's future stands first."""
         names, encode, producer = self._names, self._encode, self._producer

@@ -25,7 +25,7 @@ BATCH_BYTES: Final = 900_000
 FEW: Final = 256
 """So many verdicts the event loop makes itself, in a millisecond or three: threads take longer to begin."""
 _THREADS: Final = 2
-Placed = tuple[TopicPartition, RecordBatch]
+PartitionBatch = tuple[TopicPartition, RecordBatch]
 
 
 class VerdictBatches:
@@ -40,7 +40,7 @@ class VerdictBatches:
         """Begin no more, and wait for those that were begun."""
         self._pool.shutdown(cancel_futures=True)
 
-    async def of(self, decided: Decided, widths: Mapping[str, int]) -> list[Placed]:
+    async def of(self, decided: Decided, widths: Mapping[str, int]) -> list[PartitionBatch]:
         """Batches for each topic and partition, in journal order; the topics have so many partitions.
 
         In the order in which they are best sent.

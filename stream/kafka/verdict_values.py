@@ -34,7 +34,7 @@ class Record(Protocol):
 
 
 @dataclass(slots=True)
-class Placed:
+class PlacedValue:
     """A record's value and where it stands."""
 
     topic: str
