@@ -28,8 +28,8 @@ def export(settings: Settings, target: str) -> None:
     files are added, or a DuckDB file NAME.duckdb. How far it came stands in the same place: run it as often
     as you like, no verdict is there twice, also after a crash.
     """
-    from stream.integrations.sinks import name_of, open_sink
     from stream.kafka.export import export as export_verdicts
+    from stream.sinks.open import name_of, open_sink
 
     logging.configure(settings.log_format, "export")
     with if_interrupted(lambda: "what was exported stays; run it again to go on"), open_sink(target) as sink:

@@ -1,1 +1,1 @@
-"""Other programs' items -> page messages; verdicts -> their tables. Each needs an extra."""
+"""Other programs' items -> page messages. Each needs an extra."""

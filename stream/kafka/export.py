@@ -9,12 +9,12 @@ import msgspec
 from aiokafka import TopicPartition
 
 from stream.errors import RecordError
-from stream.integrations.sinks import Sink
 from stream.kafka import clients, cluster
 from stream.kafka.names import Names
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.settings import Settings
+from stream.sinks.base import Sink
 
 ROWS: Final = 10_000
 """Verdicts in one transaction of the target, at most."""

@@ -17,12 +17,13 @@ import pytest
 
 from stream.errors import SettingsError
 from stream.integrations import parquet
-from stream.integrations.sinks import ExportError, open_sink
 from stream.kafka.export import export
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
 from stream.messages.verdict import Source, VerdictRecord
 from stream.settings import Settings
+from stream.sinks.base import ExportError
+from stream.sinks.open import open_sink
 from tests.kafka.dashboard_helpers import Verdicts
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.worker_helpers import create, publish, running

@@ -19,7 +19,6 @@ from stream.brokers import embedded
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
-from stream.integrations.sinks import DuckSink
 from stream.judge.options import VerdictOptions
 from stream.kafka import clients, cluster, permits, topics
 from stream.kafka.access import ROLES, Grant, grants, table
@@ -31,6 +30,7 @@ from stream.kafka.publish import publish
 from stream.kafka.recompute import recompute
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
+from stream.sinks.duckdb import DuckSink
 from stream.sources import open_source
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.farewells import farewells

@@ -21,9 +21,10 @@ import pytest
 
 from stream.dashboard.app import _instance
 from stream.errors import OutputError
-from stream.integrations.sinks import ExportError, open_sink
 from stream.messages.verdict import Source, VerdictRecord, rfc3339
 from stream.output import writing
+from stream.sinks.base import ExportError
+from stream.sinks.open import open_sink
 from stream.tables.compression import encode, sort_words
 from stream.tables.index_file import write_index
 from stream.tables.words import as_words

@@ -17,9 +17,9 @@ from typing import Final, Literal
 import pytest
 
 from stream.errors import NeardupError, SettingsError
-from stream.integrations.sinks import open_sink
 from stream.kafka.clients import Tokens
 from stream.settings import load
+from stream.sinks.open import open_sink
 from stream.supervisor import dashboard, deployment
 
 PASSWORD, TOKEN, LOGIN, REGISTRY, KEY = (

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
-from stream.integrations.sinks import COLUMNS, ExportError, Sink, values_of
 from stream.messages.verdict import VerdictRecord
+from stream.sinks.base import COLUMNS, ExportError, Sink, values_of
 
 SUFFIX: Final = ".parquet"
 ROWS: Final = 1_000_000

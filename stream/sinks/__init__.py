@@ -1,0 +1,1 @@
+"""Where exported verdicts go: DuckDB, PostgreSQL, Parquet. Each needs the extra `export`."""

@@ -1,0 +1,83 @@
+"""What every target of an export has: a table of verdicts, and how far they were exported."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+from stream.errors import NeardupError
+from stream.messages.verdict import VerdictRecord
+
+COLUMNS: Final = {
+    "id": "VARCHAR NOT NULL",
+    "url": "VARCHAR",
+    "verdict": "VARCHAR NOT NULL",
+    "change": "VARCHAR",
+    "cluster": "VARCHAR",
+    "duplicate_of_url": "VARCHAR",
+    "duplicate_of_id": "VARCHAR",
+    "distance": "INTEGER",
+    "similarity": "DOUBLE PRECISION",
+    "fingerprint": "VARCHAR",
+    "text_hash": "VARCHAR",
+    "scheme": "VARCHAR NOT NULL",
+    "source_topic": "VARCHAR NOT NULL",
+    "source_topic_id": "VARCHAR NOT NULL",
+    "source_partition": "INTEGER NOT NULL",
+    "source_offset": "BIGINT NOT NULL",
+    "fetched_at": "TIMESTAMPTZ",
+    "decided_at": "TIMESTAMPTZ NOT NULL",
+    "reason": "VARCHAR",
+}
+
+
+class ExportError(NeardupError):
+    """The target of an export cannot be opened or written; the message names it."""
+
+
+class Sink(abc.ABC):
+    """A database with a table of verdicts, and one of how far they were exported."""
+
+    @abc.abstractmethod
+    def offsets(self, topic_id: str) -> dict[int, int]:
+        """By partition of the verdicts topic, the next offset to export."""
+
+    @abc.abstractmethod
+    def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
+        """Rows and offsets, both or neither. Raises ExportError."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of it."""
+
+
+def values_of(row: VerdictRecord) -> tuple[Any, ...]:
+    """What stands in the columns, in their order."""
+    other, source = row.duplicate_of, row.source
+    return (
+        row.id,
+        row.url,
+        row.verdict,
+        row.change,
+        row.cluster,
+        other.url if other else None,
+        other.id if other else None,
+        row.distance,
+        row.similarity,
+        row.fingerprint,
+        row.text_hash,
+        row.scheme,
+        source.topic,
+        source.topic_id,
+        source.partition,
+        source.offset,
+        _moment(row.fetched_at),
+        _moment(row.decided_at),
+        row.reason,
+    )
+
+
+def _moment(told: str | None) -> datetime | None:
+    return None if told is None else datetime.fromisoformat(told)

@@ -1,0 +1,64 @@
+"""A DuckDB file that verdicts are exported to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from stream.messages.verdict import VerdictRecord
+from stream.sinks.base import COLUMNS, ExportError, Sink, values_of
+from stream.sinks.sql import ADVANCE, CREATE, OFFSETS, TABLE
+
+SUFFIXES: Final = (".duckdb", ".ddb", ".db")
+
+
+class DuckSink(Sink):
+    """A DuckDB file; one process writes it at a time."""
+
+    def __init__(self, path: Path) -> None:
+        import duckdb
+        import pyarrow  # noqa: F401 (by which rows go in, several thousand at once)
+
+        self._path, self._errors = path, duckdb.Error
+        with self._explained():
+            self._database = duckdb.connect(str(path))
+            for statement in CREATE:
+                self._database.execute(statement)
+
+    def offsets(self, topic_id: str) -> dict[int, int]:
+        """See `Sink`."""
+        with self._explained():
+            return dict(self._database.execute(OFFSETS.replace("%s", "?"), [topic_id]).fetchall())
+
+    def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
+        """See `Sink`."""
+        import pyarrow
+
+        with self._explained():
+            self._database.begin()
+            try:
+                if rows:
+                    columns = zip(*map(values_of, rows), strict=True)
+                    table = pyarrow.table(dict(zip(COLUMNS, map(list, columns), strict=True)))
+                    self._database.register("coming", table)
+                    self._database.execute(f"INSERT INTO {TABLE} SELECT * FROM coming")  # noqa: S608
+                    self._database.unregister("coming")
+                for partition, offset in offsets.items():
+                    self._database.execute(ADVANCE.replace("%s", "?"), [topic_id, partition, offset])
+                self._database.commit()
+            except BaseException:
+                self._database.rollback()
+                raise
+
+    def close(self) -> None:
+        """See `Sink`."""
+        self._database.close()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except self._errors as error:
+            raise ExportError(f"target {self._path}: {error}") from error

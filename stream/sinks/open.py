@@ -1,0 +1,57 @@
+"""A target's name -> the sink that writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from stream.errors import SettingsError
+from stream.sinks import duckdb, parquet
+from stream.sinks.base import Sink
+from stream.sinks.duckdb import DuckSink
+from stream.sinks.parquet import ParquetSink
+from stream.sinks.postgres import UNREADABLE, PostgresSink
+
+_CONNECTION: Final = re.compile(r"postgres(ql)?:|.*\bpassword\s*=", re.IGNORECASE | re.DOTALL)
+"""What begins so may hold a password, and is quoted in no message."""
+_TARGETS: Final = "write NAME.duckdb, NAME.parquet (a directory), or postgresql://user@host/database"
+
+
+def name_of(target: str) -> str:
+    """What messages call a target: a URL may hold a password, so its scheme only."""
+    scheme, found, _ = target.partition("://")
+    return scheme if found else target
+
+
+@contextmanager
+def open_sink(target: str) -> Iterator[Sink]:
+    """`postgresql://...`, a directory `*.parquet`, or a DuckDB file, `*.duckdb`; the latter two are made.
+
+    Raises SettingsError, ExportError.
+    """
+    sink: Sink
+    try:
+        if target.startswith(("postgresql://", "postgres://")):
+            sink = PostgresSink(target)
+        elif _CONNECTION.match(target):
+            raise SettingsError(UNREADABLE)
+        elif "://" in target:
+            raise SettingsError(f"target {name_of(target)}: no such database; {_TARGETS}")
+        elif target.rstrip("/").endswith(parquet.SUFFIX):
+            sink = ParquetSink(Path(target))
+        elif Path(target).suffix in duckdb.SUFFIXES:
+            sink = DuckSink(Path(target))
+        else:
+            shown = "with an @" if "@" in target else target  # perhaps a URL that holds a password
+            raise SettingsError(f"target {shown}: its suffix names no format; {_TARGETS}")
+    except ImportError as error:
+        raise SettingsError(
+            f"target {name_of(target)}: pip install 'neardup-stream[export]' ({error})"
+        ) from error
+    try:
+        yield sink
+    finally:
+        sink.close()
