@@ -15,7 +15,8 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 import structlog
 
-from stream.brokers.broker import LocalBroker, start_broker
+from stream.brokers.broker import start_broker
+from stream.brokers.local_broker import LocalBroker
 from stream.settings import Settings, load
 
 # A busy machine is slow, not wrong: no example fails on time.

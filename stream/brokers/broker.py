@@ -6,45 +6,13 @@ a Docker engine. NEARDUP_BROKER=embedded or NEARDUP_BROKER=docker skips the choi
 
 from __future__ import annotations
 
-import abc
 import os
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from stream.brokers import docker, embedded
+from stream.brokers.local_broker import LocalBroker
 from stream.errors import BrokerError
-
-
-class LocalBroker(abc.ABC):
-    """A broker that answers; stopped when the `with` block ends."""
-
-    bootstrap_servers: str
-    """`host:port`, the same after a restart."""
-    description: str
-    """One line: what it is and where."""
-    ours: bool = True
-    """Whether we started it, and hence may kill and restart it."""
-
-    @abc.abstractmethod
-    def stop(self) -> None:
-        """End the broker; a temporary data directory is removed. Doing it twice is fine."""
-
-    @abc.abstractmethod
-    def kill(self) -> None:
-        """End the broker at once, as a power cut would; `restart` brings it back."""
-
-    @abc.abstractmethod
-    def restart(self) -> None:
-        """Stop the broker in good order if it runs, and start it again: same port, same data."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
 
 class ExternalBroker(LocalBroker):
@@ -88,8 +56,6 @@ def _choose(data_dir: Path | None, progress: Callable[[str], None]) -> LocalBrok
     asked = os.environ.get("NEARDUP_BROKER", "")
     if asked not in ("", "embedded", "docker"):
         raise BrokerError(f"NEARDUP_BROKER: {asked!r} is neither `embedded` nor `docker`")
-    from stream.brokers import docker, embedded
-
     tried = []
     if asked != "docker":
         missing = embedded.missing()

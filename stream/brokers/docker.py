@@ -7,9 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from stream.brokers.broker import LocalBroker
-from stream.brokers.embedded import free_port
+from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ping import ping
+from stream.brokers.ports import free_port
 from stream.errors import BrokerError
 
 IMAGE: Final = "confluentinc/cp-kafka:7.9.2"

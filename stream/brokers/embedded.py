@@ -5,11 +5,9 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
-import random
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -20,13 +18,11 @@ from pathlib import Path
 from typing import IO, Final
 
 from stream.brokers import embedded_guard, embedded_jars
-from stream.brokers.broker import LocalBroker
+from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ping import ping
+from stream.brokers.ports import HOST, free_port
 from stream.errors import BrokerError
 
-HOST: Final = "127.0.0.1"
-PORTS: Final = range(20_000, 32_000)
-"""Below the ports that Linux and macOS give to clients, so that nobody takes ours while a broker restarts."""
 ATTEMPTS: Final = 4
 """Starts with other ports when somebody was quicker."""
 START_SECONDS: Final = 90
@@ -240,16 +236,3 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
     if pipe is None:
         raise TypeError("not a pipe")
     return pipe
-
-
-def free_port() -> int:
-    """A port that nobody listened on a moment ago."""
-    for port in random.SystemRandom().sample(PORTS, 200):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((HOST, port))
-            except OSError:
-                continue
-            return port
-    raise BrokerError(f"no free port on {HOST} between {PORTS.start} and {PORTS.stop}")

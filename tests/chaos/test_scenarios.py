@@ -17,7 +17,8 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import OffsetAndMetadata
 
-from stream.brokers.broker import LocalBroker, start_broker
+from stream.brokers.broker import start_broker
+from stream.brokers.local_broker import LocalBroker
 from stream.kafka.audit import audit
 from stream.kafka.names import Names
 from stream.kafka.recompute import recompute

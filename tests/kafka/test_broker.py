@@ -15,7 +15,8 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from stream.brokers import docker, embedded, embedded_jars
-from stream.brokers.broker import LocalBroker, start_broker
+from stream.brokers.broker import start_broker
+from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ping import ping
 from stream.errors import BrokerError
 from tests.waiting import HANG_SECONDS

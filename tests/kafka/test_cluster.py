@@ -8,8 +8,8 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from stream.brokers.broker import LocalBroker
-from stream.brokers.embedded import free_port
+from stream.brokers.local_broker import LocalBroker
+from stream.brokers.ports import free_port
 from stream.errors import BrokerError, TopicError
 from stream.kafka import cluster
 from stream.kafka.metadata_v12 import topic_id

@@ -10,8 +10,8 @@ import pytest
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
-from stream.brokers.broker import LocalBroker
-from stream.brokers.embedded import free_port
+from stream.brokers.local_broker import LocalBroker
+from stream.brokers.ports import free_port
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.judge.options import VerdictOptions

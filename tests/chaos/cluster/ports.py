@@ -6,7 +6,7 @@ import random
 import socket
 from contextlib import ExitStack
 
-from stream.brokers.embedded import HOST, PORTS
+from stream.brokers.ports import HOST, PORTS
 
 
 def free_ports(count: int) -> list[int]:
