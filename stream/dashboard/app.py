@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 import faust
@@ -31,10 +29,10 @@ from stream.dashboard.rows import ClusterRow, Counts
 from stream.dashboard.tables import RowTable, in_scope_of
 from stream.dashboard.view import View, Window
 from stream.dashboard.windows import DAY, HOSTS, TOTALS, Calendar
+from stream.kafka.member import member_id
 from stream.kafka.names import Names
 from stream.kafka.verdict_values import MAGIC, PlacedValue, VerdictReader
 from stream.messages.verdict import VerdictRecord
-from stream.output import writing
 from stream.private import private_directory
 from stream.settings import Settings
 
@@ -106,7 +104,7 @@ class Statistics:
             # What is not folded at the end is not acknowledged: there is nothing to wait for.
             stream_wait_empty=False,
             # A static member: started again, also after a kill, it has its partitions at once.
-            consumer_group_instance_id=_instance(directory),
+            consumer_group_instance_id=member_id(directory / "instance"),
             broker_session_timeout=settings.session_seconds,
             broker_heartbeat_interval=settings.session_seconds / 4,
             broker_commit_interval=1.0,
@@ -321,12 +319,3 @@ class Statistics:
                     if place % 500 == 0:
                         await asyncio.sleep(0)
                 table.drop(gone)
-
-
-def _instance(directory: Path) -> str:
-    """The member id of the dashboard of a state directory; made once, kept in it."""
-    path = directory / "instance"
-    if not path.exists():
-        with writing(path) as file:
-            file.write(uuid.uuid4().hex.encode())
-    return path.read_text(encoding="ascii")

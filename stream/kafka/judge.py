@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-import uuid
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Final
 
 import structlog
@@ -33,6 +31,7 @@ from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.interpreter import made_for_batches
 from stream.kafka.judge_watch import JudgeWatch
 from stream.kafka.lifecycle import entered_unless_stopped, stop_event_on_signals, unless_stopped
+from stream.kafka.member import member_id
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
 from stream.kafka.transaction import Transaction, in_thread
@@ -40,9 +39,7 @@ from stream.kafka.verdict_batches import PartitionBatch
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis
 from stream.ops.server import ops_server
-from stream.private import tighten
 from stream.settings import Settings
-from stream.tables.failures import Explained
 
 log = structlog.get_logger()
 
@@ -112,7 +109,7 @@ class JudgeRole:
         async with entered_unless_stopped(self._stop, opening) as follower:
             if follower is not None:
                 async with self._flushes(follower.state):
-                    await self._stand_by(genesis, follower, _instance(directory))
+                    await self._stand_by(genesis, follower, member_id(directory.with_suffix(".instance")))
                 log.info("stopped", **self.stats.fields(follower.state))
 
     async def _stand_by(self, genesis: Genesis, follower: Follower, instance: str) -> None:
@@ -278,21 +275,3 @@ class JudgeRole:
         finally:
             if self._flushing is not None:
                 await asyncio.wait([self._flushing])
-
-
-def _instance(directory: Path) -> str:
-    """Static member id of the judge of a state directory; made once, kept beside it with its inode number.
-
-    Not derived from names: two machines may share host name and path, and would throw each other out. So
-    would a state directory and its copy: in a copied file, the inode is another's.
-    """
-    path = directory.with_suffix(".instance")
-    with Explained(directory):
-        path.touch(mode=0o600)
-        tighten(path)
-        inode = str(path.stat().st_ino)
-        name, _, of = path.read_text(encoding="ascii").partition(" ")
-        if of != inode:
-            name = uuid.uuid4().hex
-            path.write_text(f"{name} {inode}", encoding="ascii")
-        return name

@@ -75,10 +75,10 @@ class WorkerMetrics(Metrics):
         )
         self.pages = self._counter(
             "neardup_worker_pages_total",
-            "Pages appended to the journal, by status: ready, insufficient or rejected.",
+            "Pages appended to the journal, by status: ready, short, insufficient or rejected.",
             "status",
         )
-        for status in ("ready", "insufficient", "rejected"):
+        for status in ("ready", "short", "insufficient", "rejected"):
             self.pages.labels(status)
         self.lost = self._counter(
             "neardup_worker_lost_pages_total", "Offsets that retention took before anybody read them."

@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stream.dashboard.app import _instance
-from stream.errors import OutputError
+from stream.errors import DiskError, OutputError
+from stream.kafka.member import member_id
 from stream.messages.verdict import Source, VerdictRecord, rfc3339
 from stream.output import writing
 from stream.sinks.base import ExportError
@@ -288,14 +288,14 @@ def verdict(number: int) -> VerdictRecord:
     )
 
 
-def test_a_dashboard_on_a_full_disk_makes_no_empty_name(small_disk: Path) -> None:
+def test_a_role_on_a_full_disk_takes_no_empty_name(small_disk: Path) -> None:
     filler = small_disk / "filler"
     with pytest.raises(OSError, match="No space left"):
         filler.write_bytes(bytes(2 * TMPFS_BYTES))
-    with pytest.raises(OutputError, match="instance: No space left on device"):
-        _instance(small_disk)
+    with pytest.raises(DiskError, match="No space left on device"):
+        member_id(small_disk / "instance")
     filler.unlink()
-    assert len(_instance(small_disk)) == 32
+    assert len(member_id(small_disk / "instance")) == 32
 
 
 @pytest.mark.parametrize("target", ["verdicts.parquet", "verdicts.duckdb"])

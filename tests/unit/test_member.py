@@ -1,0 +1,22 @@
+"""A role and a copy of its state are two members of their group."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from stream.kafka.member import member_id
+
+
+def test_rule_12_a_copied_state_directory_is_no_longer_the_same_member(tmp_path: Path) -> None:
+    """Or the roles of both would throw each other out."""
+    kept = tmp_path / "a" / "judge.instance"
+    kept.parent.mkdir()
+    name = member_id(kept)
+    assert member_id(kept) == name
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    copied = member_id(tmp_path / "b" / "judge.instance")
+    assert copied != name
+    assert member_id(tmp_path / "b" / "judge.instance") == copied
+    (tmp_path / "a").rename(tmp_path / "moved")
+    assert member_id(tmp_path / "moved" / "judge.instance") == name
