@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from stream.errors import SchemeMismatchError, SettingsError
+from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.scan import fingerprinted
 from stream.settings import Settings
-from stream.sources import open_source
+from stream.sources import Message, open_source
 from stream.sources.fingerprints import CHUNK, Chunk, FingerprintFile, open_fingerprints
 from stream.tables.all_pairs import all_pairs
 from stream.tables.design import U64
@@ -36,6 +37,7 @@ class Matches:
     corpus: dict[int, tuple[str, str | None]]
     """Hex digits and name of the corpus rows that matched."""
     width: int
+    distance: int
     layout: str
     compared: int
     corpus_size: int
@@ -59,6 +61,11 @@ class Matches:
                 "distance": distance,
                 "match": {"row": stored, "name": name or None, "fingerprint": digits},
             }
+
+    @property
+    def rule(self) -> str:
+        """Which pairs these are, for a person."""
+        return f"within {self.distance} bits"
 
     def summary(self) -> dict[str, Any]:
         """What was done, in figures."""
@@ -91,21 +98,29 @@ def open_either(
     messages = open_source(path, format=source_format, base_url=base_url)
 
     def chunks() -> Iterator[Chunk]:
-        # The loop is run for a chunk at a time, so that pages are read as fast as they are asked for.
-        with asyncio.Runner() as runner:
-            rows = fingerprinted(settings, scheme, messages)
-            try:
-                while (some := runner.run(_next(rows))) is not None:
-                    ready = [row for row in some if row.ready]
-                    file.skipped += len(some) - len(ready)
-                    if ready:
-                        words = from_integers([row.fingerprint for row in ready], scheme.width)
-                        yield Chunk(words, [row.url or "" for row in ready])
-            finally:
-                runner.run(rows.aclose())
+        for ready, skipped in rows_of(settings, scheme, messages):
+            file.skipped += skipped
+            if ready:
+                words = from_integers([row.fingerprint for row in ready], scheme.width)
+                yield Chunk(words, [row.url or "" for row in ready])
 
     file = FingerprintFile(path, scheme.width, scheme.id, chunks(), None)
     return file
+
+
+def rows_of(
+    settings: Settings, scheme: Scheme, messages: Iterable[Message]
+) -> Iterator[tuple[list[Row], int]]:
+    """Rows of the pages that have a fingerprint, chunk by chunk, and how many of each chunk have none."""
+    # The loop is run for a chunk at a time, so that pages are read as fast as they are asked for.
+    with asyncio.Runner() as runner:
+        rows = fingerprinted(settings, scheme, messages)
+        try:
+            while (some := runner.run(_next(rows))) is not None:
+                ready = [row for row in some if row.ready]
+                yield ready, len(some) - len(ready)
+        finally:
+            runner.run(rows.aclose())
 
 
 async def _next(rows: Any) -> Any:
@@ -165,6 +180,7 @@ def find_matches(
         batch=held,
         corpus=named,
         width=batch.width,
+        distance=distance,
         layout=tables.layout.name,
         compared=compared,
         corpus_size=scanned,
@@ -193,6 +209,7 @@ def find_pairs(batch: FingerprintFile, distance: int, *, layout: str | None = No
             for row, text in zip(rows.tolist(), digits, strict=True)
         },
         width=batch.width,
+        distance=distance,
         layout=chosen.name,
         compared=compared,
         corpus_size=len(held.words),

@@ -15,6 +15,7 @@ from stream.judge.rehearse import rehearse
 from stream.kafka import record_batches
 from stream.messages.journal import Genesis
 from stream.tables.match import BatchTables
+from stream.verified import Sketched, SketchedFile, Verified, default_rule
 
 
 def main() -> None:
@@ -25,6 +26,8 @@ def main() -> None:
     record_batches.rehearse()
     fingerprint = np.zeros(1, np.uint64)
     BatchTables(fingerprint, scheme.width, 0).scan(fingerprint)
+    page = Sketched.of(fingerprint.reshape(1, 1), np.zeros((1, scheme.sketch_bytes // 8), np.uint64), [""])
+    list(Verified(SketchedFile(iter([page])), None, default_rule(scheme), threads=1).records())
 
 
 if __name__ == "__main__":

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 import sys
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stream.cli.options import PATH, SOURCE_FORMAT, with_output, with_scheme, with_settings
 from stream.ops import logging
-from stream.output import writing
+from stream.output import STDOUT, writing
 from stream.settings import Settings
+
+if TYPE_CHECKING:
+    from stream.fingerprint.scheme import Scheme
+    from stream.match import Matches
+    from stream.verified import Verified
 
 
 @click.command("match")
@@ -21,8 +27,10 @@ from stream.settings import Settings
 @click.argument("batch", type=PATH)
 @click.option("--against", "corpus", type=PATH,
               help="The corpus: a file or directory like BATCH.  [default: pairs within BATCH]")  # fmt: skip
-@click.option("-k", "--distance", type=click.IntRange(0, 127), default=3, show_default=True,
-              help="Largest Hamming distance.")  # fmt: skip
+@click.option("--verified", is_flag=True,
+              help="Pairs that a stream would call similar, instead of all within a distance.")  # fmt: skip
+@click.option("-k", "--distance", type=click.IntRange(0, 127),
+              help="Largest Hamming distance.  [default: 3; 14 with --verified]")  # fmt: skip
 @with_output("matches")
 @click.option("--layout", help="Tables of the batch, as `5 choose 2` or `4 then 4`.  [default: by its size]")
 @click.option("--width", type=click.Choice(["32", "64", "128"]), help="Bits in a NumPy array's fingerprints.")
@@ -36,75 +44,121 @@ def command(
     settings: Settings,
     batch: str,
     corpus: str | None,
-    distance: int,
+    verified: bool,
+    distance: int | None,
     output: Path | None,
     layout: str | None,
     width: str | None,
     source_format: str,
     base_url: str | None,
-    scheme: Any,
+    scheme: Scheme,
     as_json: bool,
 ) -> None:
-    """Find all pairs of BATCH and a corpus, or within BATCH, whose fingerprints are near each other.
+    """Find all pairs of BATCH and a corpus, or within BATCH, that are near each other.
 
-    Near is a Hamming distance of at most --distance, as in the paper (mode strict), and nothing else: no
-    similarity is verified. Pairs by the default rule are the verdicts of `scan`.
+    Near is a Hamming distance of at most --distance, as in the paper (mode strict), and nothing else: no such
+    pair is missed, and no similarity is looked at. Both sides are index files, NumPy arrays (.npy), lines of
+    hex digits as `neardup fingerprint` prints them (also `-`), JSON Lines with a fingerprint (verdicts), a
+    judge's state directory, or pages as for `scan`.
 
-    Both are index files, NumPy arrays (.npy), lines of hex digits as `neardup fingerprint` prints them (also
-    `-`), JSON Lines with a fingerprint (verdicts), a judge's state directory, or pages as for `scan`. Tables
-    are made of the batch, so let it be the smaller one; the corpus is read once, on all cores.
+    With --verified, near is what a stream calls similar by default: two of five minima are the same, the
+    distance is at most 14, and the estimated similarity, which is printed too, at least 0.795. About seven in
+    a thousand pairs of similarity 0.8 share no two minima and are missed. Every two pages are compared, not
+    only a page with anchors. Both sides are pages or state directories: fingerprints alone do not do.
+
+    Tables are made of BATCH, so let it be the smaller one; the corpus is read once, on all cores.
     """
-    from stream.match import find_matches, find_pairs, open_either
+    from stream.errors import SettingsError
 
     logging.configure(settings.log_format, "match")
-    options: dict[str, Any] = {
-        "width": int(width) if width else None,
-        "source_format": source_format,
-        "base_url": base_url,
-    }
-    threads = settings.worker_processes
+    if verified and (layout or width):
+        raise SettingsError("layout, width: they are of fingerprints alone; --verified has no use for them")
+    found: Matches | Verified
+    files: dict[str, Any] = {"source_format": source_format, "base_url": base_url}
     with writing(output) if output else nullcontext() as sink:
-        opened = open_either(settings, scheme, batch, **options)
-        if corpus is None:
-            found = find_pairs(opened, distance, layout=layout, threads=threads)
+        if verified:
+            found = _similar(settings, scheme, batch, corpus, distance, files)
         else:
-            against = open_either(settings, scheme, corpus, **options)
-            with _bar(against.count) as advance:
-                found = find_matches(
-                    opened, against, distance, layout=layout, threads=threads, advance=advance
-                )
-        for record in found.records():
-            if sink is not None:
-                sink.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
-            elif as_json:
-                sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
-            else:
-                other = record["match"]
-                names = f"  {record['name'] or record['row']}  {other['name'] or other['row']}"
-                click.echo(f"{record['distance']}  {record['fingerprint']}  {other['fingerprint']}{names}")
+            files["width"] = int(width) if width else None
+            found = _near(settings, scheme, batch, corpus, 3 if distance is None else distance, layout, files)
+        # On a terminal the pairs are the progress.
+        with _bar(None, shown=verified and not _on_terminal(output)):
+            for record in found.records():
+                if sink is not None:
+                    sink.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+                elif as_json:
+                    sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
+                else:
+                    click.echo(_line(record))
     summary = found.summary()
     if as_json:
         sys.stdout.write(json.dumps(summary) + "\n")
     else:
         click.echo(
-            f"{summary['matches']:,} pairs of {summary['batch']:,} x {summary['corpus']:,} fingerprints"
-            f" within {distance} bits, {summary['layout']}: tables {summary['build_seconds']} s, scan"
-            f" {summary['scan_seconds']} s, {summary['compared']:,} compared; {summary['skipped']:,} pages"
-            " without a fingerprint",
+            f"{summary['matches']:,} pairs of {summary['batch']:,} x {summary['corpus']:,}"
+            f" {'pages' if verified else 'fingerprints'} {found.rule}, {summary['layout']}:"
+            f" tables {summary['build_seconds']} s, scan {summary['scan_seconds']} s,"
+            f" {summary['compared']:,} compared; {summary['skipped']:,} pages without a fingerprint",
             err=True,
         )
 
 
-def _bar(total: int | None) -> Any:
-    from contextlib import contextmanager
+def _near(
+    settings: Settings,
+    scheme: Scheme,
+    batch: str,
+    corpus: str | None,
+    distance: int,
+    layout: str | None,
+    files: dict[str, Any],
+) -> Matches:
+    from stream.match import find_matches, find_pairs, open_either
 
+    opened, threads = open_either(settings, scheme, batch, **files), settings.worker_processes
+    if corpus is None:
+        return find_pairs(opened, distance, layout=layout, threads=threads)
+    against = open_either(settings, scheme, corpus, **files)
+    with _bar(against.count) as advance:
+        return find_matches(opened, against, distance, layout=layout, threads=threads, advance=advance)
+
+
+def _similar(
+    settings: Settings,
+    scheme: Scheme,
+    batch: str,
+    corpus: str | None,
+    distance: int | None,
+    files: dict[str, Any],
+) -> Verified:
+    from stream.verified import Verified, default_rule, open_sketched
+
+    opened = open_sketched(settings, scheme, batch, **files)
+    against = open_sketched(settings, scheme, corpus, **files) if corpus else None
+    with _bar(None):
+        return Verified(opened, against, default_rule(scheme, distance), threads=settings.worker_processes)
+
+
+def _line(record: dict[str, Any]) -> str:
+    """A pair, for a person."""
+    other = record["match"]
+    similarity = [f"{record['similarity']:.4f}"] if "similarity" in record else []
+    names = [str(side["name"] or side["row"]) for side in (record, other)]
+    return "  ".join(
+        [str(record["distance"]), *similarity, record["fingerprint"], other["fingerprint"], *names]
+    )
+
+
+def _on_terminal(output: Path | None) -> bool:
+    return str(output or STDOUT) == STDOUT and sys.stdout.isatty()
+
+
+@contextmanager
+def _bar(total: int | None, *, shown: bool = True) -> Iterator[Callable[[int], None]]:
     from rich.console import Console
     from rich.progress import Progress
 
-    @contextmanager
-    def bar() -> Any:
-        with Progress(console=Console(stderr=True), transient=True) as progress:
-            task = progress.add_task("scanning", total=total)
-            yield lambda done: progress.update(task, completed=done)
-
-    return bar()
+    with Progress(
+        console=Console(stderr=True), transient=True, redirect_stdout=False, disable=not shown
+    ) as progress:
+        task = progress.add_task("scanning", total=total)
+        yield lambda done: progress.update(task, completed=done)

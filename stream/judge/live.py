@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream.judge.meta import stored_meta
+from stream.errors import SchemeMismatchError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.meta import Meta, stored_meta
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.tables.anchors import Dead
 from stream.tables.design import U64
@@ -16,6 +20,8 @@ from stream.tables.rocks import ANCHORS, Store, nothing_flushed, tables_of
 from stream.tables.words import words_of
 
 CACHE: Final = 8 << 20
+_READ: Final = 1 << 12
+"""Anchors read at once with all that is known of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +35,47 @@ class LiveAnchors:
     """Id of the scheme they were made by."""
 
 
+class LivePages(NamedTuple):
+    """Some of the anchors, in order."""
+
+    fingerprints: U64
+    """(n, words)"""
+    sketches: U64
+    """(n, words)"""
+    urls: list[str]
+
+
 def live_anchors(path: Path) -> LiveAnchors:
     """Read them from a judge's directory. Raises StateError."""
-    with Store(path, tables_of(path), CACHE, read_only=True) as store:
-        meta = stored_meta(store)
-        if meta is None:
-            raise nothing_flushed(path)
+    with _opened(path) as (store, meta):
         words = words_of(meta.width)
         log = PageLog(store, ANCHORS, record_words(meta.width, meta.sketch_bytes))
         records = [group[:, HEAD : HEAD + words].copy() for group in log.scan()]
         fingerprints = np.concatenate([*records, np.zeros((0, words), np.uint64)])
         alive = ~Dead(store).test(np.arange(len(fingerprints)))
         return LiveAnchors(fingerprints[alive], meta.width, meta.scheme)
+
+
+def live_pages(path: Path, scheme: Scheme) -> Iterator[LivePages]:
+    """The same with sketches and URLs, some thousand anchors at a time. Raises StateError, and
+    SchemeMismatchError where another scheme made them."""
+    with _opened(path) as (store, meta):
+        if meta.scheme != scheme.id:
+            raise SchemeMismatchError(
+                f"state directory {path}: of scheme {meta.scheme}, not {scheme.id}; see --scheme"
+            )
+        end = HEAD + words_of(meta.width)
+        log, dead = PageLog(store, ANCHORS, record_words(meta.width, meta.sketch_bytes)), Dead(store)
+        for first in range(0, log.count, _READ):
+            numbers = np.arange(first, min(first + _READ, log.count))
+            pages, alive = log.pages(numbers), np.flatnonzero(~dead.test(numbers))
+            words = pages.words[alive]
+            yield LivePages(words[:, HEAD:end], words[:, end:], [pages.url(each) for each in alive.tolist()])
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[tuple[Store, Meta]]:
+    with Store(path, tables_of(path), CACHE, read_only=True) as store:
+        if (meta := stored_meta(store)) is None:
+            raise nothing_flushed(path)
+        yield store, meta

@@ -96,6 +96,13 @@ def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | 
     return None
 
 
+def is_fingerprint(line: bytes) -> bool:
+    """Whether a line is a fingerprint or a record of one, and no page message."""
+    text = line.strip()
+    record = text.startswith(b"{") and _FINGERPRINT.search(text) and not _PAGE.search(text)
+    return bool(record or _HEX.match(text) or _UNREADY.match(text))
+
+
 def _state(directory: Path) -> FingerprintFile:
     from stream.judge.live import live_anchors  # with it come compiled loops, a third of a second
 

@@ -86,7 +86,7 @@ class BatchTables:
 
 
 @compiled
-def _hash(words: U64, which: int, mask: U64) -> np.uint64:
+def hash_prefix(words: U64, which: int, mask: U64) -> np.uint64:
     """Of the prefix of one of the fingerprints."""
     hashed = (words[which, 0] & mask[0]) * _SPREAD[0]
     for part in range(1, words.shape[1]):
@@ -108,7 +108,7 @@ def _file(
     """Fill one table, all zero before: a bit of `seen` for each hash; the batch by buckets in `rows`, with
     their `hashes`; in `first` where each bucket begins."""
     for row in range(len(batch)):
-        hashed = _hash(batch, row, mask)
+        hashed = hash_prefix(batch, row, mask)
         slot = hashed >> slot_shift
         seen[slot >> _SIX] |= _ONE << (slot & _LOW)
         first[hashed >> bucket_shift] += 1
@@ -118,7 +118,7 @@ def _file(
         first[bucket] = end
     # From the last row on, each goes to the end of what is left of its bucket.
     for row in range(len(batch) - 1, -1, -1):
-        hashed = _hash(batch, row, mask)
+        hashed = hash_prefix(batch, row, mask)
         place = hashed >> bucket_shift
         first[place] -= 1
         hashes[first[place]] = hashed
@@ -152,11 +152,11 @@ def _scan(
         # Without a branch, so that the processor waits for many places of the filter at a time.
         count = 0
         for each in range(at[1], len(words)):
-            slot = _hash(words, each, mask) >> slot_shift
+            slot = hash_prefix(words, each, mask) >> slot_shift
             passed[count] = each
             count += int(seen_here[slot >> _SIX] >> (slot & _LOW) & _ONE)
         for word in passed[:count]:
-            hashed = _hash(words, word, mask)
+            hashed = hash_prefix(words, word, mask)
             bucket = hashed >> bucket_shift
             for place in range(max(at[2], first_here[bucket]), first_here[bucket + _ONE]):
                 if hashes_here[place] != hashed:
@@ -165,7 +165,7 @@ def _scan(
                 bits = 0
                 for part in range(words.shape[1]):
                     bits += int(popcount(words[word, part] ^ batch[held, part]))
-                if bits <= distance and _met_first(words[word], batch[held], masks, table):
+                if bits <= distance and met_first(words[word], batch[held], masks, table):
                     if found == len(row):
                         at[:] = table, word, place
                         return found, compared
@@ -179,7 +179,7 @@ def _scan(
 
 
 @compiled
-def _met_first(one: U64, other: U64, masks: U64, table: int) -> bool:
+def met_first(one: U64, other: U64, masks: U64, table: int) -> bool:
     """Whether they share this table's prefix, and none before."""
     for each in range(table + 1):
         shared = True

@@ -1,0 +1,160 @@
+"""Which pages meet in a table of minima and have near fingerprints: every pair, however full the bucket.
+
+The judge keeps anchors out of full buckets and compares a page with anchors alone. Here every two pages are
+compared that share the prefix of a table, in order, so that pairs can be written as they are found.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from stream.compiled import compiled, popcount
+from stream.tables.candidates import I64, U8
+from stream.tables.design import U64, Design
+from stream.tables.layouts import Layout
+from stream.tables.match import U32, BatchTables, hash_prefix, met_first
+from stream.tables.words import Pairs, as_words
+
+SLICE: Final = 1 << 12
+"""Rows that a thread takes at once."""
+MOST_PAIRS: Final = 1 << 16
+"""Pairs after which a slice ends early, between two rows: so memory is bounded, whatever the buckets hold."""
+_ONE: Final = np.uint64(1)
+_SIX: Final = np.uint64(6)
+_LOW: Final = np.uint64(63)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Columns:
+    """What is known of n pages, for the tables."""
+
+    minima: U64
+    """(n,)"""
+    fingerprints: U64
+    """(n, words)"""
+
+    def __len__(self) -> int:
+        return len(self.minima)
+
+
+class Met(NamedTuple):
+    """Pairs of some consecutive rows."""
+
+    pairs: Pairs
+    """Pages asked for (row) and filed (stored), sorted by row, then stored."""
+    compared: int
+    end: int
+    """The first row that was not asked for."""
+
+
+class MeetingTables(BatchTables):
+    """Pages filed by the prefixes of their minima, as `design` cuts these. Raises SettingsError."""
+
+    def __init__(self, filed: Columns, width: int, distance: int, design: Design) -> None:
+        super().__init__(filed.minima, design.width, 0, Layout.choose(design.blocks, design.choose))
+        self._prints: Final = np.ascontiguousarray(as_words(filed.fingerprints, width))
+        self._within: Final = distance
+
+    def meet(self, asked: Columns, first: int, end: int, *, later: bool) -> Met:
+        """Pairs of the rows from `first` to `end`, or as many of them as have MOST_PAIRS; with `later`, of
+        tables made of `asked` itself, each pair once: with filed rows that come after."""
+        row, stored, apart, compared, reached = _meet(
+            np.ascontiguousarray(asked.minima.reshape(-1, 1)), np.ascontiguousarray(asked.fingerprints),
+            self.batch, self._prints, self.layout.masks, self._slot_shift, self._bucket_shift,
+            self._seen, self._first, self._hashes, self._rows, self._within, first, end, later, MOST_PAIRS,
+        )  # fmt: skip
+        order = np.lexsort((stored, row))
+        return Met(Pairs(row[order], stored[order], apart[order]), compared, reached)
+
+
+Asked = TypeVar("Asked", bound=Columns)
+
+
+def meet_all(
+    tables: MeetingTables, chunks: Iterable[Asked], threads: int, *, later: bool = False
+) -> Iterator[tuple[Asked, Met]]:
+    """Ask for all pages of the chunks, on `threads` threads; answers come in order."""
+
+    def slices() -> Iterator[tuple[Asked, int, int]]:
+        for chunk in chunks:
+            for first in range(0, len(chunk), SLICE):
+                yield chunk, first, min(first + SLICE, len(chunk))
+
+    def ask(chunk: Asked, first: int, end: int) -> tuple[Asked, int, Met]:
+        return chunk, end, tables.meet(chunk, first, end, later=later)
+
+    with ThreadPoolExecutor(threads, thread_name_prefix="meet") as pool:
+        under_way: deque[Future[tuple[Asked, int, Met]]] = deque()
+        coming, exhausted = slices(), False
+        while under_way or not exhausted:
+            while not exhausted and len(under_way) <= threads:
+                if (some := next(coming, None)) is None:
+                    exhausted = True
+                else:
+                    under_way.append(pool.submit(ask, *some))
+            if under_way:
+                chunk, end, met = under_way.popleft().result()
+                if met.end < end:  # the rest of the slice, before all others
+                    under_way.appendleft(pool.submit(ask, chunk, met.end, end))
+                yield chunk, met
+
+
+@compiled
+def _meet(
+    minima: U64,
+    prints: U64,
+    filed: U64,
+    filed_prints: U64,
+    masks: U64,
+    slot_shift: np.uint64,
+    bucket_shift: np.uint64,
+    seen: U64,
+    first: U32,
+    hashes: U64,
+    rows: U32,
+    distance: int,
+    begin: int,
+    end: int,
+    later: bool,
+    most: int,
+) -> tuple[I64, I64, U8, int, int]:
+    """Rows asked for, filed rows and distances of the pairs (m,), each pair once; how many were compared; and
+    the row where it ended, for `end` or because there were `most` pairs."""
+    row, stored, apart = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.uint8)
+    found = compared = 0
+    for each in range(begin, end):
+        if found >= most:
+            return row[:found], stored[:found], apart[:found], compared, each
+        for table in range(len(masks)):
+            hashed = hash_prefix(minima, each, masks[table])
+            slot = hashed >> slot_shift
+            if not seen[table, slot >> _SIX] >> (slot & _LOW) & _ONE:
+                continue
+            bucket = hashed >> bucket_shift
+            for place in range(first[table, bucket], first[table, bucket + _ONE]):
+                if hashes[table, place] != hashed:
+                    continue
+                held = np.int64(rows[table, place])
+                if later and held <= each:
+                    continue
+                compared += 1
+                bits = 0
+                for part in range(prints.shape[1]):
+                    bits += int(popcount(prints[each, part] ^ filed_prints[held, part]))
+                if bits > distance or not met_first(minima[each], filed[held], masks, table):
+                    continue
+                if found == len(row):
+                    more_rows, more_stored = np.empty(2 * found, np.int64), np.empty(2 * found, np.int64)
+                    more_apart = np.empty(2 * found, np.uint8)
+                    more_rows[:found], more_stored[:found] = row, stored
+                    more_apart[:found] = apart
+                    row, stored, apart = more_rows, more_stored, more_apart
+                row[found], stored[found], apart[found] = each, held, bits
+                found += 1
+    return row[:found], stored[:found], apart[:found], compared, end

@@ -1,0 +1,216 @@
+"""Offline: pairs of pages that the judge's rule calls similar, whichever of them came first.
+
+Candidates share two of five minima, as in the judge's tables. But every two pages that do are compared: none
+stays out of a full bucket, and duplicates count as anchors do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from stream.errors import SettingsError
+from stream.fingerprint.scheme import Scheme
+from stream.judge.live import live_pages
+from stream.judge.options import VerdictOptions
+from stream.judge.rule import Rule
+from stream.match import rows_of
+from stream.settings import Settings
+from stream.sources import Message, open_source
+from stream.sources.compressed import STDIN
+from stream.sources.fingerprints import is_fingerprint, open_fingerprints
+from stream.tables.design import U64
+from stream.tables.meet import Columns, MeetingTables, meet_all
+from stream.tables.rocks import state_directory
+from stream.tables.words import from_integers, to_hex, words_of
+
+CHUNK: Final = 1 << 12
+"""Pages of a corpus that are compared at once, at least."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sketched(Columns):
+    """n pages with all that the rule looks at."""
+
+    sketches: U64
+    """(n, words)"""
+    names: list[str]
+    first: int = 0
+    """Number of the first of them in its file."""
+
+    @classmethod
+    def of(cls, fingerprints: U64, sketches: U64, names: list[str]) -> Sketched:
+        """The minima are the last word of each sketch."""
+        return cls(np.ascontiguousarray(sketches[:, -1]), fingerprints, sketches, names)
+
+
+@dataclass(slots=True)
+class SketchedFile:
+    """Iterating gives chunks in order, once. Raises SchemeMismatchError, StateError."""
+
+    chunks: Iterator[Sketched]
+    skipped: int = field(default=0)
+    """Pages without a fingerprint so far."""
+
+    def __iter__(self) -> Iterator[Sketched]:
+        return self.chunks
+
+
+def open_sketched(
+    settings: Settings, scheme: Scheme, path: str, *, source_format: str, base_url: str | None = None
+) -> SketchedFile:
+    """The pages at `path`, sketched on all cores, or the live anchors of a state directory.
+
+    Raises SettingsError for fingerprints alone.
+    """
+    if path != STDIN and source_format == "auto":
+        directory = state_directory(Path(path)) if Path(path).is_dir() else None
+        if directory is not None:
+            return SketchedFile(Sketched.of(*pages) for pages in live_pages(directory, scheme))
+        if open_fingerprints(path) is not None:
+            raise _no_sketches(path)
+    messages: Iterable[Message] = open_source(path, format=source_format, base_url=base_url)
+    if path == STDIN:  # what it is, its first line says
+        coming = iter(messages)
+        first = list(islice(coming, 1))
+        if first and is_fingerprint(first[0].value):
+            raise _no_sketches(path)
+        messages = chain(first, coming)
+
+    def chunks() -> Iterator[Sketched]:
+        for ready, skipped in rows_of(settings, scheme, messages):
+            file.skipped += skipped
+            if ready:
+                sketches = np.frombuffer(b"".join(row.sketch for row in ready), "<u8").astype(np.uint64)
+                yield Sketched.of(
+                    from_integers([row.fingerprint for row in ready], scheme.width),
+                    sketches.reshape(len(ready), -1),
+                    [row.url or "" for row in ready],
+                )
+
+    file = SketchedFile(chunks())
+    return file
+
+
+def _no_sketches(path: str) -> SettingsError:
+    return SettingsError(
+        f"source {path}: fingerprints alone, and --verified compares sketches too; name the pages that they"
+        " are of, or a state directory, or leave --verified out"
+    )
+
+
+class Verified:
+    """Similar pairs within a batch, or of a batch and a corpus. The batch is read and held; pairs are not.
+
+    Raises SettingsError, SchemeMismatchError, StateError.
+    """
+
+    def __init__(self, batch: SketchedFile, corpus: SketchedFile | None, rule: Rule, *, threads: int) -> None:
+        self._rule, self._threads = rule, threads
+        self._files = [batch] if corpus is None else [batch, corpus]
+        self._corpus = corpus
+        self._held = _whole(batch, rule.scheme)
+        start = time.perf_counter()
+        self._tables = MeetingTables(self._held, rule.scheme.width, rule.options.distance, rule.design())
+        self._build_seconds = time.perf_counter() - start
+        self._matched = np.zeros(len(self._held), np.bool_)
+        self._scanned = 0 if corpus else len(self._held)
+        self._matches = self._compared = 0
+        self._scan_seconds = 0.0
+
+    @property
+    def rule(self) -> str:
+        """Which pairs these are, for a person."""
+        options = self._rule.options
+        return f"within {options.distance} bits and alike by {options.similarity}"
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """One a pair, as they are found, once: sorted by row, then that of the match, within a batch; by the
+        match's row, then the row, where there is a corpus."""
+        start, held, rule = time.perf_counter(), self._held, self._rule
+        own = self._corpus is None
+        chunks = [held] if self._corpus is None else self._counted(self._corpus)
+        for asked, met in meet_all(self._tables, chunks, self._threads, later=own):
+            pairs = met.pairs
+            similarity = rule.similarities_at(asked.sketches, pairs.row, held.sketches, pairs.stored)
+            similar = np.flatnonzero(similarity >= rule.least_similarity)
+            self._compared += met.compared
+            self._matches += len(similar)
+            row, stored = pairs.row[similar], pairs.stored[similar]
+            self._matched[stored] = True
+            if own:
+                self._matched[row] = True
+            ours, theirs = _Sides(asked, row, rule), _Sides(held, stored, rule)
+            batch, other = (ours, theirs) if own else (theirs, ours)
+            for one, two, distance, alike in zip(
+                batch, other, pairs.distance[similar].tolist(), similarity[similar].tolist(), strict=True
+            ):
+                yield one | {"distance": distance, "similarity": rule.published(alike), "match": two}
+        self._scan_seconds = time.perf_counter() - start
+
+    def summary(self) -> dict[str, Any]:
+        """What was done, in figures, once all was read."""
+        return {
+            "batch": len(self._held),
+            "corpus": self._scanned,
+            "skipped": sum(file.skipped for file in self._files),
+            "matches": self._matches,
+            "batch_rows_matched": int(self._matched.sum()),
+            "layout": self._tables.layout.name,
+            "compared": self._compared,
+            "build_seconds": round(self._build_seconds, 3),
+            "scan_seconds": round(self._scan_seconds, 3),
+        }
+
+    def _counted(self, corpus: SketchedFile) -> Iterator[Sketched]:
+        """Its chunks, numbered; small ones, as pages give them, put together."""
+        small: list[Sketched] = []
+        for chunk in chain(corpus, [None]):
+            if chunk is not None:
+                small.append(chunk)
+            size = sum(map(len, small))
+            if size and (chunk is None or size >= CHUNK):
+                yield _joined(small, self._rule.scheme, self._scanned)
+                self._scanned += size
+                small = []
+
+
+class _Sides:
+    """One side of some pairs, as records have it."""
+
+    def __init__(self, pages: Sketched, rows: Any, rule: Rule) -> None:
+        self._digits = to_hex(pages.fingerprints[rows], rule.scheme.width)
+        self._rows, self._pages = rows.tolist(), pages
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        first, names = self._pages.first, self._pages.names
+        for row, digits in zip(self._rows, self._digits, strict=True):
+            yield {"row": first + row, "name": names[row] or None, "fingerprint": digits}
+
+
+def _whole(file: SketchedFile, scheme: Scheme) -> Sketched:
+    return _joined(list(file), scheme, 0)
+
+
+def _joined(parts: list[Sketched], scheme: Scheme, first: int) -> Sketched:
+    if not parts:
+        empty = np.zeros((0, words_of(scheme.width)), np.uint64)
+        return Sketched.of(empty, np.zeros((0, scheme.sketch_bytes // 8), np.uint64), [])
+    return Sketched(
+        np.concatenate([part.minima for part in parts]),
+        np.concatenate([part.fingerprints for part in parts]),
+        np.concatenate([part.sketches for part in parts]),
+        list(chain.from_iterable(part.names for part in parts)),
+        first,
+    )
+
+
+def default_rule(scheme: Scheme, distance: int | None = None) -> Rule:
+    """The rule of a stream with the default options, or with another largest distance."""
+    return Rule(VerdictOptions() if distance is None else VerdictOptions(distance=distance), scheme)

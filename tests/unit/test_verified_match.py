@@ -1,0 +1,230 @@
+"""`match --verified`: all pairs that the rule calls similar, and no other, held to a brute force."""
+
+from __future__ import annotations
+
+import json
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner, Result
+
+from stream.cli import cli
+from stream.errors import NeardupError, SchemeMismatchError, SettingsError
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.sketch import sketch
+from stream.index import Index
+from stream.judge.options import VerdictOptions
+from stream.tables import meet
+from stream.tables.layouts import Layout
+from stream.tables.words import from_integers
+from stream.verified import Sketched, SketchedFile, Verified, default_rule
+from tests.fingerprint_sets import flipped, numbers, random_set
+from tests.oracle import Oracle, OraclePage
+
+PARITY = Scheme()
+CASES = {
+    "64 bits": (PARITY, None, {}),
+    "128 bits": (Scheme(width=128), 28, {"distance": 28}),
+    "other distance": (PARITY, 3, {"distance": 3}),
+}
+
+
+def neardup(*arguments: str | Path) -> Result:
+    return CliRunner(catch_exceptions=False).invoke(cli, [str(part) for part in arguments])
+
+
+def some_pages(scheme: Scheme, seed: int, families: int = 12, most: int = 12) -> list[OraclePage]:
+    """Families of pages whose shingles and fingerprints are more or less those of the first one; one large
+    family is of exact copies, so that a bucket holds more than the judge's cap."""
+    rng = np.random.default_rng(seed)
+    pages: list[OraclePage] = []
+    for family in range(families):
+        shingles = rng.integers(0, 1 << 32, 300, dtype=np.uint32)
+        first = random_set(rng, 1, scheme.width)
+        copies = 150 if family == 0 else int(rng.integers(1, most))
+        for _ in range(copies):
+            own = shingles.copy()
+            changed = 0 if family == 0 else int(rng.integers(0, 60))
+            own[:changed] = rng.integers(0, 1 << 32, changed, dtype=np.uint32)
+            fingerprint = flipped(rng, first, scheme.width, rng.integers(0, 18, 1))
+            pages.append(OraclePage(len(pages), None, numbers(fingerprint)[0], sketch=sketch(own, scheme)))
+    rng.shuffle(pages)  # type: ignore[arg-type]
+    return pages
+
+
+def as_file(pages: list[OraclePage], scheme: Scheme, size: int) -> SketchedFile:
+    def chunks():
+        for first in range(0, len(pages), size):
+            some = pages[first : first + size]
+            sketches = np.frombuffer(b"".join(page.sketch for page in some), "<u8").astype(np.uint64)
+            yield Sketched.of(
+                from_integers([page.fingerprint for page in some], scheme.width),
+                sketches.reshape(len(some), -1),
+                [""] * len(some),
+            )
+
+    return SketchedFile(chunks())
+
+
+def wanted(oracle: Oracle, one: OraclePage, two: OraclePage) -> tuple[int, int] | None:
+    return oracle.similar(one, two) if oracle.buckets(one) & oracle.buckets(two) else None
+
+
+def found_by(verified: Verified) -> list[tuple[int, int, int, float]]:
+    return [
+        (record["row"], record["match"]["row"], record["distance"], record["similarity"])
+        for record in verified.records()
+    ]
+
+
+@pytest.mark.parametrize("most", [1, 1 << 16])
+@pytest.mark.parametrize("case", CASES)
+def test_pairs_within_a_batch_are_those_of_brute_force(
+    case: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meet, "MOST_PAIRS", most)
+    monkeypatch.setattr(meet, "SLICE", 7)
+    scheme, distance, options = CASES[case]
+    pages = some_pages(scheme, 1)
+    oracle = Oracle(**options)
+    pairs = [
+        (a, b, same[0], same[1] / 10_000)
+        for a, b in combinations(range(len(pages)), 2)
+        if (same := wanted(oracle, pages[a], pages[b]))
+    ]
+    verified = Verified(as_file(pages, scheme, 50), None, default_rule(scheme, distance), threads=3)
+    assert found_by(verified) == pairs
+    figures = verified.summary()
+    assert figures["matches"] == len(pairs) > 500
+    assert figures["batch_rows_matched"] == len({row for pair in pairs for row in pair[:2]})
+    assert (figures["batch"], figures["corpus"]) == (len(pages), len(pages))
+
+
+@pytest.mark.parametrize("most", [1, 1 << 16])
+@pytest.mark.parametrize("case", CASES)
+def test_pairs_with_a_corpus_are_those_of_brute_force(
+    case: str, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(meet, "MOST_PAIRS", most)
+    monkeypatch.setattr("stream.verified.CHUNK", 64)
+    scheme, distance, options = CASES[case]
+    pages = some_pages(scheme, 2)
+    batch, corpus = pages[:90], pages[60:]
+    oracle = Oracle(**options)
+    pairs = [
+        (b, c, same[0], same[1] / 10_000)
+        for c, b in product(range(len(corpus)), range(len(batch)))
+        if (same := wanted(oracle, batch[b], corpus[c]))
+    ]
+    rule = default_rule(scheme, distance)
+    verified = Verified(as_file(batch, scheme, 50), as_file(corpus, scheme, 9), rule, threads=2)
+    assert found_by(verified) == pairs
+    figures = verified.summary()
+    assert (figures["batch"], figures["corpus"]) == (len(batch), len(corpus))
+    assert figures["batch_rows_matched"] == len({pair[0] for pair in pairs})
+
+
+def test_tables_are_those_of_the_judge() -> None:
+    design = default_rule(PARITY).design()
+    layout = Layout.choose(design.blocks, design.choose, design.width)
+    assert layout.masks[:, 0].tolist() == design.prefix_mask.tolist()
+
+
+def test_rule_is_that_of_a_stream_unless_another_distance_is_asked_for() -> None:
+    assert default_rule(PARITY).options == VerdictOptions()
+    assert default_rule(PARITY, 3).options == VerdictOptions(distance=3)
+
+
+def test_nothing_is_found_in_nothing() -> None:
+    verified = Verified(as_file([], PARITY, 1), as_file([], PARITY, 1), default_rule(PARITY), threads=1)
+    assert list(verified.records()) == []
+    assert verified.summary()["matches"] == 0
+
+
+# --- the command ---
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> list[str]:
+    """Four pages in pages.jsonl: the second differs from the first in two words, the third in all, and the
+    last is too short."""
+    words = [f"word{i * 31}" for i in range(200)]
+    edited = [*words]
+    edited[50] = edited[150] = "other"
+    texts = [" ".join(words), " ".join(edited), " ".join(f"more{i}" for i in range(200)), "x"]
+    records = [json.dumps({"url": f"http://a.example/{i}", "text": text}) for i, text in enumerate(texts)]
+    (tmp_path / "pages.jsonl").write_text("\n".join(records))
+    return texts
+
+
+@pytest.mark.usefixtures("texts")
+def test_the_command_finds_what_a_stream_calls_similar(tmp_path: Path) -> None:
+    pages = tmp_path / "pages.jsonl"
+    one = ("--worker-processes", "1")
+    record, summary = map(
+        json.loads, neardup("match", "--verified", pages, "--json", *one).stdout.splitlines()
+    )
+    assert (record["name"], record["match"]["name"]) == ("http://a.example/0", "http://a.example/1")
+    neardup("scan", pages, "-o", tmp_path / "verdicts", *one)
+    verdict = json.loads((tmp_path / "verdicts").read_text().splitlines()[1])
+    assert verdict["verdict"] == "duplicate"
+    assert (record["distance"], record["similarity"]) == (verdict["distance"], verdict["similarity"])
+    assert (summary["batch"], summary["skipped"], summary["matches"]) == (3, 1, 1)
+    shown = neardup("match", "--verified", pages, "--against", pages, *one)
+    assert len(shown.stdout.splitlines()) == 5  # each with itself, and the two with each other
+    line = shown.stdout.splitlines()[0].split()
+    assert line[:2] == ["0", "1.0000"]
+    assert line[4:] == ["http://a.example/0", "http://a.example/0"]
+    assert "5 pairs of 3 x 3 pages within 14 bits and alike by 0.795, 5 choose 2" in shown.stderr
+
+
+def test_live_anchors_of_an_index_are_matched_with_their_urls(texts: list[str], tmp_path: Path) -> None:
+    with Index(tmp_path / "pages.index") as index:
+        for number in (2, 0):
+            index.add(f"http://b.example/{number}", texts[number])
+        index.add("http://b.example/2", texts[1] * 2)  # another text there: the anchor is superseded
+    outcome = neardup(
+        "match", "--verified", tmp_path / "pages.jsonl", "--against", tmp_path / "pages.index", "--json",
+        "--worker-processes", "1",
+    )  # fmt: skip
+    *records, summary = map(json.loads, outcome.stdout.splitlines())
+    assert {(record["name"][-1], record["match"]["name"]) for record in records} == {
+        ("0", "http://b.example/0"),
+        ("1", "http://b.example/0"),
+    }
+    assert summary["corpus"] == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "given"),
+    [
+        (b"0123456789abcdef  http://a.example/\n", ()),
+        (b'{"url": "http://a.example/", "fingerprint": "0123456789abcdef"}\n', ()),
+        (b"0123456789abcdef  http://a.example/\n", ("-",)),
+        (b'{"url": "http://a.example/", "fingerprint": "0123456789abcdef"}\n', ("-",)),
+    ],
+)
+def test_fingerprints_alone_are_refused_and_what_to_do_is_said(
+    content: bytes, given: tuple[str, ...], tmp_path: Path
+) -> None:
+    path = tmp_path / "fingerprints"
+    path.write_bytes(content)
+    runner = CliRunner(catch_exceptions=False)
+    with pytest.raises(SettingsError, match=r"fingerprints alone.*name the pages that they are of"):
+        runner.invoke(cli, ["match", "--verified", *(given or [str(path)])], input=content)
+
+
+@pytest.mark.usefixtures("texts")
+def test_a_state_of_another_scheme_is_refused(tmp_path: Path) -> None:
+    with Index(tmp_path / "pages.index", scheme=Scheme(features="ngrams")):
+        pass
+    with pytest.raises(SchemeMismatchError, match="see --scheme"):
+        neardup("match", "--verified", tmp_path / "pages.index")
+
+
+@pytest.mark.parametrize("option", [("--layout", "5 choose 2"), ("--width", "64")])
+def test_options_of_fingerprints_are_refused(option: tuple[str, str]) -> None:
+    with pytest.raises(NeardupError, match="layout, width"):
+        neardup("match", "--verified", "pages.jsonl", *option)
