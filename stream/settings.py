@@ -136,6 +136,8 @@ class Settings(BaseSettings):
     """Directory that holds the judge's RocksDB, one sub-directory a namespace."""
     rebuild_damaged: bool = False
     """Move a damaged state directory aside and rebuild it from journal and decisions, instead of refusing."""
+    scrub_hours: float = Field(24.0, ge=0)
+    """How often the judge has its whole state read from disk, beside its work, to find damage; 0 is never."""
 
     worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
     """Child processes of a worker, which fingerprint; one a core unless told."""

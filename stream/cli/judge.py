@@ -15,6 +15,7 @@ from stream.settings import Settings
     "dev",
     "state_dir",
     "rebuild_damaged",
+    "scrub_hours",
     "tables_memory",
     "tables_generation",
     "judge_rows",

@@ -21,6 +21,7 @@ from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
 from stream.tables.failures import set_aside
+from stream.tables.scrub import refuse_known_damage
 
 log = structlog.get_logger(__name__)
 
@@ -107,6 +108,7 @@ async def _opened_state(
 
 def _opened(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
     def opened() -> State:
+        refuse_known_damage(directory)
         return State(
             directory,
             genesis,

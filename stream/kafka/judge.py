@@ -34,6 +34,7 @@ from stream.kafka.lifecycle import entered_unless_stopped, stop_event_on_signals
 from stream.kafka.member import member_id
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
+from stream.kafka.scrubs import Scrubs
 from stream.kafka.transaction import Transaction, in_thread
 from stream.kafka.verdict_batches import PartitionBatch
 from stream.messages.decision import Decisions
@@ -82,6 +83,8 @@ class JudgeRole:
         self._flushed, self._flushed_at = 0, 0.0
         self._flushing: asyncio.Task[None] | None = None
         self.watch = JudgeWatch()
+        self._directory = settings.state_dir / settings.namespace / "judge"
+        self._scrubs = Scrubs(self._directory, settings.scrub_hours, self.watch.scrubbed)
         self.ops_url: str | None = None
         """Where its metrics and health are served."""
 
@@ -101,14 +104,14 @@ class JudgeRole:
             genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
         if genesis is None:
             return
-        directory = settings.state_dir / settings.namespace / "judge"
+        directory = self._directory
         with watch.health.excused("compiling"):
             await asyncio.to_thread(rehearse, genesis)
             await asyncio.to_thread(record_batches.rehearse)
         opening = watch.opened(opened_follower(settings, genesis, directory))
         async with entered_unless_stopped(self._stop, opening) as follower:
             if follower is not None:
-                async with self._flushes(follower.state):
+                async with self._flushes(follower.state), self._scrubs.beside():
                     await self._stand_by(genesis, follower, member_id(directory.with_suffix(".instance")))
                 log.info("stopped", **self.stats.fields(follower.state))
 
@@ -126,6 +129,7 @@ class JudgeRole:
                 await election.attend()
                 await unless_stopped(self._stop, follower.follow())
                 self._flush_if_due(follower.state)
+                self._scrubs.refuse_damage()
             if not self._stop.is_set():
                 await self._lead(genesis, follower, election)
 
@@ -171,6 +175,7 @@ class JudgeRole:
                     if entries:
                         await self._judge(entries, follower, publisher, transaction, election)
                     self._flush_if_due(judge.state)
+                    self._scrubs.refuse_damage()
                 await transaction.ended()
 
     async def _judge(

@@ -149,6 +149,11 @@ class JudgeWatch:
             if published := ranges[place].published:
                 self.metrics.event_age.observe(max(0.0, now - published / 1000))
 
+    def scrubbed(self, ended: float, damaged: int) -> None:
+        """When the last scrub ended, seconds since the epoch, and how many files it found damaged."""
+        self.metrics.scrubbed.set(ended)
+        self.metrics.damaged_files.set(damaged)
+
     def flushed(self, state: State) -> None:
         """Look at the disk, and count probes since the last look. Called in a thread."""
         stats, metrics = state.tables.stats, self.metrics

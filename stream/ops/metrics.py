@@ -239,6 +239,15 @@ class JudgeMetrics(Metrics):
         self.state_bytes = self._gauge(
             "neardup_judge_state_bytes", "Size of the state directory, as of the last flush."
         )
+        self.scrubbed = self._gauge(
+            "neardup_judge_scrubbed_timestamp_seconds",
+            "When all of the state was last read from disk, seconds since the epoch; before that, when this "
+            "judge started; 0 with scrub_hours 0.",
+        )
+        self.damaged_files = self._gauge(
+            "neardup_judge_damaged_files",
+            "Files that were damaged then; kept, also after a rebuild, until the next time.",
+        )
         self.state_free_bytes = self._gauge(
             "neardup_judge_state_free_bytes", "Free space of its file system, as of the last flush."
         )

@@ -56,10 +56,29 @@ def failure(path: Path, error: Exception) -> NeardupError:
     told = _AFTERTHOUGHT.sub("", said)
     if not told.startswith((_CORRUPTION, MISSING_FILE)):
         return StateError(f"state directory {path}: {said}")
-    if file := _FILE.search(told):
-        return damaged(path, f"{file[0]}: {told}")
+    if _FILE.search(told):
+        return _damaged_file(path, told)
     led = _FILE.search(said)
     return damaged(path, f"{led[0]} or a file that it names: {told}" if led else told)
+
+
+def _damaged_file(path: Path, told: str) -> DamagedStateError:
+    file = _FILE.search(told)
+    return damaged(path, f"{file[0]}: {told}" if file else told)
+
+
+def unreadable(path: Path, error: NeardupError) -> DamagedStateError | None:
+    """What is said of a file that cannot be read, as its checksum or its disk fails; None of other errors."""
+    if isinstance(error, DamagedStateError):
+        return error
+    said = str(error.__cause__ or error)
+    return _damaged_file(path, said) if os.strerror(errno.EIO) in said else None
+
+
+def file_named(error: DamagedStateError) -> str | None:
+    """Name of the file that is damaged, where that is known."""
+    found = _FILE.search(str(error))
+    return found[0] if found else None
 
 
 def set_aside(path: Path) -> Path:

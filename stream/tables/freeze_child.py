@@ -1,20 +1,19 @@
 """The process that builds a large run's files: `python -m stream.tables.freeze_child FOLDER`.
 
-FOLDER holds what `hand_over` put there, and gets a file a table. Standard input is a pipe that the parent
-holds open and never writes to: its end is the parent's end, and this process ends with it.
+FOLDER holds what `hand_over` put there, and gets a file a table.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from stream.children.parent import end_with_parent
 from stream.errors import DiskError
 from stream.tables.anchors import Skips
 from stream.tables.build import build_tables
@@ -38,14 +37,9 @@ def hand_over(folder: Path, design: Design, run: Run, rows: Iterable[U64], skips
         np.savez(file, layout=layout, numbers=skips.numbers, masks=skips.masks)
 
 
-def _end_with_parent() -> None:
-    os.read(0, 1)
-    os._exit(1)
-
-
 def main(folder: Path) -> None:
     """Build the files of the run in `folder`."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    end_with_parent()
     os.nice(NICE)
     with np.load(folder / INPUT) as given:
         blocks, choose, width, level, index, anchors = given["layout"].tolist()

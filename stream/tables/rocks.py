@@ -6,8 +6,10 @@ flush, and that must be one state: a flush covers all column families atomically
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Final, cast
 
@@ -22,6 +24,7 @@ from rocksdict import (
     IngestExternalFileOptions,
     Options,
     Rdict,
+    ReadOptions,
     SstFileWriter,
     WriteBatch,
     WriteOptions,
@@ -58,6 +61,9 @@ READ_TRIES: Final = 5
 READ_PAUSE: Final = 0.1
 """Tries to open a directory that another process may be writing, and seconds between them: a compaction there
 may remove a file after the manifest that names it was read."""
+READ_AHEAD: Final = 256 << 10
+"""Bytes read at once where all is read."""
+KEYS_A_TURN: Final = 64
 BLOOM_BITS: Final = 10
 MEMTABLE_FILTER: Final = 0.02
 """Of a write buffer."""
@@ -178,6 +184,76 @@ def _options(family: str, cache: Cache) -> Options:
     return options
 
 
+def _opened_to_read(path: Path, families: dict[str, Options]) -> Rdict:
+    """These families as the last flush left them, whether or not another process has the directory open."""
+    for left in reversed(range(READ_TRIES)):
+        try:
+            return Rdict(
+                str(path),
+                families[DEFAULT],
+                column_families=families,
+                access_type=AccessType.read_only(False),
+            )
+        except Exception as error:
+            if not left or MISSING_FILE not in str(error):
+                raise
+            time.sleep(READ_PAUSE)
+    raise AssertionError("the last try returns or raises")
+
+
+def families_in(path: Path) -> list[str]:
+    """The families of the store in a directory, in order. Raises DamagedStateError."""
+    with Explained(path):
+        return sorted(Rdict.list_cf(str(path)))
+
+
+def read_from_disk(path: Path, family: str, turn: Callable[[], None]) -> int:
+    """Read all blocks of a family's files, verifying every checksum; the files' size in bytes.
+
+    It reads past the page cache where the file system can: what is in memory may be whole, and what the page
+    cache holds for a judge stays there. Another process may write meanwhile. `turn` is called every few
+    blocks. Raises DamagedStateError, DiskError.
+    """
+    direct = _takes_direct_reads(path)
+
+    def options(name: str) -> Options:
+        made = _options(name, Cache(0))
+        made.set_allow_mmap_reads(False)  # an error of the disk would be SIGBUS
+        made.set_use_direct_reads(direct)
+        return made
+
+    reading = ReadOptions()
+    reading.set_readahead_size(READ_AHEAD)
+    with Explained(path):
+        db = _opened_to_read(path, {name: options(name) for name in (DEFAULT, family)})
+        try:
+            return _read_through(db.get_column_family(family), reading, turn)
+        finally:
+            db.close()
+
+
+def _read_through(family: Rdict, reading: ReadOptions, turn: Callable[[], None]) -> int:
+    each = family.iter(reading)
+    each.seek_to_first()
+    for number in count():
+        if not each.valid():
+            break
+        if number % KEYS_A_TURN == 0:
+            turn()
+        each.next()
+    each.status()
+    return family.property_int_value("rocksdb.total-sst-files-size") or 0
+
+
+def _takes_direct_reads(path: Path) -> bool:
+    """Some file systems, tmpfs of older kernels for one, do not."""
+    try:
+        os.close(os.open(path / "CURRENT", os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
+    except OSError:
+        return False
+    return True
+
+
 class Batch:
     """Writes that happen together. `put` and `delete` take effect in `Store.write`."""
 
@@ -241,20 +317,14 @@ class Store:
         self._move.set_move_files(True)
 
     def _opened(self, options: dict[str, Options]) -> Rdict:
-        access = AccessType.read_only(False) if self._read_only else AccessType.read_write()
-        for left in reversed(range(READ_TRIES if self._read_only else 1)):
-            try:
-                return Rdict(
-                    str(self.path),
-                    _options(DEFAULT, self._cache),
-                    column_families=options,
-                    access_type=access,
-                )
-            except Exception as error:
-                if not left or MISSING_FILE not in str(error):
-                    raise
-                time.sleep(READ_PAUSE)
-        raise AssertionError("the last try returns or raises")
+        if self._read_only:
+            return _opened_to_read(self.path, options)
+        return Rdict(
+            str(self.path),
+            _options(DEFAULT, self._cache),
+            column_families=options,
+            access_type=AccessType.read_write(),
+        )
 
     def _refuse_other_layout(self, read_only: bool) -> None:
         """Before anything is opened to write: what is refused stays as it is."""
@@ -283,12 +353,7 @@ class Store:
 
     def _is_empty(self, families: set[str]) -> bool:
         options = {family: _options(family, self._cache) for family in families}
-        store = Rdict(
-            str(self.path),
-            _options(DEFAULT, self._cache),
-            column_families=options,
-            access_type=AccessType.read_only(False),
-        )
+        store = _opened_to_read(self.path, options)
         try:
             return next(_items(store.get_column_family(DEFAULT)), None) is None
         finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import resource
 import shutil
@@ -20,8 +21,10 @@ from stream.kafka.judge import JudgeRole
 from stream.kafka.recompute import recompute
 from stream.settings import Settings
 from stream.tables.rocks import Store, tables_of
+from stream.tables.scrub import last_scrub
 from tests.kafka.judge_helpers import append, decided, error_of, once, part, places, record, verdicts
 from tests.kafka.worker_helpers import running
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -113,6 +116,33 @@ async def test_damage_that_is_met_later_ends_the_judge_and_the_next_one_rebuilds
     async with running(JudgeRole(mending)):
         await deliver_again(mending)
     await all_once(judged)
+
+
+async def test_damage_that_nobody_reads_is_found_by_a_scrub(judged: Settings) -> None:
+    path, role = directory(judged), JudgeRole(judged.model_copy(update={"scrub_hours": 1e-6}))
+    ending = asyncio.create_task(error_of(role))
+    await until(lambda: last_scrub(path))
+    assert role.watch.metrics.damaged_files._value.get() == 0
+    file = await asyncio.to_thread(spoil_in_place, path)
+    error = await ending
+    assert isinstance(error, DamagedStateError), repr(error)
+    assert f"state directory {path}: damaged: {file.name}: " in str(error)
+    assert role.watch.metrics.damaged_files._value.get() == 1
+    assert str(await error_of(JudgeRole(judged))) == str(error)  # without another scrub
+    mending = judged.model_copy(update={"rebuild_damaged": True})
+    async with running(JudgeRole(mending)):
+        await deliver_again(mending)
+    await all_once(judged)
+
+
+def spoil_in_place(path: Path) -> Path:
+    """Flip a bit of a file that a judge has open and, without new pages, does not read."""
+    file = max(path.glob("*.sst"), key=lambda each: each.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[100] ^= 1
+    with file.open("r+b") as spoiled:
+        spoiled.write(content)
+    return file
 
 
 async def _meets_damage(*_: object) -> None:

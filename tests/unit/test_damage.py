@@ -6,6 +6,8 @@ import random
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 
 import msgspec
@@ -17,8 +19,9 @@ from stream.index import Answer, Index
 from stream.judge.live import live_anchors
 from stream.judge.meta import META
 from stream.judge.options import VerdictOptions
-from stream.tables.failures import CURE, set_aside
+from stream.tables.failures import CURE, failure, set_aside
 from stream.tables.rocks import Store, tables_of
+from stream.tables.scrub_child import Found, scrub
 
 ITEMS, AFTER, GENERATION = 400, 60, 40
 Contents = list[tuple[bytes, bytes]]
@@ -143,6 +146,64 @@ def test_a_scan_does_not_end_at_a_damaged_block(store: Store) -> None:
             damaged.digest()
     with Store(store.path, 1, 1 << 20):  # and nothing of it is held open
         pass
+
+
+def test_a_scrub_names_any_file_that_is_damaged(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    path = tmp_path / "copy" / "state"
+    files = sorted(path.glob("*.sst"))
+    assert scrub(path, lambda: None) == Found(bytes=sum(file.stat().st_size for file in files))
+    led = []
+    for file in [*files, *path.glob("MANIFEST-*")]:
+        content = bytearray(file.read_bytes())
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+        found = scrub(path, lambda: None)
+        assert found.damage is not None, file
+        assert found.damage.endswith(CURE)
+        if (
+            "or a file that it names" in found.damage
+        ):  # RocksDB does not name a file whose properties are damaged
+            led.append(file)
+        else:
+            assert found.file == file.name
+            assert found.damage.startswith(f"state directory {path}: damaged: {file.name}: ")
+        content[len(content) // 2] ^= 1
+        file.write_bytes(content)
+    assert len(led) < len(files) / 4
+    assert scrub(path, lambda: None).damage is None
+
+
+def test_a_scrub_takes_what_is_written_meanwhile_for_no_damage(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    path, found = tmp_path / "copy" / "state", []
+    with opened(tmp_path / "copy") as index, ThreadPoolExecutor(1) as beside:
+        texts = iter(items(ITEMS + 10 * GENERATION)[ITEMS:])
+        while some := list(islice(texts, 20)):  # files are made, merged and removed
+            scrubbing = beside.submit(scrub, path, lambda: None)
+            while not scrubbing.done() and some:
+                index.add(*some.pop())
+                index.flush()
+                index._state.tables.maintain()
+            found.append(scrubbing.result())
+            index._state.store.reclaim("log", b"", bytes([255]))
+    assert [each.damage for each in found] == [None] * len(found)
+
+
+def test_a_disk_that_cannot_be_read_is_damage(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "IO error: Input/output error: While pread offset 0 len 4096: /x/000012.sst: Input/output error"
+    tries = []
+
+    def fails(path: Path, *_: object) -> int:
+        tries.append(path)
+        error = Exception(said)
+        raise failure(path, error) from error
+
+    monkeypatch.setattr("stream.tables.scrub_child.read_from_disk", fails)
+    found = scrub(whole / "state", lambda: None)
+    assert found.file == "000012.sst"
+    assert found.damage == f"state directory {whole / 'state'}: damaged: 000012.sst: {said}; {CURE}"
+    assert len(tries) == 2
 
 
 def test_live_anchors_of_a_damaged_directory_are_not_given(whole: Path, tmp_path: Path) -> None:
