@@ -15,10 +15,11 @@ import os
 import pickle
 import stat
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -39,8 +40,13 @@ from stream.compiled.code_digest import code_digest
 FORMAT: Final = 1
 SUFFIX: Final = ".code"
 LOCK_SECONDS: Final = 60.0
-"""How long a process waits while another one compiles. Then it compiles too: the other may be stopped."""
+"""How long a process waits for one that has its turn and shows no sign of life. Then it compiles too:
+the other may be stopped. For one that is at work it waits as long as that takes."""
+_SIGN_SECONDS: Final = 1.0
+"""How often a process that compiles shows that it lives, by touching the lock."""
 _POLL_SECONDS: Final = 0.05
+_TELL_SECONDS: Final = 10.0
+"""How often it is told how far compiling is, and after how long that a process waits for another one."""
 _IN_TREE: Final = Path(__file__).parents[1] / "__pycache__" / "compiled"
 """As trusted as Python's own bytecode beside it. An image, or root, may have filled it for all users."""
 _CONFIGURED: Final = (
@@ -76,9 +82,13 @@ class CodeCache(_Cache):
         with global_compiler_lock:
             self._function.targetctx.refresh()
             name = self._file_name(self._key(sig, self._function.targetctx.codegen()))
-            if any((directory / name).exists() for directory in _directories()):
+
+            def kept() -> bool:
+                return any((directory / name).exists() for directory in _directories())
+
+            if kept():
                 return self._compile(sig)
-            with _turn:
+            with _turn.taken(kept):
                 return self._compile(sig)
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
@@ -97,13 +107,14 @@ class CodeCache(_Cache):
                 return result
             except Exception as error:  # it names something that is gone: compiling does not need it
                 log.debug("cannot use what is kept of %s: %r", self._function, error)
-        _tell()
+        _progress.begin()
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the function where that is possible."""
         if not self._enabled or data.lifted or data.library.has_dynamic_globals:
             return
+        _progress.tell()
         key = self._key(sig, data.codegen)
         content = dumps(data._reduce())  # type: ignore[no-untyped-call]
         for directory in _directories(make=True):
@@ -187,20 +198,70 @@ class _Turn:
 
     def __init__(self) -> None:
         self._depth = 0
-        self._file: int | None = None
         self._patient = True
 
-    def __enter__(self) -> None:
-        if not self._depth:
-            self._file = _lock_file() if self._patient else None
-            if self._file is not None:
-                self._patient = _locked(self._file)
+    @contextmanager
+    def taken(self, kept: Callable[[], bool]) -> Iterator[None]:
+        """Wait for our turn to compile, or until another process has `kept` what it compiled."""
+        file = _lock_file() if self._patient and not self._depth else None
         self._depth += 1
+        try:
+            if file is None or not self._has_come(file, kept):
+                yield
+            else:
+                with _signs_of_life(file):
+                    yield
+        finally:
+            self._depth -= 1
+            if file is not None:
+                os.close(file)
 
-    def __exit__(self, *_: object) -> None:
-        self._depth -= 1
-        if not self._depth and self._file is not None:
-            os.close(self._file)
+    def _has_come(self, file: int, kept: Callable[[], bool]) -> bool:
+        """Whether we have the lock. Otherwise there is no need of it, or no use in waiting."""
+        began = since = time.monotonic()
+        sign = 0
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if kept():
+                    return False
+            except OSError:  # a file system without locks
+                self._patient = False
+                return False
+            else:
+                return True
+            now, seen = time.monotonic(), os.fstat(file).st_mtime_ns
+            if seen != sign:
+                sign, since = seen, now
+            elif now - since > LOCK_SECONDS:
+                self._patient = False
+                return False
+            if now - began > _TELL_SECONDS:
+                _tell_waiting()
+            time.sleep(_POLL_SECONDS)
+
+
+@contextmanager
+def _signs_of_life(file: int) -> Iterator[None]:
+    """Touch the lock again and again: who waits for it sees that we are at work, however slowly."""
+    done = threading.Event()
+
+    def touch() -> None:
+        while not done.wait(_SIGN_SECONDS):
+            os.utime(file)
+
+    touching = threading.Thread(target=touch, name="compiling", daemon=True)
+    try:
+        touching.start()
+    except RuntimeError:  # no thread is allowed: others wait LOCK_SECONDS at most
+        yield
+        return
+    try:
+        yield
+    finally:
+        done.set()
+        touching.join()
 
 
 def _lock_file() -> int | None:
@@ -209,21 +270,6 @@ def _lock_file() -> int | None:
             directory.mkdir(parents=True, exist_ok=True)
             return os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     return None
-
-
-def _locked(file: int) -> bool:
-    """Whether the lock came within LOCK_SECONDS."""
-    end = time.monotonic() + LOCK_SECONDS
-    while time.monotonic() < end:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(_POLL_SECONDS)
-        except OSError:  # a file system without locks
-            return False
-        else:
-            return True
-    return False
 
 
 _turn: Final = _Turn()
@@ -267,6 +313,31 @@ def _remove_unused(directory: Path) -> None:
                 path.unlink()
 
 
+class _Progress:
+    """Says what a first start waits for, in a line every now and then."""
+
+    def __init__(self) -> None:
+        self._functions = 0
+        self._began = self._told = 0.0
+
+    def begin(self) -> None:
+        """Something must be compiled."""
+        if not self._began:
+            self._began = self._told = time.monotonic()
+            log.warning("compiling inner loops, once: some 20 s, longer on a busy machine")
+
+    def tell(self) -> None:
+        """One function more is compiled."""
+        self._functions += 1
+        now = time.monotonic()
+        if now - self._told > _TELL_SECONDS:
+            self._told = now
+            log.warning("compiling inner loops: %d in %.0f s", self._functions, now - self._began)
+
+
+_progress: Final = _Progress()
+
+
 @cache
-def _tell() -> None:
-    log.warning("compiling inner loops, once: some 20 s")
+def _tell_waiting() -> None:
+    log.warning("waiting for another process, which compiles inner loops for all")

@@ -21,6 +21,7 @@ from numba.core import config
 import stream
 from stream.compiled import code_cache, compiled, copy_bytes
 from stream.compiled.code_digest import code_digest
+from tests.waiting import until
 
 COMPILING = "compiling inner loops"
 LIMIT = np.int64(10)
@@ -210,6 +211,52 @@ def test_stopped_process_that_holds_the_lock_holds_up_nobody(
         assert make()(3.0) == 3
 
 
+class Clock:
+    """In the place of `time`: whoever sleeps moves it on, and meanwhile something happens."""
+
+    def __init__(self, meanwhile: Callable[[], None]) -> None:
+        self.now, self._meanwhile = 0.0, meanwhile
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self._meanwhile()
+
+
+def test_process_that_is_at_work_is_waited_for_until_it_has_kept_what_is_needed(
+    kept: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept.mkdir(mode=0o700)
+    lock = kept / ".lock"
+    clock = Clock(lambda: os.utime(lock, (clock.now, clock.now)))
+    monkeypatch.setattr(code_cache, "time", clock)
+    monkeypatch.setattr(code_cache, "_POLL_SECONDS", 10.0)
+    turn = code_cache._Turn()
+    with lock.open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with turn.taken(lambda: clock.now > 3600):
+            assert 3600 < clock.now < 3700
+        assert turn._patient
+        os.utime(lock, (0, 0))
+        clock._meanwhile = lambda: None  # the other is stopped
+        with turn.taken(lambda: False):
+            assert clock.now < 3900
+        assert not turn._patient
+
+
+async def test_process_that_compiles_shows_that_it_lives(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_cache, "_SIGN_SECONDS", 0.001)
+    lock = tmp_path / "lock"
+    lock.touch()
+    os.utime(lock, (0, 0))
+    with lock.open("rb") as file, code_cache._signs_of_life(file.fileno()):
+        await until(lambda: lock.stat().st_mtime_ns)
+
+
 def test_an_error_while_compiling_leaves_the_lock_to_others(kept: Path) -> None:
     @compiled
     def broken(number: int) -> int:
@@ -377,6 +424,7 @@ import importlib, json, pkgutil, sys
 from numba.core.dispatcher import Dispatcher
 import stream
 from stream.compiled.code_digest import code_digest
+from tests.waiting import until
 
 root = stream.__path__[0]
 sources = {info.name for info in pkgutil.walk_packages([root], "stream.")
