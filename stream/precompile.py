@@ -1,4 +1,4 @@
-"""Compile the inner loops of worker, judge and `neardup match`, and keep them: `python -m stream.precompile`.
+"""Compile the inner loops of all roles and of `neardup match`, and keep them: `python -m stream.precompile`.
 
 They are compiled at their first use otherwise, by each of several processes that start together. Takes 20 s
 once, and two where all is kept already.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from stream.dashboard import scan
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
@@ -24,6 +25,7 @@ def main() -> None:
     Fingerprinter(scheme).warm()
     rehearse(Genesis(journal="0" * 32, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))
     record_batches.rehearse()
+    scan.rehearse()
     fingerprint = np.zeros(1, np.uint64)
     BatchTables(fingerprint, scheme.width, 0).scan(fingerprint)
     page = Sketched.of(fingerprint.reshape(1, 1), np.zeros((1, scheme.sketch_bytes // 8), np.uint64), [""])

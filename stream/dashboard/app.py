@@ -14,17 +14,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final
 
 import faust
 import structlog
 
-from stream.dashboard.batch import Sum, VerdictColumns, batch_of, chunks
+from stream.dashboard.batch import Sum, VerdictColumns, batch_of
 from stream.dashboard.committed import CommittedTransport, hole
 from stream.dashboard.credentials import credentials
+from stream.dashboard.ends import Ends
 from stream.dashboard.fold import Folder, cluster_key, cluster_row, window_key, window_row
 from stream.dashboard.history import History
+from stream.dashboard.pending import Pending
 from stream.dashboard.rows import ClusterRow, Counts
 from stream.dashboard.tables import RowTable, in_scope_of
 from stream.dashboard.view import View, Window
@@ -37,12 +39,10 @@ from stream.private import private_directory
 from stream.settings import Settings
 
 TURN: Final = 16
-"""Batches of records that are folded at once, a megabyte each at most; a row is written once for them all."""
+"""Batches of records that are taken at once, a megabyte each at most."""
 TURN_SECONDS: Final = 0.2
 FETCH_BYTES: Final = 256 << 10
 """Of a partition at once, compressed; held several times while it is folded."""
-MOST_ENDS: Final = 10_000
-"""Offsets of a partition that are kept to tell what comes again; a second's worth is enough."""
 SWEEP_SECONDS: Final = 600.0
 
 log = structlog.get_logger(__name__)
@@ -64,9 +64,11 @@ class Statistics:
         self.folded: dict[int, int] = {}
         """Partition -> the offset after the last verdict folded by this process."""
         self._given: dict[int, int] = {}
-        """Partition -> the offset of the last verdict that the agent was given, and has folded."""
-        self._ends: defaultdict[int, set[int]] = defaultdict(set)
-        """Partition -> offsets that rows are folded up to, where verdicts may come again."""
+        """Partition -> the offset of the last verdict that the agent was given."""
+        self._told_to: dict[int, int] = {}
+        """Partition -> the offset of the last verdict that `told` got."""
+        self._ends: defaultdict[int, Ends] = defaultdict(Ends)
+        self._pending = Pending(-1)
         self.app = self._app(settings, names)
         self._calendars = {"totals": Calendar(TOTALS), "hosts": Calendar(HOSTS)}
         for name in ("totals", "hosts", "clusters"):
@@ -133,100 +135,118 @@ class Statistics:
     # Reading the verdicts.
 
     async def _fold_all(self, stream: Any) -> None:
-        """The loop: take batches, fold them, wait for the changelogs, acknowledge.
-
-        An error must not acknowledge anything, nor start the agent anew: it ends the dashboard.
-        """
+        """Take batches and add them up; beside that, fold what was added up."""
+        folding = asyncio.create_task(self._or_fail(self._fold_pending(stream)))
         try:
-            async for taken in stream.noack_take(TURN, within=TURN_SECONDS):
-                if await self._fold(taken):
-                    for each in taken:
-                        await stream.ack(each)
-                        self.folded[each.message.partition] = each.message.offset + 1
+            await self._or_fail(self._take_all(stream))
+        finally:
+            folding.cancel()
+
+    async def _or_fail(self, work: Awaitable[None]) -> None:
+        """An error must not acknowledge anything, nor start the agent anew: it ends the dashboard."""
+        try:
+            await work
         except Exception as error:
             if not self.failed.done():
                 self.failed.set_exception(error)
             await asyncio.Event().wait()
 
-    async def _fold(self, taken: list[Any]) -> bool:
-        """Fold batches in; False where a rebalance came between, after which they come again."""
+    async def _take_all(self, stream: Any) -> None:
+        async for taken in stream.noack_take(TURN, within=TURN_SECONDS):
+            for event in taken:
+                await self._take(event)
+                await asyncio.sleep(0)
+            await self._pending.added(idle=len(taken) < TURN)
+
+    async def _fold_pending(self, stream: Any) -> None:
+        while True:
+            pending = self._pending
+            await pending.due()
+            if pending is not self._pending:  # dropped
+                continue
+            self._pending = Pending(pending.generation)
+            if await self._fold(pending):
+                for event in pending.events:
+                    await stream.ack(event)
+                    self.folded[event.message.partition] = event.message.offset + 1
+
+    async def _take(self, event: Any) -> None:
+        """Put a batch of verdicts into the history, and add it up."""
         if not self.ready.is_set():
             raise RuntimeError("verdicts came before the tables were recovered")
-        generation = self.app.consumer_generation_id
-        if any(each.message.generation_id != generation for each in taken):
-            return False
-        by_partition: defaultdict[int, list[Any]] = defaultdict(list)
-        for each in taken:
-            by_partition[each.message.partition].append(each)
-        for partition, events in by_partition.items():
-            with in_scope_of(events[-1]):
-                for table in self._tables.values():
-                    table.partition_for_key(b"")  # refuses a changelog of another number of partitions
-            batches = await self._batches(partition, events)
-            for chunk in chunks(batches, self._ends[partition]):
-                rows = await self._fold_chunk(partition, chunk, generation)
-                if rows is None:
-                    return False
-                await asyncio.gather(*(table.send(partition, its) for table, its in rows.items()))
-            self._given[partition] = events[-1].message.offset
-        self.view.revision += 1
-        return bool(generation == self.app.consumer_generation_id)
+        self._drop_after_rebalance()
+        pending, message = self._pending, event.message
+        if message.generation_id != pending.generation:
+            return  # comes again
+        partition, records = message.partition, message.value
+        with in_scope_of(event):
+            for table in self._tables.values():
+                table.partition_for_key(b"")  # refuses a changelog of another number of partitions
+        if hole(message, self._given.get(partition)):
+            raise RuntimeError(
+                f"{self._verdicts}[{partition}]: Faust left out verdicts before {message.offset}"
+            )
+        offsets, values = zip(*records, strict=True)
+        if any(value[:1] == MAGIC for value in values):
+            values = await asyncio.to_thread(self._json, partition, records)
+            self._drop_after_rebalance()
+            if pending is not self._pending:
+                return
+        batch = batch_of(partition, offsets, values)
+        self._given[partition] = message.offset
+        records.clear()  # the event is kept until it is acknowledged
+        # The history first, so that what is counted can be looked up.
+        pending.send(self._urls.send(partition, self._urls.keep([batch])))
+        pending.add(event, batch, self._ends[partition])
+        told = max(self._told_to.get(partition, -1), self._ends[partition].last)
+        if batch.last > told:
+            self._told_to[partition] = batch.last
+            self._told(batch.between(told + 1, batch.last))
 
-    async def _batches(self, partition: int, events: list[Any]) -> list[VerdictColumns]:
-        """The verdicts of messages, in columns."""
-        last, batches = self._given.get(partition), []
-        for each in events:
-            message = each.message
-            if hole(message, last):
-                raise RuntimeError(
-                    f"{self._verdicts}[{partition}]: Faust left out verdicts before {message.offset}"
-                )
-            last = message.offset
-            offsets, values = zip(*message.value, strict=True)
-            if any(value[:1] == MAGIC for value in values):
-                values = await asyncio.to_thread(self._json, partition, message.value)
-            batches.append(batch_of(partition, offsets, values))
-            await asyncio.sleep(0)
-        return batches
+    def _drop_after_rebalance(self) -> None:
+        """What was read before a rebalance comes again, here or at another dashboard."""
+        generation = self.app.consumer_generation_id
+        if generation != self._pending.generation:
+            self._pending.drop()
+            self._pending = Pending(generation)
+            self._given = {partition: end - 1 for partition, end in self.folded.items()}
 
     def _json(self, partition: int, records: Sequence[tuple[int, bytes]]) -> tuple[bytes, ...]:
         return tuple(self._reader.json(PlacedValue(self._verdicts, partition, *record)) for record in records)
 
-    async def _fold_chunk(
-        self, partition: int, chunk: list[VerdictColumns], generation: int
+    async def _fold(self, pending: Pending) -> bool:
+        """Fold what was added up into tables, changelogs and view; False where a rebalance came between."""
+        for partition, sums in pending.sums.items():
+            for each in sums:
+                rows = await self._write(partition, each, pending.generation)
+                if rows is None:
+                    pending.drop()
+                    return False
+                if each is not sums[0]:
+                    await pending.sent()  # an older row must not follow in the changelog
+                for table, its in rows.items():
+                    pending.send(table.send(partition, its))
+        await pending.sent()
+        self.view.revision += 1
+        return bool(pending.generation == self.app.consumer_generation_id)
+
+    async def _write(
+        self, partition: int, found: Sum, generation: int
     ) -> dict[RowTable, dict[bytes, bytes]] | None:
         """The rows that were written, for the changelogs; None where a rebalance came between.
 
-        Others have their turn after each batch and each slice of rows.
+        Others have their turn after each slice of rows.
         """
-        found = Sum()
-        for batch in chunk:
-            found.add(batch)
-            await asyncio.sleep(0)
         if generation != self.app.consumer_generation_id:
             return None
-        again = found.last in self._ends[partition]
-        self._note_end(partition, found.last)
+        self._ends[partition].add(found.last)
         rows: defaultdict[RowTable, dict[bytes, bytes]] = defaultdict(dict)
-        for batch in chunk:  # first, so that what is counted can be looked up
-            rows[self._urls].update(self._urls.keep([batch]))
-            await asyncio.sleep(0)
-            if generation != self.app.consumer_generation_id:
-                return None
         for table, written in self._folder.fold(partition, found):
             rows[table].update(written)
             await asyncio.sleep(0)
             if generation != self.app.consumer_generation_id:
                 return None
-        for batch in chunk if not again else ():
-            self._told(batch)
         return rows
-
-    def _note_end(self, partition: int, offset: int) -> None:
-        ends = self._ends[partition]
-        ends.add(offset)
-        if len(ends) > 2 * MOST_ENDS:
-            self._ends[partition] = set(sorted(ends)[-MOST_ENDS:])
 
     # Reading the tables, outside of the agent.
 
@@ -295,14 +315,14 @@ class Statistics:
     def _stored(self, name: str) -> Iterable[tuple[str, Window, Counts]]:
         for (key, (start, end)), value in self._tables[name].items():
             row = window_row(value)
-            self._note_end(int(key.partition("/")[0]), row.offset)
+            self._ends[int(key.partition("/")[0])].add(row.offset)
             yield key, (int(start), round(end - start)), row.counts
 
     def _load_clusters(self) -> None:
         for key, value in self._tables["clusters"].items():
             partition, _, cluster = key.partition("/")
             row = cluster_row(value)
-            self._note_end(int(partition), row.offset)
+            self._ends[int(partition)].add(row.offset)
             self.view.count_cluster(cluster, row.duplicates, row.anchor, loading=True)
 
     async def sweep(self) -> None:

@@ -4,24 +4,35 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from typing import Final
+from itertools import pairwise
+from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
 
+from stream.dashboard.scan import NONE, Scanned, scan
 from stream.dashboard.windows import HOSTS, TOTALS
 from stream.errors import PageError, RecordError
-from stream.messages.verdict import VerdictRecord
+from stream.messages.verdict import VERDICTS, VerdictRecord
 from stream.text.url import url_key
 
 NO_HOST: Final = "(no host)"
 """Stands for the host of a page whose URL is missing or malformed."""
+PAGES_KEPT: Final = 12
+"""Pages of a cluster that a partition remembers for show; all are counted."""
 _TICK: Final = min(TOTALS)
 _MINUTE: Final = min(HOSTS)
+_REJECTED: Final = VERDICTS.index("rejected")
+_VERDICT_BITS, _DISTANCE_BITS, _HUNDREDTHS_BITS = 3, 17, 24
+"""Of what the scan reads, in one word."""
+T = TypeVar("T")
 
 Shape = tuple[str, int | None, int | None, str | None]
 """What is counted of a verdict: its kind, distance, hundredths of the similarity, and why it was rejected."""
@@ -56,117 +67,281 @@ class VerdictFields(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class VerdictColumns:
-    """Verdicts of a partition in the order of their offsets; all columns are equally long."""
+    """n verdicts of a partition in the order of their offsets."""
 
     partition: int
-    offsets: Sequence[int]
-    values: Sequence[bytes]
-    """As JSON."""
-    said: Sequence[VerdictFields]
-    seconds: Sequence[int]
+    offsets: NDArray[np.int64]
+    json: bytes
+    """All of them, as an array; slices share it."""
+    starts: NDArray[np.int64]
+    """Where each begins in it."""
+    ends: NDArray[np.int64]
+    seconds: NDArray[np.int64]
     """`decided_at`, whole seconds since the epoch. Never falls within a partition."""
+    shape: NDArray[np.int64]
+    """Places in `shapes`."""
+    shapes: Sequence[Shape]
+    host: NDArray[np.int64]
+    """Places in `hosts`."""
     hosts: Sequence[str]
-    keys: Sequence[str]
-    """URL keys, or URLs as they are where they have none."""
+    clustered: NDArray[np.bool_]
+    """Duplicates that are in a cluster."""
+    digests: NDArray[np.uint64]
+    """XXH3 of the URL keys, or of URLs as they are where they have none."""
 
     def __len__(self) -> int:
         return len(self.offsets)
 
+    @property
+    def last(self) -> int:
+        """Offset of the last verdict."""
+        return int(self.offsets[-1])
+
     def between(self, first: int, last: int) -> VerdictColumns:
         """Those at offsets from `first` to `last`."""
-        rows = slice(bisect_left(self.offsets, first), bisect_right(self.offsets, last))
+        return self.rows(bisect_left(self.offsets, first), bisect_right(self.offsets, last))
+
+    def rows(self, first: int, end: int) -> VerdictColumns:
+        """Those from the place `first` to before `end`."""
+        if first == 0 and end == len(self):
+            return self
+        rows = slice(first, end)
         return VerdictColumns(
             self.partition,
             self.offsets[rows],
-            self.values[rows],
-            self.said[rows],
+            self.json,
+            self.starts[rows],
+            self.ends[rows],
             self.seconds[rows],
-            self.hosts[rows],
-            self.keys[rows],
+            self.shape[rows],
+            self.shapes,
+            self.host[rows],
+            self.hosts,
+            self.clustered[rows],
+            self.digests[rows],
         )
+
+    def kind(self, row: int) -> str:
+        """Which verdict it is."""
+        return self.shapes[int(self.shape[row])][0]
+
+    def host_name(self, row: int) -> str:
+        """The host of its page."""
+        return self.hosts[int(self.host[row])]
+
+    def kinds(self) -> Counter[str]:
+        """How many there are of each kind."""
+        found: Counter[str] = Counter()
+        for (kind, *_), pages in zip(self.shapes, np.bincount(self.shape).tolist(), strict=False):
+            found[kind] += pages
+        return found
 
     def record(self, row: int) -> VerdictRecord:
         """A verdict with all its fields."""
-        return _RECORD.decode(self.values[row])
+        return _RECORD.decode(self.json[self.starts[row] : self.ends[row]])
+
+    def array(self) -> bytes:
+        """Their JSON as an array."""
+        return b"[" + self.json[self.starts[0] : self.ends[-1]] + b"]"
+
+    def duplicates(self) -> list[VerdictFields]:
+        """Those that are in clusters, in order."""
+        rows = np.flatnonzero(self.clustered)
+        spans = zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
+        return _ALL.decode(b"[" + b",".join([self.json[first:end] for first, end in spans]) + b"]")
 
 
 def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) -> VerdictColumns:
     """The verdicts at these places. Raises RecordError, which names the first that is none."""
-    try:
-        said = _ALL.decode(b"[" + b",".join(values) + b"]")
-        if len(said) != len(values):  # a value that is several
-            raise msgspec.DecodeError("not one verdict each")
-        seconds = _seconds(said)
-    except msgspec.DecodeError:
-        said = [_decoded(partition, offset, value) for offset, value in zip(offsets, values, strict=True)]
-        seconds = _seconds(said)
-    keys = [normal(each.url or "") for each in said]
-    return VerdictColumns(partition, offsets, values, said, seconds, [host_of(key) for key in keys], keys)
+    json = b"[" + b",".join(values) + b"]"
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)) + 1)
+    starts = np.concatenate(([0], ends[:-1])) + 1
+    scanned = scan(np.frombuffer(json, np.uint8), starts, ends)
+    decoded: dict[int, VerdictFields] = {}
+    for row in np.flatnonzero(~scanned.read).tolist():
+        fields, scanned.seconds[row] = _decoded(partition, offsets[row], values[row])
+        scanned.clustered[row] = fields.verdict == "duplicate" and bool(fields.cluster)
+        decoded[row] = fields
+    keys = _odd_keys(json, scanned, decoded)
+    shape, shapes = _shapes(json, scanned, decoded)
+    host, hosts = _hosts(json, scanned, keys)
+    return VerdictColumns(
+        partition,
+        np.array(offsets, np.int64),
+        json,
+        starts,
+        ends,
+        scanned.seconds,
+        shape,
+        shapes,
+        host,
+        hosts,
+        scanned.clustered,
+        _digests(json, scanned, keys),
+    )
 
 
-def _decoded(partition: int, offset: int, value: bytes) -> VerdictFields:
+def _decoded(partition: int, offset: int, value: bytes) -> tuple[VerdictFields, int]:
+    """A verdict's fields, and when it was decided."""
     try:
-        said = _ONE.decode(value)
-        _TIME.decode(f'"{said.decided_at}"'.encode())
+        fields = _ONE.decode(value)
+        return fields, _moment(fields.decided_at)
     except msgspec.DecodeError as error:
         raise RecordError(f"verdicts[{partition}] offset {offset}: {error}") from error
-    return said
 
 
-def _seconds(said: Iterable[VerdictFields]) -> list[int]:
-    known: dict[str, int] = {}  # a journal record's verdicts have one time
-    seconds = []
-    for each in said:
-        found = known.get(each.decided_at)
-        if found is None:
-            moment = _TIME.decode(f'"{each.decided_at}"'.encode())
-            found = known[each.decided_at] = int(moment.timestamp() // 1)
-        seconds.append(found)
-    return seconds
+@lru_cache(16)
+def _moment(decided_at: str) -> int:
+    return int(_TIME.decode(f'"{decided_at}"'.encode()).timestamp() // 1)
+
+
+def _odd_keys(json: bytes, scanned: Scanned, decoded: Mapping[int, VerdictFields]) -> dict[int, str]:
+    """Keys of the URLs, by row, that are not their own keys or that the scan could not tell."""
+    keys = {}
+    for row in np.flatnonzero(scanned.host[:, 0] == NONE).tolist():
+        if row in decoded:
+            url = decoded[row].url or ""
+        else:
+            first, end = scanned.url[row].tolist()
+            url = json[first:end].decode()
+        keys[row] = normal(url)
+    return keys
+
+
+def _digests(json: bytes, scanned: Scanned, keys: Mapping[int, str]) -> NDArray[np.uint64]:
+    spans = zip(scanned.url[:, 0].tolist(), scanned.url[:, 1].tolist(), strict=True)
+    found = [_DIGEST(json[first:end]) for first, end in spans]
+    for row, key in keys.items():
+        found[row] = _DIGEST(key.encode(errors="replace"))
+    return np.array(found, np.uint64)
+
+
+def _shapes(
+    json: bytes, scanned: Scanned, decoded: Mapping[int, VerdictFields]
+) -> tuple[NDArray[np.int64], list[Shape]]:
+    """Each row's place among the shapes, and those."""
+    reasons: dict[str, int] = {"": 0}
+    reason = np.zeros(len(scanned.read), np.int64)
+    for row in np.flatnonzero(scanned.read & (scanned.verdict == _REJECTED)).tolist():
+        first, end = scanned.reason[row].tolist()
+        reason[row] = reasons.setdefault(json[first:end].decode() or "unknown", len(reasons))
+    words = reason << _VERDICT_BITS | scanned.verdict
+    words = (words << _DISTANCE_BITS | scanned.distance + 1) << _HUNDREDTHS_BITS | scanned.hundredths + 1
+    distinct, shape = np.unique(words, return_inverse=True)
+    names = list(reasons)
+    shapes = [_shape(word, names) for word in distinct.tolist()]
+    if decoded:
+        places = {each: place for place, each in enumerate(shapes)}
+        for row, fields in decoded.items():
+            shape[row] = places.setdefault(fields.shape, len(places))
+        shapes = list(places)
+    return shape, shapes
+
+
+def _shape(word: int, reasons: Sequence[str]) -> Shape:
+    word, hundredths = divmod(word, 1 << _HUNDREDTHS_BITS)
+    word, distance = divmod(word, 1 << _DISTANCE_BITS)
+    reason, verdict = divmod(word, 1 << _VERDICT_BITS)
+    return (
+        VERDICTS[verdict] if verdict < len(VERDICTS) else "",
+        distance - 1 if distance else None,
+        hundredths - 1 if hundredths else None,
+        reasons[reason] or None,
+    )
+
+
+def _hosts(json: bytes, scanned: Scanned, keys: Mapping[int, str]) -> tuple[NDArray[np.int64], list[str]]:
+    """Each row's place among the hosts, and those."""
+    host = np.zeros(len(scanned.read), np.int64)
+    known = scanned.host[:, 0] != NONE
+    firsts, host[known] = np.unique(scanned.same_host[known], return_inverse=True)
+    hosts = [json[first:end].decode() for first, end in scanned.host[firsts].tolist()]
+    if keys:
+        places = {name: place for place, name in enumerate(hosts)}
+        for row, key in keys.items():
+            host[row] = places.setdefault(host_of(key), len(places))
+        hosts = list(places)
+    return host, hosts
 
 
 @dataclass(slots=True)
+class ClusterNews:
+    """Duplicates of one cluster."""
+
+    duplicates: int = 0
+    anchor: str | None = None
+    """URL of the anchor, as the last one tells."""
+    pages: list[VerdictFields] = field(default_factory=list)
+    """The first PAGES_KEPT."""
+
+
 class Sum:
-    """What some batches of one partition add up to, at most a chunk; its rows are written once."""
+    """What verdicts of one partition add up to; rows are written once for them all."""
 
-    batches: list[VerdictColumns] = field(default_factory=list)
-    totals: Counter[tuple[int, Shape]] = field(default_factory=Counter)
-    """By the window of five seconds, counted from the epoch."""
-    hosts: Counter[tuple[int, str, Shape]] = field(default_factory=Counter)
-    """By the minute, counted from the epoch, and the host."""
-    clusters: dict[str, list[VerdictFields]] = field(default_factory=dict)
-    """Cluster -> its duplicates, in order."""
-
-    @property
-    def last(self) -> int:
+    def __init__(self) -> None:
+        self.last = -1
         """Offset of the last verdict."""
-        return self.batches[-1].offsets[-1]
+        self.verdicts = 0
+        self.clusters: dict[str, ClusterNews] = {}
+        self._columns: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
+        """Seconds, and places among the shapes and the hosts."""
+        self._shapes: dict[Shape, int] = {}
+        self._hosts: dict[str, int] = {}
 
     def add(self, batch: VerdictColumns) -> None:
         """Count verdicts that follow."""
-        self.batches.append(batch)
-        shapes = [each.shape for each in batch.said]
-        ticks = [each // _TICK for each in batch.seconds]
-        self.totals.update(zip(ticks, shapes, strict=True))
-        minutes = [each // _MINUTE for each in batch.seconds]
-        self.hosts.update(zip(minutes, batch.hosts, shapes, strict=True))
-        for each in batch.said:
-            if each.verdict == "duplicate" and each.cluster:
-                self.clusters.setdefault(each.cluster, []).append(each)
+        shape = _places(self._shapes, batch.shapes)[batch.shape]
+        host = _places(self._hosts, batch.hosts)[batch.host]
+        self._columns.append((batch.seconds, shape, host))
+        self.last = batch.last
+        self.verdicts += len(batch)
+        for each in batch.duplicates():
+            news = self.clusters.setdefault(each.cluster or "", ClusterNews())
+            news.duplicates += 1
+            if each.duplicate_of:
+                news.anchor = each.duplicate_of.url
+            if len(news.pages) < PAGES_KEPT:
+                news.pages.append(each)
+
+    def totals(self) -> Iterator[tuple[int, Shape, int]]:
+        """Windows of _TICK seconds, counted from the epoch, and what is counted in each: how many pages."""
+        seconds, shape, _ = self._all()
+        shapes = list(self._shapes)
+        words, counts = np.unique(seconds // _TICK * len(shapes) + shape, return_counts=True)
+        for word, pages in zip(words.tolist(), counts.tolist(), strict=True):
+            tick, place = divmod(word, len(shapes))
+            yield tick, shapes[place], pages
+
+    def hosts(self) -> Iterator[tuple[int, str, Shape, int]]:
+        """The same by windows of a minute, and by host."""
+        seconds, shape, host = self._all()
+        shapes, hosts = list(self._shapes), list(self._hosts)
+        words = (seconds // _MINUTE * len(hosts) + host) * len(shapes) + shape
+        distinct, counts = np.unique(words, return_counts=True)
+        for word, pages in zip(distinct.tolist(), counts.tolist(), strict=True):
+            rest, place = divmod(word, len(shapes))
+            minute, its_host = divmod(rest, len(hosts))
+            yield minute, hosts[its_host], shapes[place], pages
+
+    def _all(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        seconds, shape, host = (np.concatenate(column) for column in zip(*self._columns, strict=True))
+        return seconds, shape, host
 
 
-def chunks(batches: Sequence[VerdictColumns], cuts: Iterable[int]) -> Iterator[list[VerdictColumns]]:
-    """The batches of a partition, cut after the offsets `cuts`; none is empty.
+def _places(known: dict[T, int], names: Sequence[T]) -> NDArray[np.int64]:
+    """The number of each name; new names get the next ones."""
+    return np.array([known.setdefault(name, len(known)) for name in names], np.int64)
 
-    A row knows the last offset that is folded into it. Where no chunk reaches over it, each chunk is either
+
+def pieces(batch: VerdictColumns, cuts: Iterable[int]) -> Iterator[VerdictColumns]:
+    """A batch, cut after the offsets `cuts`; no piece is empty.
+
+    A row knows the last offset that is folded into it. Where no sum reaches over it, each sum is either
     wholly in the row or not at all.
     """
-    first, end = batches[0].offsets[0], batches[-1].offsets[-1]
-    for last in [*sorted(cut for cut in set(cuts) if first <= cut < end), end]:
-        cut = [each.between(first, last) for each in batches]
-        if kept := [each for each in cut if len(each)]:
-            yield kept
-        first = last + 1
+    edges = {bisect_right(batch.offsets, cut) for cut in cuts} | {0, len(batch)}
+    for first, end in pairwise(sorted(edges)):
+        yield batch.rows(first, end)
 
 
 def normal(url: str) -> str:
@@ -191,6 +366,7 @@ def _host(site: str) -> str:
         return NO_HOST
 
 
+_DIGEST = xxhash.xxh3_64_intdigest
 _ONE = msgspec.json.Decoder(VerdictFields)
 _ALL = msgspec.json.Decoder(list[VerdictFields])
 _RECORD = msgspec.json.Decoder(VerdictRecord)

@@ -123,6 +123,8 @@ class _Consumer(Consumer):
         recovery, and dropped, would never be read: a dashboard killed before its first commit stood still.
         """
         committed = await super().seek_to_committed()
+        # What follows has nothing before it: it may have been read already, or by another dashboard.
+        self._fetched.clear()
         never = [tp for tp, offset in committed.items() if not offset and not self._is_changelog_tp(tp)]
         if never:
             await self._thread.seek_to_beginning(*never)

@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from stream.dashboard.batch import Sum, VerdictFields
+from stream.dashboard.batch import ClusterNews, Sum
 from stream.dashboard.rows import ClusterRow, Counts, WindowRow, fold_cluster, fold_window
 from stream.dashboard.tables import Rows
 from stream.dashboard.view import View, Window
@@ -57,7 +57,7 @@ class Folder(Generic[TableT]):
         yield from _windows(self._totals, partition, last, totals)
 
     def _fold_clusters(
-        self, partition: int, last: int, group: list[tuple[str, list[VerdictFields]]]
+        self, partition: int, last: int, group: list[tuple[str, ClusterNews]]
     ) -> dict[bytes, bytes]:
         keys = [cluster_key(partition, cluster) for cluster, _ in group]
         rows: dict[bytes, bytes] = {}
@@ -67,7 +67,7 @@ class Folder(Generic[TableT]):
         ):
             row = cluster_row(value)
             if fold_cluster(row, news, last):
-                grown.append((cluster, len(news), row.anchor))
+                grown.append((cluster, news.duplicates, row.anchor))
             rows[key] = msgspec.msgpack.encode(row)
         self._clusters.write(partition, rows)
         for cluster, duplicates, anchor in grown:
@@ -99,7 +99,7 @@ def _windows(
 
 def _by_window(found: Sum, now: float) -> dict[Window, Counts]:
     windows: dict[Window, Counts] = {}
-    for (tick, shape), pages in found.totals.items():
+    for tick, shape, pages in found.totals():
         seconds = tick * min(TOTALS)
         for size, kept in TOTALS.items():
             window = seconds // size * size, size
@@ -110,7 +110,7 @@ def _by_window(found: Sum, now: float) -> dict[Window, Counts]:
 
 def _by_host(found: Sum, now: float) -> dict[tuple[Window, str], Counts]:
     minutes: dict[tuple[int, str], Counts] = {}
-    for (minute, host, shape), pages in found.hosts.items():
+    for minute, host, shape, pages in found.hosts():
         minutes.setdefault((minute, host), Counts()).count(shape, pages)
     windows: dict[tuple[Window, str], Counts] = {}
     for (minute, host), counts in minutes.items():

@@ -60,10 +60,10 @@ class History(RowTable):
         """
         rows: dict[bytes, bytes] = {}
         for batch in _parts(batches):
-            first = batch.offsets[0]
-            digests = [xxhash.xxh3_64_digest(key.encode(errors="replace")) for key in batch.keys]
-            verdicts = cramjam.zstd.compress(b"[" + b",".join(batch.values) + b"]", level=1)
-            block = Block(np.array(batch.offsets, "<u8").tobytes(), b"".join(digests), bytes(verdicts))
+            first = int(batch.offsets[0])
+            verdicts = bytes(cramjam.zstd.compress(batch.array(), level=1))
+            digests = batch.digests.astype(">u8").tobytes()
+            block = Block(batch.offsets.astype("<u8").tobytes(), digests, verdicts)
             row = {_key(batch.partition, first): msgspec.msgpack.encode(block)}
             self.write(batch.partition, row | dict(_index(first, block)))
             rows |= row
@@ -106,13 +106,12 @@ class History(RowTable):
 def _parts(batches: Iterable[VerdictColumns]) -> Iterator[VerdictColumns]:
     """The verdicts in batches as large as blocks."""
     for batch in batches:
-        first, size = 0, 0
-        for row, value in enumerate(batch.values):
-            if size and size + len(value) > BLOCK_BYTES:
-                yield batch.between(batch.offsets[first], batch.offsets[row - 1])
-                first, size = row, 0
-            size += len(value)
-        yield batch.between(batch.offsets[first], batch.offsets[-1])
+        first = 0
+        while first < len(batch):
+            most = batch.starts[first] + BLOCK_BYTES
+            end = max(first + 1, int(np.searchsorted(batch.ends, most, side="right")))
+            yield batch.rows(first, end)
+            first = end
 
 
 def _key(partition: int, first: int) -> bytes:
@@ -127,11 +126,13 @@ def _first(key: bytes) -> int | None:
 
 def _index(first: int, block: Block) -> Iterator[tuple[bytes, bytes]]:
     place = first.to_bytes(_PLACE_BYTES, "big")
-    # The newest stand first.
-    offsets = (_NEWEST - np.frombuffer(block.offsets, "<u8")).astype(">u8").tobytes()
-    digests = block.digests
-    for at in range(0, len(digests), _DIGEST_BYTES):
-        yield _INDEX + digests[at : at + _DIGEST_BYTES] + offsets[at : at + _PLACE_BYTES], place
+    offsets = np.frombuffer(block.offsets, "<u8")
+    keys = np.empty((len(offsets), 2), ">u8")
+    keys[:, 0] = np.frombuffer(block.digests, ">u8")
+    keys[:, 1] = _NEWEST - offsets  # the newest stand first
+    written, size = keys.tobytes(), _DIGEST_BYTES + _PLACE_BYTES
+    for at in range(0, len(written), size):
+        yield _INDEX + written[at : at + size], place
 
 
 _BLOCK = msgspec.msgpack.Decoder(Block)

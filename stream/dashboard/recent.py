@@ -41,12 +41,12 @@ class Seen:
     @property
     def host(self) -> str:
         """Of its page."""
-        return self.batch.hosts[self.row]
+        return self.batch.host_name(self.row)
 
     @property
     def verdict(self) -> str:
         """Its kind."""
-        return self.batch.said[self.row].verdict
+        return self.batch.kind(self.row)
 
     def answer(self) -> SeenVerdict:
         """As the API shows it."""
@@ -87,7 +87,7 @@ class Recent:
 
     def tell(self, batch: VerdictColumns) -> None:
         """New verdicts have come."""
-        batch = batch.between(self._read_before.get(batch.partition, 0), batch.offsets[-1])
+        batch = batch.between(self._read_before.get(batch.partition, 0), batch.last)
         if not len(batch):
             return
         self._batches.append(batch)
@@ -171,7 +171,7 @@ class Recent:
         for batch in found:
             self.tell(batch)
         for batch in found:  # the agent tells of them too
-            self._read_before[batch.partition] = batch.offsets[-1] + 1
+            self._read_before[batch.partition] = batch.last + 1
 
 
 def answers(seen: Iterable[Seen]) -> list[SeenVerdict]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
@@ -12,6 +11,7 @@ from typing import Any, Final
 import structlog
 from aiohttp import web
 
+from stream.dashboard import scan
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
 from stream.dashboard.batch import VerdictColumns
@@ -79,14 +79,15 @@ class DashboardRole:
         async with cluster.connect(settings) as client:
             partitions = (await cluster.partition_counts(client, [names.verdicts]))[names.verdicts]
         metrics, health = DashboardMetrics(), Health()
-        # The loop that changelog records are written with, which the event loop would wait for.
-        await asyncio.to_thread(record_batches.rehearse)
+        # The loops that verdicts are read and changelog records written with: the event loop would wait.
+        for rehearse in (record_batches.rehearse, scan.rehearse):
+            await asyncio.to_thread(rehearse)
         recent = Recent()
         await recent.fill(settings, names.verdicts)
 
         def tell(batch: VerdictColumns) -> None:
             recent.tell(batch)
-            for verdict, pages in Counter(said.verdict for said in batch.said).items():
+            for verdict, pages in batch.kinds().items():
                 metrics.verdicts.labels(verdict).inc(pages)
 
         metrics.listeners.set_function(lambda: recent.listeners)

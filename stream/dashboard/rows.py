@@ -6,21 +6,18 @@ that comes again after a restart is told by its offset, row by row, and counted 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import msgspec
 
-from stream.dashboard.batch import Shape, VerdictFields
+from stream.dashboard.batch import PAGES_KEPT, ClusterNews, Shape
 from stream.messages.verdict import VerdictRecord
 
-PAGES_KEPT: Final = 12
-"""Pages of a cluster that a partition remembers for show; all are counted."""
 Histogram = dict[int, int]
 K = TypeVar("K")
 
 
-class Counts(msgspec.Struct, array_like=True):
+class Counts(msgspec.Struct, array_like=True, gc=False):
     """Verdicts counted by kind, and what is known of them. Adds up."""
 
     verdicts: dict[str, int] = {}
@@ -66,7 +63,7 @@ class Counts(msgspec.Struct, array_like=True):
         return sum(self.verdicts.values())
 
 
-class WindowRow(msgspec.Struct, array_like=True):
+class WindowRow(msgspec.Struct, array_like=True, gc=False):
     """Counts of one window, partition and host (or all hosts)."""
 
     offset: int = -1
@@ -74,7 +71,7 @@ class WindowRow(msgspec.Struct, array_like=True):
     counts: Counts = msgspec.field(default_factory=Counts)
 
 
-class ClusterPage(msgspec.Struct, array_like=True, frozen=True):
+class ClusterPage(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A page of a cluster, as its verdict told."""
 
     url: str | None
@@ -84,7 +81,7 @@ class ClusterPage(msgspec.Struct, array_like=True, frozen=True):
     decided_at: str
 
 
-class ClusterRow(msgspec.Struct, array_like=True):
+class ClusterRow(msgspec.Struct, array_like=True, gc=False):
     """What one partition knows of a cluster that has duplicates."""
 
     offset: int = -1
@@ -111,15 +108,15 @@ def fold_window(row: WindowRow, news: Counts, last: int) -> bool:
     return True
 
 
-def fold_cluster(row: ClusterRow, news: Sequence[VerdictFields], last: int) -> bool:
+def fold_cluster(row: ClusterRow, news: ClusterNews, last: int) -> bool:
     """Add duplicates up to the offset `last`; False where the row has them already."""
     if row.offset >= last:
         return False
     row.offset = last
-    row.duplicates += len(news)
-    row.anchor = news[-1].duplicate_of.url if news[-1].duplicate_of else row.anchor
-    for said in news[: PAGES_KEPT - len(row.pages)]:
-        row.pages.append(ClusterPage(said.url, said.id, said.distance, said.similarity, said.decided_at))
+    row.duplicates += news.duplicates
+    row.anchor = row.anchor if news.anchor is None else news.anchor
+    for each in news.pages[: PAGES_KEPT - len(row.pages)]:
+        row.pages.append(ClusterPage(each.url, each.id, each.distance, each.similarity, each.decided_at))
     return True
 
 

@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import msgspec
 import openapi_spec_validator
@@ -13,10 +14,12 @@ import pytest
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from stream.dashboard import fold, view
-from stream.dashboard.batch import Shape, Sum, batch_of, chunks, host_of, normal
+from stream.dashboard.batch import Shape, batch_of, host_of, normal
 from stream.dashboard.committed import BEFORE, hole
+from stream.dashboard.ends import Ends
 from stream.dashboard.fold import Folder, window_row
 from stream.dashboard.openapi import document
+from stream.dashboard.pending import Pending
 from stream.dashboard.rows import Counts
 from stream.dashboard.view import View
 from stream.dashboard.windows import DAY, HOSTS, HOUR, MOST_POINTS, TOTALS, Calendar, plan
@@ -75,25 +78,27 @@ def test_verdicts_that_come_again_are_counted_once_however_they_are_cut(
     offsets = sorted(rng.sample(range(1000), len(made)))
     batch = batch_of(2, offsets, [msgspec.json.encode(each) for each in made])
     tables, view = (_Tables(), _Tables(), _Tables()), View()
-    folder, ends, done = Folder(*tables, view), set[int](), 0
+    folder, ends, done = Folder(*tables, view), Ends(), 0
     while done < len(offsets):
         # What was folded to the end is not committed yet; what was interrupted was written in part.
         first = rng.randrange(max(0, done - 60), done + 1)
         last = min(len(offsets), done + rng.randrange(1, 40))
         for table in tables:
             table.writes_left = rng.choice((rng.randrange(4), 10**6))
+        pending = Pending(1)
+        edges = sorted({first, last, *(rng.randrange(first, last) for _ in range(2))})
+        for begin, end in pairwise(edges):
+            pending.add(None, batch.between(offsets[begin], offsets[end - 1]), ends)
         try:
-            for chunk in chunks([batch.between(offsets[first], offsets[last - 1])], ends):
-                found = Sum()
-                for each in chunk:
-                    found.add(each)
-                for _ in folder.fold(2, found):
+            for each in pending.sums[2]:
+                ends.add(each.last)
+                for _ in folder.fold(2, each):
                     pass
             done = last
-        except ConnectionError:
-            ends = set[int]().union(*(table.ends() for table in tables))  # a new process reads them
-        else:
-            ends.add(offsets[last - 1])
+        except ConnectionError:  # a new process reads the rows
+            ends = Ends()
+            for offset in set[int]().union(*(table.ends() for table in tables)):
+                ends.add(offset)
     kinds = {kind: n for kind, n in by_kind(made).items() if n}
     for size in TOTALS:
         assert _sum(each for (_, its), each in view.totals.items() if its == size).verdicts == kinds
@@ -105,7 +110,8 @@ def test_verdicts_that_come_again_are_counted_once_however_they_are_cut(
         window, host = (int(start), int(end - start)), name.partition("/")[2]
         assert (view.hosts[window][host] if host else view.totals[window]) == row.counts
     for host in set(batch.hosts):
-        its = [each.shape for each, where in zip(batch.said, batch.hosts, strict=True) if where == host]
+        rows = [row for row in range(len(batch)) if batch.host_name(row) == host]
+        its = [batch.shapes[batch.shape[row]] for row in rows]
         for size in HOSTS:
             assert stored[f"2/{host} {float(size)}"] == _sum_of(its)
     duplicates = Counter(each.cluster for each in made if each.verdict == "duplicate")

@@ -1,0 +1,114 @@
+"""What the compiled scan reads of verdicts is what a decoder of JSON reads, whatever a judge may write."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+import xxhash
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stream.dashboard.batch import VerdictFields, batch_of, host_of, normal
+from stream.dashboard.scan import scan
+from stream.errors import RecordError
+from stream.messages.verdict import VERDICTS, PageRef, Source, VerdictRecord, rfc3339
+
+LETTERS = st.text(st.sampled_from('aZ0-_~.%/:?#[]@!&=+ é\\"'), max_size=12)
+URLS = st.one_of(
+    st.builds("http{}://{}/{}".format, st.sampled_from(["", "s", "S"]), LETTERS, LETTERS),
+    st.builds("https://{}.example{}".format, LETTERS, LETTERS),
+    st.builds("http://a.b/{}?{}".format, LETTERS, LETTERS),
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=12),
+    st.sampled_from(["", "http:", "http://", "http://a.b", "https://1.2.3.4/", "http://a.b/" + "c" * 8200]),
+)
+PAGES = st.builds("abcd1234.{}.{}".format, st.integers(0, 2**40), st.integers(0, 512))
+TIMES = st.integers(-(2**40), 2**46).map(rfc3339)
+RECORDS = st.builds(
+    VerdictRecord,
+    id=PAGES,
+    url=st.none() | URLS,
+    verdict=st.sampled_from(VERDICTS),
+    change=st.none() | st.just("new"),
+    cluster=st.none() | PAGES | st.just(""),
+    duplicate_of=st.none() | st.builds(PageRef, URLS, PAGES),
+    distance=st.none() | st.integers(0, 128) | st.integers(-(2**40), 2**40),
+    similarity=st.none()
+    | st.integers(0, 10_000).map(lambda each: each / 10_000)
+    | st.floats(0, 1)
+    | st.floats(0, 1e9)
+    | st.sampled_from([1, 0.29, 0.58, 1e-7]),
+    fingerprint=st.none() | st.just("0123456789abcdef"),
+    text_hash=st.none() | st.just("0" * 32),
+    scheme=st.just("0" * 16),
+    source=st.builds(Source, LETTERS, st.just("ab" * 16), st.integers(0, 99), st.integers(0, 2**63 - 1)),
+    fetched_at=st.none() | TIMES,
+    decided_at=TIMES,
+    reason=st.none() | LETTERS,
+)
+
+
+def seconds(fields: VerdictFields) -> int:
+    """When it was decided, the plain way."""
+    moment: Any = msgspec.convert(fields.decided_at, datetime)
+    return int(moment.timestamp() // 1)
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=12))
+def test_columns_are_what_a_decoder_reads(records: list[VerdictRecord]) -> None:
+    values = [msgspec.json.encode(each) for each in records]
+    batch = batch_of(2, range(7, 7 + len(values)), values)
+    assert batch.duplicates() == [
+        each
+        for each in (msgspec.json.decode(value, type=VerdictFields) for value in values)
+        if each.verdict == "duplicate" and each.cluster
+    ]
+    for row, value in enumerate(values):
+        fields = msgspec.json.decode(value, type=VerdictFields)
+        key = normal(fields.url or "")
+        assert batch.shapes[batch.shape[row]] == fields.shape
+        assert batch.host_name(row) == host_of(key)
+        assert batch.digests[row] == xxhash.xxh3_64_intdigest(key.encode(errors="replace"))
+        assert batch.seconds[row] == seconds(fields)
+        assert batch.record(row) == records[row]
+
+
+@given(st.lists(RECORDS, min_size=1, max_size=4), st.data())
+def test_what_is_damaged_is_refused_or_read_as_a_decoder_does(
+    records: list[VerdictRecord], data: st.DataObject
+) -> None:
+    values = [msgspec.json.encode(each) for each in records]
+    row = data.draw(st.integers(0, len(values) - 1))
+    place = data.draw(st.integers(0, len(values[row]) - 1))
+    byte = data.draw(st.sampled_from(b'0a"{}:,.\\n\x1f\xff'))
+    values[row] = values[row][:place] + bytes([byte]) + values[row][place + 1 :]
+    try:
+        fields = msgspec.json.decode(values[row], type=VerdictFields)
+        decided = seconds(fields)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        with pytest.raises(RecordError, match=rf"offset {row}"):
+            batch_of(2, range(len(values)), values)
+        return
+    batch = batch_of(2, range(len(values)), values)
+    assert batch.shapes[batch.shape[row]] == fields.shape
+    assert batch.seconds[row] == decided
+
+
+def test_what_a_judge_writes_is_read_without_a_decoder() -> None:
+    record = VerdictRecord(
+        id="abcd1234.1.2", url="https://a.example/b/c.html?d=1", verdict="duplicate", change="new",
+        cluster="abcd1234.1.1", duplicate_of=PageRef("https://b.example/", "abcd1234.1.1"), distance=3,
+        similarity=0.9123, fingerprint="0" * 16, text_hash="0" * 32, scheme="0" * 16,
+        source=Source("pages", "ab" * 16, 1, 2), fetched_at=None, decided_at=rfc3339(1_800_000_000_123),
+        reason=None,
+    )  # fmt: skip
+    value = msgspec.json.encode(record)
+    found = scan(np.frombuffer(b"[" + value, np.uint8), np.array([1]), np.array([1 + len(value)]))
+    assert found.read.all()
+    assert found.clustered.all()
+    assert (found.distance[0], found.hundredths[0], found.seconds[0]) == (3, 91, 1_800_000_000)
+    (host,) = found.host.tolist()
+    assert (b"[" + value)[slice(*host)] == b"a.example"
