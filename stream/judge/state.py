@@ -9,6 +9,7 @@ from journal and decisions.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import StateError
+from stream.errors import NeardupError, StateError
 from stream.fingerprint.columns import first_words, integers
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
@@ -396,12 +397,16 @@ class State(Records):
         return self.store.digest()
 
     def close(self) -> None:
-        """Finish background work, make everything durable and let go of the directory."""
+        """Finish background work, make everything durable and let go of the directory. Of several errors it
+        raises the first."""
         try:
             self.tables.close()
             self.store.flush()
-        finally:
-            self.store.close()
+        except BaseException:
+            with suppress(NeardupError):
+                self.store.close()
+            raise
+        self.store.close()
 
 
 def _pages(

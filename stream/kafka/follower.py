@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import structlog
 
-from stream.errors import DamagedStateError, StaleError, StateError
+from stream.errors import DamagedStateError, NeardupError, StaleError, StateError
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.kafka import clients, cluster
@@ -96,14 +96,22 @@ async def opened_follower(settings: Settings, genesis: Genesis, directory: Path)
 async def _opened_state(
     directory: Path, genesis: Genesis, cluster_id: str, settings: Settings
 ) -> AsyncIterator[State]:
-    """Opened and closed in threads; closed also when nobody waits any more for its being open."""
+    """Opened and closed in threads; closed also when nobody waits any more for its being open. An error comes
+    before what it makes of closing."""
     opening = asyncio.create_task(asyncio.to_thread(_opened, directory, genesis, cluster_id, settings))
     try:
         yield await asyncio.shield(opening)
-    finally:
-        await asyncio.wait([opening])
-        if opening.exception() is None:
-            await asyncio.to_thread(opening.result().close)
+    except BaseException:
+        with suppress(NeardupError):
+            await _close(opening)
+        raise
+    await _close(opening)
+
+
+async def _close(opening: asyncio.Task[State]) -> None:
+    await asyncio.wait([opening])
+    if opening.exception() is None:
+        await asyncio.to_thread(opening.result().close)
 
 
 def _opened(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:

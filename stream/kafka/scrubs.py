@@ -15,6 +15,7 @@ import structlog
 
 from stream.children.confine import environment
 from stream.errors import DamagedStateError, OutputError
+from stream.kafka.transaction import in_thread
 from stream.tables import scrub_child
 from stream.tables.scrub import last_scrub, note_scrub
 from stream.tables.scrub_child import Found
@@ -73,11 +74,11 @@ class Scrubs:
         if found is None:
             return
         ended, seconds = time.time(), round(time.monotonic() - began, 1)
-        self._told(ended, int(found.damage is not None))
         try:
-            await asyncio.to_thread(note_scrub, self._directory, found, ended)
+            await in_thread(note_scrub, self._directory, found, ended)
         except OutputError as error:
             log.warning("scrub_not_noted", error=str(error))
+        self._told(ended, int(found.damage is not None))
         if found.damage is not None:
             log.error("scrubbed", damaged=found.file, error=found.damage, seconds=seconds)
             raise DamagedStateError(found.damage)

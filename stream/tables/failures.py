@@ -53,6 +53,8 @@ def failure(path: Path, error: Exception) -> NeardupError:
         return StateBusyError(f"state directory {path}: in use by another process ({said})")
     if any(each in said for each in _DISK):
         return disk_failure(path, said)
+    if _is_gone(path, error):
+        return DiskError(f"directory {path}: it is gone ({said}); started again, a role makes it anew")
     told = _AFTERTHOUGHT.sub("", said)
     if not told.startswith((_CORRUPTION, MISSING_FILE)):
         return StateError(f"state directory {path}: {said}")
@@ -89,11 +91,16 @@ def set_aside(path: Path) -> Path:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise StateBusyError(f"state directory {path}: damaged, but in use by another process") from error
-        name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-        names = (path.with_name(name + (f".{number}" if number else "")) for number in count())
-        to = next(each for each in names if not each.exists())
-        path.rename(to)
-        return to
+        return renamed(path)
+
+
+def renamed(path: Path) -> Path:
+    """Give a damaged directory a name of its own, beside itself, and return that."""
+    name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+    names = (path.with_name(name + (f".{number}" if number else "")) for number in count())
+    to = next(each for each in names if not each.exists())
+    path.rename(to)
+    return to
 
 
 def underlying(path: Path, error: BaseException | None) -> NeardupError | None:
@@ -110,6 +117,12 @@ def _explainable(error: BaseException | None) -> TypeGuard[Exception]:
     return error is not None and (type(error) is Exception or is_of_disk(error))
 
 
+def _is_gone(path: Path, error: BaseException | None) -> bool:
+    """Whether the error comes of the directory's having been deleted."""
+    missing = isinstance(error, FileNotFoundError) or MISSING_FILE in str(error)
+    return missing and not path.exists()
+
+
 class Explained:
     """A context in which errors of RocksDB and of the disk become ours."""
 
@@ -122,5 +135,5 @@ class Explained:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if _explainable(error):
+        if _explainable(error) or (isinstance(error, FileNotFoundError) and _is_gone(self._path, error)):
             raise failure(self._path, error) from error

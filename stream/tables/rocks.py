@@ -410,8 +410,9 @@ class Store:
                 self._db.close()
             finally:
                 del self._db  # where it could not flush, it lets go of the directory only so
-                if not self._read_only:
-                    tighten(self.path)
+        if not self._read_only:
+            with self._explained:
+                tighten(self.path)
 
     def digest(self) -> str:
         """xxh3-128 of all families' keys and values in order: equal for equal content."""

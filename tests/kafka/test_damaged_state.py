@@ -145,6 +145,22 @@ def spoil_in_place(path: Path) -> Path:
     return file
 
 
+async def test_a_directory_that_is_deleted_under_a_judge_ends_it_by_name_and_is_made_anew(
+    judged: Settings,
+) -> None:
+    path, role = directory(judged), JudgeRole(judged)
+    ending = asyncio.create_task(error_of(role))
+    await until(lambda: role.watch.metrics.leading._value.get())
+    await asyncio.to_thread(shutil.rmtree, path)
+    await append(judged, record(part(0, PAGES, PAGES + 1)))
+    error = await ending
+    assert isinstance(error, DiskError), repr(error)
+    assert str(error).startswith(f"directory {path}: it is gone")
+    async with running(JudgeRole(judged)):
+        await deliver_again(judged)
+    await all_once(judged)
+
+
 async def _meets_damage(*_: object) -> None:
     raise DamagedStateError("a block that nobody had read")
 

@@ -65,7 +65,7 @@ async def test_a_whole_state_is_read_again_and_again(directory: Path) -> None:
     assert {(each["bytes"], each["damaged"]) for each in said} == {(size, None)}
     last = last_scrub(directory)
     assert last is not None
-    assert last.ended in dict(told)
+    assert last.ended >= told[-1][0]
     refuse_known_damage(directory)
 
 

@@ -76,6 +76,32 @@ def test_a_flush_that_failed_says_so_and_keeps_what_was_flushed(tmp_path: Path) 
     assert kept(tmp_path) in ([*range(200)], [*range(400)])  # room came back before it was closed, or not
 
 
+def test_a_directory_that_is_gone_is_named_by_whatever_meets_it(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state", 1, 1 << 20)
+    put(store, 0)
+    shutil.rmtree(tmp_path / "state")
+    for attempt in (store.flush, store.close):
+        with pytest.raises(DiskError, match=f"directory {tmp_path}/state: it is gone"):
+            attempt()
+    store = Store(tmp_path / "idle", 1, 1 << 20)
+    shutil.rmtree(tmp_path / "idle")
+    with pytest.raises(DiskError, match=f"directory {tmp_path}/idle: it is gone"):
+        store.close()
+
+
+def test_closing_raises_the_first_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = Index(tmp_path / "mine", generation=20, memory=0)
+    list(index.add_all(texts(10)))
+
+    def fails() -> None:
+        raise DiskError("the first")
+
+    monkeypatch.setattr(index._state.store, "flush", fails)
+    shutil.rmtree(tmp_path / "mine")
+    with pytest.raises(DiskError, match=r"^the first$"):
+        index.close()
+
+
 def texts(count: int) -> list[tuple[str, str]]:
     return [(f"n{i}", " ".join(f"w{i // 2}x{j}" for j in range(60))) for i in range(count)]
 
