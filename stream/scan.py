@@ -9,6 +9,9 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import Final
 
+import structlog
+
+from stream.children.memory import memory_limit, overcommitted
 from stream.children.pool import ChildPool, configuration_of
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
@@ -21,6 +24,8 @@ from stream.sources import Message, feed
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
+
+log = structlog.get_logger(__name__)
 
 
 async def scan(
@@ -35,6 +40,8 @@ async def scan(
 
     `directory` takes the tables and is the caller's to remove. Yields what was decided, chunk by chunk.
     """
+    if wrong := overcommitted(settings, memory_limit(), "tables_memory"):
+        log.warning("memory_overcommitted", error=wrong)
     with Index(
         directory,
         scheme=scheme,

@@ -1,17 +1,19 @@
-"""Whether a worker's children fit into the memory that there is."""
+"""Whether the children of a worker, or of `neardup scan`, fit into the memory that there is."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from stream.settings import MIB, Settings
 
-WORKER_BYTES: Final = 256 * MIB
-"""What the worker's own process takes besides `worker_memory`."""
+OWN_BYTES: Final = 256 * MIB
+"""What the children's parent takes besides the pages or tables that an option bounds."""
+LEAST_CHILD: Final = 512 * MIB
+"""No smaller `child_memory` is advised: 16 MiB of ordinary HTML take 410 MiB."""
 
 
-class Room(NamedTuple):
+class MemoryLimit(NamedTuple):
     """Memory that this process and its children may take."""
 
     size: int
@@ -20,34 +22,37 @@ class Room(NamedTuple):
     """Who says so."""
 
 
-def room(root: Path = Path("/")) -> Room:
+def memory_limit(root: Path = Path("/")) -> MemoryLimit:
     """The machine's memory, or the limit of a control group where that is less; below `root`, for tests."""
     meminfo = (root / "proc/meminfo").read_text()
     kibibytes = next(line.split()[1] for line in meminfo.splitlines() if line.startswith("MemTotal:"))
-    found = [Room(int(kibibytes) * 1024, "the machine's memory")]
+    found = [MemoryLimit(int(kibibytes) * 1024, "the machine's memory")]
     for file in _limit_files(root):
         try:
             text = file.read_text().strip()
         except OSError:  # the group's path as the host knows it, or no such controller
             continue
         if text.isdigit():  # or `max`
-            found.append(Room(int(text), f"the container's limit ({file.name})"))
+            found.append(MemoryLimit(int(text), f"the container's limit ({file.name})"))
     return min(found)
 
 
-def overcommitted(settings: Settings, room: Room) -> str | None:
+def overcommitted(
+    settings: Settings, limit: MemoryLimit, own: Literal["worker_memory", "tables_memory"]
+) -> str | None:
     """What is wrong where all children together could take more than there is: then the kernel ends whichever
-    process it likes, perhaps the worker, and not the child whose page is at fault."""
-    children = settings.worker_processes * settings.child_memory
-    needed = children + settings.worker_memory + WORKER_BYTES
-    if needed <= room.size:
+    process it likes, perhaps their parent, and not the child whose page is at fault. `own` is the option that
+    bounds what the parent holds."""
+    children, held = settings.worker_processes * settings.child_memory, getattr(settings, own)
+    needed = children + held + OWN_BYTES
+    if needed <= limit.size:
         return None
-    fits = (room.size - settings.worker_memory - WORKER_BYTES) // settings.worker_processes
-    cure = f"at most {fits // MIB} MiB" if fits >= 512 * MIB else "less, or fewer worker_processes"
+    fits = (limit.size - held - OWN_BYTES) // settings.worker_processes
+    cure = f"at most {fits // MIB} MiB" if fits >= LEAST_CHILD else "less, or fewer worker_processes"
     return (
         f"child_memory {settings.child_memory // MIB} MiB x worker_processes {settings.worker_processes} and "
-        f"worker_memory {settings.worker_memory // MIB} MiB want {needed // MIB} MiB with the worker itself; "
-        f"{room.what} is {room.size // MIB} MiB: make child_memory {cure}, or give it more memory"
+        f"{own} {held // MIB} MiB want {needed // MIB} MiB with the process itself; "
+        f"{limit.what} is {limit.size // MIB} MiB: make child_memory {cure}, or give it more memory"
     )
 
 

@@ -15,7 +15,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError, OffsetOutOfRangeError
 
 from stream.children.child import FINGERPRINTER
-from stream.children.memory import overcommitted, room
+from stream.children.memory import memory_limit, overcommitted
 from stream.children.pool import ChildPool, configuration_of
 from stream.errors import StaleError, TopicError
 from stream.failpoints import reach
@@ -164,7 +164,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def run(self) -> None:
         """Work until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
-        if wrong := overcommitted(self.settings, room()):
+        if wrong := overcommitted(self.settings, memory_limit(), "worker_memory"):
             log.warning("memory_overcommitted", error=wrong)
         with stop_event_on_signals(self._stop), clients.explained_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:

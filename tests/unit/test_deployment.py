@@ -27,7 +27,7 @@ import yaml
 from aiohttp import web
 from honcho.environ import parse_procfile
 
-from stream.children.memory import Room, overcommitted
+from stream.children.memory import MemoryLimit, overcommitted
 from stream.cli import cli
 from stream.ops.health import Health
 from stream.ops.metrics import WorkerMetrics
@@ -171,7 +171,7 @@ def test_children_of_a_worker_fit_into_its_limit() -> None:
         }
         size = int(re.findall(r"\d+", limit)[0]) << 30
         assert re.fullmatch(r"\d+(Gi|g)", limit)
-        assert overcommitted(Settings(**given), Room(size, "the limit")) is None
+        assert overcommitted(Settings(**given), MemoryLimit(size, "the limit"), "worker_memory") is None
 
 
 def test_probes_and_ports_are_those_that_roles_serve() -> None:

@@ -1,12 +1,15 @@
-"""A worker says at its start when its children may take more memory than there is."""
+"""A worker, and a scan, says at its start when its children may take more memory than there is."""
 
 from __future__ import annotations
 
+from contextlib import aclosing
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
-from stream.children.memory import overcommitted, room
+from stream.children.memory import MemoryLimit, memory_limit, overcommitted
+from stream.scan import scan
 from stream.settings import Settings
 
 MIB = 1 << 20
@@ -42,22 +45,34 @@ def machine(directory: Path, groups: str = "", **limits: str) -> Path:
 def test_the_least_of_machine_and_groups_counts(
     tmp_path: Path, groups: str, limits: dict[str, str], mebibytes: int
 ) -> None:
-    assert room(machine(tmp_path, groups, **limits)).size == mebibytes * MIB
+    assert memory_limit(machine(tmp_path, groups, **limits)).size == mebibytes * MIB
 
 
 def test_this_machine_has_memory() -> None:
-    assert room().size > 64 * MIB
+    assert memory_limit().size > 64 * MIB
 
 
 def test_children_that_may_take_more_than_there_is_are_named_with_both_figures(tmp_path: Path) -> None:
-    small = room(machine(tmp_path, "0::/\n", **{"memory.max": str(2048 * MIB)}))
+    small = memory_limit(machine(tmp_path, "0::/\n", **{"memory.max": str(2048 * MIB)}))
     two = Settings(worker_processes=2, child_memory=2048 * MIB, worker_memory=128 * MIB)
-    said = overcommitted(two, small) or ""
+    said = overcommitted(two, small, "worker_memory") or ""
     assert "child_memory 2048 MiB x worker_processes 2" in said
     assert "want 4480 MiB" in said
     assert "limit (memory.max) is 2048 MiB" in said
     assert "at most 832 MiB" in said
-    assert overcommitted(two.model_copy(update={"child_memory": 832 * MIB}), small) is None
+    assert overcommitted(two.model_copy(update={"child_memory": 832 * MIB}), small, "worker_memory") is None
     assert "fewer worker_processes" in (
-        overcommitted(two.model_copy(update={"worker_processes": 9}), small) or ""
+        overcommitted(two.model_copy(update={"worker_processes": 9}), small, "worker_memory") or ""
     )
+
+
+async def test_a_scan_says_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = MemoryLimit(2048 * MIB, "the limit")
+    monkeypatch.setattr("stream.scan.memory_limit", lambda: small)
+    settings = Settings(worker_processes=1, child_memory=1024 * MIB, tables_memory=1024 * MIB)
+    for each, said in ((settings, True), (settings.model_copy(update={"tables_memory": 0}), False)):
+        with capture_logs() as logs:
+            async with aclosing(scan(each, [], tmp_path / f"{said}")) as chunks:
+                assert [chunk async for chunk in chunks] == []
+        assert [entry["event"] == "memory_overcommitted" for entry in logs] == [True] * said
+        assert all("tables_memory 1024 MiB want 2304 MiB" in entry["error"] for entry in logs)
