@@ -200,14 +200,16 @@ class Index:
 
     def flush(self) -> None:
         """Make everything added so far durable."""
+        count = len(self)
         self._state.flush()
-        self._note_flushed()
+        self._note_flushed(count)
 
     def close(self) -> None:
         """Flush, and let go of the directory; a temporary one is removed."""
         try:
+            count = len(self)
             self._state.close()
-            self._note_flushed()
+            self._note_flushed(count)
         finally:
             self._remove()
 
@@ -219,11 +221,12 @@ class Index:
     ) -> None:
         self.close()
 
-    def _note_flushed(self) -> None:
+    def _note_flushed(self, count: int) -> None:
+        """So many items are durable: counted before the flush, for one that comes during it may be lost."""
         if not self._temporary:
             try:
                 with writing(self._flushed) as file:
-                    file.write(b"%d" % len(self))
+                    file.write(b"%d" % count)
                 tighten(self._flushed)
             except OutputError as error:
                 raise underlying(self._flushed.parent, error) or error from None

@@ -245,6 +245,25 @@ def test_an_older_state_of_an_index_is_refused(whole: Path, tmp_path: Path) -> N
     opened(tmp_path / "copy").close()
 
 
+def test_what_comes_during_a_flush_is_not_noted_as_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened(tmp_path / "index") as index:
+        flush = index._state.store.flush
+
+        def flush_and_add() -> None:
+            flush()
+            index.add("one more", "a text that came while the others were made durable")
+
+        index.add(*items(1)[0])
+        with monkeypatch.context() as patch:
+            patch.setattr(index._state.store, "flush", flush_and_add)
+            index.flush()
+        shutil.copytree(tmp_path / "index", tmp_path / "crashed")
+    with opened(tmp_path / "crashed") as index:
+        assert len(index) == 1
+
+
 @pytest.mark.parametrize(
     ("key", "said"),
     [
