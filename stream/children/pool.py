@@ -12,8 +12,8 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, Self, cast
 
@@ -73,6 +73,7 @@ class ChildPool:
         self._schemas = SchemaDesk(registry)
         self._configuration = configuration
         self._free: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a place without a process
+        self._gathering = asyncio.Lock()
         self._conversations: set[asyncio.Task[list[Row]]] = set()
         self._ended = False
         self._hosts = CrashedHosts()
@@ -131,11 +132,54 @@ class ChildPool:
         if self._ended:
             self._free.put_nowait(child)
             raise ChildError("the pool of fingerprinting processes has ended")
-        conversation = asyncio.create_task(self._converse(child, values, answered, busy))
+        return await asyncio.shield(self._begin(child, values, answered, busy))
+
+    async def fingerprint_alone(
+        self, value: bytes | None, before: Callable[[], Awaitable[bool]], after: Callable[[], Awaitable[None]]
+    ) -> Row | None:
+        """The row of a page while which no other is at hand of any child, also of a caller that has gone.
+
+        `before` is awaited when it is so, and `after` once the row is known, or the page waits for a store or
+        registry; only then another may be handed out. None when `before` says no. Raises ChildError.
+        """
+        over = asyncio.Event()
+        async with self._all_free() as children:
+            if not await before():
+                return None
+            conversation = self._begin(children.pop(), [value], waits=over.set)
+            conversation.add_done_callback(lambda _: over.set())
+            await over.wait()
+            await after()
+        (row,) = await asyncio.shield(conversation)
+        return row
+
+    @asynccontextmanager
+    async def _all_free(self) -> AsyncIterator[list[_Child | None]]:
+        """All children, once each is free; those that are left in the list are given back."""
+        async with self._gathering:  # two at once would wait for each other
+            children: list[_Child | None] = []
+            try:
+                while len(children) < self._processes:
+                    children.append(await self._free.get())
+                yield children
+            finally:
+                for child in children:
+                    self._free.put_nowait(child)
+
+    def _begin(
+        self,
+        child: _Child | None,
+        values: list[bytes | None],
+        answered: Callable[[list[Row]], None] | None = None,
+        busy: bool = False,
+        waits: Callable[[], None] | None = None,
+    ) -> asyncio.Task[list[Row]]:
+        """A conversation that goes on when its caller is cancelled; it frees the child."""
+        conversation = asyncio.create_task(self._converse(child, values, answered, busy, waits))
         self._conversations.add(conversation)
         conversation.add_done_callback(self._conversations.discard)
         conversation.add_done_callback(_retrieve)
-        return await asyncio.shield(conversation)
+        return conversation
 
     async def _converse(
         self,
@@ -143,6 +187,7 @@ class ChildPool:
         values: list[bytes | None],
         answered: Callable[[list[Row]], None] | None,
         busy: bool,
+        waits: Callable[[], None] | None,
     ) -> list[Row]:
         rows: list[Row] = []
         unfinished = _Unfinished(len(values))
@@ -159,7 +204,7 @@ class ChildPool:
                     values[len(rows) : end], careful, busy or self.waiting > 0, dict(self._hosts.crashes)
                 )
                 first = len(rows)
-                async for more in child.rows(chunk, self._schemas):
+                async for more in child.rows(chunk, self._schemas, waits):
                     rows += more
                     if answered:
                         answered(more)
@@ -288,8 +333,11 @@ class _Child:
         child.unconfined = ready.unconfined
         return child
 
-    async def rows(self, chunk: Chunk, schemas: SchemaDesk) -> AsyncIterator[list[Row]]:
-        """Rows of the chunk as they come; ends early when the process dies."""
+    async def rows(
+        self, chunk: Chunk, schemas: SchemaDesk, waits: Callable[[], None] | None
+    ) -> AsyncIterator[list[Row]]:
+        """Rows of the chunk as they come; ends early when the process dies. `waits` is called for each page
+        that waits for a store or registry."""
         missing = len(chunk.values)
         self._position.leave()
         with suppress(*_DIED):
@@ -299,6 +347,8 @@ class _Child:
                 more = _ROWS.decode(await self._read())
                 if isinstance(more, Away):
                     log.warning("page_waits", error=more.error)
+                    if waits:
+                        waits()
                     if more.stalled:
                         self.stalled = True
                         return

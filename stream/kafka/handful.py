@@ -37,15 +37,33 @@ class Waiting:
         """What a free child gets: its share of what waits, up to a chunk's bounds."""
         self._takers += 1
         try:
-            while True:
-                while self._chunks and self._chunks[0].answered:  # by the child that had them first
-                    self._chunks.popleft()
-                if self._chunks:
-                    return self._handful()
-                self._came.clear()
-                await self._came.wait()
+            await self._some()
+            return self._handful()
         finally:
             self._takers -= 1
+
+    async def take_one(self) -> Handful:
+        """The first page alone; its chunk stays until all of it was taken so."""
+        await self._some()
+        chunk = self._chunks[0]
+        self._backlog.begin(chunk)
+        return Handful(self._backlog, [chunk], 1)
+
+    def remove(self, partition: int) -> list[Chunk]:
+        """Chunks of the partition, which wait here no longer."""
+        removed = [chunk for chunk in self._chunks if chunk.partition == partition]
+        self._chunks = deque(chunk for chunk in self._chunks if chunk.partition != partition)
+        return removed
+
+    async def _some(self) -> None:
+        """Wait until there is a page without a row."""
+        while True:
+            while self._chunks and self._chunks[0].answered:  # by the child that had them first
+                self._chunks.popleft()
+            if self._chunks:
+                return
+            self._came.clear()
+            await self._came.wait()
 
     def _handful(self) -> Handful:
         share = min(CHUNK_PAGES, -(-sum(len(chunk.offsets) for chunk in self._chunks) // self._takers))
@@ -65,15 +83,31 @@ class Waiting:
 class Handful:
     """What one child has at once, in order."""
 
-    def __init__(self, backlog: Backlog, chunks: Sequence[Chunk]) -> None:
+    def __init__(self, backlog: Backlog, chunks: Sequence[Chunk], most: int | None = None) -> None:
         self._backlog = backlog
         self._pages = [
             (chunk, index) for chunk in chunks for index in range(len(chunk.rows), len(chunk.offsets))
-        ]
+        ][:most]
         self.values = [chunk.values[index] for chunk, index in self._pages]
         """Pages; dropped (None) once answered."""
         self._answered = 0
         self._looked: int | None = 0
+
+    @property
+    def partitions(self) -> set[int]:
+        """Of its pages."""
+        return {chunk.partition for chunk, _ in self._pages}
+
+    @property
+    def at_hand(self) -> tuple[int, int]:
+        """Partition and offset of the first page without an answer; of the last one, once all have theirs."""
+        chunk, index = self._pages[min(self._answered, len(self._pages) - 1)]
+        return chunk.partition, chunk.offsets[index]
+
+    @property
+    def slow(self) -> bool:
+        """Whether a page is at hand, and nothing was answered between two looks."""
+        return self._looked is None and self._answered < len(self._pages)
 
     def answer(self, rows: Sequence[Row]) -> None:
         """Note the rows of the next pages; those that another child was quicker with are dropped."""

@@ -13,6 +13,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import OffsetAndMetadata
 
 from stream.errors import RefusedError, TopicError
+from stream.kafka.attempts import topic_id_of
 from stream.kafka.backlog import Backlog, Source
 from stream.kafka.cluster import Bounds, leader_topic_ids
 
@@ -26,11 +27,11 @@ log = structlog.get_logger(__name__, role="worker")
 def counts(committed: OffsetAndMetadata | None, source: Source) -> bool:
     """Whether a commit of the group is one of this source.
 
-    Our commits carry the topic id as metadata. One of another topic id was made for an older topic of the
-    same name and counts as none. One without metadata was made by an operator's tool, the cure of rule 7,
+    Our commits carry the topic id in their metadata. One of another topic id was made for an older topic of
+    the same name and counts as none. One without metadata was made by an operator's tool, the cure of rule 7,
     and means the topic as it is now.
     """
-    return committed is not None and committed.metadata in ("", source.topic_id)
+    return committed is not None and topic_id_of(committed.metadata) in ("", source.topic_id)
 
 
 def begin(backlog: Backlog, partition: int, read: int | None, judged: int | None, bounds: Bounds) -> int:

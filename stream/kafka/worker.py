@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from itertools import count
 from typing import Any, Final
 
@@ -19,8 +20,9 @@ from stream.children.memory import memory_limit, overcommitted
 from stream.children.pool import ChildPool, configuration_of
 from stream.errors import StaleError, TopicError
 from stream.failpoints import reach
-from stream.fingerprint.row import Row
+from stream.fingerprint.row import Row, Status
 from stream.kafka import clients, cluster, permits, topics
+from stream.kafka.attempts import MOST, NONE, Positions, attempts_of
 from stream.kafka.away import answered
 from stream.kafka.backlog import Backlog, Batch, Source
 from stream.kafka.dead_letters import DeadLetters
@@ -53,6 +55,7 @@ BUSY_SECONDS: Final = 0.25
 broker a transaction of the judge. At 0.1 s all roles together took a quarter more of the processors."""
 COMMIT_SECONDS: Final = 0.1
 """How long a commit waits for company: whatever is appended meanwhile is committed with it."""
+GIVEN_UP: Final = "took the whole worker down, at the last two of three attempts with no other page at hand"
 log = structlog.get_logger(__name__, role="worker")
 
 
@@ -109,10 +112,17 @@ class _Shift:
     idle: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while every page has its row."""
     ending: asyncio.Event = field(default_factory=asyncio.Event)
-    ends: dict[int, int] = field(default_factory=dict)
-    """By partition, the offset to commit: what is below it is in the journal."""
+    positions: Positions = field(default_factory=Positions)
+    unsaved: set[int] = field(default_factory=set)
+    """Partitions whose positions are to be committed."""
+    saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+    """One commit at a time: one that is repeated must not overtake a later one."""
     appended: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be something to commit."""
+    moved: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when pages went into the journal."""
+    alone: bool = False
+    """Whether the next row is of a page that was tried alone: no others come to keep it company."""
     written: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when nothing will be appended any more."""
 
@@ -200,8 +210,10 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         if rest:
             await self._rest(shift, rest)
         backlog = shift.backlog = await self._open(shift)
-        waiting = Waiting(backlog)
+        waiting, careful = Waiting(backlog), Waiting(backlog)
         shift.writing = self._spawn(self._write(shift, backlog))
+        if shift.positions.any_careful:
+            shift.feeding.append(self._spawn(self._feed_carefully(shift, backlog, careful, waiting)))
         shift.feeding += (
             self._spawn(self._feed(shift, backlog, waiting)) for _ in range(self.settings.worker_processes)
         )
@@ -213,7 +225,8 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                 self.watch.read(records)
                 count += len(records)
                 ends[partition.partition] = records[-1].offset + 1
-                waiting.put(backlog.add(partition.partition, records))
+                queue = careful if shift.positions.careful(partition.partition) else waiting
+                queue.put(backlog.add(partition.partition, records))
                 shift.idle.clear()
             self._throttle(shift, backlog)
             if 0 < count < POLL_RECORDS and shift.may_ask:
@@ -229,14 +242,9 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         """Keep one child busy with whatever waits."""
         while True:
             handful = await waiting.take()
-
-            def answered(rows: list[Row], handful: Handful = handful) -> None:
-                handful.answer(rows)
-                shift.news.set()
-                if not backlog.unanswered:
-                    shift.idle.set()
-                self._throttle(shift, backlog)
-
+            if begun := shift.positions.begin(handful.partitions):
+                await self._save(shift, backlog.source, begun)
+            answered = partial(self._answered, shift, backlog, handful)
             with self.watch.stage("fingerprint"):
                 work = asyncio.create_task(
                     self._pool.fingerprint(handful.values, answered, busy=backlog.behind)
@@ -244,9 +252,64 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                 try:
                     while not (await asyncio.wait({work}, timeout=SLOW_SECONDS))[0]:
                         waiting.put_back(handful.beyond_a_slow_page())
+                        self._note_slow(shift, handful)
                     work.result()
                 finally:
                     work.cancel()
+
+    def _answered(self, shift: _Shift, backlog: Backlog, handful: Handful, rows: list[Row]) -> None:
+        handful.answer(rows)
+        shift.news.set()
+        if not backlog.unanswered:
+            shift.idle.set()
+        self._throttle(shift, backlog)
+
+    def _note_slow(self, shift: _Shift, handful: Handful) -> None:
+        """Count the attempt at a page that takes long: perhaps it takes the worker down."""
+        partition, _ = handful.at_hand
+        if handful.slow and shift.positions.slow(partition):
+            shift.unsaved.add(partition)
+            shift.appended.set()
+
+    async def _feed_carefully(
+        self, shift: _Shift, backlog: Backlog, careful: Waiting, waiting: Waiting
+    ) -> None:
+        """Pages at which workers may have ended: each alone, and in the journal before the next."""
+        positions = shift.positions
+        while True:
+            handful = await careful.take_one()
+            partition, page = handful.at_hand
+            with self.watch.stage("fingerprint"):
+                row = await self._try_alone(shift, backlog.source, partition, page, handful.values[0])
+            if row is None:  # the partitions are somebody else's now
+                return
+            shift.alone = True
+            self._answered(shift, backlog, handful, [row])
+            while positions.offset(partition) <= page:
+                shift.moved.clear()
+                await shift.moved.wait()
+            shift.alone = False
+            if not positions.careful(partition):
+                waiting.put_back(careful.remove(partition))
+
+    async def _try_alone(
+        self, shift: _Shift, source: Source, partition: int, page: int, value: bytes | None
+    ) -> Row | None:
+        """The page's row, by a child or because it has had its attempts; None when they cannot be counted."""
+        positions = shift.positions
+        if positions.convicts(partition, page):
+            log.error("page_given_up", topic=source.topic, partition=partition, offset=page, attempts=MOST)
+            return Row(Status.REJECTED, None, None, None, reason="crash", detail=GIVEN_UP)
+
+        async def before() -> bool:
+            positions.try_alone(partition, page)
+            return await self._save(shift, source, {partition})
+
+        async def after() -> None:
+            positions.passed(partition)
+            await self._save(shift, source, {partition})
+
+        return await self._pool.fingerprint_alone(value, before, after)
 
     async def _write(self, shift: _Shift, backlog: Backlog) -> None:
         """Finished prefixes into the journal; one append at a time, as full as it has become meanwhile."""
@@ -261,8 +324,10 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                     await self._append(batch, shift, backlog)
                 full = batch.full
                 backlog.release(batch)
-                shift.ends |= batch.ends
+                shift.positions.advance(batch.ranges)
+                shift.unsaved |= batch.ends.keys()
                 shift.appended.set()
+                shift.moved.set()
                 self._throttle(shift, backlog)
             shift.written.set()
             shift.appended.set()
@@ -292,13 +357,13 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _commit(self, shift: _Shift, source: Source) -> None:
         """Committed offsets follow the journal, beside the next append: nothing depends on how closely."""
-        while not shift.written.is_set() or shift.ends:
+        while not shift.written.is_set() or shift.unsaved:
             await shift.appended.wait()
             shift.appended.clear()
-            ends, shift.ends = shift.ends, {}
-            if ends:
+            unsaved, shift.unsaved = shift.unsaved, set()
+            if unsaved:
                 with self.watch.stage("commit"):
-                    await self._commit_ends(ends, source)
+                    await self._save(shift, source, unsaved)
             with suppress(TimeoutError):
                 await asyncio.wait_for(shift.written.wait(), COMMIT_SECONDS)
 
@@ -326,7 +391,8 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             topic_id = (await cluster.topic_ids(client, [topic]))[topic]
         backlog = Backlog(Source(await cluster.cluster_id(client), topic, topic_id))
         committed = await self._consumer._coordinator.fetch_committed_offsets(keys)
-        read = {key: committed[key].offset for key in keys if counts(committed.get(key), backlog.source)}
+        ours = {key: committed[key] for key in keys if counts(committed.get(key), backlog.source)}
+        read = {key: each.offset for key, each in ours.items()}
         sources = {key: (backlog.source.cluster, topic_id, key.partition) for key in keys if key not in read}
         with as_if_polling(self._consumer):
             judged = await expected_offsets(self.settings, client, sources.values())
@@ -338,6 +404,20 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             known = judged.get(sources[key]) if key in sources else None
             start = begin(backlog, key.partition, read.get(key), known, bounds[key])
             self._consumer.seek(key, start)
+            attempts = attempts_of(ours[key].metadata) if key in ours else NONE
+            if attempts != NONE:
+                log.warning(
+                    "reading_carefully",
+                    topic=topic,
+                    partition=key.partition,
+                    attempts=attempts.count,
+                    page=attempts.page,
+                )
+            # Not from `start`, as long as the journal has no word of what was lost before it.
+            positions = [read.get(key), known, start]
+            shift.positions.take(
+                key.partition, next(each for each in positions if each is not None), attempts
+            )
         log.info("reading", topic=topic, topic_id=topic_id, partitions=sorted(shift.partitions))
         shift.news.set()
         return backlog
@@ -395,7 +475,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         while True:
             await shift.news.wait()
             shift.news.clear()
-            if not full and not shift.idle.is_set():
+            if not (full or shift.alone or shift.idle.is_set()):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(
                         shift.idle.wait(), BUSY_SECONDS if backlog.behind else COMPANY_SECONDS
@@ -414,16 +494,20 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
                 f"{topic_id}; a restart begins with the new topic"
             )
 
-    async def _commit_ends(self, ends: dict[int, int], source: Source) -> None:
-        commits = {
-            TopicPartition(source.topic, partition): (end, source.topic_id) for partition, end in ends.items()
-        }
-        try:
-            await self._consumer.commit(commits)
-        except (CommitFailedError, IllegalStateError) as error:
-            # The partitions are somebody else's now, who reads and appends these pages once more: the judge
-            # drops what it has judged (rule 7).
-            log.warning("commit_refused", ends=ends, error=str(error))
+    async def _save(self, shift: _Shift, source: Source, partitions: set[int]) -> bool:
+        """Commit the positions of these partitions, as they are once it is their turn; whether they are."""
+        async with shift.saving:
+            commits = shift.positions.commits(partitions, source.topic_id)
+            try:
+                await self._consumer.commit(
+                    {TopicPartition(source.topic, partition): each for partition, each in commits.items()}
+                )
+            except (CommitFailedError, IllegalStateError) as error:
+                # The partitions are somebody else's now, who reads and appends these pages once more: the
+                # judge drops what it has judged (rule 7).
+                log.warning("commit_refused", commits=commits, error=str(error))
+                return False
+        return True
 
     def _count(self, batch: Batch) -> None:
         self.stats.pages += len(batch.rows)
@@ -501,14 +585,23 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
             shift.ending.set()
             shift.idle.set()
             shift.news.set()
-            if shift.writing:
-                _, late = await asyncio.wait({shift.writing}, timeout=self.settings.shutdown_seconds)
-                for task in late:
+            if shift.writing and shift.backlog:
+                ending = self._spawn(self._hand_over(shift, shift.writing, shift.backlog.source))
+                _, late = await asyncio.wait({ending}, timeout=self.settings.shutdown_seconds)
+                if late:
                     log.warning("handover_too_slow", shutdown_seconds=self.settings.shutdown_seconds)
-                    task.cancel()
-                    await asyncio.wait({task})
+                    for task in (shift.writing, ending):
+                        task.cancel()
+                    await asyncio.wait({shift.writing, ending})
             self.stats.held_bytes, self.stats.paused, self.stats.partitions = 0, False, 0
             self.stats.offsets = {}
+
+    async def _hand_over(self, shift: _Shift, writing: asyncio.Task[None], source: Source) -> None:
+        """Once all is written, say that no attempt at a page failed here."""
+        await asyncio.wait({writing})
+        whole = not writing.cancelled() and writing.exception() is None
+        if whole and (changed := shift.positions.hand_over()):
+            await self._save(shift, source, changed)
 
     # Life and death.
 

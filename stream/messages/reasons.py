@@ -30,7 +30,8 @@ REASONS: Final[dict[str, str]] = {
     "unknown_charset": "The charset that the page or its message names does not exist.",
     "extraction_failed": "No text could be taken out of the HTML.",
     "failed": "Another error, without a code of its own; the dead letter's header says which.",
-    "crash": "The page took its process down: over `page_deadline` or `child_memory`, or by a crash.",
+    "crash": "The page took its process down (over `page_deadline` or `child_memory`, or by a crash), "
+    "or three workers.",
 }
 """Code to meaning. Codes are never renamed; new ones may be added."""
 PRODUCER: Final = frozenset(

@@ -71,6 +71,11 @@ class Scripted:
                     if argument:
                         open(argument, "w").close()
                     os.kill(os.getpid(), signal.SIGKILL)
+            case "take-down":  # the whole worker, once the file is there that it may name
+                while argument and not os.path.exists(argument):
+                    time.sleep(0.005)
+                os.kill(os.getppid(), signal.SIGKILL)
+                time.sleep(3600)
             case "segfault":
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "hoard":

@@ -249,6 +249,94 @@ async def test_cancelled_caller_leaves_a_child_that_answers_the_next_one(tmp_pat
         assert pool.crashes == 0
 
 
+async def test_a_page_alone_waits_for_all_others_and_holds_them_back(tmp_path: Path) -> None:
+    """Also for a page whose caller has gone."""
+    gates = [tmp_path / "first", tmp_path / "alone"]
+    waits = [b"wait %s" % os.fsencode(gate) for gate in gates]
+    said: list[str] = []
+
+    async def before() -> bool:
+        said.append("before")
+        return True
+
+    async def after() -> None:
+        said.append("after")
+
+    async with asyncio.timeout(HANG), ChildPool(2, configuration()) as pool:
+        started = asyncio.Event()
+        first = asyncio.create_task(pool.fingerprint([b"a", waits[0]], lambda _: started.set()))
+        await started.wait()
+        first.cancel()
+        alone = asyncio.create_task(pool.fingerprint_alone(waits[1], before, after))
+        assert urls(await pool.fingerprint([b"b"])) == [b"b"] or not said
+        assert said == [], "another page is at hand"
+        gates[0].touch()
+        await until(lambda: said)
+        other = asyncio.create_task(pool.fingerprint([b"c"], lambda _: said.append("other")))
+        assert said == ["before"]
+        gates[1].touch()
+        row = await alone
+        await other
+        assert row is not None
+        assert row.url == waits[1].decode()
+        assert said == ["before", "after", "other"]
+
+
+async def test_a_page_that_may_not_be_tried_alone_is_not_handed_out() -> None:
+    async def before() -> bool:
+        return False
+
+    async def after() -> None:
+        raise AssertionError("there is nothing to end")
+
+    async with asyncio.timeout(HANG), ChildPool(2, configuration()) as pool:
+        assert await pool.fingerprint_alone(b"die", before, after) is None
+        assert pool.crashes == 0
+        assert urls(await pool.fingerprint([b"a"])) == [b"a"]
+
+
+async def test_a_page_alone_that_ends_its_child_is_rejected_for_that() -> None:
+    said: list[str] = []
+
+    async def before() -> bool:
+        return True
+
+    async def after() -> None:
+        said.append("after")
+
+    async with asyncio.timeout(HANG), ChildPool(2, configuration()) as pool:
+        row = await pool.fingerprint_alone(b"die", before, after)
+        assert row is not None
+        assert (row.reason, said) == ("crash", ["after"])
+
+
+async def test_a_page_alone_that_waits_for_a_store_lets_others_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SLOW_GATE, str(tmp_path))
+    patient = msgspec.structs.replace(configuration("Stalling"), store_seconds=0.5, memory=2 << 30)
+    over = asyncio.Event()
+
+    async def before() -> bool:
+        return True
+
+    async def after() -> None:
+        over.set()
+
+    def page(text: bytes) -> bytes:
+        return b'{"url": "http://a/", "text": "%s"}' % text
+
+    async with asyncio.timeout(HANG), ChildPool(2, patient) as pool:
+        alone = asyncio.create_task(pool.fingerprint_alone(page(b"stall"), before, after))
+        await over.wait()
+        assert not alone.done()
+        assert len(await pool.fingerprint([page(b"other")])) == 1
+        (tmp_path / "gate").touch()
+        row = await alone
+        assert row is not None
+        assert row.reason is None
+
+
 async def test_leaving_ends_a_child_in_the_middle_of_a_page() -> None:
     async with asyncio.timeout(20):
         async with ChildPool(1, configuration()) as pool:

@@ -69,3 +69,40 @@ async def test_a_child_that_gets_over_its_slow_page_spares_the_others_the_rest()
     slow.answer([row(), row()])
     queue.put(backlog.add(0, [Record(1, b"next")]))
     assert (await queue.take()).values == [b"next"]
+
+
+async def test_pages_are_taken_one_by_one_where_one_of_them_may_take_the_worker_down() -> None:
+    backlog = opened(0, 1)
+    queue = waiting(backlog, {0: [Record(3, b"a"), Record(5, b"b")], 1: [Record(0, b"c")]})
+    for offset, value in ((3, b"a"), (5, b"b")):
+        one = await queue.take_one()
+        assert (one.values, one.at_hand, one.partitions) == ([value], (0, offset), {0})
+        one.answer([row()])
+        assert one.at_hand == (0, offset)
+    one = await queue.take_one()
+    assert one.at_hand == (1, 0)
+    assert span(backlog.take()) == [(0, 0, 6, 2)]
+
+
+async def test_what_is_left_of_a_partition_is_handed_out_together_again() -> None:
+    backlog = opened(0, 1)
+    queue, others = waiting(backlog, {0: records(0, 1, 2), 1: records(0)}), Waiting(backlog)
+    (await queue.take_one()).answer([row()])
+    others.put_back(queue.remove(0))
+    together = await others.take()
+    assert (together.at_hand, len(together.values)) == ((0, 1), 2)
+    together.answer([row()] * 2)
+    assert (await queue.take_one()).at_hand == (1, 0)
+
+
+async def test_a_handful_is_slow_while_nothing_is_answered_between_two_looks() -> None:
+    backlog = opened(0)
+    handful = await waiting(backlog, {0: records(0, 1)}).take()
+    handful.answer([row()])
+    handful.beyond_a_slow_page()
+    assert not handful.slow
+    handful.beyond_a_slow_page()
+    assert handful.slow
+    assert handful.at_hand == (0, 1)
+    handful.answer([row()])
+    assert not handful.slow
