@@ -46,9 +46,9 @@ class Anchor:
 class Oracle:
     def __init__(
         self, *, strict=False, distance=14, similarity="0.795", keys="minima",
-        blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, bins=1920, width=64,
+        blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, bins=1920, width=64,
     ):  # fmt: skip
-        self.strict, self.distance, self.cap = strict, distance, bucket_cap
+        self.strict, self.distance, self.cap, self.compared = strict, distance, bucket_cap, compared
         self.by_minima = keys == "minima" and not strict
         width = 64 if self.by_minima else width
         self.flip_bits, self.flips, self.bins = flip_bits, flips, bins
@@ -78,9 +78,18 @@ class Oracle:
         return found
 
     def candidates(self, page):
-        """Live anchors that the page is compared with, oldest first."""
+        """Live anchors in the buckets that the page looks into, oldest first."""
         probed = self.probed(page)
         return [a for a in self.anchors if self.strict or a.entered & probed]
+
+    def nearest(self, page):
+        """Of the candidates those that the page is compared with, oldest first."""
+        found = self.candidates(page)
+        if self.strict or not self.compared:
+            return found
+        apart = [(a.page.fingerprint ^ page.fingerprint).bit_count() for a in found]
+        order = sorted(range(len(found)), key=lambda i: (apart[i], i))[: self.compared]
+        return [found[i] for i in sorted(order)]
 
     def enter(self, anchor):
         self.anchors.append(anchor)
@@ -144,7 +153,7 @@ class Oracle:
                 for bucket in anchor.entered:
                     self.load[bucket] -= 1
         best = None
-        for age, anchor in enumerate(self.candidates(page)):
+        for age, anchor in enumerate(self.nearest(page)):
             same = self.similar(page, anchor.page)
             if same:
                 rank = (-(same[1] or 0), same[0], age)

@@ -7,10 +7,12 @@ settles what depends on order: a URL's baseline, superseded anchors, and anchors
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -21,9 +23,10 @@ from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.compared import compare_in_parts
 from stream.judge.ids import NO_PAGE
+from stream.judge.nearest import nearest
 from stream.judge.neighbours import Neighbours, best_of
 from stream.judge.rule import NO_SIMILARITY, Rule
-from stream.judge.state import Baseline, State
+from stream.judge.state import Anchors, Baseline, State
 from stream.messages.verdict import Change, Verdict
 from stream.tables.probing import Probing
 
@@ -36,8 +39,10 @@ ROWS_AT_ONCE = 4096
 """Rows whose candidates are looked for at once. With 1,024, a batch of 32,768 takes 40 ms of processor more,
 in which two threads hand each other the GIL. Spam gives a row up to `bucket_cap` in every probed bucket."""
 MOST: Final = 1 << 24
-"""Anchors that a batch's rows may meet, once in the tables and once among each other, before the records that
-are left go to the next one. Ordinary batches stay far below. On one core it takes some seconds."""
+"""Near candidates that a batch's rows may have, once in the tables and once among each other, before the
+records that are left go to the next one. Ordinary batches stay far below. It takes a core some seconds."""
+LOOKED_AT: Final = 8
+"""Anchors of which the fingerprint alone is looked at count for one."""
 TURN_ROWS: Final = 256
 """Rows after which whoever waits is told that the judge is at work."""
 _Named = tuple[int, int, str, int, int]
@@ -151,11 +156,29 @@ class _Kept(NamedTuple):
     urls: list[str]
 
 
+class _Near(NamedTuple):
+    """Of some rows the stored anchors that may be among the nearest, by age in each row, similar or not."""
+
+    first: int
+    """The first row's place among all with a fingerprint."""
+    ends: NDArray[np.int64]
+    distance: NDArray[np.uint8]
+    place: NDArray[np.int64]
+    """Where in `anchors` they stand."""
+    anchors: Anchors
+
+    def of(self, rank: int) -> slice:
+        """Where those of a row, by its place among all, stand in `distance` and `place`."""
+        row = rank - self.first
+        return slice(int(self.ends[row - 1]) if row else 0, int(self.ends[row]))
+
+
 class _Searched(NamedTuple):
     """What the stored anchors say of some rows, in order, the first `rows` of those that were asked for."""
 
     rows: int
     kept: list[_Kept]
+    near: list[_Near]
     probed: list[Probing]
     bucket_sizes: list[NDArray[np.uint32]]
     candidates: int
@@ -223,6 +246,8 @@ class _Pass:
         self.rows: list[int] = ready.tolist()
         self.url_keys = url_keys[: len(ready)]
         self.stored = _Stored([kept for each in searched for kept in each.kept])
+        self.near = [near for each in searched for near in each.near]
+        self.near_from = [near.first for near in self.near]
         judged.candidates = sum(each.candidates for each in searched)
         judged.verified = sum(each.verified for each in searched)
         sizes = [some for each in searched for some in each.bucket_sizes]
@@ -233,13 +258,15 @@ class _Pass:
             None if rule.options.strict else rule.options.bucket_cap,
         )
         self.fingerprints = integers(batch.fingerprint)
-        self.least_similarity = rule.least_similarity
+        self.least_similarity, self.compared = rule.least_similarity, rule.compared
         self.rank = {row: rank for rank, row in enumerate(self.rows)}
         self._compare_baselines()
 
         # What the loop changes: a URL's baseline and dead anchors, as of the row at hand.
         self.latest: dict[str, int] = {}
-        self.dead: set[int] = set()
+        self.dead: dict[int, None] = {}
+        self.gone: dict[int, tuple[NDArray[np.bool_], int]] = {}
+        """By id of `Anchors`: which of them are dead, as of so many in `dead`."""
         self.named: dict[int, _Named] = {}
         self.verdicts = np.full(len(ready), Verdict.UNIQUE, np.uint8)
         self.changes = np.full(len(ready), Change.NEW, np.uint8)
@@ -293,6 +320,9 @@ class _Pass:
         if len(self.mortal):
             best = np.isin(self.stored.number[self.stored.best], self.mortal)
             ordered[np.searchsorted(self.ready, self.stored.rows[best])] = True
+            for near in self.near:  # of which nothing is compared yet
+                crowded = np.diff(near.ends, prepend=0) > self.rule.compared
+                ordered[near.first : near.first + len(crowded)] |= crowded
         return ordered
 
     def _name_stored(self, ordered: NDArray[np.bool_]) -> None:
@@ -360,15 +390,21 @@ class _Pass:
                 page = int(stored.page[at])
                 best = (page, page, stored.urls[at], int(stored.distance[at]), int(stored.similarity[at]))
                 break
-        within = self.rule.largest_distance(self.statuses[row])
-        ranks, distance, met = self.neighbours.near(self.rank[row], within)
-        self.met += met
+        rank, within = self.rank[row], self.rule.largest_distance(self.statuses[row])
+        ranks, distance, met = self.neighbours.near(rank, within, self.compared)
+        self.met += len(ranks) + met // LOOKED_AT
+        near = self.near[bisect_right(self.near_from, rank) - 1]
+        of_row = near.of(rank)
+        if of_row.stop - of_row.start + len(ranks) > self.compared:
+            gone = self._gone(near.anchors)
+            place, apart = near.place[of_row], near.distance[of_row]
+            old, new = nearest(apart, gone[place], distance, ranks, within, self.compared)
+            best = self._best_stored(row, near.anchors, place[old], apart[old])
+            ranks, distance = ranks[new], distance[new]
         if len(ranks):
             rows = self.ready[ranks]
             sketches = self.batch.sketch
-            similarity = self.rule.similarities_at(
-                sketches, np.repeat(np.array([row]), len(rows)), sketches, rows
-            )
+            similarity = self.rule.similarities_at(sketches, np.full(len(rows), row), sketches, rows)
             first = best_of(similarity, distance, ranks)
             alike = int(distance[first]), int(similarity[first])
             if alike[1] >= self.least_similarity and (
@@ -382,8 +418,33 @@ class _Pass:
         self.named[row] = best
         return True
 
+    def _best_stored(
+        self, row: int, anchors: Anchors, place: NDArray[np.int64], apart: NDArray[np.uint8]
+    ) -> _Named | None:
+        """The best similar one of these stored anchors, by age, at those distances."""
+        if not len(place):
+            return None
+        rows = np.full(len(place), row)
+        similarity = self.rule.similarities_at(self.batch.sketch, rows, anchors.sketch, place)
+        at = best_of(similarity, apart.astype(np.int64), place)
+        if similarity[at] < self.least_similarity:
+            return None
+        page = int(anchors.page[place[at]])
+        return page, page, anchors.url(int(place[at])), int(apart[at]), int(similarity[at])
+
+    def _gone(self, anchors: Anchors) -> NDArray[np.bool_]:
+        """Which of these, by their places, are dead by now."""
+        gone, told = self.gone.get(id(anchors)) or (np.zeros(len(anchors.number), np.bool_), 0)
+        if told < len(self.dead) and len(gone):
+            died = np.fromiter(islice(self.dead, told, None), np.int64)
+            place = np.searchsorted(anchors.number, died)
+            gone[place[anchors.number.take(place, mode="clip") == died]] = True
+        self.gone[id(anchors)] = gone, len(self.dead)
+        return gone
+
     def _supersede(self, row: int, anchor: int, page: int, url: str) -> None:
-        self.dead.add(anchor)
+        if anchor >= 0:
+            self.dead[anchor] = None
         self.judged.superseded.append(Supersession(row, anchor, page, url))
 
     def _name_row(self, row: int, earlier: int) -> bool:
@@ -422,7 +483,7 @@ class _Pass:
         """Find similar stored anchors of the rows that come in `ready` from `start` on; `mortal` may wait for
         those."""
         batch, rows = self.batch, ready[start : start + ROWS_AT_ONCE]
-        searched = _Searched(len(rows), [], [], [], 0, 0)
+        searched = _Searched(len(rows), [], [], [], [], 0, 0)
         # The first part is searched whichever thread comes first.
         if start and self.met > self.effort.most and start >= self.least:
             return searched._replace(rows=0)
@@ -434,6 +495,7 @@ class _Pass:
             batch.uncertain[rows],
             batch.sketch[rows],
             batch.status[rows],
+            mortal,
         ):
             found, kept = pairs.found, pairs.decisive(mortal())
             place = pairs.place[kept]
@@ -447,12 +509,13 @@ class _Pass:
                     list(map(pairs.anchors.url, place.tolist())),
                 )
             )
+            searched.near.append(_Near(start + first, pairs.ends, found.distance, pairs.place, pairs.anchors))
             searched.probed.extend(found.probed)
-            met = len(pairs.similar)
+            met = pairs.met
             if found.bucket_sizes is not None:
                 searched.bucket_sizes.append(found.bucket_sizes)
-                met = max(met, int(found.bucket_sizes.sum()))
-            candidates += len(pairs.similar)
+                met = max(met, int(found.bucket_sizes.sum()) // LOOKED_AT)
+            candidates += pairs.met
             verified += int(np.count_nonzero(pairs.similar))
             self.met += met  # two threads may lose some, which does no harm
             self.effort.turned()

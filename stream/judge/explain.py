@@ -1,7 +1,7 @@
 """Why two pages are, or are not, near-duplicates: everything that the judge looks at, and what it cannot see.
 
-The first page is taken as the anchor, the second as the page that comes later and probes. Other anchors and
-full buckets are left out of account.
+The first page is taken as the anchor, the second as the page that comes later and probes. Other anchors,
+full buckets and nearer candidates are left out of account.
 """
 
 from __future__ import annotations

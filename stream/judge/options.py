@@ -39,6 +39,9 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Multi-probe: how many of them are flipped at once."""
     bucket_cap: Positive = 128
     """An anchor stays out of buckets that hold this many live anchors, but for the emptiest (rule 16)."""
+    compared: Count = 64
+    """A page's sketch is compared with those of so many candidates at most, the nearest by distance, of
+    equally near ones the oldest; 0: with all, as in strict mode (rule 18)."""
 
     def __post_init__(self) -> None:
         """Raises ValueError for options that contradict each other, naming them."""
@@ -77,10 +80,24 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
     @property
     def id(self) -> str:
-        """16 hex digits that name these options."""
-        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(self, order="sorted"))
+        """16 hex digits that name these options. Without a limit, those of a time that knew none."""
+        named = msgspec.to_builtins(self)
+        if not self.compared:
+            del named["compared"]
+        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(named, order="sorted"))
 
     @classmethod
     def paper(cls, k: int = 3, blocks: int = 5) -> VerdictOptions:
         """The paper's rule: distance <= k, with a design that misses no such pair."""
-        return cls(mode="strict", distance=k, blocks=blocks, choose=blocks - k)
+        return cls(mode="strict", distance=k, blocks=blocks, choose=blocks - k, compared=0)
+
+
+class RecordedOptions(VerdictOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """As a genesis has them. One that was written before there was such an option keeps its verdicts."""
+
+    compared: Count = 0
+
+    @property
+    def meant(self) -> VerdictOptions:
+        """The same, whatever wrote them."""
+        return VerdictOptions(**msgspec.structs.asdict(self))

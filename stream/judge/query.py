@@ -16,7 +16,8 @@ from stream.judge.judge import Judge
 
 
 def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, Any]]]:
-    """For each row its similar live anchors, best first: `url`, `id`, `distance`, `similarity`."""
+    """For each row its similar live anchors, of those that it is compared with (rule 18), best first: `url`,
+    `id`, `distance`, `similarity`."""
     found: list[list[dict[str, Any]]] = [[] for _ in rows]
     ready = [i for i, row in enumerate(rows) if row.ready]
     if not ready:

@@ -11,6 +11,8 @@ import numpy as np
 from stream.fingerprint.row import Row, Status
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
+from stream.judge.nearest import may_count, nearest
+from stream.judge.neighbours import leave
 from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
@@ -40,6 +42,10 @@ def rehearse(genesis: Genesis) -> None:
     sweep(heads, bits, 3, 0, 0, 8)
     unlink(np.zeros(0, np.uint64), 3, heads, links, 0, 0, bits)
     in_order(np.zeros(1, np.uint64))
+    none, near = np.zeros(0, np.int64), np.zeros(0, np.uint8)
+    may_count(none, none, near, none, 1)
+    nearest(near, np.zeros(0, np.bool_), none, none, 0, 1)
+    leave(0, none, np.zeros(0, np.int32), 1, np.uint64(0), none, none, none, none)
 
 
 def _judge(state: State, judge: Judge, numbers: range) -> None:

@@ -5,6 +5,7 @@ All integers: similarity in ten-thousandths first, then distance, then age (rule
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -59,6 +60,11 @@ class Rule:
         if self.options.short_distance:
             near |= (statuses == Status.SHORT) & (distances <= self.options.short_distance)
         return near
+
+    @property
+    def compared(self) -> int:
+        """With how many candidates a page's sketch is compared at most (rule 18)."""
+        return sys.maxsize if self.options.strict else self.options.compared or sys.maxsize
 
     @property
     def least_similarity(self) -> int:

@@ -77,18 +77,25 @@ class Anchors:
         return self._pages.url(place)
 
     def places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where these anchors stand, (k,), which are here."""
-        if len(self.number) and self.number[-1] - self.number[0] == len(self.number) - 1:
-            places: NDArray[np.int64] = numbers - self.number[0]
-            return places
-        return self.number.searchsorted(numbers)
+        """Where these anchors stand, (k,), which are here; somewhere those that are not."""
+        if not len(self.number):
+            return np.zeros(len(numbers), np.int64)
+        places: NDArray[np.int64]
+        first, span = int(self.number[0]), int(self.number[-1] - self.number[0]) + 1
+        if span == len(self.number):
+            return numbers - first
+        if span > len(numbers):
+            return self.number.searchsorted(numbers)
+        table = np.zeros(span, np.int64)  # what spam meets: few, by very many
+        table[self.number - first] = np.arange(len(self.number))
+        places = table.take(numbers - first, mode="clip")
+        return places
 
     def has(self, numbers: NDArray[np.int64]) -> bool:
         """Whether all of these anchors are here."""
         if not len(self.number):
             return not len(numbers)
-        places = np.searchsorted(self.number, numbers)
-        return bool(np.all(self.number.take(places, mode="clip") == numbers))
+        return bool(np.all(self.number.take(self.places(numbers), mode="clip") == numbers))
 
     def baseline(self, place: int) -> Baseline:
         """That anchor as the baseline of its URL."""

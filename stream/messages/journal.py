@@ -17,7 +17,7 @@ from stream.errors import RecordError, SchemeMismatchError
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
-from stream.judge.options import VerdictOptions
+from stream.judge.options import RecordedOptions, VerdictOptions
 from stream.messages.times import EARLIEST, LATEST
 
 VERSION: Final = 1
@@ -81,6 +81,12 @@ class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_fiel
     scheme: Scheme
     scheme_id: str
     options: VerdictOptions
+
+
+class _GenesisRecord(Genesis, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
+    """The wire form of `Genesis`."""
+
+    options: RecordedOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -245,7 +251,9 @@ def decode_journal(value: bytes, offset: int) -> JournalRecord:
         record = _DECODER.decode(value)
         if record.version != VERSION:
             raise ValueError(f"version {record.version}, this program reads {VERSION}")
-        return record if isinstance(record, Genesis) else Rows._decode(record)
+        if isinstance(record, _RowsRecord):
+            return Rows._decode(record)
+        return Genesis(**{**msgspec.structs.asdict(record), "options": record.options.meant})
     except (msgspec.DecodeError, ValueError) as error:
         raise RecordError(f"journal offset {offset}: {error}") from error
 
@@ -256,4 +264,4 @@ def _matrix(data: bytes, dtype: type, *shape: int) -> NDArray[Any]:
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Genesis | _RowsRecord)
+_DECODER = msgspec.msgpack.Decoder(_GenesisRecord | _RowsRecord)

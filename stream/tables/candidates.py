@@ -34,6 +34,14 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
 
     NumPy 2.4's `unique` hashes: on 8 M values that repeat as spam's do, 6.3 s against 0.18 s.
     """
+    if values.dtype == np.int64 and len(values):
+        first = values.min()
+        span = int(values.max() - first) + 1
+        if span <= len(values):  # spam's, again
+            there = np.zeros(span, np.bool_)
+            there[values - first] = True
+            found: NDArray[Number] = np.flatnonzero(there) + first
+            return found
     ranked = np.sort(values)
     keep = np.ones(len(ranked), bool)
     keep[1:] = ranked[1:] != ranked[:-1]

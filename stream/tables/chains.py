@@ -14,17 +14,25 @@ import numpy as np
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.candidates import I64, U8
 from stream.tables.design import TABLE_BITS, U64
-from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live, is_dead, pack_pair
+from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live, is_among, is_dead, pack_pair
 from stream.tables.prefix import PROBES_AT_ONCE, prefix_of
 from stream.tables.slots import U32, slot_of
 
+FINGERPRINT_BITS: Final = 64
 LINKED_AT_ONCE: Final = 16
 """Anchors of which the memory is asked for at once."""
 LONG: Final = 64
 """Steps after which what is left of a chain is copied to where it lies in order: spam leads many rows there,
 and a step along a chain takes ten times as long as one in order."""
+FEW: Final = 8
+"""The same where a chain's nearest are wanted alone: those of a copy are."""
+MANY: Final = 1 << 32
+"""More than there are anchors."""
 COPIES: Final = 256
 """Copies that are found again, unless two want the same place."""
+MORTAL: Final = np.uint64(40)
+"""Bit of a copied anchor's number that says that it may be dead by when it is a row's turn."""
+NUMBER: Final = (np.uint64(1) << MORTAL) - np.uint64(1)
 COPIED: Final = 1 << 18
 """Anchors that are copied before copies are given up for others, 6 MiB."""
 
@@ -134,6 +142,8 @@ def follow(
     dead: U8,
     sizes: I64,
     enough: int,
+    most: int,
+    mortal: I64,
 ) -> U64:
     """Pairs of a row and an anchor of a chain that it probes, packed as `Found` has them, some repeatedly;
     not all where there are `enough` or more.
@@ -143,6 +153,9 @@ def follow(
     (F, n, T) are the bits that may be flipped, `flips` (width + 1, T) what a bit flips in a slot. Probe p
     flips what probe `parents[p]` flips and `bits[added[p]]`; probe 0 is exact. `sizes` (n * T) grows by the
     live anchors of each exact bucket; of shape (0,) it does not.
+
+    Of a chain with more than `most` near ones, perhaps not those for which as many are nearer, or as near and
+    older; `mortal` ones, ascending, do not count among those.
     """
     tables, probes, rows = keys.shape[1], len(parents), len(stored)
     shared, last_bit = np.uint32(sharing), np.uint8(flips.shape[0] - 1)
@@ -155,7 +168,9 @@ def follow(
     stored_flat, links_flat = stored.ravel(), links.ravel()
     pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
     copies, copied, copied_to = np.zeros((COPIES, 4), np.int64), np.empty((3, 0), np.uint64), 0
+    long = LONG if most >= MANY else FEW
     near = np.empty(0, np.int64)
+    reach, reach_row = distance, -1
     for first in range(0, len(fingerprints), at_once):
         if found >= enough:
             break
@@ -185,7 +200,7 @@ def follow(
             row_of[held], table_of[held] = first + pair // tables, pair % tables
             held += current[held] > floor
         steps = 0
-        while held and steps < LONG:
+        while held and steps < long:
             steps += 1
             for i in range(held):
                 at = np.int64(current[i]) - np.int64(origin + 1)
@@ -237,25 +252,40 @@ def follow(
                     if not is_dead(number, dead):
                         copied[0, copied_to] = stored[at, 0]
                         copied[1, copied_to] = stored[at, 1]
-                        copied[2, copied_to] = np.uint64(number)
+                        dies = np.uint64(len(mortal) > 0 and is_among(number, mortal))
+                        copied[2, copied_to] = np.uint64(number) | dies << MORTAL
                         copied_to += 1
                     start = np.int64(links[at, table])
                 copy[3] = copied_to
+            if row != reach_row:
+                reach, reach_row = distance, row
             wanted, step = words[row], probe
             while step:
                 bit = bits[added[step], row, table]
                 if bit < last_bit:
                     wanted ^= np.uint64(1) << np.uint64(bit)
                 step = parents[step]
-            same, close = _copied_near(
-                copied[0, copy[2] : copy[3]],
-                copied[1, copy[2] : copy[3]],
-                wanted,
-                fingerprints[row],
-                prefix_masks[table],
-                distance,
-                near,
-            )
+            first_copied, end_copied = copy[2], copy[3]
+            if end_copied - first_copied > most:
+                same, close, reach = _oldest_near(
+                    copied[:, first_copied:end_copied],
+                    wanted,
+                    fingerprints[row],
+                    prefix_masks[table],
+                    reach,
+                    near,
+                    most,
+                )
+            else:
+                same, close = _copied_near(
+                    copied[0, first_copied:end_copied],
+                    copied[1, first_copied:end_copied],
+                    wanted,
+                    fingerprints[row],
+                    prefix_masks[table],
+                    reach,
+                    near,
+                )
             if probe == 0 and sizes.size:
                 sizes[row * tables + table] += same
             if found + close > len(pairs):
@@ -264,7 +294,7 @@ def follow(
                 pairs = more
             for place in near[:close]:
                 apart_by = popcount(copied[1, copy[2] + place] ^ fingerprints[row])
-                pairs[found] = pack_pair(row, copied[2, copy[2] + place], apart_by)
+                pairs[found] = pack_pair(row, copied[2, copy[2] + place] & NUMBER, apart_by)
                 found += 1
     return pairs[:found]
 
@@ -282,3 +312,33 @@ def _copied_near(
         there += same
         close += same & (popcount(prints[at] ^ print_) <= distance)
     return there, close
+
+
+@compiled
+def _oldest_near(
+    copied: U64, word: np.uint64, print_: np.uint64, mask: np.uint64, reach: int, near: I64, most: int
+) -> tuple[int, int, int]:
+    """The same of copied anchors, the newest first, but of those no further away than `reach` only those that
+    may be among the `most` nearest, of equally near ones the oldest; and the distance beyond which no other
+    can be."""
+    at_distance = np.zeros(FINGERPRINT_BITS + 1, np.int64)
+    there = close = nearer = 0
+    bound = reach
+    for at in range(copied.shape[1] - 1, -1, -1):
+        if (copied[0, at] ^ word) & mask:
+            continue
+        there += 1
+        apart = popcount(copied[1, at] ^ print_)
+        if apart > bound:
+            continue
+        near[close] = at
+        close += 1
+        if copied[2, at] >> MORTAL:
+            continue
+        at_distance[apart] += 1
+        nearer += 1
+        while nearer >= most and bound >= 0:
+            reach = bound
+            nearer -= at_distance[bound]
+            bound -= 1
+    return there, close, reach

@@ -250,6 +250,8 @@ class HotTier:
                 self._dead.bits,
                 _UNCOUNTED if probing.sizes is None else probing.sizes,
                 probing.found.room,
+                probing.nearest.most,
+                probing.nearest.mortal,
             )
         )
         self.probes += probing.keys.size * len(probing.tree.parents)

@@ -33,6 +33,13 @@ def add_pair(pairs: U64, found: int, row: Integer, number: Integer, distance: In
 
 
 @compiled
+def is_among(number: Integer, numbers: I64) -> bool:
+    """Whether it is one of the numbers, ascending, of which there is one at least."""
+    place = np.searchsorted(numbers, number)
+    return bool(place < len(numbers) and numbers[place] == number)
+
+
+@compiled
 def is_dead(number: Integer, dead: U8) -> bool:
     """Whether the bit of that anchor is set; those beyond all bits live."""
     byte = number >> 3

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,18 @@ from stream.tables.prefix import LISTED_BITS, keys_of, uncertain_bits
 from stream.tables.probes import probe_tree
 
 U8 = NDArray[np.uint8]
+
+
+class Nearest(NamedTuple):
+    """Which candidates are wanted of a row that has very many."""
+
+    most: int
+    """The nearest, at least so many of those that are not mortal; of equally near ones the oldest."""
+    mortal: I64
+    """Anchors that may be dead when it is the row's turn, ascending."""
+
+
+ALL: Final = Nearest(sys.maxsize, np.zeros(0, np.int64))
 
 
 class Probing:
@@ -29,6 +41,7 @@ class Probing:
         flips: int,
         counted: bool,
         most: int = sys.maxsize,
+        nearest: Nearest = ALL,
     ) -> None:
         # Queries' rows are read-only, for which the loop would be compiled once more: those are copied.
         uncertain = np.require(uncertain, requirements=("C", "W"))
@@ -43,6 +56,7 @@ class Probing:
         """Shape (flip_bits, n, T)."""
         self.tree: Final = probe_tree(flipped, flips if flipped else 0)
         self.found: Final = Found(most)
+        self.nearest: Final = nearest
         self.sizes: Final[I64 | None] = np.zeros(self.keys.size, np.int64) if counted else None
         """Live anchors so far in each exact bucket, row * T + table."""
 

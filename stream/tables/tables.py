@@ -11,7 +11,7 @@ equal anchors make equal state.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
@@ -28,7 +28,7 @@ from stream.tables.cold import ColdTier
 from stream.tables.design import U64, Design
 from stream.tables.failures import damaged
 from stream.tables.hot import PACE, HotTier, Pace
-from stream.tables.probing import Probing
+from stream.tables.probing import ALL, Nearest, Probing
 from stream.tables.rocks import DEFAULT, Batch, Store, table_family
 from stream.tables.runs import LEVELS, MERGED, Run, run_of
 from stream.tables.warm import WarmTier
@@ -240,15 +240,25 @@ class Tables:
         )
 
     def searches(
-        self, fingerprints: U64, uncertain: U8, words: U64 | None = None
+        self,
+        fingerprints: U64,
+        uncertain: U8,
+        words: U64 | None = None,
+        nearest: Callable[[], Nearest] | None = None,
     ) -> Iterator[tuple[int, Candidates]]:
         """What `search` gives, in parts that take little memory: of the rows from the first number on, in
-        which they are counted from 0."""
-        words, start = fingerprints if words is None else words, 0
+        which they are counted from 0. Where very many are found, `nearest` is asked which of them are wanted;
+        of the others some may be among them."""
+        words, start, wanted = fingerprints if words is None else words, 0, ALL
         while start < max(1, len(fingerprints)):
             rows = max(1, min(self._rows_at_once, len(fingerprints) - start))
             some = slice(start, start + rows)
-            found = self._search(words[some], fingerprints[some], uncertain[some])
+            found = self._search(words[some], fingerprints[some], uncertain[some], wanted)
+            many = found is None or len(found.row) > PAIRS_AT_ONCE // 4
+            if many and nearest is not None:
+                wanted, nearest = nearest(), None
+                if found is None:
+                    continue
             if found is None:
                 self._rows_at_once = max(1, rows // 8)
                 continue
@@ -257,12 +267,12 @@ class Tables:
             if rows == self._rows_at_once and len(found.row) < PAIRS_AT_ONCE // 4:
                 self._rows_at_once = min(2 * rows, ROWS_AT_ONCE)
 
-    def _search(self, words: U64, fingerprints: U64, uncertain: U8) -> Candidates | None:
+    def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> Candidates | None:
         """None where there are too many pairs for so many rows."""
         counted = self._cap is not None
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
         probing = Probing(
-            self._design, words, fingerprints, uncertain, self._flip_bits, self._flips, counted, most
+            self._design, words, fingerprints, uncertain, self._flip_bits, self._flips, counted, most, wanted
         )
         self._hot.search(probing)
         self._warm.search(probing)

@@ -104,8 +104,8 @@ GOALS = (
     Goal(
         "judge_hostile", "slowest hostile journal, rows a second, to an ordinary one", ("worst_ratio",),
         ">=", 0.2,
-        "{worst_case}: a page meets up to 10,240 anchors, perhaps all so near that sketches are compared, "
-        "and within a batch anchors enter and leave their buckets row by row in Python",
+        "{worst_case}: a page meets up to 10,240 anchors, whose fingerprints are looked at, and rows for "
+        "which order matters are judged one by one",
     ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(

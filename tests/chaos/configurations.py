@@ -43,7 +43,11 @@ OPTIONS: Final = (
         ),
         {"keys": "fingerprint", "blocks": 6, "flip_bits": 4, "flips": 1},
     ),
-    Options("small-cap", ("--option", "bucket_cap=2"), {"bucket_cap": 2}),
+    Options(
+        "small-cap",
+        ("--option", "bucket_cap=2", "--option", "compared=2"),
+        {"bucket_cap": 2, "compared": 2},
+    ),
 )
 
 

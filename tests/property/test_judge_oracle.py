@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 import zlib
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge import decide
 from stream.judge.batch import Entry
 from stream.judge.decide import Effort
-from stream.judge.ids import pack
+from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
 from stream.judge.options import VerdictOptions
 from stream.judge.state import Prepared, State
@@ -174,6 +176,14 @@ def expected(oracle: Oracle, pages: list[OraclePage]) -> list[tuple[object, ...]
     ]  # fmt: skip
 
 
+def oracle_of(options: VerdictOptions) -> Oracle:
+    return Oracle(
+        strict=options.strict, distance=options.distance, keys=options.keys,
+        blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
+        bucket_cap=options.bucket_cap, compared=options.compared, bins=192,
+    )  # fmt: skip
+
+
 OPTIONS = [
     pytest.param(VerdictOptions(), id="default"),
     pytest.param(VerdictOptions(bucket_cap=2), id="small-cap"),
@@ -204,11 +214,7 @@ def test_verdicts_equal_the_oracles(
     seed = zlib.crc32(f"{options.id} {memory} {generation}".encode())
     pages = crawl(seed, 600, dense=shape != "sparse", skew=0.4 if shape == "skewed" else 0.0)
     entries = entries_of(pages, seed)
-    oracle = Oracle(
-        strict=options.strict, distance=options.distance, keys=options.keys,
-        blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
-        bucket_cap=options.bucket_cap, bins=192,
-    )  # fmt: skip
+    oracle = oracle_of(options)
     state, genesis = open_state(tmp_path / "state", options, memory=memory, generation=generation)
     try:
         found = judge_all(Judge(state, genesis), entries, seed)
@@ -228,6 +234,7 @@ def test_verdicts_equal_the_oracles(
     [
         (128, VerdictOptions()),
         (128, VerdictOptions(distance=28, bucket_cap=2)),
+        (128, VerdictOptions(distance=28, compared=2)),
         (32, VerdictOptions(distance=7)),
         (32, VerdictOptions(keys="fingerprint", flip_bits=5, flips=3, distance=7)),
         (32, VerdictOptions.paper()),
@@ -243,7 +250,7 @@ def test_fingerprints_of_every_width_are_judged_as_the_oracle_does(
     oracle = Oracle(
         strict=options.strict, distance=options.distance, keys=options.keys,
         blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
-        bucket_cap=options.bucket_cap, bins=192, width=width,
+        bucket_cap=options.bucket_cap, compared=options.compared, bins=192, width=width,
     )  # fmt: skip
     state, genesis = open_state(tmp_path / "one", options, memory=memory, generation=64, scheme=scheme)
     again, _ = open_state(tmp_path / "two", options, memory=memory, generation=64, scheme=scheme)
@@ -259,6 +266,82 @@ def test_fingerprints_of_every_width_are_judged_as_the_oracle_does(
     want = expected(oracle, pages)
     assert [(f, w) for f, w in zip(found, want, strict=True) if f != w] == []
     assert {w[1] for w in want} == set(NAMES.values())
+
+
+def crowd(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
+    """Pages that share buckets and are near each other, some of them alike, at URLs whose pages change."""
+    rng = random.Random(seed)
+    texts = [rng.getrandbits(192) for _ in range(12)]
+    minima = [rng.getrandbits(12) for _ in range(5)]
+    pages = []
+    for _ in range(n):
+        fingerprint = 0
+        for _ in range(rng.randrange(7)):
+            fingerprint ^= 1 << rng.randrange(width)
+        sketch = rng.choice(texts) ^ sum(
+            1 << bit for bit in rng.sample(range(192), rng.choice([0, 8, 16, 24]))
+        )
+        own = [each if rng.random() < 0.9 else rng.getrandbits(12) for each in minima]
+        sketch |= 900 << 192 | _word(own) << 256
+        url = f"http://host/{rng.randrange(n // 3)}"
+        order = bytes(rng.sample(range(width), 32))
+        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(40, "little")))
+    return pages
+
+
+def redelivered(entries: list[Entry], pages: list[OraclePage], seed: int) -> list[Entry]:
+    """With records that come again; the pages' ids follow their records' offsets."""
+    rng, found = random.Random(seed), []
+    for entry in entries:
+        found.append(dataclasses.replace(entry, offset=2 * entry.offset))
+        if rng.random() < 0.3:
+            found.append(dataclasses.replace(entry, offset=2 * entry.offset + 1))
+    for page in pages:
+        offset, index = divmod(page.id, 1 << INDEX_BITS)
+        page.id = pack(2 * offset, index)
+    return found
+
+
+@pytest.mark.parametrize("compared", [1, 2, 3, 12])
+@pytest.mark.parametrize(
+    ("width", "options"),
+    [
+        (64, VerdictOptions()),
+        (64, VerdictOptions(bucket_cap=2)),
+        (64, VerdictOptions(keys="fingerprint", flip_bits=3, flips=2, bucket_cap=4)),
+        (128, VerdictOptions()),
+        (64, VerdictOptions.paper()),
+    ],
+)
+@pytest.mark.parametrize("memory", [64 << 20, 0])
+def test_pages_are_compared_with_the_nearest_alone(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    compared: int,
+    width: int,
+    options: VerdictOptions,
+    memory: int,
+) -> None:
+    options = structs.replace(options, compared=compared)
+    scheme = Scheme(sketch_bins=192, width=width)  # type: ignore[arg-type]
+    pages = crowd(compared, 300, width=width)
+    entries = redelivered(entries_of(pages, compared, scheme), pages, compared)
+    want = expected(oracle_of(options), pages)
+    found = []
+    for cut in (1, 2):
+        if cut == 2:  # as spam is searched for
+            monkeypatch.setattr(decide, "FEW", 8)
+            monkeypatch.setattr(decide, "ROWS_AT_ONCE", 16)
+            monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
+        state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64, scheme=scheme)
+        try:
+            found.append(judge_all(Judge(state, genesis), entries, cut))
+        finally:
+            state.close()
+    assert found[0] == found[1] == want
+    limitless = expected(oracle_of(structs.replace(options, compared=0)), pages)
+    if compared < 12:
+        assert (want != limitless) == (not options.strict)
 
 
 def test_applying_decisions_rebuilds_an_equal_state(tmp_path: Path) -> None:

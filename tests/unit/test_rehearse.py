@@ -12,7 +12,7 @@ import numpy as np
 from stream import Index
 from stream.fingerprint import parity_pairs
 from stream.fingerprint.scheme import Scheme
-from stream.judge import meetings, neighbours, page_log, verdict_json
+from stream.judge import meetings, nearest, neighbours, page_log, verdict_json
 from stream.judge.options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
@@ -21,7 +21,8 @@ from stream.tables.design import Design
 from stream.tables.runs import Run
 
 loops = (candidates.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
-    meetings.meetings, neighbours._near, neighbours._join, neighbours.best_of, parity_pairs._similarity,
+    meetings.meetings, neighbours._members_near, neighbours._enter,
+    neighbours.leave, neighbours.best_of, nearest.may_count, nearest.nearest, parity_pairs._similarity,
     verdict_json._write, cold._match, presence._meet, presence._mark, prefix.uncertain_bits,
     packed._sort, packed._pack, packed._search, page_log._pack, page_log._take)
 assert not any(loop.signatures for loop in loops)

@@ -324,6 +324,17 @@ def test_the_genesis_is_laid_out_as_documented() -> None:
         assert [each for each in listed[1:] if each not in values] == list(plain[name]), name
 
 
+def test_a_genesis_without_a_limit_keeps_its_verdicts() -> None:
+    """One written before there was the option `compared` is read, and named, as it was then."""
+    plain = msgspec.msgpack.decode(encode_genesis(genesis(VerdictOptions())))
+    plain["options"].pop("compared")
+    old = decode_journal(msgspec.msgpack.encode(plain), 0)
+    assert old == genesis(VerdictOptions(compared=0))
+    assert decode_journal(encode_genesis(old), 0) == old
+    assert old.options.id == "fabc2eed7d8e1d1d" != VerdictOptions().id
+    assert VerdictOptions.paper().id == "5b32cd078b8a0f6b"
+
+
 def test_a_decision_record_is_laid_out_as_documented(decided: list[Decided]) -> None:
     kinds = documented("decisions.md", "decisions")
     for each in decided:

@@ -22,7 +22,7 @@ class IndexedOracle(Oracle):
         self._numbered: dict[int, Anchor] = {}
 
     def candidates(self, page: OraclePage) -> list[Anchor]:
-        """Live anchors that the page is compared with, oldest first."""
+        """Live anchors in the buckets that the page looks into, oldest first."""
         if self.strict:
             known = slice(self._number)
             far = np.bitwise_count(self._fingerprints[known] ^ np.uint64(page.fingerprint))
