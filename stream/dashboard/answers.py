@@ -64,6 +64,10 @@ class Figures(Struct):
         Meta(description="Verdict -> pages by estimated Jaccard similarity, in hundredths; 101 places."),
     ]
     reasons: Annotated[dict[str, int], Meta(description="Reason -> rejected pages.")]
+    last: Annotated[
+        Moment | None,
+        Meta(description="By when the last verdict was decided, of all hosts and ranges; null without any."),
+    ]
     revision: Annotated[int, Meta(description="Changes when new verdicts were counted.")]
 
 
@@ -194,6 +198,18 @@ class System(Struct):
     ]
 
 
+class About(Struct):
+    """What this deployment is. Nothing of it changes while a dashboard runs."""
+
+    namespace: str
+    version: Annotated[str, Meta(description="Of the dashboard's neardup.")]
+    scheme: Annotated[str, Meta(description="Id of the scheme, as verdicts name it.")]
+    scheme_options: Annotated[dict[str, Any], Meta(description="What fingerprints and sketches are made by.")]
+    verdict_options: Annotated[dict[str, Any], Meta(description="What makes two pages near-duplicates.")]
+    reasons: Annotated[dict[str, str], Meta(description="Reason of a rejected page -> what it means.")]
+    rejected_topic: Annotated[str, Meta(description="The topic with the bytes of rejected pages.")]
+
+
 class LookupRequest(Struct, forbid_unknown_fields=True):
     """A page to look up; a URL, or one of text and html, or both."""
 
@@ -243,6 +259,7 @@ ANSWERS: tuple[Any, ...] = (
     ClusterPages,
     Verdicts,
     System,
+    About,
     LookupRequest,
     Lookup,
     LoginRequest,

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from stream.dashboard import recent
 from stream.dashboard.answers import (
+    About,
     ClusterFigures,
     Clusters,
     Figures,
@@ -60,6 +61,7 @@ class Api:
     watch: Watch
     finder: Finder
     superseded: Superseded
+    about: About
 
     def routes(self) -> list[web.RouteDef]:
         """Paths, methods and handlers; `stream.dashboard.openapi` documents each."""
@@ -71,6 +73,7 @@ class Api:
             web.get("/api/v1/verdicts", self.verdicts),
             web.get("/api/v1/events", self.events),
             web.get("/api/v1/system", self.system),
+            web.get("/api/v1/about", self.tell_about),
             web.post("/api/v1/lookup", self.lookup),
         ]
 
@@ -95,6 +98,7 @@ class Api:
                 distances={kind: _places(found, 64) for kind, found in total.distances.items()},
                 similarities={kind: _places(found, 101) for kind, found in total.similarities.items()},
                 reasons=dict(sorted(total.reasons.items(), key=lambda each: (-each[1], each[0]))),
+                last=view.last(),
                 revision=view.revision,
             )
         )
@@ -159,6 +163,10 @@ class Api:
     async def system(self, request: web.Request) -> web.Response:
         """Roles, lags and positions."""
         return answer(self.watch.now)
+
+    async def tell_about(self, request: web.Request) -> web.Response:
+        """Version, scheme and rule."""
+        return answer(self.about)
 
     async def lookup(self, request: web.Request) -> web.Response:
         """What is known of one page."""

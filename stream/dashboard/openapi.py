@@ -8,6 +8,7 @@ import msgspec
 
 from stream.dashboard.answers import (
     ANSWERS,
+    About,
     ClusterPages,
     Clusters,
     Figures,
@@ -30,7 +31,7 @@ def _query(name: str, what: str, **schema: Any) -> dict[str, Any]:
 
 
 _RANGE: Final = [
-    _query("range", "The last so many minutes, hours or days; `all` from the first verdict on.",
+    _query("range", "The last so many minutes, hours or days; `all` from the first verdict to the last.",
            type="string", pattern=r"^(all|\d{1,5}[mhd])$", default="15m"),
     _query("from", "Begin, seconds since 1970-01-01T00:00:00Z; not with `range`.", type="number", minimum=0),
     _query("to", "End, exclusive; now unless given.", type="number", minimum=0),
@@ -91,6 +92,7 @@ def document() -> dict[str, Any]:
             _answers(Verdicts, 400, 503, media="text/event-stream"),
         ),
         "/api/v1/system": _get("Roles, lags and positions", [], _answers(System)),
+        "/api/v1/about": _get("Version, scheme and rule", [], _answers(About)),
         "/api/v1/lookup": {
             "post": {
                 "summary": "What is known of a page, and what it would get now; nothing is inserted",

@@ -8,10 +8,12 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
+import msgspec
 import structlog
 from aiohttp import web
 
 from stream.dashboard import scan
+from stream.dashboard.answers import About
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
 from stream.dashboard.batch import VerdictColumns
@@ -26,9 +28,10 @@ from stream.kafka import clients, cluster, permits, record_batches, topics
 from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis
+from stream.messages.reasons import REASONS
 from stream.ops.health import Health
 from stream.ops.http import serving
-from stream.ops.metrics import DashboardMetrics
+from stream.ops.metrics import DashboardMetrics, our_version
 from stream.settings import Settings
 from stream.tables.failures import underlying
 
@@ -105,7 +108,7 @@ class DashboardRole:
         async with AsyncExitStack() as stack:
             stack.callback(statistics.failed.cancel)
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}
-            api = Api(statistics, recent, watch, finder, superseded)
+            api = Api(statistics, recent, watch, finder, superseded, about(settings, genesis))
             await stack.enter_async_context(
                 self._serving(application(api, Gate(settings), settings.dashboard_host, metrics, health))
             )
@@ -128,6 +131,19 @@ class DashboardRole:
             self.url.set_result(f"{url}/")
             log.info("serving", url=self.url.result())
             yield
+
+
+def about(settings: Settings, genesis: Genesis) -> About:
+    """What this deployment is, for the page."""
+    return About(
+        namespace=settings.namespace,
+        version=our_version(),
+        scheme=genesis.scheme_id,
+        scheme_options=msgspec.structs.asdict(genesis.scheme),
+        verdict_options=msgspec.structs.asdict(genesis.options),
+        reasons=REASONS,
+        rejected_topic=Names(settings.namespace).rejected,
+    )
 
 
 async def _first_error(statistics: Statistics, beside: list[asyncio.Task[None]]) -> None:

@@ -110,10 +110,11 @@ class View:
     # Read by the API.
 
     def plan(self, start: float | None, end: float | None, host: str | None) -> Plan:
-        """How to answer for a range; without a start, from the first verdict there is."""
+        """How to answer for a range; without a start, from the first verdict there is to the last."""
         now = time.time()
+        if start is None:
+            start, end = self.first(now), self.last() if end is None else end
         end = now if end is None else end
-        start = self.first(now) if start is None else start
         return plan(min(start, end), end, HOSTS if host else TOTALS, now)
 
     def first(self, default: float) -> float:
@@ -124,6 +125,15 @@ class View:
             if start is not None and (not before or start < found + before):
                 found, before = start, size
         return found
+
+    def last(self) -> float | None:
+        """When the newest window ends that holds a verdict, as finely as is known; None without any."""
+        found: tuple[float, float] | None = None
+        for size in sorted(TOTALS, reverse=True):
+            start = max((start for start, each in self.totals if each == size), default=None)
+            if start is not None and (found is None or start >= found[0]):
+                found = start, start + size
+        return found and found[1]
 
     def series(self, wanted: Plan, host: str | None) -> list[Counts]:
         """Counts of each step."""

@@ -45,7 +45,7 @@ class Metrics:
             "neardup_build_info",
             "Always 1; the labels say which role of which version runs.",
             "role", "version", "python",
-        ).labels(self.role, _version(), platform.python_version()).set(1)  # fmt: skip
+        ).labels(self.role, our_version(), platform.python_version()).set(1)  # fmt: skip
 
     def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
         self.defined.append(Definition(name, "counter", labels, meaning))
@@ -270,7 +270,8 @@ class DashboardMetrics(Metrics):
         )
 
 
-def _version() -> str:
+def our_version() -> str:
+    """Of neardup, as it was installed."""
     try:
         return version("neardup-stream")
     except PackageNotFoundError:  # a source tree that was not installed

@@ -59,6 +59,12 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
         assert figures["reasons"] == dict(Counter(each.reason for each in kept if each.verdict == "rejected"))
         assert [sum(figures["series"]["verdicts"][kind]) for kind in KINDS] == list(by_kind(kept).values())
 
+        assert figures["range"]["from"] <= figures["last"] <= figures["range"]["to"]
+        about = await client.get("/api/v1/about")
+        assert about["verdict_options"]["similarity"] == VerdictOptions().similarity
+        assert about["scheme_options"]["width"] == Scheme().width
+        assert about["rejected_topic"] == f"{settings.namespace}.rejected"
+
         hosts = await client.get("/api/v1/hosts", range="all", limit=200)
         per_host = Counter((each.url or "").split("/")[2] for each in duplicates)
         assert {h["host"]: h["verdicts"].get("duplicate", 0) for h in hosts["hosts"] if h["pages"]} == {

@@ -152,6 +152,23 @@ def test_a_verdict_that_was_fetched_and_not_given_is_a_hole() -> None:
     assert hole(_Message({BEFORE: b"7"}), None), "the first that was fetched was lost"
 
 
+def test_all_ends_with_the_last_verdict_as_finely_as_windows_tell() -> None:
+    """A deployment that was idle for days shows its verdicts, not the days."""
+    seen = View(lambda _window, _host: Counts(), lambda _cluster: [])
+    assert seen.last() is None
+    early, late = 1_767_355_200, 1_767_358_803
+    for moment in (early, late):
+        for size in (5, 60, HOUR, DAY):
+            seen.count_total((moment // size * size, size), Counts({"unique": 1}))
+    assert seen.last() == 1_767_358_805
+    found = seen.plan(None, None, None)
+    assert found.start <= early
+    assert late < found.end <= late + found.step
+    # The fine windows are kept for some hours only.
+    seen.totals = {window: counts for window, counts in seen.totals.items() if window[1] >= HOUR}
+    assert seen.last() == 1_767_358_800 + HOUR
+
+
 def test_a_host_dropped_from_memory_is_counted_anew_from_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(view, "MOST_HOSTS", 10)
     window, tables = (int(NOW) // HOUR * HOUR, HOUR), {}

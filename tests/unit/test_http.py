@@ -147,7 +147,7 @@ class _Finder:
 async def dashboard(**options: Any) -> AsyncIterator[int]:
     view = View(lambda *_: Counts(), lambda _: [])
     statistics: Any = SimpleNamespace(view=view, cluster_rows=lambda _: [])
-    parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set())]
+    parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), {}]
     api = Api(statistics, Recent(), *parts)
     gate = Gate(load(**options))
     async with served(application(api, gate, "127.0.0.1", DashboardMetrics(), Health())) as port:

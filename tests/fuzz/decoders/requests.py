@@ -15,6 +15,7 @@ from multidict import CIMultiDict
 
 from stream.dashboard import api, server
 from stream.dashboard import gate as gates
+from stream.dashboard.answers import About
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
 from stream.dashboard.gate import Gate
@@ -32,10 +33,11 @@ from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import NUMBERS, STRINGS, damaged
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
+ABOUT = About("neardup", "0.1.0", "0" * 16, {}, {}, {}, "neardup.rejected")
 PATHS = (
     "/", "/login", "/livez", "/readyz", "/metrics", "/api/openapi.json", "/api/v1/session", "/api/v1/figures",
     "/api/v1/hosts", "/api/v1/clusters", "/api/v1/clusters/abcd1234.1.1", "/api/v1/verdicts",
-    "/api/v1/system",
+    "/api/v1/system", "/api/v1/about",
     "/api/v1/lookup", "/static/main.js", "/static/../server.py", "/nothing",
 )  # fmt: skip
 METHODS = ("GET", "GET", "GET", "POST", "POST", "HEAD", "OPTIONS", "DELETE", "PUT", "TRACE")
@@ -85,7 +87,7 @@ class Requests(Decoder):
         superseded.clusters = set()
         watch = create_autospec(Watch, instance=True)
         watch.now = {}
-        made = Api(statistics, Recent(), watch, finder, superseded)
+        made = Api(statistics, Recent(), watch, finder, superseded, ABOUT)
         gate = Gate(load(dashboard_token=TOKEN), lambda: next(self._clock))
         self._app = application(made, gate, "127.0.0.1", DashboardMetrics(), Health())
         self._app.freeze()
