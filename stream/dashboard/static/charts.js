@@ -1,6 +1,6 @@
 // Charts by uPlot: stacked columns over time, and histograms.
 import { by, empty, fill, KINDS } from "./dom.js";
-import { clock, count, day, moment } from "./format.js";
+import { clock, count, day, moment, short } from "./format.js";
 
 const charts = new Map();
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -29,13 +29,13 @@ function draw(id, options, data) {
   charts.get(id)?.destroy();
   fill(place);
   charts.set(id, new uPlot({ width: place.clientWidth, height: height(place), cursor: { drag: { setScale: false } },
-    legend: { show: false }, ...options }, data, place));
+    legend: { show: false }, tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"), ...options }, data, place));
 }
 
-function clear(id, why) {
+export function clear(id, ...why) {
   charts.get(id)?.destroy();
   charts.delete(id);
-  fill(by(id), empty(why));
+  fill(by(id), empty(...why));
 }
 
 /** What the pointer is at, in words, above a chart. */
@@ -65,11 +65,13 @@ function times(marks, apart) {
   });
 }
 
+/** Marks of an axis that counts pages. */
+const pages = (mark) => (Number.isInteger(mark) ? short(mark).replace(".0 ", " ") : "");
+
 /** Columns of `series`, the shown verdicts on top of each other. */
 export function series(figures, shown) {
   const { time, verdicts } = figures.series;
   const kinds = KINDS.filter((kind) => shown.has(kind));
-  if (!figures.pages || !kinds.length) return clear("series", "No verdict in this range.");
   // The uppermost is drawn first, the others over it: each column shows its own part.
   const stacks = [];
   let below = time.map(() => 0);
@@ -81,10 +83,10 @@ export function series(figures, shown) {
   const length = figures.range.step;
   draw("series", {
     scales: { x: { time: true, range: [time[0] - length / 2, time[time.length - 1] + length * 1.5] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
-    axes: [axis({ values: (_, marks, __, ___, apart) => times(marks, apart) }), axis({ size: 64, values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? count(mark) : "")) })],
+    axes: [axis({ space: 80, values: (_, marks, __, ___, apart) => times(marks, apart) }), axis({ size: 64, values: (_, marks) => marks.map(pages) })],
     series: [{}, ...stacks.map(([kind]) => ({ label: kind, fill: resolved(`--${kind}`), width: 0, points: { show: false },
       paths: bars({ size: [0.9, 60], align: 1 }) }))],
-    plugins: [tips((i) => [moment(time[i] * 1000),
+    plugins: [tips((i) => [`${moment(time[i] * 1000)} UTC`,
       ...kinds.slice().reverse().map((kind) => `${kind}: ${count(verdicts[kind][i])} pages`)].join("\n"))],
   }, [time, ...stacks.map(([, sums]) => sums)]);
 }
@@ -93,11 +95,11 @@ export function series(figures, shown) {
 export function histogram(id, found, shown, { from, to, label, words }) {
   const kinds = ["duplicate", "recrawl"].filter((kind) => shown.has(kind) && found[kind]);
   const all = kinds.flatMap((kind) => found[kind].slice(from));
-  if (!all.some((pages) => pages)) return clear(id, "No duplicate or recrawl in this range.");
+  if (!all.some(Boolean)) return clear(id, "No duplicate or recrawl in this range.");
   let last = to;
-  if (last === null) last = Math.max(12, ...kinds.map((kind) => found[kind].findLastIndex((pages) => pages)));
+  if (last === null) last = Math.max(12, ...kinds.map((kind) => found[kind].findLastIndex(Boolean)));
   let first = from;
-  if (first === null) first = Math.min(80, ...kinds.map((kind) => found[kind].findIndex((pages) => pages)));
+  if (first === null) first = Math.min(80, ...kinds.map((kind) => found[kind].findIndex(Boolean)));
   const places = Array.from({ length: last - first + 1 }, (_, i) => first + i);
   const stacks = [];
   let below = places.map(() => 0);
@@ -109,7 +111,7 @@ export function histogram(id, found, shown, { from, to, label, words }) {
     scales: { x: { time: false, range: [first - 0.7, last + 0.7] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
     axes: [axis({ label, labelSize: 18, labelFont: "12px system-ui, sans-serif", size: 30,
       values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? (to === 100 ? (mark / 100).toFixed(2) : mark) : "")) }),
-    axis({ size: 56, values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? count(mark) : "")) })],
+    axis({ size: 56, values: (_, marks) => marks.map(pages) })],
     series: [{}, ...stacks.map(([kind]) => ({ label: kind, fill: resolved(`--${kind}`), width: 0, points: { show: false },
       paths: uPlot.paths.bars({ size: [0.8, 40] }) }))],
     plugins: [tips((i) => [words(places[i]), ...kinds.map((kind) => `${kind}: ${count(found[kind][places[i]])} pages`)].join("\n"))],

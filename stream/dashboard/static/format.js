@@ -1,6 +1,6 @@
-// Numbers and times as people read them.
+// Numbers and times as people read them. All times are UTC, as in logs, records and the JSON API.
 
-const counts = new Intl.NumberFormat(undefined, { maximumFractionDigits: 0 });
+const counts = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export const count = (number) => (number === null || number === undefined ? "–" : counts.format(number));
 
@@ -16,7 +16,7 @@ export const percent = (share) => (share === null ? "–" : `${(share * 100).toF
 
 export function rate(perSecond) {
   if (!perSecond) return "0";
-  return perSecond >= 100 ? counts.format(perSecond) : perSecond.toFixed(perSecond >= 10 ? 1 : 2);
+  return perSecond >= 100 ? short(perSecond) : perSecond.toFixed(perSecond >= 10 ? 1 : 2);
 }
 
 export function bytes(size) {
@@ -43,21 +43,18 @@ export function step(length) {
   return number === 1 ? unit : `${number} ${unit}s`;
 }
 
-const two = (number) => String(number).padStart(2, "0");
+const iso = (time) => new Date(time).toISOString();
 
-export function clock(time) {
-  const at = new Date(time);
-  return `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
-}
+export const clock = (time) => iso(time).slice(11, 19);
 
-export function day(time) {
-  const at = new Date(time);
-  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())}`;
-}
+export const day = (time) => iso(time).slice(0, 10);
 
 export const moment = (time) => `${day(time)} ${clock(time)}`;
 
-/** "10:00:00 to 10:15:00", with days where there are two. */
+/** The clock alone says it for today. */
+export const recent = (time) => (day(time) === day(Date.now()) ? clock(time) : moment(time));
+
+/** "2026-01-02, 10:00:00 to 10:15:00 UTC", with both days where there are two. */
 export function span(from, to) {
-  return day(from) === day(to) ? `${day(from)}, ${clock(from)} to ${clock(to)}` : `${moment(from)} to ${moment(to)}`;
+  return day(from) === day(to) ? `${day(from)}, ${clock(from)} to ${clock(to)} UTC` : `${moment(from)} to ${moment(to)} UTC`;
 }

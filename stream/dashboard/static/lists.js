@@ -1,9 +1,11 @@
 // Hosts, clusters and reasons.
 import { ask } from "./api.js";
-import { address, by, element, empty, fill, row, table } from "./dom.js";
+import { meaning } from "./about.js";
+import { address, by, element, empty, fill, row, spelled, table } from "./dom.js";
 import { count, percent } from "./format.js";
 
-const bar = (share, kind = "") => element("span", { class: `bar ${kind}`, "width%": Math.max(1, share * 100) });
+/** No bar where there is nothing to show the length of. */
+const bar = (share, kind = "") => (share ? element("span", { class: `bar ${kind}`, "width%": share * 100 }) : null);
 
 export function showHosts(found, chosen, choose) {
   fill(by("hosts-known"), found.hosts.map((each) => element("option", { value: each.host })));
@@ -14,7 +16,7 @@ export function showHosts(found, chosen, choose) {
   fill(by("hosts"), table(columns, found.hosts.map((each) => {
     const duplicates = each.verdicts.duplicate ?? 0;
     const button = element("button", { type: "button", class: "plain", "aria-pressed": String(each.host === chosen),
-      onclick: () => choose(each.host) }, each.host);
+      onclick: () => choose(each.host) }, spelled(each.host));
     return row(columns, [[button, bar(duplicates / most)], count(duplicates), percent(each.pages ? duplicates / each.pages : 0)]);
   })), found.total > found.hosts.length ? element("p", { class: "hint" }, `${count(found.total)} hosts in all.`) : null,
   found.complete ? null : element("p", { class: "hint" }, "Hosts with few duplicates may be missing in long ranges."));
@@ -26,7 +28,7 @@ export function showReasons(figures) {
   const most = Math.max(...reasons.map(([, pages]) => pages));
   const columns = [["reason", "As in the verdict's reason.", "url"], ["pages", "Rejected pages with this reason.", "number"]];
   fill(by("reasons"), table(columns, reasons.slice(0, 10).map(([reason, pages]) =>
-    row(columns, [[reason, bar(pages / most, "rejected")], count(pages)]))));
+    row(columns, [[element("span", { title: meaning(reason) }, reason), bar(pages / most, "rejected")], count(pages)]))));
 }
 
 const opened = new Set();
@@ -40,7 +42,7 @@ export function showClusters(found) {
   const columns = [["anchor", "The first page of the cluster.", "url"], ["pages", "The anchor and its duplicates.", "number"]];
   fill(by("clusters"), table(columns, found.clusters.map((each) => {
     const pages = element("div", { hidden: true });
-    const button = element("button", { type: "button", class: "plain", "aria-expanded": "false" }, each.anchor);
+    const button = element("button", { type: "button", class: "plain", "aria-expanded": "false" }, spelled(each.anchor));
     button.addEventListener("click", () => toggle(each.cluster, button, pages));
     if (opened.has(each.cluster)) { opened.delete(each.cluster); toggle(each.cluster, button, pages); }
     const old = each.superseded ? element("div", { class: "like", title: "The anchor's URL says something else now." },
@@ -68,7 +70,7 @@ export function clusterPages(found) {
   return [
     element("p", { class: "like" }, `cluster ${found.cluster}, anchor `, address(found.anchor)),
     element("ol", { class: "pages" }, found.members.map((each) => element("li", {}, address(each.url),
-      element("span", { class: "like" }, ` distance ${each.distance ?? "–"} bits, similarity ${each.similarity ?? "–"}`)))),
+      element("span", { class: "like" }, ` distance ${each.distance ?? "–"} bits, similarity ${each.similarity?.toFixed(3) ?? "–"}`)))),
     more > 0 ? element("p", { class: "like" }, `and ${count(more)} more`) : null,
   ];
 }

@@ -1,15 +1,16 @@
 // The latest verdicts, as they come (server-sent events).
+import { bytesOf, meaning } from "./about.js";
 import { ask } from "./api.js";
 import { address, badge, by, element, empty, fill, row, table } from "./dom.js";
-import { clock, moment } from "./format.js";
+import { moment, recent } from "./format.js";
 
 const KEPT = 100;
 const COLUMNS = [
-  ["time", "When it was decided, in your time zone.", "when"],
+  ["time (UTC)", "When it was decided.", "when"],
   ["verdict", "What was decided.", ""],
   ["page", "Its URL; below, the page that it is like, or why it was rejected.", "url"],
-  ["distance", "Bits in which its fingerprint differs from the page it is like.", "number no-phone"],
-  ["similarity", "Estimated share of text in common (Jaccard), 0 to 1.", "number no-phone"],
+  ["distance", "Bits in which its fingerprint differs from the page it is like.", "number"],
+  ["similarity", "Estimated share of text in common (Jaccard), 0 to 1.", "number"],
 ];
 
 export class Live {
@@ -33,10 +34,10 @@ export class Live {
     for (const verdict of filters.verdict) query.append("verdict", verdict);
     this.source = new EventSource(`/api/v1/events?${query}`);
     this.source.addEventListener("open", () => { state("live", "live"); if (round === this.round) this.load(round, filters); });
-    this.source.addEventListener("error", () => state("lost", "connection lost, trying again"));
+    this.source.addEventListener("error", () => state("lost", "connection lost"));
     this.source.addEventListener("verdicts", (event) => {
       this.news();
-      if (!this.paused) this.add(JSON.parse(event.data).verdicts, true);
+      if (!this.paused) this.add(JSON.parse(event.data).verdicts);
     });
   }
 
@@ -46,19 +47,20 @@ export class Live {
       if (round !== this.round) return;
       this.rows = found.verdicts;
       this.next = found.next;
+      fill(by("latest"));
       this.draw(new Set());
     } catch (error) {
       fill(by("latest"), empty(error.message));
     }
   }
 
-  add(verdicts, fresh) {
+  add(verdicts) {
     const known = new Set(this.rows.map((each) => each.sequence));
     const news = verdicts.filter((each) => !known.has(each.sequence));
     if (!news.length) return;
     const kept = Math.max(KEPT, this.shownOlder ?? 0);
     this.rows = [...news, ...this.rows].sort((a, b) => b.sequence - a.sequence).slice(0, kept);
-    this.draw(fresh ? new Set(news.map((each) => each.sequence)) : new Set());
+    this.draw(new Set(news.map((each) => each.sequence)));
   }
 
   async older() {
@@ -76,11 +78,19 @@ export class Live {
     if (!this.paused) this.load(this.round, this.filters());
   }
 
+  /** Rows that stay are left alone: somebody may have opened one, or be on its link. */
   draw(fresh) {
     by("older").hidden = !this.next;
     if (!this.rows.length) return fill(by("latest"), empty("No verdict yet that fits the filters."));
-    fill(by("latest"), table(COLUMNS, this.rows.map(({ sequence, verdict }) =>
-      verdictRow(verdict, fresh.has(sequence) ? "fresh" : null))));
+    if (!by("latest").querySelector("tbody")) fill(by("latest"), table(COLUMNS, [], "stacked"));
+    const body = by("latest").querySelector("tbody");
+    const wanted = new Set(this.rows.map(({ sequence }) => String(sequence)));
+    for (const gone of [...body.rows].filter((each) => !wanted.has(each.dataset.sequence))) gone.remove();
+    let place = body.firstElementChild;
+    for (const { sequence, verdict } of this.rows) {
+      if (place?.dataset.sequence === String(sequence)) place = place.nextElementSibling;
+      else body.insertBefore(verdictRow(verdict, { class: fresh.has(sequence) ? "fresh" : null, "data-sequence": sequence }), place);
+    }
   }
 }
 
@@ -89,13 +99,15 @@ function state(name, words) {
   by("connection").textContent = words;
 }
 
-export const VERDICT_COLUMNS = COLUMNS;
+/** Verdicts that do not change any more. */
+export const verdictTable = (verdicts) => table(COLUMNS, verdicts.map((each) => verdictRow(each)), "stacked");
 
-export function verdictRow(verdict, kind = null) {
+function verdictRow(verdict, attributes = {}) {
   const like = verdict.duplicate_of && verdict.duplicate_of.url !== verdict.url
     ? element("div", { class: "like" }, "like ", address(verdict.duplicate_of.url)) : null;
-  const why = verdict.reason ? element("div", { class: "like" }, verdict.reason) : null;
-  const time = element("time", { datetime: verdict.decided_at, title: moment(verdict.decided_at) }, clock(verdict.decided_at));
+  const why = verdict.reason ? element("details", { class: "like" }, element("summary", {}, verdict.reason),
+    element("p", {}, `${meaning(verdict.reason)} ${bytesOf(verdict.source)}`)) : null;
+  const time = element("time", { datetime: verdict.decided_at, title: `${moment(verdict.decided_at)} UTC` }, recent(verdict.decided_at));
   return row(COLUMNS, [time, badge(verdict.verdict), [address(verdict.url), like, why],
-    verdict.distance ?? "", verdict.similarity === null ? "" : verdict.similarity.toFixed(3)], { class: kind });
+    verdict.distance ?? "", verdict.similarity === null ? "" : verdict.similarity.toFixed(3)], attributes);
 }

@@ -1,11 +1,12 @@
 // The page: what it asks for, when, and where the answers go.
+import { learn } from "./about.js";
 import { ask } from "./api.js";
 import * as charts from "./charts.js";
 import { by, element, fill, KINDS, MEANINGS } from "./dom.js";
 import * as format from "./format.js";
 import { showClusters, showHosts, showReasons } from "./lists.js";
 import { Live } from "./live.js";
-import { listenToLookup } from "./lookup.js";
+import { listenToLookup, lookedUp, lookUp } from "./lookup.js";
 import { notice, showRoles, showTiles } from "./system.js";
 
 const FIGURES_MS = 1000; // at most this often, when verdicts come
@@ -17,35 +18,61 @@ let figures = null;
 let system = null;
 let due = 0;
 let asking = false;
+let chosen = false; // somebody chose the range, here or in the address
+let fellBack = false;
 
 function wantedRange() {
   const range = by("range").value;
   if (range !== "custom") return { range };
-  const at = (id) => (by(id).value ? new Date(by(id).value).getTime() / 1000 : null);
+  const at = (id) => (by(id).value ? new Date(`${by(id).value}Z`).getTime() / 1000 : null);
   return { from: at("from"), to: at("to") };
 }
 
 const wantedHost = () => by("host").value.trim().toLowerCase();
 
+/** The filters stand in the address, and what was looked up: reloaded or sent to somebody, it shows the same. */
 function remember() {
   const kept = new URLSearchParams({ range: by("range").value });
   if (wantedHost()) kept.set("host", wantedHost());
   if (shown.size < KINDS.length) kept.set("verdicts", [...shown].join(","));
   for (const id of ["from", "to"]) if (by("range").value === "custom" && by(id).value) kept.set(id, by(id).value);
+  if (lookedUp()) kept.set("url", lookedUp());
   history.replaceState(null, "", `#${kept}`);
 }
 
-function recall() {
-  const kept = new URLSearchParams(location.hash.slice(1));
+function recall(kept) {
   const range = kept.get("range");
-  if ([...by("range").options].some((option) => option.value === range)) by("range").value = range;
+  if ([...by("range").options].some((option) => option.value === range)) {
+    by("range").value = range;
+    chosen = true;
+  }
   by("host").value = kept.get("host") ?? "";
   for (const id of ["from", "to"]) by(id).value = kept.get(id) ?? "";
-  if (kept.has("verdicts")) {
-    const wanted = kept.get("verdicts").split(",");
-    for (const kind of KINDS) if (!wanted.includes(kind)) shown.delete(kind);
-  }
+  const wanted = kept.get("verdicts")?.split(",") ?? KINDS;
+  for (const kind of KINDS) if (wanted.includes(kind)) shown.add(kind); else shown.delete(kind);
   by("custom").hidden = by("range").value !== "custom";
+}
+
+/** A link to a look-up names a URL alone; going back in history brings filters. */
+function follow() {
+  const kept = new URLSearchParams(location.hash.slice(1));
+  if (kept.has("range")) {
+    recall(kept);
+    showKinds();
+    refresh();
+    live.restart();
+  } else if (kept.has("url")) {
+    lookUp(kept.get("url"));
+    remember();
+  }
+}
+
+/** What to say where there is no verdict to show. */
+function nothing() {
+  if (!figures.last) return ["No verdict yet: they appear here once pages are published and judged."];
+  if (by("range").value === "all") return ["No verdict of this host."];
+  const all = element("button", { type: "button", onclick: () => { by("range").value = "all"; changed(); } }, "Show all");
+  return [`No verdict in this range. The last one was decided by ${format.moment(figures.last * 1000)} UTC. `, all];
 }
 
 function draw() {
@@ -53,8 +80,11 @@ function draw() {
   const host = figures.range.host;
   showTiles(figures, system);
   by("series-hint").textContent = `Pages each ${format.step(figures.range.step)}`
-    + `${host ? ` of ${host}` : ""}, ${format.span(figures.range.from * 1000, figures.range.to * 1000)}.`;
-  charts.series(figures, shown);
+    + `${host ? ` of ${host}` : ""}, ${format.span(figures.range.from * 1000, figures.range.to * 1000)}.`
+    + (fellBack ? " The last 15 minutes have none, so all are shown." : "");
+  if (!figures.pages) charts.clear("series", ...nothing());
+  else if (!shown.size) charts.clear("series", "All verdicts are switched off above.");
+  else charts.series(figures, shown);
   fill(by("series-legend"), KINDS.filter((kind) => shown.has(kind)).map((kind) =>
     element("li", { "data-kind": kind, title: MEANINGS[kind] }, `${kind}: ${format.count(figures.verdicts[kind])}`)));
   charts.histogram("distances", figures.distances, shown,
@@ -76,6 +106,12 @@ async function refresh() {
       ask("/api/v1/hosts", { ...range, limit: 10 }),
       ask("/api/v1/clusters", { limit: 10 }),
     ]);
+    if (!chosen && !found.pages && found.last && !wantedHost()) {
+      chosen = fellBack = true;
+      by("range").value = "all";
+      due = 0;
+      return;
+    }
     figures = found;
     draw();
     showHosts(hosts, wantedHost(), choose);
@@ -95,9 +131,11 @@ function choose(host) {
 
 async function lookAtSystem() {
   try {
+    await learn();
     system = await ask("/api/v1/system");
-    by("namespace").textContent = system.namespace;
-    document.title = `neardup ${system.namespace}`;
+    const named = system.namespace === "neardup" ? "" : system.namespace; // the default says nothing
+    by("namespace").textContent = by("namespace").title = named;
+    document.title = `neardup ${named}`.trim();
     showRoles(system);
     if (figures) showTiles(figures, system);
   } catch (error) {
@@ -112,6 +150,8 @@ const live = new Live({
 let asked = 0;
 
 function changed() {
+  chosen = true;
+  fellBack = false;
   remember();
   by("custom").hidden = by("range").value !== "custom";
   refresh();
@@ -120,17 +160,20 @@ function changed() {
 
 function makeKinds() {
   by("kinds").append(...KINDS.map((kind) => {
-    const button = element("button", { type: "button", class: "kind", "data-kind": kind, title: MEANINGS[kind],
-      "aria-pressed": String(shown.has(kind)) }, kind);
+    const button = element("button", { type: "button", class: "kind", "data-kind": kind, title: MEANINGS[kind] }, kind);
     button.addEventListener("click", () => {
       if (!shown.delete(kind)) shown.add(kind);
-      button.setAttribute("aria-pressed", String(shown.has(kind)));
+      showKinds();
       remember();
       draw();
       live.restart();
     });
     return button;
   }));
+}
+
+function showKinds() {
+  for (const button of by("kinds").querySelectorAll(".kind")) button.setAttribute("aria-pressed", String(shown.has(button.dataset.kind)));
 }
 
 function chooseTheme() {
@@ -154,10 +197,14 @@ async function offerToLogOut() {
   });
 }
 
-recall();
+const address = new URLSearchParams(location.hash.slice(1));
+recall(address);
 makeKinds();
+showKinds();
 chooseTheme();
-listenToLookup();
+listenToLookup(remember);
+if (address.has("url")) lookUp(address.get("url"));
+addEventListener("hashchange", follow);
 for (const id of ["range", "host", "from", "to"]) by(id).addEventListener("change", changed);
 by("filters").addEventListener("submit", (event) => event.preventDefault());
 new ResizeObserver(() => charts.fit()).observe(by("content"));

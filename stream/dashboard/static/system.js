@@ -2,10 +2,12 @@
 import { by, element, fill, row, table } from "./dom.js";
 import * as format from "./format.js";
 
+const unknown = (value) => value === "–";
+
 function tile(name, value, unit, meaning, more = null) {
   return element("div", { class: "tile", title: meaning },
     element("div", { class: "name" }, name),
-    element("div", { class: "value" }, value, element("span", { class: "unit" }, unit)),
+    element("div", { class: "value" }, value, unknown(value) ? null : element("span", { class: "unit" }, unit)),
     more ? element("div", { class: "more" }, more) : null);
 }
 
@@ -14,7 +16,8 @@ export function showTiles(figures, system) {
   const [size, unit] = format.bytes(system?.state_bytes ?? null);
   const judge = system?.groups.find((group) => group.role === "judge");
   fill(by("tiles"),
-    tile("Speed", format.rate(figures.pages_per_second), "pages/s", "Verdicts a second, of all hosts, over the last 30 seconds."),
+    tile("Speed", format.rate(figures.pages_per_second), "pages/s", "Verdicts a second, of all hosts, over the last 30 seconds.",
+      figures.pages_per_second || !figures.last ? "over 30 seconds" : `last at ${format.recent(figures.last * 1000)} UTC`),
     tile("Pages", format.short(pages), "pages", `${format.count(pages)} pages were judged in the range.`, "in the range"),
     tile("Duplicate ratio", format.percent(figures.duplicate_ratio), "",
       "Duplicates by all pages of the range. Recrawls, the same URL again, are not duplicates.",
@@ -44,7 +47,7 @@ export function showRoles(system) {
     const state = element("span", { class: `state ${each.state}` }, each.state);
     const records = group ? element("span", { title: `records of ${group.topic}` }, `${format.count(group.lag_records)} rec.`) : "–";
     return row(COLUMNS, [name, state, each.detail, records, group ? format.seconds(group.lag_seconds) : "–"]);
-  })), processes(system.processes));
+  }), "stacked"), processes(system.processes));
   notice("system", system.error);
   notice("partitions", system.partitions_read < system.partitions && !system.error
     ? (system.partitions_read ? `This dashboard counts ${system.partitions_read} of ${system.partitions} partitions: another one runs in this namespace.`

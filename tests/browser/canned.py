@@ -1,0 +1,281 @@
+"""The page with answers of our own making: the real files and headers, without brokers and without a fold.
+
+A test says how a page looks with an answer, so it gives the answer. That a dashboard's answers are right is
+for `tests/kafka/test_dashboard.py` to say, and `test_page.py` has a real one behind the page.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from stream.dashboard.answers import (
+    ClusterFigures,
+    ClusterPages,
+    Clusters,
+    Figures,
+    GroupLag,
+    HostFigures,
+    Hosts,
+    Lookup,
+    MemberPage,
+    Near,
+    Process,
+    RangeAnswer,
+    RoleHealth,
+    SeenVerdict,
+    Series,
+    System,
+    Verdicts,
+)
+from stream.dashboard.api import Api
+from stream.dashboard.gate import Gate, answer
+from stream.dashboard.role import about
+from stream.dashboard.server import application
+from stream.fingerprint.scheme import Scheme
+from stream.judge.options import VerdictOptions
+from stream.messages.journal import Genesis
+from stream.messages.verdict import VERDICTS, PageRef, Source, VerdictRecord
+from stream.ops.health import Health
+from stream.ops.http import serving
+from stream.ops.metrics import DashboardMetrics
+from stream.settings import load
+
+NOON: Final = 1_767_355_200
+"""2026-01-02T12:00:00Z."""
+STEP: Final = 5
+JOURNAL: Final = "9f576ade"
+GENESIS: Final = Genesis(
+    journal=JOURNAL * 4, scheme=Scheme(), scheme_id="47db66828acd7536", options=VerdictOptions()
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What crawled pages and machines bring along, and the page must find room for."""
+
+    urls: tuple[str, ...]
+    hosts: tuple[str, ...]
+    namespace: str = "neardup"
+    pages: int = 7
+    """Of every kind, in every step: how large numbers are."""
+    detail: str = "all checks hold"
+
+
+PLAIN: Final = Words(
+    urls=("https://mirror.example.net/1?utm=a", "https://example.com/news/harbour", "http://a.example/"),
+    hosts=("mirror.example.net", "example.com", "a.example", "docs.example.org"),
+)
+LONG: Final = Words(
+    urls=(
+        f"https://{'sub.' * 40}example.org/{'path-segment/' * 60}",
+        f"https://example.org/{'x' * 10_000}",
+        f"https://{'h' * 63}.example/?{'key=value&' * 200}",
+    ),
+    hosts=(f"{'sub.' * 40}example.org", "h" * 63 + ".example", "x" * 253, "a.example"),
+    namespace="crawl-of-the-whole-web-in-production-2026",
+    pages=8_765_432,
+    detail=f"ClientConnectorError: cannot connect to host {'worker-' * 9}7.example:9500, refused",
+)
+RTL: Final = Words(
+    urls=(
+        "https://example.org/חדשות/המגדלור-בצפון-הנמל-יתוקן-לפני-סופות-החורף",
+        "https://مثال.example/أخبار/ستصلح-سلطة-الميناء-المنارة-القديمة-قبل-عواصف-الشتاء",
+        "https://evil.example/\u202etxt.exe\u2066\u2067/שלום\u202dabc",
+    ),
+    hosts=("מגדלור.example", "منارة.example", "\u202eelpmaxe.live", "a.example"),
+)
+CONTENTS: Final = {"plain": PLAIN, "long": LONG, "right-to-left": RTL}
+
+
+def verdict(words: Words, number: int, kind: str | None = None, **fields: Any) -> VerdictRecord:
+    """One of many: kinds and URLs take turns."""
+    kind = kind or VERDICTS[number % len(VERDICTS)]
+    like = kind in ("duplicate", "recrawl")
+    known = {
+        "id": f"{JOURNAL}.3.{number}",
+        "url": words.urls[number % len(words.urls)],
+        "verdict": kind,
+        "change": None if kind in ("insufficient", "rejected") else "new",
+        "cluster": f"{JOURNAL}.3.1" if like else None,
+        "duplicate_of": PageRef(words.urls[(number + 1) % len(words.urls)], f"{JOURNAL}.3.1")
+        if like
+        else None,
+        "distance": number % 15 if like else None,
+        "similarity": 1 - number % 20 / 100 if like else None,
+        "fingerprint": "2f4dc81575bc7d19",
+        "text_hash": "80e5fa88ac8cfaeaa5ba08d18252a5a4",
+        "scheme": "47db66828acd7536",
+        "source": Source("neardup.pages", "39fa46b6f91d4d1b8c00c9b1f55c1b9f", number % 3, number),
+        "fetched_at": None,
+        "decided_at": f"2026-01-02T12:{number // 60 % 60:02d}:{number % 60:02d}.010Z",
+        "reason": "unsupported_content" if kind == "rejected" else None,
+    }
+    return VerdictRecord(**{**known, **fields})
+
+
+@dataclass(slots=True)
+class Canned(Api):
+    """Every question has one answer, whatever it asks for. Tests replace some."""
+
+    answers: dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]] = field(default_factory=dict)
+    """Path below /api/v1 -> answer, or what makes it of the query."""
+    asked: list[str] = field(default_factory=list)
+    """Paths and queries, as they came; of a look-up the body."""
+    news: asyncio.Queue[Verdicts] = field(default_factory=asyncio.Queue)
+    """New verdicts for a page that listens."""
+
+    def routes(self) -> list[web.RouteDef]:
+        """All that the page asks for."""
+        return [
+            *(web.get(f"/api/v1/{path}", self._answer) for path in self.answers if path != "lookup"),
+            web.get("/api/v1/clusters/{cluster}", self._cluster),
+            web.get("/api/v1/events", self._events),
+            web.post("/api/v1/lookup", self._answer),
+        ]
+
+    async def _answer(self, request: web.Request) -> web.Response:
+        self.asked.append(request.path_qs if request.method == "GET" else await request.text())
+        found = self.answers[request.path.removeprefix("/api/v1/")]
+        return answer(found(request.query_string) if callable(found) else found)
+
+    async def _cluster(self, _: web.Request) -> web.Response:
+        found = self.answers["lookup"]
+        assert isinstance(found, Lookup)
+        return answer(found.cluster)
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        await response.write(b"retry: 2000\n\n")
+        while True:
+            news = msgspec.json.encode(await self.news.get())
+            await response.write(b"event: verdicts\ndata: " + news + b"\n\n")
+
+
+def canned(words: Words | None) -> Canned:
+    """Answers that say something in every panel, in these words; without, those of an empty deployment."""
+    made = Canned(*[None] * 6)  # type: ignore[arg-type]
+    made.answers = _empty() if words is None else _full(words)
+    made.answers["about"] = about(load(namespace=words.namespace if words else "neardup"), GENESIS)
+    return made
+
+
+@asynccontextmanager
+async def served(api: Api) -> AsyncIterator[str]:
+    """The page's URL."""
+    app = application(api, Gate(load(namespace="canned")), "127.0.0.1", DashboardMetrics(), Health())
+    async with serving(
+        app, "127.0.0.1", 0, options="dashboard", close_seconds=1, cancel_handlers=True
+    ) as url:
+        yield f"{url}/"
+
+
+def _figures(pages: int, histogram: list[int], hundredths: list[int], reasons: dict[str, int]) -> Figures:
+    points = 60
+    series = {
+        kind: [pages * (1 + (i * (k + 3)) % 7) for i in range(points)] for k, kind in enumerate(VERDICTS)
+    }
+    verdicts = {kind: sum(column) for kind, column in series.items()}
+    total = sum(verdicts.values())
+    return Figures(
+        range=RangeAnswer(NOON, NOON + points * STEP, STEP),
+        pages=total,
+        verdicts=verdicts,
+        duplicate_ratio=verdicts["duplicate"] / total if total else None,
+        pages_per_second=pages / 3,
+        series=Series([float(NOON + i * STEP) for i in range(points)], series),
+        distances={"duplicate": histogram, "recrawl": histogram} if pages else {},
+        similarities={"duplicate": hundredths, "recrawl": hundredths} if pages else {},
+        reasons=reasons,
+        last=NOON + points * STEP if pages else None,
+        revision=1,
+    )
+
+
+def _system(namespace: str, size: int | None, detail: str) -> System:
+    roles = (("worker", "pages", "up"), ("judge", "journal", "behind"), ("dashboard", "verdicts", "down"))
+    return System(
+        namespace=namespace,
+        at=NOON,
+        roles=[RoleHealth(role, state, "nobody is in its group") for role, _, state in roles],
+        groups=[
+            GroupLag(role, f"{namespace}.{role}", f"{namespace}.{topic}", "Stable", 1, size or 0, 83.4)
+            for role, topic, _ in roles
+        ],
+        processes=[Process("judge", "http://127.0.0.1:9501", "not ready", detail)] if size else [],
+        journal_position=size,
+        journal_end=size,
+        anchors=size,
+        state_bytes=size,
+        partitions_read=3,
+        partitions=3,
+        error=None,
+    )
+
+
+def _empty() -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
+    range_ = RangeAnswer(NOON, NOON + 60 * STEP, STEP)
+    return {
+        "figures": _figures(0, [], [], {}),
+        "hosts": Hosts(range_, [], 0, None, complete=True),
+        "clusters": Clusters([], 0, None),
+        "verdicts": Verdicts([], None),
+        "system": _system("neardup", None, ""),
+        "lookup": Lookup(None, None, "no verdict of this URL is remembered", [], None, None, [], 0),
+    }
+
+
+def _full(words: Words) -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
+    pages, urls = words.pages, words.urls
+    range_ = RangeAnswer(NOON, NOON + 60 * STEP, STEP)
+    hosts = [
+        HostFigures(host, 100 * pages, {"duplicate": [90, 40, 3, 0][i] * pages, "unique": pages})
+        for i, host in enumerate(words.hosts)
+    ]
+    clusters = [
+        ClusterFigures(f"{JOURNAL}.3.{i}", url, 1 + pages * (3 - i), i == 1) for i, url in enumerate(urls)
+    ]
+    members = [MemberPage(url, f"{JOURNAL}.3.7", 3, 0.9871, "2026-01-02T12:00:01.010Z") for url in urls]
+    why = "distance {} is {} 14 bits; similarity {} is {} 0.795"
+    near = [
+        Near(
+            urls[0], f"{JOURNAL}.3.1", 3, 0.9871, alike=True,
+            why=why.format(3, "within", 0.987, "at least"),
+        ),
+        Near(
+            urls[1], f"{JOURNAL}.3.2", 21, 0.5, alike=False,
+            why=why.format(21, "over", "0.500", "below"),
+        ),
+    ]  # fmt: skip
+    return {
+        "figures": _figures(
+            pages,
+            [pages * (20 - i) if i < 15 else 0 for i in range(64)],
+            [pages * (i - 70) if i > 80 else 0 for i in range(101)],
+            {"unsupported_content": 9 * pages, "malformed_json": 2 * pages, "too_large": pages},
+        ),
+        "hosts": Hosts(range_, hosts, 5 * len(hosts), None, complete=False),
+        "clusters": Clusters(clusters, 5 * len(clusters), None),
+        "verdicts": Verdicts(
+            [SeenVerdict(40 - i, verdict(words, i)) for i in range(30)],
+            11,
+        ),
+        "system": _system(words.namespace, 1000 * pages, words.detail),
+        "lookup": Lookup(
+            urls[0],
+            "duplicate",
+            f"duplicate of {urls[0]}; {near[0].why}",
+            [verdict(words, i) for i in range(5)],
+            ClusterPages(f"{JOURNAL}.3.1", urls[0], 1 + pages, members),
+            "2f4dc81575bc7d19",
+            near,
+            12,
+        ),
+    }

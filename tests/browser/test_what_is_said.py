@@ -1,0 +1,91 @@
+"""What the page says to somebody who looks: when, by which rule, and why there is nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.async_api import expect
+
+from stream.dashboard.answers import Figures
+from tests.browser.canned import PLAIN, canned, served
+from tests.browser.test_layout import filled
+from tests.waiting import until
+
+IDLE = 1_767_358_800.0
+"""2026-01-02T13:00:00Z."""
+
+
+async def test_a_host_without_duplicates_has_no_bar(opened: Callable[..., Any]) -> None:
+    api = canned(PLAIN)
+    async with served(api) as url:
+        page = await opened(url)
+        await filled(page, api)
+        bars = [await row.locator(".bar").count() for row in await page.locator("#hosts tbody tr").all()]
+        assert bars == [1, 1, 1, 0]
+
+
+async def test_times_are_utc_and_say_so_wherever_one_looks_from(opened: Callable[..., Any]) -> None:
+    seen = []
+    for zone in ("UTC", "Asia/Tokyo", "America/St_Johns"):
+        api = canned(PLAIN)
+        async with served(api) as url:
+            page = await opened(url, timezone_id=zone, locale="de-DE", reduced_motion="reduce")
+            await filled(page, api)
+            text = await page.inner_text("main")
+            assert "2026-01-02, 12:00:00 to 12:05:00 UTC" in text
+            assert "time (UTC)" in text
+            assert "2026-01-02 12:00:01" in text
+            await page.select_option("#range", "custom")
+            assert "From (UTC)" in await page.inner_text("header")
+            await page.fill("#from", "2026-01-02T12:00")
+            await page.locator("#from").press("Tab")
+            await expect(page.locator("#series .uplot")).to_be_visible()
+            await until(lambda api=api: any("from=1767355200" in each for each in api.asked))
+            seen.append((text, await page.locator("#series").screenshot()))
+    assert seen[0] == seen[1] == seen[2]
+
+
+async def test_an_idle_deployment_shows_all_rather_than_nothing(opened: Callable[..., Any]) -> None:
+    api = canned(PLAIN)
+    full, nothing = api.answers["figures"], idle(IDLE)
+    api.answers["figures"] = lambda query: full if "range=all" in query else nothing  # type: ignore[assignment, return-value]
+    async with served(api) as url:
+        page = await opened(url)
+        await expect(page.locator("#range")).to_have_value("all")
+        await expect(page.locator("#series .uplot")).to_be_visible()
+        await expect(page.locator("#series-hint")).to_contain_text("The last 15 minutes have none")
+
+        # What somebody chose stays, and says when there was something.
+        page = await opened(f"{url}#range=1h")
+        await expect(page.locator("#series")).to_contain_text(
+            "The last one was decided by 2026-01-02 13:00:00 UTC"
+        )
+        await expect(page.locator("#range")).to_have_value("1h")
+        await page.click("#series button")
+        await expect(page.locator("#series .uplot")).to_be_visible()
+        await expect(page.locator("#range")).to_have_value("all")
+
+
+async def test_a_deployment_without_verdicts_says_so(opened: Callable[..., Any]) -> None:
+    async with served(canned(None)) as url:
+        page = await opened(url)
+        await expect(page.locator("#series")).to_contain_text("No verdict yet")
+        await expect(page.locator("#range")).to_have_value("15m")
+
+
+def idle(last: float) -> Figures:
+    """Nothing in the range, but something earlier."""
+    found = canned(None).answers["figures"]
+    assert isinstance(found, Figures)
+    found.last = last
+    return found
+
+
+async def test_version_scheme_and_thresholds_are_shown(opened: Callable[..., Any]) -> None:
+    async with served(canned(PLAIN)) as url:
+        page = await opened(url)
+        for said in ("neardup 0.", "47db66828acd7536", "verified", "at most 14 of 64 bits", "at least 0.795"):
+            await expect(page.locator("#rule")).to_contain_text(said)
+        await expect(page.locator("#distances-rule")).to_contain_text("at most 14 of 64 bits")
+        await expect(page.locator("#similarities-rule")).to_contain_text("at least 0.795")
