@@ -22,6 +22,7 @@ FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 )  # fmt: skip
+SCREENSHOTS = Path(__file__).parents[2] / "build" / "screenshots"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
@@ -75,10 +76,9 @@ async def opened(browser: Browser) -> AsyncIterator[Callable[..., Any]]:
 
 
 @pytest.fixture
-def shot(tmp_path: Path) -> Callable[..., Any]:
+def shot() -> Callable[..., Any]:
     """`await shot(page, name)`: a screenshot of the whole page, for people to look at."""
-    directory = Path(os.environ.get("NEARDUP_SCREENSHOTS", tmp_path))
-
+    directory = Path(os.environ.get("NEARDUP_SCREENSHOTS", SCREENSHOTS))
     directory.mkdir(parents=True, exist_ok=True)
 
     async def take(page: Page, name: str) -> Path:

@@ -1,4 +1,4 @@
-"""The page as people use it, in a real Chromium; NEARDUP_SCREENSHOTS names where its pictures are kept."""
+"""The page as people use it, in a real Chromium; pictures go to build/screenshots or NEARDUP_SCREENSHOTS."""
 
 from __future__ import annotations
 
