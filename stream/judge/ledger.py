@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+import msgspec
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import Rows, SourceRange
+from stream.tables.contents import joined
 
 SourceKey = tuple[str, str, int]
 """Cluster id, topic id, partition."""
@@ -57,7 +60,10 @@ class Ledger:
     """The next expected offset of every source partition."""
 
     def __init__(self, progress: Iterable[SourceProgress] = ()) -> None:
-        self.progress = {key_of(each): each for each in progress}
+        self.progress: dict[SourceKey, SourceProgress] = {}
+        self.digest = 0
+        """Of what is known of all sources."""
+        self.apply(progress)
 
     def admit(self, rows: Rows, so_far: Admission) -> NDArray[np.bool_]:
         """Which of `rows` are to be judged, (n,); what changes is noted in `so_far`, not here."""
@@ -106,7 +112,13 @@ class Ledger:
     def apply(self, progress: Iterable[SourceProgress]) -> None:
         """Take over what was decided."""
         for each in progress:
+            before = self.progress.get(key_of(each))
+            self.digest = joined(self.digest, _digest(each), -_digest(before) if before else 0)
             self.progress[key_of(each)] = each
+
+
+def _digest(progress: SourceProgress) -> int:
+    return xxhash.xxh3_64_intdigest(msgspec.msgpack.encode(progress))
 
 
 def key_of(progress: SourceProgress) -> SourceKey:

@@ -15,11 +15,13 @@ VERSION: Final = 4
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """How many records there are of what is read whole when a state is opened."""
+    """What there is of records that are read whole when a state is opened: how many, and a digest."""
 
     dead: int
     skipped: int
     sources: int
+    digest: int | None = None
+    """Of their content; None where a version wrote it that had none."""
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):

@@ -31,6 +31,7 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.tables.anchors import with_prefix
 from stream.tables.candidates import distinct
+from stream.tables.contents import joined
 from stream.tables.failures import damaged
 from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store
 from stream.tables.rocks import Batch as Writes
@@ -264,9 +265,12 @@ class State(Records):
                 raise damaged(
                     path, f"{self.tables.count} anchors in the tables, but records of {self._anchors.count}"
                 )
-            if self.meta.held not in (None, held := self._held()):
+            written, held = self.meta.held, self._held()
+            if written is not None and written.digest is None:
+                held = msgspec.structs.replace(held, digest=None)
+            if written not in (None, held):
                 self.tables.close()
-                raise damaged(path, f"has {held}, but {self.meta.held} was written")
+                raise damaged(path, f"has {held}, but {written} was written")
         except BaseException:
             store.close()
             raise
@@ -391,7 +395,10 @@ class State(Records):
     def _held(self) -> Held:
         stats = self.tables.stats
         return Held(
-            dead=stats.dead_anchors, skipped=stats.skipping_anchors, sources=len(self.ledger.progress)
+            dead=stats.dead_anchors,
+            skipped=stats.skipping_anchors,
+            sources=len(self.ledger.progress),
+            digest=joined(stats.digest, self.ledger.digest),
         )
 
     def flush(self) -> None:

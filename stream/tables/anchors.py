@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.tables.candidates import I64, distinct
+from stream.tables.contents import digest, joined, mixed
 from stream.tables.design import U64
 from stream.tables.failures import damaged
 from stream.tables.rocks import DEFAULT, LOG, Batch, Store
@@ -91,6 +92,8 @@ class Dead:
         """Anchor a is dead where bit a % 8 of byte a // 8 is one; later ones live."""
         numbers = [int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)]
         self.count = 0
+        self.digest = 0
+        """Of those that are dead."""
         self._mark(np.array(numbers, np.int64))
 
     def _mark(self, anchors: I64) -> None:
@@ -105,6 +108,7 @@ class Dead:
             self.bits = grown
         np.bitwise_or.at(self.bits, anchors >> 3, (1 << (anchors & 7)).astype(np.uint8))
         self.count += len(anchors)
+        self.digest = joined(self.digest, digest(mixed(anchors.astype(np.uint64))))
 
     def kill(self, batch: Batch, anchors: I64) -> None:
         """Mark anchors, through `batch` and at once in RAM."""
@@ -147,6 +151,10 @@ class Skips(NamedTuple):
         return dense
 
 
+def _digest_of(numbers: I64, masks: U64) -> int:
+    return digest(mixed(mixed(numbers.astype(np.uint64)) ^ masks))
+
+
 class Skipped:
     """Anchors that did not enter every table's bucket (rule 16), in order of number."""
 
@@ -158,6 +166,8 @@ class Skipped:
         self._count = len(stored)
         self._numbers = np.array([number for number, _ in stored], np.int64)
         self._masks = np.array([mask for _, mask in stored], np.uint64)
+        self.digest = _digest_of(self._numbers, self._masks)
+        """Of these anchors and their masks."""
 
     def add(self, batch: Batch, first: int, skipped: dict[int, int]) -> None:
         """Anchors `first + index` with a bit mask of the tables they stay out of."""
@@ -172,6 +182,7 @@ class Skipped:
             self._masks = np.resize(self._masks, 2 * end)
         self._numbers[start:end] = [number for number, _ in new]
         self._masks[start:end] = [mask for _, mask in new]
+        self.digest = joined(self.digest, _digest_of(self._numbers[start:end], self._masks[start:end]))
         self._count = end  # last: other threads read what is below it
 
     @property

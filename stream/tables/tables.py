@@ -25,6 +25,7 @@ from stream.tables import freeze
 from stream.tables.anchors import AnchorLog, Dead, Skipped, with_prefix
 from stream.tables.candidates import I64, LAST_ANCHOR, Candidates
 from stream.tables.cold import ColdTier
+from stream.tables.contents import joined
 from stream.tables.design import U64, Design
 from stream.tables.failures import damaged
 from stream.tables.hot import PACE, HotTier, Pace
@@ -71,6 +72,8 @@ class TablesStats:
     dead_anchors: int = 0
     skipping_anchors: int = 0
     """Anchors that stayed out of a full bucket."""
+    digest: int = 0
+    """Of both."""
     hot_heads: int = 0
     """Heads of the hot tier, 5 bytes each."""
 
@@ -218,6 +221,7 @@ class Tables:
             cold_anchors=self._cold.anchors,
             dead_anchors=self._dead.count,
             skipping_anchors=self._skipped.count,
+            digest=joined(self._dead.digest, self._skipped.digest),
             hot_heads=self._hot.heads,
         )
 

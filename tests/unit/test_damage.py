@@ -287,6 +287,45 @@ def test_records_that_miss_others_are_refused(whole: Path, tmp_path: Path, key: 
         opened(tmp_path / "copy")
 
 
+@pytest.mark.parametrize("key", [b"tables/dead/", b"tables/skipped/", b"source/"])
+def test_records_that_stand_for_others_are_refused(whole: Path, tmp_path: Path, key: bytes) -> None:
+    """An older value, or another anchor: as many as there were."""
+    shutil.copytree(whole, tmp_path / "copy")
+    path = tmp_path / "copy" / "state"
+    with Store(path, tables_of(path), 1 << 20) as made:
+        found = {each: value for each, value in made.scan("default", key) if each.startswith(key)}
+        name, value = next(iter(found.items()))
+        batch = made.batch()
+        if key == b"source/":
+            fields = msgspec.msgpack.decode(value)
+            batch.put("default", name, msgspec.msgpack.encode([*fields[:-2], fields[-2] - 1, fields[-1]]))
+        elif value:
+            batch.put("default", name, bytes([value[0] ^ 1]) + value[1:])
+        else:
+            batch.delete("default", name)
+            others = (key + number.to_bytes(8, "big") for number in range(ITEMS))
+            batch.put("default", next(other for other in others if other not in found), b"")
+        made.write(batch)
+    with pytest.raises(DamagedStateError, match="digest="):
+        opened(tmp_path / "copy")
+
+
+def test_a_state_of_a_version_that_had_no_digest_is_taken_by_its_counts(whole: Path, tmp_path: Path) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    path = tmp_path / "copy" / "state"
+    with Store(path, tables_of(path), 1 << 20) as made:
+        (value,) = made.get("default", [META])
+        fields = msgspec.msgpack.decode(value or b"")
+        assert fields["held"].pop("digest")
+        batch = made.batch()
+        batch.put("default", META, msgspec.msgpack.encode(fields))
+        made.write(batch)
+    with opened(tmp_path / "copy") as index:
+        index.add(*items(ITEMS + 1)[ITEMS])
+        assert index._state.meta.held is not None
+        assert index._state.meta.held.digest is not None
+
+
 def test_a_state_of_a_version_that_did_not_count_is_taken_as_it_is(whole: Path, tmp_path: Path) -> None:
     shutil.copytree(whole, tmp_path / "copy")
     path = tmp_path / "copy" / "state"
