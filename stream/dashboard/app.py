@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 import faust
@@ -26,6 +27,7 @@ from stream.dashboard.credentials import credentials
 from stream.dashboard.ends import Ends
 from stream.dashboard.fold import Folder, cluster_key, cluster_row, window_key, window_row
 from stream.dashboard.history import History
+from stream.dashboard.loading import Loading
 from stream.dashboard.pending import Pending
 from stream.dashboard.rows import ClusterRow, Counts
 from stream.dashboard.tables import RowTable, in_scope_of
@@ -46,6 +48,15 @@ FETCH_BYTES: Final = 256 << 10
 SWEEP_SECONDS: Final = 600.0
 
 log = structlog.get_logger(__name__)
+
+
+def _directory(settings: Settings) -> Path:
+    return settings.state_dir / settings.namespace / "dashboard"
+
+
+def tables_directory(settings: Settings) -> Path:
+    """Where the tables' RocksDB are, all of which can be rebuilt from the changelogs."""
+    return (_directory(settings) / "v1" / "tables").absolute()
 
 
 class Statistics:
@@ -80,16 +91,13 @@ class Statistics:
         self._folder = Folder(tables["totals"], tables["hosts"], tables["clusters"], self.view)
         self._topic = self.app.topic(names.verdicts, value_type=bytes, key_type=bytes, value_serializer="raw")
         self.app.agent(self._topic, name="fold")(self._fold_all)
-        self._loaded: set[str] = set()
-        for name, load in (
-            ("totals", self._load_totals),
-            ("hosts", self._load_hosts),
-            ("clusters", self._load_clusters),
-        ):
+        loads = {"totals": self._load_totals, "hosts": self._load_hosts, "clusters": self._load_clusters}
+        self._loading = Loading(set(loads), self._forget, lambda: self.app.consumer_generation_id)
+        for name, load in loads.items():
             self._tables[name].on_recover(self._loader(name, load))
 
     def _app(self, settings: Settings, names: Names) -> Any:
-        directory = settings.state_dir / settings.namespace / "dashboard"
+        directory = _directory(settings)
         private_directory(directory)
         brokers = ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(","))
         app = faust.App(
@@ -98,6 +106,7 @@ class Statistics:
             broker_credentials=credentials(settings),
             store="rocksdb://?driver=rocksdict",
             datadir=str(directory),
+            tabledir=str(tables_directory(settings)),
             web_enabled=False,
             topic_disable_leader=True,
             topic_partitions=self._partitions,
@@ -283,18 +292,11 @@ class Statistics:
 
     # Loading and sweeping.
 
-    def _loader(self, name: str, load: Callable[[], None]) -> Callable[[], Any]:
+    def _loader(self, name: str, load: Callable[[], Iterator[None]]) -> Callable[[], Any]:
         async def loader() -> None:
             # Faust swallows the errors of these callbacks.
             try:
-                if name in self._loaded:  # partitions came or went
-                    self._loaded.clear()
-                    self._ends.clear()
-                    self.view.clear()
-                    self.ready.clear()
-                load()
-                self._loaded.add(name)
-                if len(self._loaded) == 3:
+                if await self._loading.load(name, load):
                     self.view.revision += 1
                     self.ready.set()
                     log.info("ready", windows=len(self.view.totals), clusters=len(self.view.clusters))
@@ -304,13 +306,20 @@ class Statistics:
 
         return loader
 
-    def _load_totals(self) -> None:
+    def _forget(self) -> None:
+        self._ends.clear()
+        self.view.clear()
+        self.ready.clear()
+
+    def _load_totals(self) -> Iterator[None]:
         for _, window, counts in self._stored("totals"):
             self.view.count_total(window, counts)
+            yield
 
-    def _load_hosts(self) -> None:
+    def _load_hosts(self) -> Iterator[None]:
         for key, window, counts in self._stored("hosts"):
             self.view.count_host(window, key.partition("/")[2], counts, loading=True)
+            yield
 
     def _stored(self, name: str) -> Iterable[tuple[str, Window, Counts]]:
         for (key, (start, end)), value in self._tables[name].items():
@@ -318,12 +327,13 @@ class Statistics:
             self._ends[int(key.partition("/")[0])].add(row.offset)
             yield key, (int(start), round(end - start)), row.counts
 
-    def _load_clusters(self) -> None:
+    def _load_clusters(self) -> Iterator[None]:
         for key, value in self._tables["clusters"].items():
             partition, _, cluster = key.partition("/")
             row = cluster_row(value)
             self._ends[int(partition)].add(row.offset)
             self.view.count_cluster(cluster, row.duplicates, row.anchor, loading=True)
+            yield
 
     async def sweep(self) -> None:
         """Again and again, forget windows whose time is over."""
