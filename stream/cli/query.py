@@ -18,7 +18,7 @@ CHUNK = 256
 
 
 @click.command("query")
-@with_settings(*CONNECTION, "state_dir")
+@with_settings(*CONNECTION, "state_dir", "rebuild_damaged")
 @with_sources
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object a page.")
 def command(settings: Settings, opened: list[Any], as_json: bool) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from aiohttp import web
 from stream.dashboard import scan
 from stream.dashboard.answers import About
 from stream.dashboard.api import Api
-from stream.dashboard.app import Statistics
+from stream.dashboard.app import Statistics, tables_directory
 from stream.dashboard.batch import VerdictColumns
 from stream.dashboard.gate import Gate, check_reach
 from stream.dashboard.lookup import Finder
@@ -23,9 +24,9 @@ from stream.dashboard.recent import Recent
 from stream.dashboard.server import application
 from stream.dashboard.superseded import Superseded
 from stream.dashboard.system import Watch
-from stream.errors import NeardupError
+from stream.errors import DamagedStateError, NeardupError, StaleError
 from stream.kafka import clients, cluster, permits, record_batches, topics
-from stream.kafka.lifecycle import stop_event_on_signals, unless_stopped
+from stream.kafka.lifecycle import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
@@ -33,7 +34,7 @@ from stream.ops.health import Health
 from stream.ops.http import serving
 from stream.ops.metrics import DashboardMetrics, our_version
 from stream.settings import Settings
-from stream.tables.failures import underlying
+from stream.tables.failures import renamed, underlying
 
 GRACE_SECONDS: Final = 1.0
 """How long open requests may take at the end."""
@@ -66,9 +67,16 @@ class DashboardRole:
                 except NeardupError:
                     raise
                 except Exception as error:
-                    directory = self.settings.state_dir / self.settings.namespace / "dashboard"
+                    directory = tables_directory(self.settings)
                     if (ours := underlying(directory, error)) is None:
                         raise
+                    if isinstance(ours, DamagedStateError) and self.settings.rebuild_damaged:
+                        moved = renamed(directory)
+                        log.error("state_damaged", error=str(ours), moved_to=str(moved))
+                        ours = StaleError(
+                            f"state directory {directory}: damaged, moved to {moved}; the next start"
+                            " rebuilds it"
+                        )
                     raise ours from error
 
     async def _genesis(self) -> Genesis:
@@ -78,6 +86,14 @@ class DashboardRole:
         return genesis
 
     async def _run(self, genesis: Genesis) -> None:
+        async with entered_unless_stopped(self._stop, self._begun(genesis)) as first_error:
+            if first_error is not None:
+                await unless_stopped(self._stop, first_error())
+            log.info("stopped")
+
+    @asynccontextmanager
+    async def _begun(self, genesis: Genesis) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
+        """All that runs, for as long as the context lasts; it gives what raises the first error."""
         settings, names = self.settings, Names(self.settings.namespace)
         async with cluster.connect(settings) as client:
             partitions = (await cluster.partition_counts(client, [names.verdicts]))[names.verdicts]
@@ -119,8 +135,7 @@ class DashboardRole:
             ]
             await permits.demand(settings, "dashboard")  # of the topics, too, that Faust has made meanwhile
             log.info("dashboard_started", url=self.url.result(), group=names.dashboard)
-            await unless_stopped(self._stop, _first_error(statistics, beside))
-            log.info("stopped")
+            yield partial(_first_error, statistics, beside)
 
     @asynccontextmanager
     async def _serving(self, app: web.Application) -> AsyncIterator[None]:

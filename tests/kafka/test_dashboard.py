@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -12,6 +14,9 @@ from typing import Any
 import jsonschema
 import pytest
 
+from stream.dashboard.app import tables_directory
+from stream.dashboard.role import DashboardRole
+from stream.errors import DamagedStateError, StaleError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.options import VerdictOptions
 from stream.kafka import cluster, topics
@@ -174,6 +179,50 @@ async def test_dashboards_share_the_partitions_and_miss_nothing(settings: Settin
 async def _shared(*clients: Client) -> bool:
     read = [(await each.get("/api/v1/system"))["partitions_read"] for each in clients]
     return sum(read) == 3 and 0 not in read
+
+
+@pytest.mark.parametrize("step", ["stream.dashboard.role.Recent.fill", "faust.App.start"])
+async def test_a_dashboard_that_starts_can_be_stopped(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    reached = asyncio.Event()
+
+    async def never_ends(*_: object) -> None:
+        reached.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(step, never_ends)
+    role = DashboardRole(settings)
+    running = asyncio.create_task(role.run())
+    async with asyncio.timeout(HANG_SECONDS):
+        await reached.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        await running
+
+
+async def test_damaged_tables_are_refused_or_rebuilt_from_their_changelogs(settings: Settings) -> None:
+    made = Verdicts()
+    kept = made.some(100)
+    await decide(settings, kept)
+    async with dashboard(settings) as client:
+        await client.counted(100)
+    damaged = await asyncio.to_thread(spoil, tables_directory(settings))
+    with pytest.raises(DamagedStateError, match="CURRENT"):
+        await DashboardRole(settings).run()
+    mending = settings.model_copy(update={"rebuild_damaged": True})
+    with pytest.raises(StaleError, match="the next start rebuilds it"):
+        await DashboardRole(mending).run()
+    assert not damaged.exists()
+    async with dashboard(mending) as client:
+        assert (await client.counted(100))["verdicts"] == by_kind(kept)
+
+
+def spoil(tables: Path) -> Path:
+    """Damage all tables; the directory of one."""
+    files = list(tables.rglob("CURRENT"))
+    for file in files:
+        file.write_text("nothing")
+    return files[0].parent
 
 
 async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
