@@ -156,8 +156,8 @@ async def test_dashboards_share_the_partitions_and_miss_nothing(settings: Settin
 
     async def together(*clients: Client) -> bool:
         figures = [await each.get("/api/v1/figures", range="all") for each in clients]
+        # One is asked after the other: a partition that moves meanwhile is in both answers, or in none.
         found = {kind: sum(each["verdicts"][kind] for each in figures) for kind in KINDS}
-        assert sum(found.values()) <= len(kept)
         return found == by_kind(kept)
 
     await decide_some()
