@@ -14,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ import faust
 import structlog
 
 from stream.dashboard.batch import Sum, VerdictColumns, batch_of
-from stream.dashboard.committed import CommittedTransport, hole
+from stream.dashboard.committed import CommittedTransport, Records, hole
 from stream.dashboard.credentials import credentials
 from stream.dashboard.ends import Ends
 from stream.dashboard.fold import Folder, cluster_key, cluster_row, window_key, window_row
@@ -195,8 +196,8 @@ class Statistics:
             raise RuntimeError(
                 f"{self._verdicts}[{partition}]: Faust left out verdicts before {message.offset}"
             )
-        offsets, values = zip(*records, strict=True)
-        if any(value[:1] == MAGIC for value in values):
+        offsets, values = records.offsets, records.values
+        if any(map(bytes.startswith, values, repeat(MAGIC))):
             values = await asyncio.to_thread(self._json, partition, records)
             self._drop_after_rebalance()
             if pending is not self._pending:
@@ -220,8 +221,9 @@ class Statistics:
             self._pending = Pending(generation)
             self._given = {partition: end - 1 for partition, end in self.folded.items()}
 
-    def _json(self, partition: int, records: Sequence[tuple[int, bytes]]) -> tuple[bytes, ...]:
-        return tuple(self._reader.json(PlacedValue(self._verdicts, partition, *record)) for record in records)
+    def _json(self, partition: int, records: Records) -> list[bytes]:
+        placed = zip(records.offsets, records.values, strict=True)
+        return [self._reader.json(PlacedValue(self._verdicts, partition, *each)) for each in placed]
 
     async def _fold(self, pending: Pending) -> bool:
         """Fold what was added up into tables, changelogs and view; False where a rebalance came between."""

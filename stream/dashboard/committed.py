@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
@@ -18,8 +18,20 @@ BEFORE: Final = "before"
 """Header that we add: the offset of the record fetched before this one; none after a seek."""
 
 
-Records = list[tuple[int, bytes]]
-"""Offsets and values of records, in order: the value of a message that stands for a batch."""
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records in order: the value of a message that stands for a batch."""
+
+    offsets: list[int] = field(default_factory=list)
+    values: list[bytes] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+    def clear(self) -> None:
+        """Forget them: the message is kept for longer."""
+        self.offsets.clear()
+        self.values.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +60,10 @@ class _Batch:
         return next(self._batch)
 
     def __iter__(self) -> Iterator[_Whole]:
-        records, last = [], None
+        records, last = Records(), None
         for last in self._batch:
-            records.append((last.offset, last.value))
+            records.offsets.append(last.offset)
+            records.values.append(last.value)
         if last is not None:
             yield _Whole(last.offset, records, last.timestamp, last.timestamp_type)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
@@ -10,8 +11,8 @@ from typing import Any, Final
 from stream.dashboard.batch import Sum, VerdictColumns, pieces
 from stream.dashboard.ends import Ends
 
-FOLD_SECONDS: Final = 1.0
-"""For so long verdicts are added up while more wait."""
+FOLD_SECONDS: Final = 1.0, 10.0
+"""For so long verdicts are added up while more wait: a quarter of what they are behind by, within these."""
 FOLD_VERDICTS: Final = 100_000
 """So many are folded at once at most; one batch more, to be exact."""
 
@@ -27,6 +28,8 @@ class Pending:
         """To be acknowledged once all is folded."""
         self._sends: list[asyncio.Task[None]] = []
         self._verdicts = 0
+        self._decided = 0
+        """When the last verdict was, seconds since the epoch."""
         self._begun, self._due, self._taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def add(self, event: Any, batch: VerdictColumns, ends: Ends) -> None:
@@ -39,6 +42,7 @@ class Pending:
             sums[-1].add(piece)
         self.events.append(event)
         self._verdicts += len(batch)
+        self._decided = int(batch.seconds[-1])
         self._begun.set()
 
     def send(self, work: Coroutine[Any, Any, None]) -> None:
@@ -67,7 +71,9 @@ class Pending:
     async def due(self) -> None:
         """Wait until it is best folded."""
         await self._begun.wait()
+        least, most = FOLD_SECONDS
+        behind = time.time() - self._decided
         with suppress(TimeoutError):
-            async with asyncio.timeout(FOLD_SECONDS):
+            async with asyncio.timeout(min(most, max(least, behind / 4))):
                 await self._due.wait()
         self._taken.set()

@@ -51,9 +51,17 @@ class Counts(msgspec.Struct, array_like=True, gc=False):
                 for place, pages in histogram.items():
                     _bump(into, place, pages)
 
+    def copy(self) -> Counts:
+        """The same counts, to be added to."""
+        return Counts(
+            self.verdicts.copy(),
+            {kind: histogram.copy() for kind, histogram in self.distances.items()},
+            {kind: histogram.copy() for kind, histogram in self.similarities.items()},
+            self.reasons.copy(),
+        )
+
     def __add__(self, other: Counts) -> Counts:
-        found = Counts()
-        found.add(self)
+        found = self.copy()
         found.add(other)
         return found
 

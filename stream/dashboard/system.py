@@ -234,7 +234,8 @@ async def _lag(
     records, oldest, unknown = 0, time.time(), set(behind)
     deadline = time.monotonic() + OLDEST_SECONDS
     while unknown and time.monotonic() < deadline:
-        for key, found in (await consumer.getmany(*unknown, timeout_ms=100)).items():
+        # One at a time: of hundreds that were fetched, only the first is looked at.
+        for key, found in (await consumer.getmany(*unknown, timeout_ms=100, max_records=1)).items():
             oldest = min(oldest, found[0].timestamp / 1000)
             records += behind[key][1] - found[0].offset
             unknown.discard(key)

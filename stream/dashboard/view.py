@@ -61,8 +61,7 @@ class View:
             known.add(news)
             return
         self._host_rows += 1
-        hosts[host] = Counts()
-        hosts[host].add(self.host_in_tables(window, host) if self.pruned and not loading else news)
+        hosts[host] = (self.host_in_tables(window, host) if self.pruned and not loading else news).copy()
         if self._host_rows > MOST_HOSTS:
             self._prune_hosts()
 
