@@ -55,15 +55,15 @@ if TYPE_CHECKING:
     from stream.judge.batch import Entry as Entry
     from stream.judge.decided import Decided as Decided
     from stream.judge.judge import Judge as Judge
-    from stream.judge.options import VerdictOptions
+    from stream.messages.verdict_options import VerdictOptions
     from stream.judge.query import matching_anchors as matching_anchors
     from stream.judge.state import State as State
     from stream.messages.decision import Decisions as Decisions
     from stream.messages.journal import Genesis as Genesis
     from stream.messages.journal import Rows as Rows
     from stream.messages.journal import SourceRange as SourceRange
-    from stream.messages.page import Page
-    from stream.messages.page import decode_page as decode_page
+    from stream.pages.page import Page
+    from stream.pages.page import decode_page as decode_page
     from stream.messages.verdict import Change as Change
     from stream.messages.verdict import ClusterRecord as ClusterRecord
     from stream.messages.verdict import Verdict as Verdict
@@ -94,12 +94,12 @@ _HOMES: Final = {
     "stream.judge.batch": ("Entry",),
     "stream.judge.decided": ("Decided",),
     "stream.judge.judge": ("Judge",),
-    "stream.judge.options": ("VerdictOptions",),
+    "stream.messages.verdict_options": ("VerdictOptions",),
     "stream.judge.query": ("matching_anchors",),
     "stream.judge.state": ("State",),
     "stream.messages.decision": ("Decisions",),
     "stream.messages.journal": ("Genesis", "Rows", "SourceRange"),
-    "stream.messages.page": ("Page", "decode_page"),
+    "stream.pages.page": ("Page", "decode_page"),
     "stream.messages.verdict": ("Change", "ClusterRecord", "Verdict", "VerdictRecord"),
     "stream.sources": ("open_source",),
 }

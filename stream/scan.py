@@ -17,8 +17,8 @@ from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index
 from stream.judge.decided import Decided
-from stream.judge.options import VerdictOptions
-from stream.outside.registry import registry_of
+from stream.messages.verdict_options import VerdictOptions
+from stream.pages.outside.registry import registry_of
 from stream.settings import Settings
 from stream.sources import Message, feed
 

@@ -1,7 +1,7 @@
 """All options of all roles, in one place: flags over environment `NEARDUP_*` over a TOML file over defaults.
 
 Options that decide verdicts are not here: they are written into the journal once, by `neardup topics create`
-(`stream.judge.options`, `stream.fingerprint.scheme`), and read from there.
+(`stream.messages.verdict_options`, `stream.fingerprint.scheme`), and read from there.
 """
 
 from __future__ import annotations

@@ -27,13 +27,13 @@ from stream.children.guard import OUT_OF_MEMORY, STORE_SECONDS, Guard, failed
 from stream.children.position import Position
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.outside.errors import AwayError, WantedError
-from stream.outside.schema import Registered
+from stream.pages.outside.errors import AwayError, WantedError
+from stream.pages.outside.schema import Registered
 
 if TYPE_CHECKING:  # the parent imports this file, and need not load what fingerprints
     from stream.fingerprint.fingerprinter import ReadPage
-    from stream.messages.page import Page
-    from stream.outside.outside import Outside
+    from stream.pages.page import Page
+    from stream.pages.outside.outside import Outside
 
 FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
 
@@ -154,7 +154,7 @@ class BatchFingerprinter(Protocol):
 
 def main() -> None:
     """Fingerprint until stdin ends."""
-    from stream.outside.outside import Outside
+    from stream.pages.outside.outside import Outside
 
     rows_out, chunks_in = _take_pipes()
     _set_signals()

@@ -12,7 +12,7 @@ from typing import Final, ParamSpec, TypeVar
 from stream.children.deadline import host_of, seconds
 from stream.children.position import Position
 from stream.fingerprint.row import Row, Status
-from stream.outside.errors import WantedError
+from stream.pages.outside.errors import WantedError
 
 STORE_SECONDS: Final = 60.0
 """A store may take so long over one read; then the process that waits for it ends, and another asks again."""

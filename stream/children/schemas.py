@@ -9,9 +9,9 @@ from typing import Final
 
 from stream.children.child import Told, Wanted
 from stream.errors import PageError
-from stream.outside.errors import AwayError
-from stream.outside.registry import SECONDS, Registry
-from stream.outside.schema import Registered
+from stream.pages.outside.errors import AwayError
+from stream.pages.outside.registry import SECONDS, Registry
+from stream.pages.outside.schema import Registered
 
 ANSWER_SECONDS: Final = 3 * SECONDS
 """How long a child waits for one answer, those before it and what the schema refers to included."""

@@ -55,7 +55,7 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, said: An
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from stream.demo.show import demo_settings, show
-    from stream.kafka.lifecycle import stop_event_on_signals
+    from stream.ops.signals import stop_event_on_signals
 
     settings = demo_settings(servers, f"demo-{uuid.uuid4().hex[:8]}", directory)
     columns = (

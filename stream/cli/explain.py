@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.scheme import Scheme
     from stream.judge.explain import Explanation, Feature, Side
-    from stream.judge.options import VerdictOptions
+    from stream.messages.verdict_options import VerdictOptions
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
 _REMEMBERED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
@@ -79,7 +79,7 @@ def _remembered(text: str, settings: Settings, scheme: Scheme, options: VerdictO
 def _side(text: str, fingerprinter: Fingerprinter, page_bytes: int) -> Side:
     from stream.errors import PageError, SettingsError
     from stream.judge.explain import Side, side_of_page
-    from stream.messages.page import decode_page
+    from stream.pages.page import decode_page
     from stream.sources import open_source
 
     digits = fingerprinter.scheme.width // 4

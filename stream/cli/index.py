@@ -48,9 +48,9 @@ def export(
     may be in use), or whatever `match` reads. No fingerprint at all is an error, but for an empty state.
     """
     from stream.errors import SettingsError
-    from stream.match import gather, open_either
-    from stream.tables.compression import encode, expected_bytes, sort_words
-    from stream.tables.index_file import write_index
+    from stream.offline.match import gather, open_either
+    from stream.offline.compression import encode, expected_bytes, sort_words
+    from stream.offline.index_file import write_index
 
     logging.configure(settings.log_format, "index")
     if str(file) == STDOUT:
@@ -102,8 +102,8 @@ def import_(file: Path, output: Path) -> None:
     """Read the fingerprints of FILE into OUTPUT: a NumPy array (.npy), or lines of hex digits (also -)."""
     import numpy as np
 
-    from stream.sources.fingerprints import BLOCKS
-    from stream.tables.index_file import IndexFile
+    from stream.offline.fingerprints import BLOCKS
+    from stream.offline.index_file import IndexFile
     from stream.tables.words import to_hex, words_of
 
     index = IndexFile(file)

@@ -18,8 +18,8 @@ from stream.settings import Settings
 
 if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
-    from stream.match import Matches
-    from stream.verified import Verified
+    from stream.offline.match import Matches
+    from stream.offline.verified_match import Verified
 
 
 @click.command("match")
@@ -112,7 +112,7 @@ def _near(
     layout: str | None,
     files: dict[str, Any],
 ) -> Matches:
-    from stream.match import find_matches, find_pairs, open_either
+    from stream.offline.match import find_matches, find_pairs, open_either
 
     opened, threads = open_either(settings, scheme, batch, **files), settings.worker_processes
     if corpus is None:
@@ -130,7 +130,7 @@ def _similar(
     distance: int | None,
     files: dict[str, Any],
 ) -> Verified:
-    from stream.verified import Verified, default_rule, open_sketched
+    from stream.offline.verified_match import Verified, default_rule, open_sketched
 
     opened = open_sketched(settings, scheme, batch, **files)
     against = open_sketched(settings, scheme, corpus, **files) if corpus else None

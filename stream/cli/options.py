@@ -129,7 +129,7 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(*args: Any, mode: str, distance: int | None, given: tuple[str, ...], **kwargs: Any) -> Any:
         import msgspec
 
-        from stream.judge.options import VerdictOptions
+        from stream.messages.verdict_options import VerdictOptions
 
         if mode == "strict":
             k = 3 if distance is None else distance
@@ -239,6 +239,6 @@ def _schemes() -> list[str]:
 
 
 def _verdict_options() -> list[str]:
-    from stream.judge.options import VerdictOptions
+    from stream.messages.verdict_options import VerdictOptions
 
     return _pairs(VerdictOptions)

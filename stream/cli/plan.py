@@ -28,7 +28,7 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
     from rich.table import Table
 
     from stream.tables.candidates import LAST_ANCHOR
-    from stream.tables.planner import duration, number, parse_memory, parse_pages, plan, size
+    from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
 
     found = plan(parse_pages(pages), distance, parse_memory(memory), width)
     if as_json:

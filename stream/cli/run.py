@@ -41,7 +41,7 @@ from stream.settings import Settings
 )
 def command(settings: Settings, workers: int, with_dashboard: bool) -> None:
     """Run workers, a judge and a dashboard under one supervisor, until interrupted."""
-    from stream.kafka.lifecycle import stop_event_on_signals
+    from stream.ops.signals import stop_event_on_signals
     from stream.supervisor import Supervisor, dashboard, deployment
 
     async def run() -> None:

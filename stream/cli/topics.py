@@ -10,7 +10,7 @@ import click
 
 from stream.cli.group import Group
 from stream.cli.options import CONNECTION, with_scheme, with_settings, with_verdict_options
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.ops import logging
 from stream.settings import Settings
 

@@ -30,7 +30,7 @@ from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.transaction import in_thread
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VerdictRecord
-from stream.outside.registry import registry_of
+from stream.pages.outside.registry import registry_of
 from stream.settings import MIB, Settings
 
 MEMORY: Final = 64 * MIB

@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 from stream.demo.order import shuffled
 from stream.demo.templates import PAPER, READER, READER_TRADITIONAL, SHELL, render
 from stream.demo.texts import TEXTS
-from stream.messages.page import Page
+from stream.pages.page import Page
 from stream.sources import Message, encode_page
 
 PAPER_SITE: Final = "https://www.qingshi-wanbao.example/story/"

@@ -14,7 +14,7 @@ from stream.demo.fetch import Say, cache_directory, cached, fetch
 from stream.demo.order import shuffled
 from stream.demo.releases import MAVEN, PIP, Release
 from stream.errors import CrawlError
-from stream.messages.page import Page
+from stream.pages.page import Page
 from stream.sources import Message, Source, encode_page
 
 Origin = Literal["auto", "maven", "pip", "none"]

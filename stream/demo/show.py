@@ -15,7 +15,7 @@ import msgspec
 
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import clients, topics
 from stream.kafka.audit import Findings, audit
 from stream.kafka.names import Names

@@ -16,7 +16,7 @@ from stream.judge.explain import Side
 from stream.judge.ids import pack
 from stream.judge.live import CACHE
 from stream.judge.meta import stored_meta
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import Baseline, Records
 from stream.tables.rocks import Store, nothing_flushed, state_directory, tables_of
 from stream.text.url import url_key

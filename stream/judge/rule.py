@@ -17,7 +17,7 @@ from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import similarities, similarities_at
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
 
 NO_SIMILARITY: Final = -1

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 
 from stream.errors import BrokerError, RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import clients, cluster
 from stream.kafka.away import answered
 from stream.kafka.names import Names

@@ -19,7 +19,7 @@ from aiokafka.errors import (
 
 from stream.errors import TopicError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rule import Rule
 from stream.kafka import clients, cluster
 from stream.kafka.genesis import wait_for_genesis, write_genesis

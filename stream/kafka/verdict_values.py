@@ -13,11 +13,11 @@ import msgspec
 
 from stream.contracts import contract
 from stream.errors import PageError, RecordError, SettingsError
-from stream.messages.page import FRAME
+from stream.pages.page import FRAME
 from stream.messages.verdict_avro import SCHEMA, to_avro, to_json
-from stream.outside.errors import WantedError
-from stream.outside.registry import registry_of
-from stream.outside.schema import Schema, Schemas
+from stream.pages.outside.errors import WantedError
+from stream.pages.outside.registry import registry_of
+from stream.pages.outside.schema import Schema, Schemas
 from stream.settings import Settings
 
 MAGIC: Final = b"\0"

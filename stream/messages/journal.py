@@ -17,7 +17,7 @@ from stream.errors import RecordError, SchemeMismatchError
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
-from stream.judge.options import RecordedOptions, VerdictOptions
+from stream.messages.verdict_options import RecordedOptions, VerdictOptions
 from stream.messages.times import EARLIEST, LATEST
 
 VERSION: Final = 1

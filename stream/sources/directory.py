@@ -9,7 +9,7 @@ from typing import Final
 from urllib.parse import quote
 
 from stream.errors import PageError, SettingsError
-from stream.messages.page import Page
+from stream.pages.page import Page
 from stream.sources.encode import encode_page
 from stream.sources.source import MAX_MESSAGE, Message, Source
 

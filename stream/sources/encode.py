@@ -6,7 +6,7 @@ import base64
 
 import msgspec
 
-from stream.messages.page import Page
+from stream.pages.page import Page
 from stream.messages.verdict import rfc3339
 
 

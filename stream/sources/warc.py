@@ -9,8 +9,8 @@ from typing import Final
 from fastwarc.warc import ArchiveIterator, WarcRecord
 
 from stream.errors import PageError
-from stream.messages.page import Page
-from stream.outside.warc_record import RECORDS, body_of, content_type_of, fetched_at_of
+from stream.pages.page import Page
+from stream.pages.warc_record import RECORDS, body_of, content_type_of, fetched_at_of
 from stream.sources.compressed import (
     DAMAGED,
     STDIN,

@@ -30,7 +30,7 @@ from aiokafka import AIOKafkaProducer
 from stream.brokers.broker import start_broker
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.names import Names
 from stream.kafka.record_batches import header_block, record_batches

@@ -26,7 +26,7 @@ from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.kafka.interpreter import made_for_batches
 from stream.messages.decision import Decisions

@@ -23,7 +23,7 @@ from aiokafka import AIOKafkaProducer
 
 from stream.brokers.broker import start_broker
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.judge import JudgeRole, JudgeStats
 from stream.kafka.names import Names

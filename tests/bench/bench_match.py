@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from stream.tables.all_pairs import all_pairs
-from stream.tables.match import CHUNK, BatchTables, match
-from stream.tables.methods.brute_force import BruteForce
+from stream.offline.all_pairs import all_pairs
+from stream.offline.batch_tables import CHUNK, BatchTables, match
+from stream.offline.methods.brute_force import BruteForce
 from stream.tables.words import Pairs
 from tests.fingerprint_sets import flipped, random_set
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from tests.bench.quality import chrome, ours, truth
 from tests.bench.quality.environments import call
 from tests.bench.quality.figures import EDGES, Figures

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.judge.decide import THREADS
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables

@@ -24,7 +24,7 @@ from stream.brokers.broker import start_broker
 from stream.children.child import Configuration
 from stream.children.pool import ChildPool
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.names import Names
 from stream.kafka.worker import WorkerRole

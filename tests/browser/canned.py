@@ -39,7 +39,7 @@ from stream.dashboard.gate import Gate, answer
 from stream.dashboard.role import about
 from stream.dashboard.server import application
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VERDICTS, PageRef, Source, VerdictRecord
 from stream.ops.health import Health

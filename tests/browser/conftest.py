@@ -13,7 +13,7 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS

@@ -14,7 +14,7 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer
 
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS

@@ -22,7 +22,7 @@ from stream.kafka.topic_plan import plan
 from stream.kafka.worker import WorkerRole
 from stream.messages.decision import Decisions, decode_decisions
 from stream.messages.journal import Rows, SourceRange
-from stream.messages.page import Page
+from stream.pages.page import Page
 from stream.settings import Settings
 from tests.kafka.worker_helpers import admin_of, read_all
 from tests.waiting import HANG_SECONDS, until

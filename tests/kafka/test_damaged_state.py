@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 
 from stream.errors import EXIT_DISK, EXIT_REFUSED, DamagedStateError, DiskError, StaleError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.recompute import recompute

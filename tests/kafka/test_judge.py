@@ -25,7 +25,7 @@ from structlog.testing import capture_logs
 from stream.errors import StaleError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.judge import Judge
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import audit, topics, verdict_batches
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, opened_follower

@@ -16,7 +16,7 @@ from structlog.testing import capture_logs
 
 from stream.errors import RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.kafka import cluster, topics
 from stream.kafka.cluster import Bounds

@@ -19,7 +19,7 @@ from stream.brokers import embedded
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import clients, cluster, permits, topics
 from stream.kafka.access import ROLES, Grant, grants, table
 from stream.kafka.audit import audit

@@ -17,7 +17,7 @@ from stream.kafka import topics
 from stream.kafka.audit import audit
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
-from stream.outside.errors import AwayError
+from stream.pages.outside.errors import AwayError
 from stream.settings import Settings
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, error_of, page

@@ -18,7 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import cluster, topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from stream.errors import SettingsError
-from stream.tables.all_pairs import all_pairs
-from stream.tables.layouts import Layout
+from stream.offline.all_pairs import all_pairs
+from stream.offline.layouts import Layout
 from tests.fingerprint_sets import flipped, numbers, random_set
 
 

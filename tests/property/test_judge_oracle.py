@@ -17,7 +17,7 @@ from stream.judge.batch import Entry
 from stream.judge.decide import Effort
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import Prepared, State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.errors import SettingsError
-from stream.tables.layouts import Layout
-from stream.tables.methods import METHODS, open_method
-from stream.tables.methods.ball import ball_size
-from stream.tables.methods.interpolation import interpolate
-from stream.tables.methods.sorted_tables import SortedTables
-from stream.tables.methods.stored_ball import StoredBall
+from stream.offline.layouts import Layout
+from stream.offline.methods import METHODS, open_method
+from stream.offline.methods.ball import ball_size
+from stream.offline.methods.interpolation import interpolate
+from stream.offline.methods.sorted_tables import SortedTables
+from stream.offline.methods.stored_ball import StoredBall
 from stream.tables.words import Pairs
 from tests.fingerprint_sets import flipped, numbers, random_set
 

@@ -16,7 +16,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.decide import Judged
 from stream.judge.ids import NO_PAGE, show
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rule import Rule
 from stream.judge.verdict_json import columns, write
 from stream.messages.journal import NO_TIME, SourceRange

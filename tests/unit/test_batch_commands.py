@@ -14,13 +14,13 @@ from stream.errors import IndexFileError, NeardupError, SchemeMismatchError, Set
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
 from stream.messages.journal import Genesis
-from stream.sources.fingerprints import open_fingerprints
-from stream.tables.compression import encode, sort_words
-from stream.tables.index_file import HEADER_BYTES, IndexFile, write_index
+from stream.offline.fingerprints import open_fingerprints
+from stream.offline.compression import encode, sort_words
+from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
 from stream.tables.rocks import ANCHORS
 from stream.tables.words import as_words, to_hex
 from tests.fingerprint_sets import flipped, random_set

@@ -12,7 +12,7 @@ from stream.children.guard import Guard
 from stream.children.position import Position
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
-from stream.outside.outside import Outside
+from stream.pages.outside.outside import Outside
 
 OUTSIDE = Outside()
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.tables.compression import CorruptBlockError, encode, expected_bytes, sort_words
-from stream.tables.huffman import LONGEST, code_lengths, codes, decoding_table
+from stream.offline.compression import CorruptBlockError, encode, expected_bytes, sort_words
+from stream.offline.huffman import LONGEST, code_lengths, codes, decoding_table
 from stream.tables.words import as_words
 from tests.fingerprint_sets import random_set
 

@@ -18,7 +18,7 @@ from stream.errors import EXIT_REFUSED, DamagedStateError, StateBusyError
 from stream.index import Answer, Index
 from stream.judge.live import live_anchors
 from stream.judge.meta import META
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.tables.failures import CURE, failure, set_aside
 from stream.tables.rocks import Store, tables_of
 from stream.tables.scrub_child import Found, scrub

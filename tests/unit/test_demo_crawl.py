@@ -18,7 +18,7 @@ from stream.demo.order import shuffled
 from stream.demo.releases import MAVEN, PIP, Release
 from stream.demo.texts import TEXTS, Text
 from stream.errors import PageError
-from stream.messages.page import decode_page
+from stream.pages.page import decode_page
 
 HAN = re.compile(r"[\u3400-\u9fff\U00020000-\U0002ffff]")
 TITLES = {text.title: text.slug for text in TEXTS}

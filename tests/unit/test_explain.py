@@ -18,10 +18,10 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.explain import Side, explain, side_of_page, side_of_text
 from stream.judge.judge import Judge
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
-from stream.messages.page import Page
+from stream.pages.page import Page
 from stream.tables.design import Design
 from tests.probed_keys import probe_keys
 

@@ -17,7 +17,7 @@ from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import TIES, simhash
 from stream.fingerprint.sketch import similarities
-from stream.messages.page import Page
+from stream.pages.page import Page
 from stream.text.cutters import analyse
 from stream.text.normalise import normalise
 from stream.text.segment import segment

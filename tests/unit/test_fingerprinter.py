@@ -16,7 +16,7 @@ from stream.fingerprint.row import NO_HASH, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import similarities
 from stream.messages.journal import Rows, SourceRange
-from stream.messages.page import Page
+from stream.pages.page import Page
 
 LIMIT = 1 << 20
 ENGLISH = """A crawler meets the same article under many addresses. It should keep the first, point the others
@@ -196,7 +196,7 @@ def test_after_warming_up_no_page_waits_for_the_compiler() -> None:
 import gc, random
 from numba.core.dispatcher import Dispatcher
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.messages.page import Page
+from stream.pages.page import Page
 
 def loaded():
     return {id(one): len(one.signatures) for one in gc.get_objects() if isinstance(one, Dispatcher)}

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from stream.errors import BrokerError, SecurityError, StateError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import away
 from stream.kafka.reader import JournalReader
 from stream.messages.journal import Genesis

@@ -25,8 +25,8 @@ from stream.messages.verdict import Source, VerdictRecord, rfc3339
 from stream.output import writing
 from stream.sinks.base import ExportError
 from stream.sinks.open import open_sink
-from stream.tables.compression import encode, sort_words
-from stream.tables.index_file import write_index
+from stream.offline.compression import encode, sort_words
+from stream.offline.index_file import write_index
 from stream.tables.words import as_words
 from tests.fingerprint_sets import random_set
 

@@ -15,8 +15,8 @@ import zstandard
 from jsonschema import Draft202012Validator
 
 from stream.errors import PageError
-from stream.messages.compression import MAX_PARTS, inflate
-from stream.messages.page import Page, PageMessageError, decode_page
+from stream.pages.compression import MAX_PARTS, inflate
+from stream.pages.page import Page, PageMessageError, decode_page
 
 LIMIT = 1 << 20
 URL = "http://example.com/"

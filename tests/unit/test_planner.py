@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from stream.cli import cli
 from stream.errors import SettingsError
-from stream.tables.planner import parse_memory, parse_pages, plan
+from stream.offline.planner import parse_memory, parse_pages, plan
 
 GIB = 1 << 30
 

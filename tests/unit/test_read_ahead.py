@@ -6,7 +6,7 @@ import asyncio
 
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.kafka.reader import JournalReader
 from stream.messages.journal import Genesis, Rows, SourceRange
 from tests.topic_in_memory import TopicInMemory

@@ -13,7 +13,7 @@ from stream import Index
 from stream.fingerprint import parity_pairs
 from stream.fingerprint.scheme import Scheme
 from stream.judge import meetings, nearest, neighbours, page_log, verdict_json
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
 from stream.tables import candidates, chains, cold, packed, prefix, presence

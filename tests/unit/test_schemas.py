@@ -25,12 +25,12 @@ from stream.judge.batch import Batch, Entry, digest_of
 from stream.judge.decided import Decided
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.verdict_avro import to_avro, to_json
-from stream.outside.schema import AvroSchema
+from stream.pages.outside.schema import AvroSchema
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 FORMATS = FormatChecker(formats=())

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stream.messages.page import Page, PageMessageError, decode_page
+from stream.pages.page import Page, PageMessageError, decode_page
 
 HTML = "<html><body><p>Caf\u00e9 at the harbour</p></body></html>"
 RECORD: dict[str, Any] = {

@@ -23,7 +23,7 @@ from fastwarc.stream_io import BrotliWriter
 
 from stream.cli.options import SOURCE_FORMAT
 from stream.errors import PageError, SettingsError
-from stream.messages.page import Page, decode_page
+from stream.pages.page import Page, decode_page
 from stream.sources import (
     FORMATS,
     DirectorySource,

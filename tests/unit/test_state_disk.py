@@ -23,7 +23,7 @@ from stream.cli.role import run_role
 from stream.errors import EXIT_DISK, DamagedStateError, DiskError
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
 from stream.private import private_directory

@@ -15,11 +15,11 @@ from stream.errors import NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import sketch
 from stream.index import Index
-from stream.judge.options import VerdictOptions
-from stream.tables import meet
-from stream.tables.layouts import Layout
+from stream.messages.verdict_options import VerdictOptions
+from stream.offline import meet
+from stream.offline.layouts import Layout
 from stream.tables.words import from_integers
-from stream.verified import Sketched, SketchedFile, Verified, default_rule
+from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.oracle import Oracle, OraclePage
 
@@ -108,7 +108,7 @@ def test_pairs_with_a_corpus_are_those_of_brute_force(
     case: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(meet, "MOST_PAIRS", most)
-    monkeypatch.setattr("stream.verified.CHUNK", 64)
+    monkeypatch.setattr("stream.offline.verified_match.CHUNK", 64)
     scheme, distance, options = CASES[case]
     pages = some_pages(scheme, 2)
     batch, corpus = pages[:90], pages[60:]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.text.extract import extract
 from tests.bench.quality import environments, ours
 from tests.bench.quality.figures import Figures

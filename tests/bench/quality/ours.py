@@ -13,7 +13,7 @@ import numpy as np
 
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
-from stream.judge.options import VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
 from stream.scan import scan
 from stream.settings import load
 from stream.sources import Message

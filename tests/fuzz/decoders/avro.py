@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import fastavro
 
 from stream.errors import PageError
-from stream.outside import schema
-from stream.outside.schema import BYTE_VALUES, MAX_FREE, AvroSchema
+from stream.pages.outside import schema
+from stream.pages.outside.schema import BYTE_VALUES, MAX_FREE, AvroSchema
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import NUMBERS, changed, damaged
 

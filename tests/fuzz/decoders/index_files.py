@@ -12,9 +12,11 @@ import numpy as np
 import xxhash
 
 from stream.errors import IndexFileError
-from stream.tables import compression, huffman, index_file
-from stream.tables.compression import encode, sort_words
-from stream.tables.index_file import HEADER_BYTES, IndexFile, write_index
+from stream.offline import compression
+from stream.offline import huffman
+from stream.offline import index_file
+from stream.offline.compression import encode, sort_words
+from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
 from stream.tables.words import WIDTHS, words_of
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import damaged

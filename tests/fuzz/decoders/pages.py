@@ -13,10 +13,15 @@ import zstandard
 from stream.errors import PageError
 from stream.fingerprint import fingerprinter
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.messages import compression, http_body, journal, page, scrapy_cluster
+from stream.messages import journal
+from stream.pages import compression
+from stream.pages import http_body
+from stream.pages import page
+from stream.pages import scrapy_cluster
 from stream.messages.journal import Rows, SourceRange, decode_journal
-from stream.messages.page import decode_page
-from stream.text import content, decode, surrogates, url
+from stream.pages.page import decode_page
+from stream.text import decode, surrogates, url
+from stream.pages import content
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import NUMBERS, STRINGS, changed, damaged
 

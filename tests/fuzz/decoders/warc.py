@@ -11,8 +11,8 @@ from typing import ClassVar
 import zstandard
 
 from stream.errors import PageError
-from stream.outside import warc_record
-from stream.outside.warc_record import archived_page
+from stream.pages import warc_record
+from stream.pages.warc_record import archived_page
 from stream.sources import compressed, warc
 from stream.sources.warc import WarcSource
 from tests.fuzz.decoder import Decoder

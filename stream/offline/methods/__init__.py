@@ -11,20 +11,20 @@ from typing import Final
 
 from stream.errors import SettingsError
 from stream.tables.design import U64
-from stream.tables.layouts import Layout
-from stream.tables.methods.brute_force import BruteForce
-from stream.tables.methods.compressed_tables import CompressedTables
-from stream.tables.methods.method import Cost, Method
-from stream.tables.methods.one_bit import OneBit
-from stream.tables.methods.query_ball import QueryBall
-from stream.tables.methods.sorted_tables import (
+from stream.offline.layouts import Layout
+from stream.offline.methods.brute_force import BruteForce
+from stream.offline.methods.compressed_tables import CompressedTables
+from stream.offline.methods.method import Cost, Method
+from stream.offline.methods.one_bit import OneBit
+from stream.offline.methods.query_ball import QueryBall
+from stream.offline.methods.sorted_tables import (
     FiveChooseTwo,
     FourThenFour,
     Interpolation,
     SixChooseThree,
     SortedTables,
 )
-from stream.tables.methods.stored_ball import StoredBall
+from stream.offline.methods.stored_ball import StoredBall
 
 __all__ = ["METHODS", "Cost", "Method", "open_method"]
 

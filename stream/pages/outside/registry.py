@@ -17,9 +17,9 @@ from typing import IO, Final, TypeVar
 import msgspec
 
 from stream.errors import PageError, RefusedError
-from stream.outside.errors import AwayError
-from stream.outside.recent import Recent
-from stream.outside.schema import KEPT, REFUSED_SECONDS, Registered
+from stream.pages.outside.errors import AwayError
+from stream.pages.outside.recent import Recent
+from stream.pages.outside.schema import KEPT, REFUSED_SECONDS, Registered
 from stream.settings import Settings
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"

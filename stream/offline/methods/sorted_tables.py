@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from stream.errors import SettingsError
 from stream.tables.candidates import I64, expand
 from stream.tables.design import U64
-from stream.tables.layouts import Layout
-from stream.tables.methods.interpolation import interpolate
-from stream.tables.methods.method import Cost, Method
+from stream.offline.layouts import Layout
+from stream.offline.methods.interpolation import interpolate
+from stream.offline.methods.method import Cost, Method
 from stream.tables.words import Pairs, distances, words_of
 
 Find = Literal["binary", "interpolation"]

@@ -9,8 +9,8 @@ import numpy as np
 from stream.errors import SettingsError
 from stream.tables.candidates import expand
 from stream.tables.design import U64
-from stream.tables.methods.ball import ball_masks, ball_size, folded
-from stream.tables.methods.method import Cost, Method
+from stream.offline.methods.ball import ball_masks, ball_size, folded
+from stream.offline.methods.method import Cost, Method
 from stream.tables.words import Pairs, distances
 
 MOST_BYTES: Final = 1 << 30

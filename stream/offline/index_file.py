@@ -11,7 +11,7 @@ import xxhash
 
 from stream.errors import IndexFileError
 from stream.output import writing
-from stream.tables.compression import LEAST_BLOCK, MOST_BLOCK, Compressed
+from stream.offline.compression import LEAST_BLOCK, MOST_BLOCK, Compressed
 from stream.tables.words import WIDTHS, WORD, words_of
 
 MAGIC: Final = b"\x89NDINDX\n"

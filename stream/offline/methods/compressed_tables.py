@@ -7,10 +7,10 @@ from typing import ClassVar, Final
 import numpy as np
 
 from stream.tables.candidates import distinct, expand
-from stream.tables.compression import encode, expected_bytes
+from stream.offline.compression import encode, expected_bytes
 from stream.tables.design import U64
-from stream.tables.layouts import Layout
-from stream.tables.methods.method import Cost, Method
+from stream.offline.layouts import Layout
+from stream.offline.methods.method import Cost, Method
 from stream.tables.words import Pairs, distances, words_of
 
 

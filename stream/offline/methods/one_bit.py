@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from stream.tables.design import U64
-from stream.tables.methods.method import Cost, Method
+from stream.offline.methods.method import Cost, Method
 from stream.tables.words import Pairs, distances, words_of
 
 _BUILT: Final = 1 << 16

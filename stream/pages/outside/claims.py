@@ -12,9 +12,9 @@ import stat
 from typing import BinaryIO, Final, NamedTuple
 
 from stream.errors import PageError
-from stream.messages.compression import too_large
-from stream.outside.errors import AwayError, WantedError
-from stream.outside.warc_record import ArchivedPage, MoreError, archived_page
+from stream.pages.compression import too_large
+from stream.pages.outside.errors import AwayError, WantedError
+from stream.pages.warc_record import ArchivedPage, MoreError, archived_page
 
 MAX_NAME: Final = 4096
 FIRST_BYTES: Final = 128 << 10

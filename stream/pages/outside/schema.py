@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from stream.errors import PageError
-from stream.outside.errors import WantedError
-from stream.outside.recent import Recent
+from stream.pages.outside.errors import WantedError
+from stream.pages.outside.recent import Recent
 
 KEPT: Final = 256
 """Schemas, and ids without one, that a process keeps."""

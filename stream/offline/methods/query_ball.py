@@ -8,8 +8,8 @@ import numpy as np
 
 from stream.tables.candidates import expand
 from stream.tables.design import U64
-from stream.tables.methods.ball import ball_masks, ball_size, folded
-from stream.tables.methods.method import Cost, Method
+from stream.offline.methods.ball import ball_masks, ball_size, folded
+from stream.offline.methods.method import Cost, Method
 from stream.tables.words import Pairs, distances, words_of
 
 PROBES: Final = 1 << 20

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stream.tables.candidates import I64, U8
 from stream.tables.design import U64
-from stream.tables.huffman import LONGEST, code_lengths, codes, decoding_table
+from stream.offline.huffman import LONGEST, code_lengths, codes, decoding_table
 from stream.tables.words import WORD, words_of
 
 BLOCK_BYTES: Final = 1024

@@ -17,8 +17,8 @@ import numpy as np
 from stream.compiled import compiled, popcount
 from stream.tables.candidates import I64, U8
 from stream.tables.design import U64, Design
-from stream.tables.layouts import Layout
-from stream.tables.match import U32, BatchTables, hash_prefix, met_first
+from stream.offline.layouts import Layout
+from stream.offline.batch_tables import U32, BatchTables, hash_prefix, met_first
 from stream.tables.words import Pairs, as_words
 
 SLICE: Final = 1 << 12

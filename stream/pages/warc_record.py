@@ -8,8 +8,8 @@ from typing import NamedTuple
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
 from stream.errors import PageError
-from stream.messages.compression import too_large
-from stream.messages.http_body import decode_body
+from stream.pages.compression import too_large
+from stream.pages.http_body import decode_body
 from stream.messages.times import writable
 
 RECORDS = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion

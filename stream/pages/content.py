@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 from stream.errors import PageError
-from stream.messages.page import Page
+from stream.pages.page import Page
 from stream.text.decode import MAX_CONTENT_TYPE, decode
 from stream.text.extract import extract
 

@@ -15,9 +15,9 @@ from typing import Final, Literal
 import msgspec
 
 from stream.errors import SettingsError
-from stream.tables.compression import BLOCK_BYTES, expected_bytes
+from stream.offline.compression import BLOCK_BYTES, expected_bytes
 from stream.tables.design import LONGEST_PREFIX, MOST_TABLES
-from stream.tables.layouts import Layout
+from stream.offline.layouts import Layout
 from stream.tables.words import WIDTHS
 
 PROBE_SECONDS: Final = 0.6e-6

@@ -18,7 +18,7 @@ import numpy as np
 from stream.errors import IndexFileError, SchemeMismatchError, SettingsError
 from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
 from stream.tables.design import U64
-from stream.tables.index_file import IndexFile, is_index
+from stream.offline.index_file import IndexFile, is_index
 from stream.tables.rocks import state_directory
 from stream.tables.words import WIDTHS, as_words
 

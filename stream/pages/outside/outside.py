@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stream.errors import PageError
-from stream.outside.claims import Archive
-from stream.outside.schema import Registered, Schema, Schemas
-from stream.outside.warc_record import ArchivedPage
+from stream.pages.outside.claims import Archive
+from stream.pages.outside.schema import Registered, Schema, Schemas
+from stream.pages.warc_record import ArchivedPage
 
 
 class Outside:

@@ -19,7 +19,7 @@ from stream.compiled import compiled, popcount
 from stream.errors import SettingsError
 from stream.tables.candidates import I64, U8
 from stream.tables.design import U64
-from stream.tables.layouts import Layout
+from stream.offline.layouts import Layout
 from stream.tables.words import Pairs, as_words
 
 Held = TypeVar("Held")

@@ -12,8 +12,8 @@ import numpy as np
 
 from stream.tables.candidates import I64
 from stream.tables.design import U64
-from stream.tables.layouts import Layout
-from stream.tables.match import CHUNK, layout_for
+from stream.offline.layouts import Layout
+from stream.offline.batch_tables import CHUNK, layout_for
 from stream.tables.words import WORD, Pairs, as_words, distances
 
 

@@ -1,0 +1,1 @@
+"""What comes in: page messages, their bodies and encodings, and what has to be asked elsewhere for them."""
