@@ -55,19 +55,19 @@ if TYPE_CHECKING:
     from stream.judge.batch import Entry as Entry
     from stream.judge.decided import Decided as Decided
     from stream.judge.judge import Judge as Judge
-    from stream.messages.verdict_options import VerdictOptions
     from stream.judge.query import matching_anchors as matching_anchors
     from stream.judge.state import State as State
     from stream.messages.decision import Decisions as Decisions
     from stream.messages.journal import Genesis as Genesis
     from stream.messages.journal import Rows as Rows
     from stream.messages.journal import SourceRange as SourceRange
-    from stream.pages.page import Page
-    from stream.pages.page import decode_page as decode_page
     from stream.messages.verdict import Change as Change
     from stream.messages.verdict import ClusterRecord as ClusterRecord
     from stream.messages.verdict import Verdict as Verdict
     from stream.messages.verdict import VerdictRecord as VerdictRecord
+    from stream.messages.verdict_options import VerdictOptions
+    from stream.pages.page import Page
+    from stream.pages.page import decode_page as decode_page
     from stream.sources import open_source
 
 __all__ = [

@@ -24,13 +24,13 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.decided import Decided
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.query import matching_anchors
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
-from stream.pages.page import Page
 from stream.messages.verdict import VerdictRecord
+from stream.messages.verdict_options import VerdictOptions
 from stream.output import writing
+from stream.pages.page import Page
 from stream.private import private_directory, tighten
 from stream.tables.failures import Explained, damaged, underlying
 from stream.tables.rocks import INDEX

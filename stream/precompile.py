@@ -11,10 +11,10 @@ import numpy as np
 from stream.dashboard import scan
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.kafka import record_batches
 from stream.messages.journal import Genesis
+from stream.messages.verdict_options import VerdictOptions
 from stream.offline.batch_tables import BatchTables
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
 

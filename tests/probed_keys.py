@@ -7,7 +7,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.tables.design import U64, Design
+from stream.tables.arrays import U64
+from stream.tables.design import Design
 from stream.tables.prefix import uncertain_bits
 from stream.tables.probes import probe_count
 

@@ -32,8 +32,8 @@ from stream.pages.outside.schema import Registered
 
 if TYPE_CHECKING:  # the parent imports this file, and need not load what fingerprints
     from stream.fingerprint.fingerprinter import ReadPage
-    from stream.pages.page import Page
     from stream.pages.outside.outside import Outside
+    from stream.pages.page import Page
 
 FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
 

@@ -48,9 +48,9 @@ def export(
     may be in use), or whatever `match` reads. No fingerprint at all is an error, but for an empty state.
     """
     from stream.errors import SettingsError
-    from stream.offline.match import gather, open_either
     from stream.offline.compression import encode, expected_bytes, sort_words
     from stream.offline.index_file import write_index
+    from stream.offline.match import gather, open_either
 
     logging.configure(settings.log_format, "index")
     if str(file) == STDOUT:

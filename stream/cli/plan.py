@@ -27,8 +27,8 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
     from rich.markup import escape
     from rich.table import Table
 
-    from stream.tables.candidates import LAST_ANCHOR
     from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
+    from stream.tables.found import LAST_ANCHOR
 
     found = plan(parse_pages(pages), distance, parse_memory(memory), width)
     if as_json:

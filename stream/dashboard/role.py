@@ -28,13 +28,13 @@ from stream.dashboard.system import Watch
 from stream.errors import DamagedStateError, NeardupError, StaleError
 from stream.kafka import clients, cluster, permits, record_batches, topics
 from stream.kafka.interpreter import made_for_batches
-from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
 from stream.ops.health import Health
 from stream.ops.http import serving
 from stream.ops.metrics import DashboardMetrics, our_version
+from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.settings import Settings
 from stream.tables.failures import renamed, underlying
 

@@ -15,13 +15,13 @@ import msgspec
 
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import clients, topics
 from stream.kafka.audit import Findings, audit
 from stream.kafka.names import Names
 from stream.kafka.publish import publish
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings, load
 from stream.sources import Source
 from stream.supervisor import Supervisor, dashboard, deployment

@@ -22,9 +22,9 @@ from stream.fingerprint.simhash import signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
 from stream.fingerprint.weights import features
-from stream.pages.page import Page, PageMessageError, decode_page
-from stream.pages.outside.outside import Outside
 from stream.pages.content import page_text
+from stream.pages.outside.outside import Outside
+from stream.pages.page import Page, PageMessageError, decode_page
 from stream.text.normalise import normalise
 from stream.text.pieces import words_of
 from stream.text.points import Points, bounds_of, points_of

@@ -29,8 +29,8 @@ from stream.kafka import clients, topics
 from stream.kafka.names import Names
 from stream.kafka.publish import BATCH_BYTES, LINGER_MS, key_of
 from stream.kafka.verdict_values import VerdictReader
-from stream.pages.page import Page
 from stream.messages.verdict import Verdict
+from stream.pages.page import Page
 from stream.settings import PREFIX, Settings, load
 from stream.sources.encode import encode_page
 from stream.sources.source import MAX_MESSAGE, Message

@@ -19,12 +19,12 @@ from stream.fingerprint.recipe import Recipe
 from stream.fingerprint.row import WORD
 from stream.fingerprint.scheme import MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rule import Rule
+from stream.messages.verdict_options import VerdictOptions
+from stream.pages.content import page_text
 from stream.pages.page import Page
 from stream.tables.design import Design
 from stream.tables.probes import probe_count
-from stream.pages.content import page_text
 from stream.text.segment import segment, words
 from stream.text.url import url_key
 

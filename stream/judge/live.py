@@ -15,7 +15,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.meta import Meta, stored_meta
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.tables.anchors import Dead
-from stream.tables.design import U64
+from stream.tables.arrays import U64
 from stream.tables.rocks import ANCHORS, Store, nothing_flushed, tables_of
 from stream.tables.words import words_of
 

@@ -17,8 +17,7 @@ import numpy as np
 from stream.compiled import compiled, copy_bytes
 from stream.errors import DamagedStateError
 from stream.messages.texts import Texts
-from stream.tables.candidates import I64, U8, distinct
-from stream.tables.design import U64
+from stream.tables.arrays import I64, U8, U64, distinct
 from stream.tables.failures import damaged
 from stream.tables.rocks import DEFAULT, Batch, Store
 from stream.tables.words import words_of

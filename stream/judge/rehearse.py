@@ -16,8 +16,8 @@ from stream.judge.neighbours import leave
 from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
-from stream.tables.candidates import in_order
 from stream.tables.chains import sweep, unlink
+from stream.tables.found import in_order
 from stream.tables.packed import Packed
 
 _BYTES: Final = 1 << 20

@@ -16,8 +16,8 @@ from stream.judge.explain import Side
 from stream.judge.ids import pack
 from stream.judge.live import CACHE
 from stream.judge.meta import stored_meta
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import Baseline, Records
+from stream.messages.verdict_options import VerdictOptions
 from stream.tables.rocks import Store, nothing_flushed, state_directory, tables_of
 from stream.text.url import url_key
 

@@ -30,7 +30,7 @@ from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
 from stream.tables.anchors import with_prefix
-from stream.tables.candidates import distinct
+from stream.tables.arrays import distinct
 from stream.tables.contents import joined
 from stream.tables.failures import damaged
 from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store

@@ -15,11 +15,11 @@ from aiokafka.errors import KafkaError
 
 from stream.errors import BrokerError, RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import clients, cluster
 from stream.kafka.away import answered
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis, decode_journal, encode_genesis
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 
 ATTEMPTS: Final = 10

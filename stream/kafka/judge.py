@@ -30,7 +30,6 @@ from stream.kafka.election import Election
 from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.interpreter import made_for_batches
 from stream.kafka.judge_watch import JudgeWatch
-from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.kafka.member import member_id
 from stream.kafka.names import Names
 from stream.kafka.publisher import Publisher
@@ -40,6 +39,7 @@ from stream.kafka.verdict_batches import PartitionBatch
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis
 from stream.ops.server import ops_server
+from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.settings import Settings
 
 log = structlog.get_logger()

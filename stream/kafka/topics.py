@@ -19,7 +19,6 @@ from aiokafka.errors import (
 
 from stream.errors import TopicError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rule import Rule
 from stream.kafka import clients, cluster
 from stream.kafka.genesis import wait_for_genesis, write_genesis
@@ -27,6 +26,7 @@ from stream.kafka.names import Names
 from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.journal import Genesis
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import AVRO, Settings
 
 __all__ = ["TopicRow", "check", "create", "describe", "wait_for_genesis"]

@@ -28,7 +28,6 @@ from stream.kafka.backlog import Backlog, Batch, Source
 from stream.kafka.dead_letters import DeadLetters
 from stream.kafka.handful import Handful, Waiting
 from stream.kafka.judged import expected_offsets
-from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.kafka.names import Names
 from stream.kafka.positions import as_if_polling, begin, counts, topic_id_at_leaders
 from stream.kafka.reject_limit import RejectLimit
@@ -36,6 +35,7 @@ from stream.kafka.worker_clients import started_consumer, started_producer
 from stream.kafka.worker_watch import WorkerWatch
 from stream.messages.journal import Genesis, Rows
 from stream.ops.server import ops_server
+from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.pages.outside.registry import registry_of
 from stream.settings import Settings
 

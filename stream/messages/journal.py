@@ -17,8 +17,8 @@ from stream.errors import RecordError, SchemeMismatchError
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
-from stream.messages.verdict_options import RecordedOptions, VerdictOptions
 from stream.messages.times import EARLIEST, LATEST
+from stream.messages.verdict_options import RecordedOptions, VerdictOptions
 
 VERSION: Final = 1
 NO_TIME: Final = -(2**63)

@@ -10,10 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from stream.tables.candidates import I64
-from stream.tables.design import U64
-from stream.offline.layouts import Layout
 from stream.offline.batch_tables import CHUNK, layout_for
+from stream.offline.layouts import Layout
+from stream.tables.arrays import I64, U64
 from stream.tables.words import WORD, Pairs, as_words, distances
 
 

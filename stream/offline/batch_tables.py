@@ -13,17 +13,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
 from stream.errors import SettingsError
-from stream.tables.candidates import I64, U8
-from stream.tables.design import U64
 from stream.offline.layouts import Layout
+from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.words import Pairs, as_words
 
 Held = TypeVar("Held")
-U32 = NDArray[np.uint32]
 
 CHUNK: Final = 1 << 16
 """Corpus fingerprints a chunk: half a MiB of 64 bits, so that a chunk stays cached from table to table."""

@@ -17,9 +17,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.tables.candidates import I64, U8
-from stream.tables.design import U64
 from stream.offline.huffman import LONGEST, code_lengths, codes, decoding_table
+from stream.tables.arrays import I64, U8, U64
 from stream.tables.words import WORD, words_of
 
 BLOCK_BYTES: Final = 1024

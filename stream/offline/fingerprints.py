@@ -16,9 +16,9 @@ import msgspec
 import numpy as np
 
 from stream.errors import IndexFileError, SchemeMismatchError, SettingsError
-from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
-from stream.tables.design import U64
 from stream.offline.index_file import IndexFile, is_index
+from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
+from stream.tables.arrays import U64
 from stream.tables.rocks import state_directory
 from stream.tables.words import WIDTHS, as_words
 

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.tables.arrays import U8
+
 LONGEST: Final = 15
 """Bits of the longest code: its decoding table has 32 Ki entries."""
-
-U8 = NDArray[np.uint8]
 
 
 def code_lengths(counts: NDArray[np.int64], longest: int = LONGEST) -> U8:

@@ -10,8 +10,8 @@ import numpy as np
 import xxhash
 
 from stream.errors import IndexFileError
-from stream.output import writing
 from stream.offline.compression import LEAST_BLOCK, MOST_BLOCK, Compressed
+from stream.output import writing
 from stream.tables.words import WIDTHS, WORD, words_of
 
 MAGIC: Final = b"\x89NDINDX\n"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
-from stream.tables.design import U64
+from stream.tables.arrays import U64
 from stream.tables.words import WORD, words_of
 
 MOST_TABLES: Final = 4096

@@ -14,14 +14,14 @@ import numpy as np
 from stream.errors import SchemeMismatchError, SettingsError
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
+from stream.offline.all_pairs import all_pairs
+from stream.offline.batch_tables import BatchTables, layout_for, match
+from stream.offline.fingerprints import CHUNK, Chunk, FingerprintFile, open_fingerprints
+from stream.offline.layouts import Layout
 from stream.scan import fingerprinted
 from stream.settings import Settings
 from stream.sources import Message, open_source
-from stream.offline.fingerprints import CHUNK, Chunk, FingerprintFile, open_fingerprints
-from stream.offline.all_pairs import all_pairs
-from stream.tables.design import U64
-from stream.offline.layouts import Layout
-from stream.offline.batch_tables import BatchTables, layout_for, match
+from stream.tables.arrays import U64
 from stream.tables.words import Pairs, as_words, from_integers, to_hex, words_of
 
 Advance = Callable[[int], None]

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple, TypeVar
 import numpy as np
 
 from stream.compiled import compiled, popcount
-from stream.tables.candidates import I64, U8
-from stream.tables.design import U64, Design
+from stream.offline.batch_tables import BatchTables, hash_prefix, met_first
 from stream.offline.layouts import Layout
-from stream.offline.batch_tables import U32, BatchTables, hash_prefix, met_first
+from stream.tables.arrays import I64, U8, U32, U64
+from stream.tables.design import Design
 from stream.tables.words import Pairs, as_words
 
 SLICE: Final = 1 << 12

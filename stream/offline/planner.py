@@ -16,8 +16,8 @@ import msgspec
 
 from stream.errors import SettingsError
 from stream.offline.compression import BLOCK_BYTES, expected_bytes
-from stream.tables.design import LONGEST_PREFIX, MOST_TABLES
 from stream.offline.layouts import Layout
+from stream.tables.design import LONGEST_PREFIX, MOST_TABLES
 from stream.tables.words import WIDTHS
 
 PROBE_SECONDS: Final = 0.6e-6

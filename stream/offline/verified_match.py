@@ -18,15 +18,15 @@ import numpy as np
 from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.live import live_pages
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rule import Rule
+from stream.messages.verdict_options import VerdictOptions
+from stream.offline.fingerprints import is_fingerprint, open_fingerprints
 from stream.offline.match import rows_of
+from stream.offline.meet import Columns, MeetingTables, meet_all
 from stream.settings import Settings
 from stream.sources import Message, open_source
 from stream.sources.compressed import STDIN
-from stream.offline.fingerprints import is_fingerprint, open_fingerprints
-from stream.tables.design import U64
-from stream.offline.meet import Columns, MeetingTables, meet_all
+from stream.tables.arrays import U64
 from stream.tables.rocks import state_directory
 from stream.tables.words import from_integers, to_hex, words_of
 

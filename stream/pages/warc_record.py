@@ -8,9 +8,9 @@ from typing import NamedTuple
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
 from stream.errors import PageError
+from stream.messages.times import writable
 from stream.pages.compression import too_large
 from stream.pages.http_body import decode_body
-from stream.messages.times import writable
 
 RECORDS = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion
 """Types of records that hold a page."""

@@ -8,9 +8,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.tables.candidates import I64, distinct
+from stream.tables.arrays import I64, U64, distinct
 from stream.tables.contents import digest, joined, mixed
-from stream.tables.design import U64
 from stream.tables.failures import damaged
 from stream.tables.rocks import DEFAULT, LOG, Batch, Store
 

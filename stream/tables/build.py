@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from rocksdict import SstFileWriter
 
 from stream.tables.anchors import Skips
-from stream.tables.design import U64, Design
+from stream.tables.arrays import U64
+from stream.tables.design import Design
 from stream.tables.rocks import table_family
 from stream.tables.runs import ENTRY_BYTES, Run, group_keys
 

@@ -1,51 +1,14 @@
-"""What a search answers, and how the tiers' findings become one answer."""
+"""What a search answers."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled, popcount
-from stream.tables.design import U64
-
-if TYPE_CHECKING:
-    from stream.tables.probing import Probing
-
-Number = TypeVar("Number", np.int64, np.uint64)
-
-I64 = NDArray[np.int64]
-U8 = NDArray[np.uint8]
-
-MANY: Final = 1 << 14
-"""Pairs from which on they are not sorted, if anchors are near each other as those of spam are."""
-_ROW: Final = np.uint64(40)
-_ANCHOR: Final = np.uint64(8)
-_NUMBER: Final = np.uint64(0xFFFFFFFF)
-_DISTANCE: Final = np.uint64(0xFF)
-LAST_ANCHOR: Final = (1 << 32) - 2
-"""The highest anchor number: chains store number + 1 in 32 bits."""
-
-
-def distinct(values: NDArray[Number]) -> NDArray[Number]:
-    """The values in ascending order, each once.
-
-    NumPy 2.4's `unique` hashes: on 8 M values that repeat as spam's do, 6.3 s against 0.18 s.
-    """
-    if values.dtype == np.int64 and len(values):
-        first = values.min()
-        span = int(values.max() - first) + 1
-        if span <= len(values):  # spam's, again
-            there = np.zeros(span, np.bool_)
-            there[values - first] = True
-            found: NDArray[Number] = np.flatnonzero(there) + first
-            return found
-    ranked = np.sort(values)
-    keep = np.ones(len(ranked), bool)
-    keep[1:] = ranked[1:] != ranked[:-1]
-    return ranked[keep]
+from stream.tables.arrays import I64, U8
+from stream.tables.probing import Probing
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,91 +26,3 @@ class Candidates:
     None without a bucket cap."""
     probed: list[Probing]
     """The buckets looked into: of the first rows, of the next, and so on."""
-
-
-class Found:
-    """Pairs in the order they turn up, one pair perhaps many times over; about `most` at most."""
-
-    def __init__(self, most: int) -> None:
-        self._packed: list[U64] = []
-        self.room = most
-        """How many more there may be: a loop that finds as many need not find the others."""
-
-    @property
-    def too_many(self) -> bool:
-        """Whether there may be more, which were not looked for."""
-        return self.room <= 0
-
-    def add_packed(self, pairs: U64) -> None:
-        """As row << 40 | anchor << 8 | distance; row < 2**24."""
-        self._packed.append(pairs)
-        self.room -= len(pairs)
-
-    def pairs(self) -> tuple[I64, I64, U8]:
-        """Distinct pairs, sorted by row, then anchor; they are taken out."""
-        packed = np.concatenate(self._packed) if self._packed else np.zeros(0, np.uint64)
-        self._packed = []
-        if len(packed) > MANY:
-            found = in_order(packed)
-            if found is not None:
-                return found
-        packed = distinct(packed)
-        return (
-            (packed >> _ROW).astype(np.int64),
-            (packed >> _ANCHOR & _NUMBER).astype(np.int64),
-            (packed & _DISTANCE).astype(np.uint8),
-        )
-
-
-@compiled
-def in_order(packed: U64) -> tuple[I64, I64, U8] | None:
-    """What `Found.pairs` gives, in a time that grows with the pairs alone: a bit an anchor is set, row after
-    row, and read in order. None where anchors are too far apart for that."""
-    last_row = np.uint64(0)
-    low, high = packed[0] >> _ANCHOR & _NUMBER, np.uint64(0)
-    for pair in packed:
-        last_row = max(last_row, pair >> _ROW)
-        low, high = min(low, pair >> _ANCHOR & _NUMBER), max(high, pair >> _ANCHOR & _NUMBER)
-    rows, words = np.int64(last_row) + 1, np.int64((high - low) >> np.uint64(6)) + 1
-    if rows * words > 4 * len(packed):
-        return None
-    ends = np.zeros(rows + 1, np.int64)
-    for pair in packed:
-        ends[(pair >> _ROW) + np.uint64(1)] += 1
-    for row in range(rows):
-        ends[row + 1] += ends[row]
-    of_row = np.empty(len(packed), np.uint64)
-    for pair in packed:
-        of_row[ends[pair >> _ROW]] = pair
-        ends[pair >> _ROW] += 1
-    row_of, anchor, distance = (
-        np.empty(len(packed), np.int64),
-        np.empty(len(packed), np.int64),
-        np.empty(len(packed), np.uint8),
-    )
-    met, apart = np.zeros(words, np.uint64), np.empty(64 * words, np.uint8)
-    found, start = 0, 0
-    for row in range(rows):
-        for pair in of_row[start : ends[row]]:
-            place = (pair >> _ANCHOR & _NUMBER) - low
-            met[place >> np.uint64(6)] |= np.uint64(1) << (place & np.uint64(63))
-            apart[place] = np.uint8(pair & _DISTANCE)
-        start = ends[row]
-        for word in range(words):
-            left = met[word]
-            met[word] = 0
-            while left:
-                lowest = left & (~left + np.uint64(1))
-                place = np.uint64(64 * word) + np.uint64(popcount(lowest - np.uint64(1)))
-                row_of[found], anchor[found], distance[found] = row, np.int64(low + place), apart[place]
-                found += 1
-                left ^= lowest
-    return row_of[:found], anchor[:found], distance[:found]
-
-
-def expand(starts: I64, lengths: I64) -> tuple[I64, I64]:
-    """Positions `starts[i] .. starts[i] + lengths[i]` of all i, one after the other, and the i of each."""
-    total = int(lengths.sum())
-    source = np.repeat(np.arange(len(lengths)), lengths)
-    before = np.cumsum(lengths) - lengths
-    return np.arange(total) + (starts - before).take(source), source

@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from stream.tables.design import U64
+from stream.tables.arrays import U64
 
 LARGEST: Final = 2**64 - 1
 _STEP: Final = np.uint64(0x9E37_79B9_7F4A_7C15)

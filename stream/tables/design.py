@@ -15,13 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
+from stream.tables.arrays import U64
 
 TABLE_BITS: Final = 6
 """Low bits of a bucket key that hold the table number."""
 MOST_TABLES: Final = 1 << TABLE_BITS
 LONGEST_PREFIX: Final = 64 - TABLE_BITS
-
-U64 = NDArray[np.uint64]
 
 
 class Design:

@@ -19,8 +19,9 @@ from stream.errors import EXIT_DISK, StateBusyError
 from stream.failpoints import reach
 from stream.tables import freeze_child
 from stream.tables.anchors import Skips
+from stream.tables.arrays import U64
 from stream.tables.build import build_tables, table_file
-from stream.tables.design import U64, Design
+from stream.tables.design import Design
 from stream.tables.failures import Explained, disk_failure
 from stream.tables.rocks import Store, table_family
 from stream.tables.runs import Run

@@ -16,8 +16,9 @@ import numpy as np
 from stream.children.parent import end_with_parent
 from stream.errors import DiskError
 from stream.tables.anchors import Skips
+from stream.tables.arrays import U64
 from stream.tables.build import build_tables
-from stream.tables.design import U64, Design
+from stream.tables.design import Design
 from stream.tables.failures import Explained
 from stream.tables.rocks import sst_writer
 from stream.tables.runs import Run

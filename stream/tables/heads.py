@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from stream.tables.candidates import U8, distinct
+from stream.tables.arrays import U8, U32, U64, distinct
 from stream.tables.chains import link, sweep, unlink
-from stream.tables.design import U64, Design
-from stream.tables.slots import U32, Slots
+from stream.tables.design import Design
+from stream.tables.slots import Slots
 
 SHARING: Final = 3
 """2**3 slots, if there are as many prefixes, share a chain."""

@@ -17,9 +17,9 @@ from typing import Final
 import numpy as np
 
 from stream.tables.anchors import Dead, Skipped
-from stream.tables.candidates import I64
+from stream.tables.arrays import I64, U64
 from stream.tables.chains import follow
-from stream.tables.design import U64, Design
+from stream.tables.design import Design
 from stream.tables.heads import HEAD_BYTES, Heads
 from stream.tables.probing import Probing
 

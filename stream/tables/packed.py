@@ -13,12 +13,11 @@ from typing import Final
 import numpy as np
 
 from stream.compiled import compiled, popcount, prefetch
-from stream.tables.candidates import I64, U8
-from stream.tables.design import U64, Design
+from stream.tables.arrays import I64, U8, U32, U64
+from stream.tables.design import Design
 from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live
 from stream.tables.prefix import PROBES_AT_ONCE, prefix_of, probed_prefixes
 from stream.tables.probing import Probing
-from stream.tables.slots import U32
 
 GROUP: Final = 8
 """Entries of a group, 4 to 8 where prefixes are as good as random. Starts of groups take 4 bytes each."""

@@ -7,8 +7,7 @@ from typing import Final
 import numpy as np
 
 from stream.compiled import compiled
-from stream.tables.candidates import I64, U8
-from stream.tables.design import U64
+from stream.tables.arrays import I64, U8, U64
 
 Integer = int | np.int64
 FIRST_PAIRS: Final = 1 << 12

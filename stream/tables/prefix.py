@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
-from stream.tables.candidates import I64, U8
-from stream.tables.design import TABLE_BITS, U64
+from stream.tables.arrays import I64, U8, U64
+from stream.tables.design import TABLE_BITS
 
 PROBES_AT_ONCE: Final = 256
 """Probes of which the memory is asked for at once, as long as those of a row are not more. With 64,

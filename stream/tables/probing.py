@@ -6,14 +6,12 @@ import sys
 from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from stream.tables.candidates import I64, Found
-from stream.tables.design import U64, Design
+from stream.tables.arrays import I64, U8, U64
+from stream.tables.design import Design
+from stream.tables.found import Found
 from stream.tables.prefix import LISTED_BITS, keys_of, uncertain_bits
 from stream.tables.probes import probe_tree
-
-U8 = NDArray[np.uint8]
 
 
 class Nearest(NamedTuple):

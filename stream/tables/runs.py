@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.tables.design import U64, Design
+from stream.tables.arrays import U64
+from stream.tables.design import Design
 
 LEVELS: Final = 2
 """Above generations. Runs of the last level, 64 generations each, are not merged: building one sorts as many

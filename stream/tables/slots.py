@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.tables.design import TABLE_BITS, U64, Design
-
-U32 = NDArray[np.uint32]
+from stream.tables.arrays import U32, U64
+from stream.tables.design import TABLE_BITS, Design
 
 
 @compiled

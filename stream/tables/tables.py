@@ -23,18 +23,18 @@ from stream.errors import StateError
 from stream.failpoints import reach
 from stream.tables import freeze
 from stream.tables.anchors import AnchorLog, Dead, Skipped, with_prefix
-from stream.tables.candidates import I64, LAST_ANCHOR, Candidates
+from stream.tables.arrays import I64, U8, U64
+from stream.tables.candidates import Candidates
 from stream.tables.cold import ColdTier
 from stream.tables.contents import joined
-from stream.tables.design import U64, Design
+from stream.tables.design import Design
 from stream.tables.failures import damaged
+from stream.tables.found import LAST_ANCHOR
 from stream.tables.hot import PACE, HotTier, Pace
 from stream.tables.probing import ALL, Nearest, Probing
 from stream.tables.rocks import DEFAULT, Batch, Store, table_family
 from stream.tables.runs import LEVELS, MERGED, Run, run_of
 from stream.tables.warm import WarmTier
-
-U8 = NDArray[np.uint8]
 
 LAYOUT: Final = b"tables/layout"
 RUN: Final = b"run/"

@@ -13,8 +13,7 @@ from typing import Final
 import numpy as np
 
 from stream.errors import SettingsError
-from stream.tables.candidates import I64, U8
-from stream.tables.design import U64
+from stream.tables.arrays import I64, U8, U64
 
 WIDTHS: Final = (32, 64, 128)
 """Widths in bits of fingerprints."""

@@ -30,13 +30,13 @@ from aiokafka import AIOKafkaProducer
 from stream.brokers.broker import start_broker
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.names import Names
 from stream.kafka.record_batches import header_block, record_batches
 from stream.kafka.verdict_batches import BATCH_BYTES
 from stream.messages.texts import Texts
 from stream.messages.verdict import PageRef, Source, VerdictRecord, rfc3339
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.journal import NEAR

@@ -26,11 +26,11 @@ from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.kafka.interpreter import made_for_batches
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis, decode_journal
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from stream.tables.heads import HEAD_BYTES
 from tests.bench.bench_judge import TRANSACTION

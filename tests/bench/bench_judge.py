@@ -23,11 +23,11 @@ from aiokafka import AIOKafkaProducer
 
 from stream.brokers.broker import start_broker
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.judge import JudgeRole, JudgeStats
 from stream.kafka.names import Names
 from stream.kafka.verdict_batches import BATCH_BYTES
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings, load
 from stream.tables.design import Design
 from stream.tables.probes import probe_count

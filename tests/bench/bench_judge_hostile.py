@@ -21,10 +21,10 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.decide import MOST, Effort
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.kafka.interpreter import made_for_batches
 from stream.messages.journal import Genesis
+from stream.messages.verdict_options import VerdictOptions
 from tests.bench.hostile import CASES, ordinary
 from tests.bench.journal import ROWS
 

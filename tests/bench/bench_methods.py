@@ -20,15 +20,16 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from stream.tables.anchors import Skips
-from stream.tables.build import build_tables, table_file
 from stream.offline.compression import encode, expected_bytes, sort_words
-from stream.tables.design import U64, Design
 from stream.offline.layouts import Layout
 from stream.offline.methods import METHODS, Method, open_method
 from stream.offline.methods.ball import ball_size
 from stream.offline.methods.sorted_tables import SortedTables, Table, compare, predicted
 from stream.offline.methods.stored_ball import StoredBall
+from stream.tables.anchors import Skips
+from stream.tables.arrays import U64
+from stream.tables.build import build_tables, table_file
+from stream.tables.design import Design
 from stream.tables.rocks import sst_writer
 from stream.tables.runs import Run
 from tests.fingerprint_sets import flipped, random_set

@@ -24,10 +24,10 @@ from stream.brokers.broker import start_broker
 from stream.children.child import Configuration
 from stream.children.pool import ChildPool
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.names import Names
 from stream.kafka.worker import WorkerRole
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings, load
 
 PROCESSES = 2

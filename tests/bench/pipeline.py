@@ -20,9 +20,9 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.names import Names
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings, load
 from stream.supervisor import Supervisor, deployment
 

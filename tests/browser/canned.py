@@ -39,9 +39,9 @@ from stream.dashboard.gate import Gate, answer
 from stream.dashboard.role import about
 from stream.dashboard.server import application
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VERDICTS, PageRef, Source, VerdictRecord
+from stream.messages.verdict_options import VerdictOptions
 from stream.ops.health import Health
 from stream.ops.http import serving
 from stream.ops.metrics import DashboardMetrics

@@ -13,8 +13,8 @@ import pytest
 from playwright.async_api import Browser, Page, async_playwright, expect
 
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS
 

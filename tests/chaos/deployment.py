@@ -14,8 +14,8 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer
 
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS
 

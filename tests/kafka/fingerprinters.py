@@ -18,9 +18,9 @@ from pathlib import Path
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.pages.page import Page
 from stream.pages.outside.errors import WantedError
 from stream.pages.outside.outside import Outside
+from stream.pages.page import Page
 
 HOARD: list[bytearray] = []
 SLOW_GATE = "TMPDIR"

@@ -15,10 +15,10 @@ from structlog.testing import capture_logs
 
 from stream.errors import EXIT_DISK, EXIT_REFUSED, DamagedStateError, DiskError, StaleError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.recompute import recompute
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from stream.tables.rocks import Store, tables_of
 from stream.tables.scrub import last_scrub

@@ -18,10 +18,10 @@ from stream.dashboard.app import tables_directory
 from stream.dashboard.role import DashboardRole
 from stream.errors import DamagedStateError, StaleError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import cluster, topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.kafka.dashboard_helpers import (
     KINDS,

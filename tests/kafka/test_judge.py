@@ -25,7 +25,6 @@ from structlog.testing import capture_logs
 from stream.errors import StaleError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import audit, topics, verdict_batches
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, opened_follower
@@ -37,6 +36,7 @@ from stream.kafka.topic_plan import plan
 from stream.kafka.worker import WorkerRole
 from stream.messages.decision import NOT_ADMITTED, encode_decisions
 from stream.messages.verdict import Change, Verdict
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.kafka.judge_helpers import (
     append,

@@ -16,7 +16,6 @@ from structlog.testing import capture_logs
 
 from stream.errors import RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.kafka import cluster, topics
 from stream.kafka.cluster import Bounds
@@ -26,6 +25,7 @@ from stream.kafka.topic_plan import plan
 from stream.kafka.worker import WorkerRole
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis, encode_genesis
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.kafka.judge_helpers import append, decided, decisions, error_of, part, record, recreate, verdicts
 from tests.kafka.worker_helpers import admin_of, create, publish, running, waits_for_genesis

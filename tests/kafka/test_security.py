@@ -19,7 +19,6 @@ from stream.brokers import embedded
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import clients, cluster, permits, topics
 from stream.kafka.access import ROLES, Grant, grants, table
 from stream.kafka.audit import audit
@@ -29,6 +28,7 @@ from stream.kafka.names import Names
 from stream.kafka.publish import publish
 from stream.kafka.recompute import recompute
 from stream.kafka.worker import WorkerRole
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from stream.sinks.duckdb import DuckSink
 from stream.sources import open_source

@@ -14,12 +14,12 @@ from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import cluster, topics
 from stream.kafka.names import Names
 from stream.kafka.reader import journal_reader
 from stream.kafka.topic_plan import JOURNAL_BYTES, TopicPlan, plan
 from stream.messages.journal import Genesis, Rows, encode_genesis
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS, until
 

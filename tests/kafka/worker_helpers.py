@@ -18,12 +18,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import cluster, topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.worker import WorkerRole
 from stream.messages.journal import Genesis, Rows, decode_journal
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS, until
 

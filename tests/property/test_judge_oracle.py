@@ -17,10 +17,10 @@ from stream.judge.batch import Entry
 from stream.judge.decide import Effort
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import Prepared, State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
+from stream.messages.verdict_options import VerdictOptions
 from stream.tables import tables
 from tests.oracle import Oracle, OraclePage
 

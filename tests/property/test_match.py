@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stream.errors import SettingsError
-from stream.offline.layouts import Layout
 from stream.offline.batch_tables import AT_ONCE, BatchTables, layout_for, match
+from stream.offline.layouts import Layout
 from stream.tables.words import Pairs
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.property.test_methods import brute_force, listed

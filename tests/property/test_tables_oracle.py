@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from stream.errors import StateError
 from stream.tables import cold, warm
-from stream.tables.candidates import MANY, Found
 from stream.tables.cold import ColdTier
 from stream.tables.design import Design
+from stream.tables.found import MANY, Found
 from stream.tables.heads import Heads
 from stream.tables.hot import PACE, Pace
 from stream.tables.packed import HITS_AT_ONCE, Packed, Packing

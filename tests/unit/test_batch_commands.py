@@ -14,12 +14,12 @@ from stream.errors import IndexFileError, NeardupError, SchemeMismatchError, Set
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
 from stream.messages.journal import Genesis
-from stream.offline.fingerprints import open_fingerprints
+from stream.messages.verdict_options import VerdictOptions
 from stream.offline.compression import encode, sort_words
+from stream.offline.fingerprints import open_fingerprints
 from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
 from stream.tables.rocks import ANCHORS
 from stream.tables.words import as_words, to_hex

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 import zstandard
 
-from stream.pages.page import Page, PageMessageError, decode_page
 from stream.pages.outside.claims import Archive
 from stream.pages.outside.errors import AwayError, WantedError
 from stream.pages.outside.outside import Outside
+from stream.pages.page import Page, PageMessageError, decode_page
 
 URL = "http://example.com/news"
 LIMIT = 1 << 20

@@ -18,9 +18,9 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.explain import Side, explain, side_of_page, side_of_text
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
+from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.tables.design import Design
 from tests.probed_keys import probe_keys

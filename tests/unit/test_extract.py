@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from stream.errors import PageError
-from stream.pages.page import Page
 from stream.pages.content import page_text
+from stream.pages.page import Page
 from stream.text.extract import extract
 
 ARTICLE = "The journal gives every page one place in one order. " * 8

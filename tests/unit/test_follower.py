@@ -13,12 +13,12 @@ import pytest
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.kafka.follower import Follower
 from stream.kafka.reader import JournalReader
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis, Rows, decode_journal
+from stream.messages.verdict_options import VerdictOptions
 from tests.kafka.judge_helpers import part, record
 from tests.topic_in_memory import TopicInMemory
 from tests.waiting import until

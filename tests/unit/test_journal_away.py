@@ -10,10 +10,10 @@ from structlog.testing import capture_logs
 
 from stream.errors import BrokerError, SecurityError, StateError
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka import away
 from stream.kafka.reader import JournalReader
 from stream.messages.journal import Genesis
+from stream.messages.verdict_options import VerdictOptions
 from tests.kafka.judge_helpers import part, record
 from tests.topic_in_memory import TopicInMemory
 from tests.waiting import until

@@ -16,9 +16,9 @@ from stream.children.child import Configuration
 from stream.children.pool import ChildPool
 from stream.errors import PageError
 from stream.fingerprint.scheme import Scheme
+from stream.pages.content import page_text
 from stream.pages.page import Page
 from stream.text import normalise as normalising
-from stream.pages.content import page_text
 from stream.text.decode import MAX_CONTENT_TYPE, decode
 from stream.text.normalise import MAX_LIGATURES, MAX_MARKS, normalise, reference
 from stream.text.normalise_batch import encoded, normalised_points

@@ -6,9 +6,9 @@ import asyncio
 
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.messages.verdict_options import VerdictOptions
 from stream.kafka.reader import JournalReader
 from stream.messages.journal import Genesis, Rows, SourceRange
+from stream.messages.verdict_options import VerdictOptions
 from tests.topic_in_memory import TopicInMemory
 
 FETCHED = 50

@@ -24,12 +24,12 @@ import pytest
 
 from stream.errors import RecordError, RefusedError, SettingsError
 from stream.kafka.verdict_values import AvroVerdicts, VerdictReader
-from stream.pages.page import Page, PageMessageError, decode_page
 from stream.pages.outside import registry as registry_module
 from stream.pages.outside.errors import AwayError, WantedError
 from stream.pages.outside.outside import Outside
 from stream.pages.outside.registry import Registry
 from stream.pages.outside.schema import KEPT, REFUSED_SECONDS
+from stream.pages.page import Page, PageMessageError, decode_page
 from stream.settings import Settings, load
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

@@ -25,11 +25,11 @@ from stream.judge.batch import Batch, Entry, digest_of
 from stream.judge.decided import Decided
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.verdict_avro import to_avro, to_json
+from stream.messages.verdict_options import VerdictOptions
 from stream.pages.outside.schema import AvroSchema
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

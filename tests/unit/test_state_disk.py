@@ -23,9 +23,9 @@ from stream.cli.role import run_role
 from stream.errors import EXIT_DISK, DamagedStateError, DiskError
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
+from stream.messages.verdict_options import VerdictOptions
 from stream.private import private_directory
 from stream.settings import Settings
 from stream.tables import freeze

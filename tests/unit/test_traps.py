@@ -17,12 +17,12 @@ from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
-from stream.pages.page import Page
 from stream.messages.verdict import VerdictRecord
+from stream.messages.verdict_options import VerdictOptions
 from stream.offline.methods.brute_force import BruteForce
+from stream.pages.page import Page
 from stream.tables.words import distances, from_integers
 
 CHINESE = """港口的灯塔建于上个世纪，至今仍由同一个家族看守。每天傍晚，守塔人登上许多级台阶，点亮那盏老灯，

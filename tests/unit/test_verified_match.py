@@ -18,8 +18,8 @@ from stream.index import Index
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline import meet
 from stream.offline.layouts import Layout
-from stream.tables.words import from_integers
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
+from stream.tables.words import from_integers
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.oracle import Oracle, OraclePage
 

@@ -10,7 +10,6 @@ import re
 from typing import Final
 
 from stream.errors import SettingsError
-from stream.tables.design import U64
 from stream.offline.layouts import Layout
 from stream.offline.methods.brute_force import BruteForce
 from stream.offline.methods.compressed_tables import CompressedTables
@@ -25,6 +24,7 @@ from stream.offline.methods.sorted_tables import (
     SortedTables,
 )
 from stream.offline.methods.stored_ball import StoredBall
+from stream.tables.arrays import U64
 
 __all__ = ["METHODS", "Cost", "Method", "open_method"]
 

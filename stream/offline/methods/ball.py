@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from stream.errors import SettingsError
-from stream.tables.design import U64
+from stream.tables.arrays import U64
 from stream.tables.words import WORD, words_of
 
 MOST_MEMBERS: Final = 1 << 22

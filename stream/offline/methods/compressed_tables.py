@@ -6,11 +6,10 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from stream.tables.candidates import distinct, expand
 from stream.offline.compression import encode, expected_bytes
-from stream.tables.design import U64
 from stream.offline.layouts import Layout
 from stream.offline.methods.method import Cost, Method
+from stream.tables.arrays import U64, distinct, expand
 from stream.tables.words import Pairs, distances, words_of
 
 

@@ -11,8 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from stream.tables.candidates import I64
-from stream.tables.design import U64
+from stream.tables.arrays import I64, U64
 
 ROUNDS: Final = 12
 

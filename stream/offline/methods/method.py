@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from stream.errors import SettingsError
-from stream.tables.design import U64
+from stream.tables.arrays import U64
 from stream.tables.words import Pairs, as_words
 
 

@@ -6,8 +6,8 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from stream.tables.design import U64
 from stream.offline.methods.method import Cost, Method
+from stream.tables.arrays import U64
 from stream.tables.words import Pairs, distances, words_of
 
 _BUILT: Final = 1 << 16

@@ -16,11 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
-from stream.tables.candidates import I64, expand
-from stream.tables.design import U64
 from stream.offline.layouts import Layout
 from stream.offline.methods.interpolation import interpolate
 from stream.offline.methods.method import Cost, Method
+from stream.tables.arrays import I64, U64, expand
 from stream.tables.words import Pairs, distances, words_of
 
 Find = Literal["binary", "interpolation"]

@@ -7,10 +7,9 @@ from typing import ClassVar, Final
 import numpy as np
 
 from stream.errors import SettingsError
-from stream.tables.candidates import expand
-from stream.tables.design import U64
 from stream.offline.methods.ball import ball_masks, ball_size, folded
 from stream.offline.methods.method import Cost, Method
+from stream.tables.arrays import U64, expand
 from stream.tables.words import Pairs, distances
 
 MOST_BYTES: Final = 1 << 30

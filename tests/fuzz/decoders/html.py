@@ -8,10 +8,10 @@ from typing import ClassVar
 from resiliparse.parse.html import HTMLTree, NodeType
 
 from stream.errors import PageError
-from stream.pages.page import Page
-from stream.text import decode, extract, markup
 from stream.pages import content
 from stream.pages.content import page_text
+from stream.pages.page import Page
+from stream.text import decode, extract, markup
 from stream.text.markup import cost, stripped
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import STRINGS, damaged

@@ -12,9 +12,7 @@ import numpy as np
 import xxhash
 
 from stream.errors import IndexFileError
-from stream.offline import compression
-from stream.offline import huffman
-from stream.offline import index_file
+from stream.offline import compression, huffman, index_file
 from stream.offline.compression import encode, sort_words
 from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
 from stream.tables.words import WIDTHS, words_of

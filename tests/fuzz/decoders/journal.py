@@ -12,10 +12,10 @@ from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.judge import batch, ledger
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
-from stream.messages.verdict_options import VerdictOptions
 from stream.judge.state import State
 from stream.messages import journal
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
+from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import damaged, packed

@@ -14,14 +14,10 @@ from stream.errors import PageError
 from stream.fingerprint import fingerprinter
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.messages import journal
-from stream.pages import compression
-from stream.pages import http_body
-from stream.pages import page
-from stream.pages import scrapy_cluster
 from stream.messages.journal import Rows, SourceRange, decode_journal
+from stream.pages import compression, content, http_body, page, scrapy_cluster
 from stream.pages.page import decode_page
 from stream.text import decode, surrogates, url
-from stream.pages import content
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import NUMBERS, STRINGS, changed, damaged
 
