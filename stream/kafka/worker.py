@@ -32,7 +32,7 @@ from stream.kafka.names import Names
 from stream.kafka.positions import as_if_polling, begin, counts, topic_id_at_leaders
 from stream.kafka.reject_limit import RejectLimit
 from stream.kafka.worker_clients import started_consumer, started_producer
-from stream.kafka.worker_watch import WorkerWatch
+from stream.kafka.worker_watch import WorkerStats, WorkerWatch
 from stream.messages.journal import Genesis, Rows
 from stream.ops.server import ops_server
 from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
@@ -57,31 +57,6 @@ COMMIT_SECONDS: Final = 0.1
 """How long a commit waits for company: whatever is appended meanwhile is committed with it."""
 GIVEN_UP: Final = "took the whole worker down, at the last two of three attempts with no other page at hand"
 log = structlog.get_logger(__name__, role="worker")
-
-
-@dataclass(slots=True)
-class WorkerStats:
-    """Counters since the start."""
-
-    pages: int = 0
-    """Rows in the journal."""
-    rejected: int = 0
-    """Of these, rejected."""
-    records: int = 0
-    """Journal records."""
-    lost: int = 0
-    """Offsets declared lost to retention."""
-    crashes: int = 0
-    """Fingerprinting processes that died at work."""
-    held_bytes: int = 0
-    """Pages and rows not yet in the journal."""
-    most_held_bytes: int = 0
-    paused: bool = False
-    """Whether more than `worker_memory` is held, so that nothing is fetched."""
-    partitions: int = 0
-    """Partitions assigned."""
-    offsets: dict[int, int] = field(default_factory=dict)
-    """By assigned partition, where the next range in the journal will start."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,27 +6,64 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
 
 from stream.fingerprint.row import Status
 from stream.kafka import cluster
-from stream.kafka.backlog import Batch
+from stream.kafka.backlog import Backlog, Batch
 from stream.ops.health import Health
 from stream.ops.metrics import WorkerMetrics
 
-if TYPE_CHECKING:
-    from stream.kafka.worker import WorkerRole
-
 STATUS: Final = {each.value: each.name.lower() for each in Status}
+
+
+@dataclass(slots=True)
+class WorkerStats:
+    """Counters since the start."""
+
+    pages: int = 0
+    """Rows in the journal."""
+    rejected: int = 0
+    """Of these, rejected."""
+    records: int = 0
+    """Journal records."""
+    lost: int = 0
+    """Offsets declared lost to retention."""
+    crashes: int = 0
+    """Fingerprinting processes that died at work."""
+    held_bytes: int = 0
+    """Pages and rows not yet in the journal."""
+    most_held_bytes: int = 0
+    paused: bool = False
+    """Whether more than `worker_memory` is held, so that nothing is fetched."""
+    partitions: int = 0
+    """Partitions assigned."""
+    offsets: dict[int, int] = field(default_factory=dict)
+    """By assigned partition, where the next range in the journal will start."""
+
+
+class Watched(Protocol):
+    """What is asked of a worker; `WorkerRole` is one."""
+
+    stats: WorkerStats
+
+    @property
+    def opened(self) -> Backlog | None:
+        """What it has in hand; None while it has no partitions."""
+
+    @property
+    def refusing(self) -> bool:
+        """Whether it waits because of a stream that it would reject."""
 
 
 class WorkerWatch:
     """Told by the role what it does; asks it how it stands when somebody looks."""
 
-    def __init__(self, worker: WorkerRole) -> None:
+    def __init__(self, worker: Watched) -> None:
         self._worker = worker
         self.metrics, self.health = WorkerMetrics(), Health()
         self._crashes = 0

@@ -1,1 +1,1 @@
-"""Bytes on topics <-> values: pages, journal records, decisions, verdicts. Contracts: `schemas/`."""
+"""Bytes on our own topics <-> values: journal records, decisions, verdicts. Contracts: `schemas/`."""

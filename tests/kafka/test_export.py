@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 from stream.errors import SettingsError
-from stream.integrations import parquet
 from stream.kafka.export import export
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
 from stream.messages.verdict import Source, VerdictRecord
 from stream.settings import Settings
+from stream.sinks import parquet
 from stream.sinks.base import ExportError
 from stream.sinks.open import open_sink
 from tests.kafka.dashboard_helpers import Verdicts
