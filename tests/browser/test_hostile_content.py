@@ -90,10 +90,10 @@ async def test_a_verdict_leads_to_the_look_up_and_back(opened: Callable[..., Any
     async with served(api) as url:
         page = await opened(url)
         await expect(page.locator("#latest tbody tr")).to_have_count(30)
-        await page.select_option("#range", "1h")
+        async with page.expect_response(lambda answer: "range=1h" in answer.url):
+            await page.select_option("#range", "1h")
         link = page.locator("#latest tbody tr").nth(1).locator("a:not(.outside)").first
-        await link.focus()
-        await page.keyboard.press("Enter")
+        await link.press("Enter")
         await expect(page.locator("#found h3").first).to_be_visible()
         await expect(page.locator("#found")).to_be_focused()
         await expect(page.locator("#lookup-panel")).to_be_in_viewport()
