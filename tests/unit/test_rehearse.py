@@ -16,11 +16,11 @@ from stream.judge import meetings, nearest, neighbours, page_log, verdict_json
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables import candidates, chains, cold, packed, prefix, presence
+from stream.tables import found, chains, cold, packed, prefix, presence
 from stream.tables.design import Design
 from stream.tables.runs import Run
 
-loops = (candidates.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
+loops = (found.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
     meetings.meetings, neighbours._members_near, neighbours._enter,
     neighbours.leave, neighbours.best_of, nearest.may_count, nearest.nearest, parity_pairs._similarity,
     verdict_json._write, cold._match, presence._meet, presence._mark, prefix.uncertain_bits,
