@@ -61,5 +61,6 @@ def configuration(seed: int, epoch: int) -> Configuration:
         "tables_cache": 8 << 20,
         "judge_rows": rng.choice((16, 256, 32_768)),
         "flush_seconds": rng.choice((0.3, 1.0, 3.0)),
+        "scrub_hours": rng.choice((0.0, 0.005)),
     }
     return Configuration(OPTIONS[(seed + epoch) % len(OPTIONS)], settings, rng.random() < DASHBOARDS)
