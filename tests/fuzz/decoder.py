@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import sys
+import tempfile
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -11,11 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import CodeType, FrameType, ModuleType, TracebackType
 from typing import Any, ClassVar, Final, Self
 
 COVERED_INPUTS: Final = 1_000
 """Inputs that are run once more under a tracer, which is slow, to see which lines they reach."""
+MEMORY: Final = Path("/dev/shm")  # noqa: S108 (only where temporary directories are made)
+"""Linux keeps its files in memory: opening one takes 20 us, and 1.5 ms on an overlay file system."""
 MOST_FAULTS: Final = 5
 """After so many, a decoder is given up."""
 
@@ -39,6 +43,11 @@ class Decoder(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stack.close()
+
+    def directory(self) -> Path:
+        """A temporary directory, removed when the decoder is left."""
+        made = tempfile.TemporaryDirectory(prefix="neardup-fuzz-", dir=MEMORY if MEMORY.is_dir() else None)
+        return Path(self.stack.enter_context(made))
 
     @abstractmethod
     def make(self, rng: random.Random) -> bytes:

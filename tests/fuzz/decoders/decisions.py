@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -31,7 +30,7 @@ class DecisionRecords(Decoder):
     modules: ClassVar = (decision, judge, state)
 
     def __enter__(self) -> DecisionRecords:
-        directory = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="neardup-fuzz-"))
+        directory = self.directory()
         opened = empty_state(directory)
         self.stack.callback(opened.close)
         self._judge = Judge(opened, GENESIS)

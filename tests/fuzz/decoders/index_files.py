@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import struct
-import tempfile
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -31,7 +29,7 @@ class IndexFiles(Decoder):
     modules: ClassVar = (index_file, compression, huffman)
 
     def __enter__(self) -> IndexFiles:
-        self._directory = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="neardup-fuzz-")))
+        self._directory = self.directory()
         self._whole = [self._file(number) for number in range(KINDS)]
         return self
 

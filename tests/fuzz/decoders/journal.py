@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import tempfile
 from pathlib import Path
 from typing import ClassVar
 
@@ -68,9 +67,9 @@ def record(rng: random.Random) -> bytes:
     return Rows.of(FINGERPRINTER.scheme, ranges, rows, offsets, [None] * len(rows)).encode()
 
 
-def empty_state(directory: str) -> State:
+def empty_state(directory: Path) -> State:
     """A state in which nothing was applied."""
-    return State(Path(directory), GENESIS, "k", memory=1 << 20, generation=1 << 20, cache=1 << 20)
+    return State(directory, GENESIS, "k", memory=1 << 20, generation=1 << 20, cache=1 << 20)
 
 
 class JournalRecords(Decoder):
@@ -80,7 +79,7 @@ class JournalRecords(Decoder):
     modules: ClassVar = (journal, batch, ledger)
 
     def __enter__(self) -> JournalRecords:
-        directory = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="neardup-fuzz-"))
+        directory = self.directory()
         state = empty_state(directory)
         self.stack.callback(state.close)
         self._judge = Judge(state, GENESIS)

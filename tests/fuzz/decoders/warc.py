@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import tempfile
-from pathlib import Path
 from typing import ClassVar
 
 import zstandard
@@ -30,7 +28,7 @@ class WebArchives(Decoder):
     modules: ClassVar = (warc, warc_record, compressed)
 
     def __enter__(self) -> WebArchives:
-        self._directory = Path(self.stack.enter_context(tempfile.TemporaryDirectory(prefix="neardup-fuzz-")))
+        self._directory = self.directory()
         return self
 
     def make(self, rng: random.Random) -> bytes:
