@@ -1,6 +1,7 @@
-"""Near-duplicate detection for web crawls. This page of names is the public API; none of it needs Kafka.
+"""Near-duplicate detection for web crawls. The names listed here are the public API; none of them needs
+Kafka.
 
-A text becomes a fingerprint, and two fingerprints are compared:
+Fingerprint two texts, and compare the fingerprints by Hamming distance:
 
 >>> from stream import Fingerprinter
 >>> fingerprinter = Fingerprinter()
@@ -9,7 +10,7 @@ A text becomes a fingerprint, and two fingerprints are compared:
 >>> (a.fingerprint ^ b.fingerprint).bit_count()
 0
 
-An index remembers texts and pages, in memory or in a directory, and names near-duplicates of earlier ones:
+An index stores texts and pages, in memory or in a directory, and finds near-duplicates of earlier ones:
 
 >>> from stream import Index, Page
 >>> pages = [
@@ -28,16 +29,16 @@ recrawl http://example.com/news#top
 insufficient http://example.com/empty
 'http://example.com/news'
 
-How pages are fingerprinted and when they are alike are options:
+Options decide how texts are fingerprinted (`Scheme`) and when two are near-duplicates (`VerdictOptions`):
 
 >>> from stream import Scheme, VerdictOptions
 >>> with Index(scheme=Scheme(features="ngrams"), options=VerdictOptions(similarity="0.6")) as index:
 ...     index.add("a", text).verdict, index.add("b", text.replace("storms", "festival")).verdict
 ('unique', 'duplicate')
 
-`stream.scan.scan` does this in several processes; `neardup scan` is its command. Beneath an index lie `Judge`
-and `State`, which decide records of rows as a deployment does: see `stream/index.py`. They and what they take
-can be imported from here too, are not public, and may change with any version.
+`stream.scan.scan`, or the command `neardup scan`, does the same in several processes. An `Index` is built on
+`Judge` and `State`, which decide batches of rows as a deployment does: see `stream/index.py`. They and the
+types of their arguments can be imported from here too, but are not public and may change with any version.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ __all__ = [
     "VerdictOptions",
     "open_source",
 ]
-"""What is public: these names stay. Others of `_HOMES` are parts of a deployment, which may change."""
+"""The public names, which are stable. The other names in `_HOMES` are internal and may change."""
 
 _HOMES: Final = {
     "stream.errors": ("NeardupError", "PageError"),
@@ -106,10 +107,10 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 
-if not TYPE_CHECKING:  # else checkers would take any name for a public one
+if not TYPE_CHECKING:  # a type checker that sees `__getattr__` accepts any name
 
     def __getattr__(name: str) -> object:
-        """Import a public name when it is first asked for (PEP 562): `import stream` itself loads nothing."""
+        """Import a name on first access (PEP 562), so that `import stream` alone loads nothing."""
         if name not in _HOME_OF:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)

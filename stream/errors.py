@@ -1,4 +1,4 @@
-"""Every error a user can meet. Each message says which option, topic or record is at fault."""
+"""All errors that are raised on purpose. Each message names the option, topic, record or file at fault."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ from typing import ClassVar, Final
 
 EXIT_ERROR: Final = 2
 EXIT_DISK: Final = 74
-"""EX_IOERR of sysexits.h: a disk is full or fails. Starting again goes well once that has been mended."""
+"""EX_IOERR of sysexits.h: a disk is full or fails. A restart succeeds once the disk is repaired."""
 EXIT_REFUSED: Final = 78
-"""EX_CONFIG of sysexits.h: starting again as things are would end in the same way; a person must act."""
+"""EX_CONFIG of sysexits.h: a restart would fail in the same way; somebody must act first."""
 
 
 class NeardupError(Exception):
-    """Base of all errors raised on purpose by this package."""
+    """Base class of all errors that this package raises on purpose."""
 
     exit_code: ClassVar[int] = EXIT_ERROR
-    """What a role that dies of it ends with. Any other than EXIT_REFUSED asks to be started again."""
+    """Exit code of a role that ends with this error. All but EXIT_REFUSED ask for a restart."""
 
 
 class SettingsError(NeardupError):
-    """An option is missing, malformed or contradicts another one; the message names it."""
+    """An option is missing, malformed or contradicts another option; the message names it."""
 
     exit_code = EXIT_REFUSED
 
 
 class RefusedError(NeardupError):
-    """Start is refused because going on could make verdicts wrong; nothing was written."""
+    """A role refuses to start or to continue, because verdicts could become wrong. Nothing was written."""
 
     exit_code = EXIT_REFUSED
 
 
 class StaleError(RefusedError):
-    """What a process began with no longer holds; starting again is the cure."""
+    """A precondition that held when the process started no longer holds; a restart cures it."""
 
     exit_code = EXIT_ERROR
 
 
 class SchemeMismatchError(RefusedError):
-    """Fingerprints of one scheme met a journal, state directory or index of another."""
+    """Fingerprints have another scheme than the journal, state directory or index they are used with."""
 
 
 class StateError(RefusedError):
-    """A state directory belongs to another cluster or journal, or is ahead of the decisions."""
+    """A state directory is not of this Kafka cluster or journal, or is ahead of the decisions topic."""
 
 
 class StateBusyError(StateError):
-    """A state directory is in use, or work on it was killed: it may go well the next time."""
+    """A state directory is in use, or work on it was interrupted; the next attempt may succeed."""
 
     exit_code = EXIT_ERROR
 
 
 class DamagedStateError(StateError):
-    """A state directory is not as it was written; the message names the file and the cure."""
+    """A state directory is corrupt; the message names the file and the remedy."""
 
 
 class DiskError(NeardupError):
@@ -61,73 +61,74 @@ class DiskError(NeardupError):
 
 
 class TopicError(RefusedError):
-    """A topic is missing, or about to be made again."""
+    """A topic is missing, or is being recreated."""
 
     exit_code = EXIT_ERROR
 
 
 class UnsoundTopicError(TopicError):
-    """A topic's configuration would break exactly-once."""
+    """A topic is configured in a way that would break exactly-once processing."""
 
     exit_code = EXIT_REFUSED
 
 
 class RecordError(NeardupError):
-    """A record of one of our own topics does not decode; the message names topic and offset."""
+    """A record of an internal topic cannot be decoded; the message names topic and offset."""
 
     exit_code = EXIT_REFUSED
 
 
 class IndexFileError(NeardupError):
-    """A file of fingerprints is damaged, cut off, or not what its name says; the message names it."""
+    """A file of fingerprints is damaged, truncated, or not of the format that its name says; the message
+    names the file."""
 
 
 class OutputError(NeardupError):
-    """A file or stdout cannot be written, or not to its end; the message names it."""
+    """A file or stdout cannot be written completely; the message names it."""
 
 
 class ClosedPipeError(OutputError):
-    """Whoever read what a command writes has stopped reading: a reason to end, and no error."""
+    """The reader of a command's output closed the pipe: the command ends quietly."""
 
-    exit_code = 128 + 13  # as a shell names the end by SIGPIPE, which other tools come to
+    exit_code = 128 + 13  # what a shell reports for other tools, which end by SIGPIPE
 
 
 class BrokerError(NeardupError):
-    """No broker could be reached or started; the message says what was tried."""
+    """No broker can be reached or started; the message says what was tried."""
 
 
 class SecurityError(BrokerError):
-    """The broker does not trust us, or we do not trust it; the message names the option."""
+    """Authentication with a broker failed, in either direction; the message names the option."""
 
     exit_code = EXIT_REFUSED
 
 
 class AccessError(NeardupError):
-    """The broker knows us and refuses something: an ACL is missing; the message names the resource."""
+    """The broker denies an operation because an ACL is missing; the message names the resource."""
 
     exit_code = EXIT_REFUSED
 
 
 class ChildError(NeardupError):
-    """A fingerprinting process cannot be started: the environment is at fault, not a page."""
+    """A fingerprinting process cannot be started. The cause is the environment, not a page."""
 
 
 class RoleRefusedError(RefusedError):
-    """A supervised role cannot run as things are; its own last words say why."""
+    """A supervised role refused to start; the last line of its log says why."""
 
 
 class CrawlError(NeardupError):
-    """The demonstration's pages could not be fetched; the message says what was tried."""
+    """The demo's crawl cannot be downloaded; the message says what was tried."""
 
 
 class PortTakenError(NeardupError):
-    """The address for metrics and health cannot be had; the message names the options."""
+    """The address for metrics and health is in use or invalid; the message names the options."""
 
 
 class PageError(NeardupError):
     """A crawled page cannot be fingerprinted.
 
-    `reason` is a short stable code (it becomes the verdict's `reason`); the message has the details.
+    `reason` is a short, stable code that becomes the verdict's `reason`; the message has the details.
     """
 
     def __init__(self, reason: str, detail: str = "") -> None:

@@ -1,7 +1,7 @@
-"""Places where a test may kill this process, to prove that recovery from exactly there works.
+"""Failpoints: named places where a test can kill this process, to prove recovery from a crash there.
 
-`NEARDUP_FAILPOINT=name` or `NEARDUP_FAILPOINT=name:n` ends the process with SIGKILL when `name` is reached
-for the n-th time. Unset, `reach` is an empty function.
+`NEARDUP_FAILPOINT=name` or `NEARDUP_FAILPOINT=name:n` ends the process with SIGKILL when it reaches `name`
+for the n-th time (default: first). Without the variable, `reach` does nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ VARIABLE: Final = "NEARDUP_FAILPOINT"
 
 
 def _killer(setting: str) -> Callable[[str], None]:
-    """A `reach` that counts one name; thread-safe, because freezing runs in the background."""
+    """Return a `reach` that counts one name. It is thread-safe, because freezing runs in the background."""
     name, _, turn = setting.partition(":")
     left = int(turn or 1)
     lock = threading.Lock()
@@ -38,4 +38,4 @@ def _never(place: str) -> None:
 
 
 reach: Callable[[str], None] = _killer(os.environ[VARIABLE]) if os.environ.get(VARIABLE) else _never
-"""Say that the place of this name is reached; a test may have asked to be killed there."""
+"""Mark a failpoint: kills the process if a test chose this name, otherwise does nothing."""

@@ -1,6 +1,6 @@
-"""An index of one's own: texts and pages in, near-duplicates out, without Kafka and without processes.
+"""Embedded index: the judge without Kafka, in the calling process.
 
-It is the judge with a journal that nobody keeps: fingerprints, tables and verdicts are those of a deployment.
+Fingerprints, tables and verdicts are those of a deployment. Unlike there, the journal is not stored.
 """
 
 from __future__ import annotations
@@ -38,43 +38,43 @@ from stream.text.surrogates import replace_surrogates
 from stream.text.url import url_key
 
 MEMORY: Final = 1 << 30
-"""Most RAM for the newest anchors; it is taken as they come."""
+"""Maximum RAM for the tables of the newest anchors, allocated as they grow."""
 GENERATION: Final = 1_000_000
 CACHE: Final = 32 << 20
 TOPIC_ID: Final = "0" * 32
 _SOURCE: Final = "index"
 _GENESIS: Final = "genesis"
 _FLUSHED: Final = "flushed"
-"""File in the state directory: how many items were flushed. RocksDB takes a manifest that is cut off for an
-older one, and there is no journal to add what is missing."""
+"""File in the state directory with the number of flushed items. It reveals a truncated RocksDB manifest,
+which RocksDB opens as an older state; without a journal, the lost items could not be restored."""
 _ROWS: Final = 512
-"""Items judged at once by `Index.add_all`."""
+"""Batch size of `Index.add_all`."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a text or page that was added; verdicts are those of the topic `verdicts`."""
+    """The verdict on a text or page that was added, with the same meaning as on the topic `verdicts`."""
 
     name: str
-    """The name or URL it was added by."""
+    """The name or URL of the text or page."""
     verdict: str
     """`unique`, `duplicate`, `recrawl`, `insufficient` or `rejected`."""
     change: str | None
-    """What happened to the name: `new`, `unchanged` or `changed`."""
+    """Whether the name is `new`, or its content `unchanged` or `changed`."""
     duplicate_of: str | None
-    """Name of the similar anchor; for `recrawl` the name itself."""
+    """Name of the matching anchor; for `recrawl` the name itself."""
     distance: int | None
-    """Hamming distance to it."""
+    """Hamming distance to the anchor."""
     similarity: float | None
-    """Estimated Jaccard similarity to it; None in strict mode."""
+    """Estimated Jaccard similarity to the anchor; None in strict mode."""
     id: str
     cluster: str | None
     """`id` of the cluster's anchor."""
     reason: str | None
-    """Why it was rejected: a short code."""
+    """Why the page was rejected, as a short code."""
 
 
 class Near(msgspec.Struct, frozen=True, kw_only=True):
-    """An anchor that is like what was asked for."""
+    """An anchor that matches a query."""
 
     name: str
     id: str
@@ -83,7 +83,7 @@ class Near(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Index:
-    """Remembers texts and pages, and tells which are near-duplicates of earlier ones.
+    """Stores texts and pages, and finds near-duplicates of earlier ones.
 
     >>> from stream import Index
     >>> text = "The harbour authority will repair the old lighthouse at the north pier before the storms."
@@ -96,8 +96,8 @@ class Index:
     ('duplicate', 'monday', 1.0)
     ['monday']
 
-    Without a directory it is gone when it is closed. With one it is durable once `flush` or `close` returned,
-    and opened again by the same path; one process at a time. Not for use by several threads at once.
+    Without a directory, the index is deleted when it is closed. With a directory, it is durable once `flush`
+    or `close` returned, and can be reopened. Only one process can open it at a time. It is not thread-safe.
     """
 
     def __init__(
@@ -110,12 +110,13 @@ class Index:
         generation: int = GENERATION,
         cache: int = CACHE,
     ) -> None:
-        """Open or create. An index that exists keeps its scheme and options.
+        """Open or create an index. An existing index keeps its scheme and options.
 
-        `memory`, `generation` and `cache` are the settings `tables_memory`, `tables_generation`,
-        `tables_cache`. Raises SchemeMismatchError when others are given than it was made with, StateError
-        when the directory is something else, StateBusyError when it is open elsewhere. Like every method,
-        raises DamagedStateError where it is damaged, DiskError where its disk is full or fails.
+        `memory`, `generation` and `cache` are the settings `tables_memory`, `tables_generation` and
+        `tables_cache`. Raises SchemeMismatchError if scheme or options differ from those of an existing
+        index, StateError if the directory holds something else, and StateBusyError if it is open elsewhere.
+        Like every method, raises DamagedStateError if the index is damaged, and DiskError if the disk is full
+        or fails.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="neardup-index-") if directory is None else None
         path = Path(self._temporary.name if self._temporary else os.fspath(directory or ""))
@@ -133,30 +134,30 @@ class Index:
         self._judge = Judge(self._state, genesis)
 
     def add(self, name: str, text: str) -> Answer:
-        """Judge a plain text and remember it. A name that comes again is a new version of the same text.
+        """Judge a plain text and store it. Adding a name again stores a new version of its text.
 
-        A name may be a URL, and then is normalised as that of a page is; it may be anything else.
+        The name may be any string. If it is a URL, it is normalised like the URL of a page.
         """
         return next(self.add_all([(name, text)]))
 
     def add_page(self, page: Page) -> Answer:
-        """Judge a page and remember it. One that cannot be used is answered with `rejected` and a reason."""
+        """Judge a page and store it. A malformed page gets the verdict `rejected` with a reason."""
         return next(self.add_all([page]))
 
     def add_all(self, items: Iterable[Page | tuple[str, str]]) -> Iterator[Answer]:
-        """Judge and remember many, several hundred at once, which is much faster; answers in their order.
+        """Judge and store many items in batches, which is much faster. Yields the answers in order.
 
-        Items are pages, or pairs of name and text. They are added as the answers are taken.
+        Items are pages, or pairs of name and text. The generator is lazy: it adds a batch when it reaches it.
         """
         coming = iter(items)
         while some := list(islice(coming, _ROWS)):
             yield from map(_answer, self.judge(self._rows(some)).verdicts())
 
     def near(self, item: str | Page) -> list[Near]:
-        """Anchors that are like a text or page, best first; nothing is remembered.
+        """Return the anchors that match a text or page, best first, without storing it.
 
-        Each cluster is known by its anchor: duplicates that were added are not listed. Raises PageError for a
-        page that cannot be used.
+        A cluster is represented by its anchor: its other members are not listed. Raises PageError for a
+        malformed page.
         """
         row = self._rows([("", item) if isinstance(item, str) else item])[0]
         if row.reason is not None:
@@ -168,9 +169,9 @@ class Index:
         ]
 
     def judge(self, rows: Sequence[Row]) -> Decided:
-        """The same for at most 65 535 rows of a fingerprinter with this index's scheme.
+        """Judge and store at most 65,535 rows, made by a fingerprinter with this index's scheme.
 
-        Returns what was decided, in the form that is published.
+        Returns the decided batch, in the form in which a deployment publishes it.
         """
         offset = len(self)
         source = SourceRange(
@@ -185,16 +186,16 @@ class Index:
 
     @property
     def scheme(self) -> Scheme:
-        """How its fingerprints are made."""
+        """The scheme of the fingerprints."""
         return self._judge.genesis.scheme
 
     @property
     def options(self) -> VerdictOptions:
-        """What makes two texts near-duplicates in it."""
+        """The options that decide when two texts are near-duplicates."""
         return self._judge.genesis.options
 
     def __len__(self) -> int:
-        """How many texts and pages were added, of whatever verdict."""
+        """Number of texts and pages added, whatever their verdict."""
         progress = self._state.ledger.progress.get((_SOURCE, TOPIC_ID, 0))
         return progress.expected if progress else 0
 
@@ -205,7 +206,7 @@ class Index:
         self._note_flushed(count)
 
     def close(self) -> None:
-        """Flush, and let go of the directory; a temporary one is removed."""
+        """Flush and release the directory; a temporary directory is removed."""
         try:
             count = len(self)
             self._state.close()
@@ -222,7 +223,7 @@ class Index:
         self.close()
 
     def _note_flushed(self, count: int) -> None:
-        """So many items are durable: counted before the flush, for one that comes during it may be lost."""
+        """Record the number of durable items. Items added during a flush may be lost, so count before it."""
         if not self._temporary:
             try:
                 with writing(self._flushed) as file:
@@ -232,7 +233,7 @@ class Index:
                 raise underlying(self._flushed.parent, error) or error from None
 
     def _refuse_older_state(self) -> None:
-        """Raises DamagedStateError, with the state closed."""
+        """Close the state and raise DamagedStateError if it has fewer items than were flushed."""
         try:
             noted = self._flushed.read_bytes() if self._flushed.exists() else b"0"
             if noted.isdigit() and len(self) >= int(noted):
@@ -256,7 +257,7 @@ class Index:
 
 
 def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | None) -> Genesis:
-    """What the index in the directory was made with; made now if it is new."""
+    """Read the genesis record of the index, or write one if the index is new."""
     path = directory / _GENESIS
     if not path.exists():
         scheme, options = scheme or Scheme(), options or VerdictOptions()
@@ -273,9 +274,9 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
     except RecordError as error:
         raise StateError(f"index {directory}: {_GENESIS} is damaged: {error}") from error
     if not isinstance(found, Genesis):
-        raise StateError(f"index {directory}: {_GENESIS} is no genesis")
+        raise StateError(f"index {directory}: {_GENESIS} does not hold a genesis record")
     if scheme is not None and scheme.id != found.scheme_id:
-        raise SchemeMismatchError(f"index {directory} is of scheme {found.scheme_id}, not {scheme.id}")
+        raise SchemeMismatchError(f"index {directory} has scheme {found.scheme_id}, not {scheme.id}")
     if options is not None and options.id != found.options.id:
         raise SchemeMismatchError(f"index {directory} was made with other verdict options: {found.options}")
     return found
@@ -299,5 +300,5 @@ def _named(name: str, text: str) -> ReadPage:
     name = replace_surrogates(name)
     try:
         return ReadPage(name, url_key(name), None, text)
-    except PageError:  # any other name is its own key
+    except PageError:  # a name that is not a URL is its own key
         return ReadPage(name, name, None, text)

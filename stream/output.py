@@ -1,4 +1,4 @@
-"""What commands write: files that are whole or not there, and a stdout whose errors are ours."""
+"""Output of commands: files that are written completely or not at all, and a stdout with our own errors."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ STDOUT: Final = "-"
 
 
 class Output:
-    """An open file, for bytes. No class of `io`: NumPy would write past it, and lose what the error was."""
+    """An open binary file. It is not an `io` class, because NumPy would bypass it and lose the cause of
+    errors."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self.bytes = 0
-        """How many were written."""
+        """Number of bytes written so far."""
 
     def write(self, data: ReadableBuffer) -> int:
-        """All of them. Raises OutputError, or ClosedPipeError when nobody reads any more."""
+        """Write all of `data`. Raises OutputError, or ClosedPipeError if the reader closed the pipe."""
         written = self._file.write(data)
         self.bytes += written
         return written
@@ -38,24 +39,25 @@ class Output:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Output]:
-    """The file at `path`, or stdout for `-`: written and durable when the block ends, else as it was.
+    """Open the file at `path`, or stdout for `-`, for atomic writing.
 
-    The bytes go to a file beside it, which takes its name last: an error, Ctrl-C or SIGTERM leaves nothing.
-    It keeps permissions and owner of a file that it replaces, and a symbolic link stays one. Pipes and
-    devices are written as they are. Raises OutputError that names the path, ClosedPipeError.
+    Bytes go to a temporary file in the same directory, which is synced and renamed when the block ends. An
+    error, Ctrl-C or SIGTERM leaves an existing file unchanged. Permissions and owner of a replaced file are
+    kept, and a symbolic link stays a link. Pipes and devices are written directly. Raises OutputError, which
+    names the path, and ClosedPipeError.
     """
     if str(path) == STDOUT:
-        with if_interrupted(lambda: "what stdout got is not all"):
+        with if_interrupted(lambda: "the output on stdout is incomplete"):
             yield Output(sys.stdout.buffer)
         sys.stdout.flush()
         return
-    with if_interrupted(lambda: f"{path} is as it was before"), _whole(path) as file:
+    with if_interrupted(lambda: f"{path} is unchanged"), _whole(path) as file:
         yield file
 
 
 @contextmanager
 def if_interrupted(say: Callable[[], str]) -> Iterator[None]:
-    """Ctrl-C or SIGTERM within the block ends the command with what `say` tells of what was done by then."""
+    """If Ctrl-C or SIGTERM interrupts the block, print what `say` returns as the last line of the command."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -64,14 +66,14 @@ def if_interrupted(say: Callable[[], str]) -> Iterator[None]:
 
 
 interrupted: Final[list[str]] = []
-"""What an interrupted command has to say, for its last line."""
+"""Parts of the last line of an interrupted command, which says what was done by then."""
 
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Output]:
     named = str(path)
     with _explained(named):
-        target = path.resolve()  # through links, so that they stay
+        target = path.resolve()  # replace the target of a link, not the link
         there = target.stat() if target.exists() else None
         if there is not None and stat.S_ISDIR(there.st_mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -79,7 +81,7 @@ def _whole(path: Path) -> Iterator[Output]:
         with _opened(named, target, os.O_WRONLY) as file:
             yield Output(file)
         return
-    if there is not None and not os.access(target, os.W_OK):  # a read-only file is not to be replaced
+    if there is not None and not os.access(target, os.W_OK):  # renaming would replace even a read-only file
         raise OutputError(f"{named}: {os.strerror(errno.EACCES)}")
     part = target.with_name(f".neardup-{secrets.token_hex(8)}.part")
     try:
@@ -95,38 +97,38 @@ def _whole(path: Path) -> Iterator[Output]:
             part.replace(target)
             _sync_directory(target.parent)
     except BaseException:
-        with suppress(OSError):  # as it was not made, or its disk is gone
+        with suppress(OSError):  # it may not exist, or its disk may be gone
             part.unlink()
         raise
 
 
 def take_stdout() -> None:
-    """Let errors of stdout be OutputError and ClosedPipeError, whoever writes to it: click, rich, or we."""
-    told = cast(io.TextIOWrapper | None, sys.stdout)
-    if told is None:  # closed by whoever started us: writing must fail
-        told = io.TextIOWrapper(Path(os.devnull).open("rb"), encoding="utf-8")  # noqa: SIM115
-    _kept.append(told)
+    """Replace `sys.stdout`, so that click and rich raise OutputError and ClosedPipeError too."""
+    original = cast(io.TextIOWrapper | None, sys.stdout)
+    if original is None:  # started with stdout closed: writing must fail
+        original = io.TextIOWrapper(Path(os.devnull).open("rb"), encoding="utf-8")  # noqa: SIM115
+    _kept.append(original)
     sys.stdout = io.TextIOWrapper(
-        io.BufferedWriter(_Raw("stdout", told.fileno(), closefd=False)),
-        encoding=told.encoding,
-        errors=told.errors,
-        line_buffering=told.isatty(),
+        io.BufferedWriter(_Raw("stdout", original.fileno(), closefd=False)),
+        encoding=original.encoding,
+        errors=original.errors,
+        line_buffering=original.isatty(),
     )
 
 
 def give_up_stdout() -> None:
-    """Let go of what could not be written: the interpreter would try once more at its end."""
-    away = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(away, sys.stdout.fileno())
-    os.close(away)
+    """Discard output that could not be written, which the interpreter would try to flush again at exit."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, sys.stdout.fileno())
+    os.close(devnull)
 
 
 _kept: Final[list[io.TextIOWrapper]] = []
-"""The stdout that was there: collected, it would close its file descriptor."""
+"""The original stdout. If it were garbage-collected, it would close its file descriptor."""
 
 
 class _Raw(io.FileIO):
-    """A file descriptor whose errors name the file."""
+    """A raw file whose errors are OutputError and ClosedPipeError, which name the file."""
 
     def __init__(self, named: str, fd: int, *, closefd: bool = True) -> None:
         super().__init__(fd, "wb", closefd=closefd)
@@ -137,7 +139,7 @@ class _Raw(io.FileIO):
             return super().write(data)
 
     def close(self) -> None:
-        with _explained(self._named):  # where network file systems tell of a full disk
+        with _explained(self._named):  # network file systems may report a full disk only here
             super().close()
 
 
@@ -150,7 +152,7 @@ def _opened(named: str, path: Path, flags: int) -> Iterator[BinaryIO]:
 
 
 def _take_after(fd: int, there: os.stat_result) -> None:
-    """Owner and permissions of the file that is replaced; the owner as far as we may."""
+    """Copy permissions, and the owner if allowed, of the file to be replaced."""
     with suppress(PermissionError):
         os.fchown(fd, there.st_uid, there.st_gid)
     os.fchmod(fd, stat.S_IMODE(there.st_mode))
@@ -159,7 +161,7 @@ def _take_after(fd: int, there: os.stat_result) -> None:
 def _sync_directory(directory: Path) -> None:
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except PermissionError:  # one may write in it, and not read it
+    except PermissionError:  # a directory can be writable but not readable
         return
     try:
         os.fsync(fd)
@@ -172,6 +174,6 @@ def _explained(named: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:
-        raise ClosedPipeError(f"{named}: nobody reads it any more") from error
+        raise ClosedPipeError(f"{named}: the reader closed the pipe") from error
     except OSError as error:
         raise OutputError(f"{named}: {error.strerror or error}") from error

@@ -1,7 +1,7 @@
-"""Compile the inner loops of all roles and of `neardup match`, and keep them: `python -m stream.precompile`.
+"""Compile and cache the inner loops of all roles and of `neardup match`: `python -m stream.precompile`.
 
-They are compiled at their first use otherwise, by each of several processes that start together. Takes 20 s
-once, and two where all is kept already.
+Otherwise they are compiled at first use, and again by each process if several start together. Takes 20 s the
+first time, and 2 s if the cache is complete.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stream.offline.verified_match import Sketched, SketchedFile, Verified, defa
 
 
 def main() -> None:
-    """All that the default options need."""
+    """Compile everything that the default options need."""
     scheme = Scheme()
     Fingerprinter(scheme).warm()
     rehearse(Genesis(journal="0" * 32, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))

@@ -1,4 +1,4 @@
-"""Directories that only their owner may read: whatever was crawled is in them."""
+"""Directories with crawled content, which only their owner may read."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 
 def private_directory(path: Path) -> None:
-    """Make a directory, and those above it that are not there, with mode 0700; `tighten` one that is."""
+    """Create a directory and its missing parents with mode 0700; `tighten` it if it exists."""
     for each in reversed([path, *path.parents]):
         each.mkdir(mode=0o700, exist_ok=True)
     tighten(path)
 
 
 def tighten(path: Path) -> None:
-    """Take group and others their permissions for a directory and what is in it, as far as it is ours."""
+    """Revoke the permissions of group and others, recursively, on all files that this user owns."""
     _tighten(path, path.stat().st_mode)
     for parent, directories, files in os.walk(path):
         for name in (*directories, *files):

@@ -1,4 +1,4 @@
-"""Offline: the same core with no broker. Messages in, verdicts out, in order."""
+"""Judges page messages without a broker, in order, with the same core as a deployment."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ async def scan(
     scheme: Scheme | None = None,
     options: VerdictOptions | None = None,
 ) -> AsyncGenerator[Decided, None]:
-    """Judge `messages` as if they had come through a pages topic of one partition.
+    """Judge `messages` as if they had come through a pages topic with one partition.
 
-    `directory` takes the tables and is the caller's to remove. Yields what was decided, chunk by chunk.
+    Tables are stored in `directory`, which the caller removes. Yields the decided batches in order.
     """
     if wrong := overcommitted(settings, memory_limit(), "tables_memory"):
         log.warning("memory_overcommitted", error=wrong)
@@ -58,7 +58,10 @@ async def scan(
 async def fingerprinted(
     settings: Settings, scheme: Scheme, messages: Iterable[Message]
 ) -> AsyncGenerator[list[Row], None]:
-    """Rows of the messages in order; twice as many chunks under way as there are processes."""
+    """Fingerprint the messages in child processes, and yield their rows in order.
+
+    At most `2 * worker_processes + 1` chunks are in flight.
+    """
     configuration = configuration_of(settings, scheme)
     under_way: deque[asyncio.Task[list[Row]]] = deque()
     async with ChildPool(settings.worker_processes, configuration, registry_of(settings)) as pool:
@@ -70,7 +73,7 @@ async def fingerprinted(
                         yield await under_way.popleft()
             while under_way:
                 yield await under_way.popleft()
-        finally:  # of whoever wants no more rows
+        finally:  # the consumer may have stopped early
             for task in under_way:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)

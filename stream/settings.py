@@ -1,7 +1,8 @@
-"""All options of all roles, in one place: flags over environment `NEARDUP_*` over a TOML file over defaults.
+"""Settings of all roles and commands, from flags, `NEARDUP_*` variables, a TOML file or defaults, in this
+order.
 
-Options that decide verdicts are not here: they are written into the journal once, by `neardup topics create`
-(`stream.messages.verdict_options`, `stream.fingerprint.scheme`), and read from there.
+Options that affect verdicts are not here. `neardup topics create` writes them into the journal once, and
+roles read them from there: see `stream.messages.verdict_options` and `stream.fingerprint.scheme`.
 """
 
 from __future__ import annotations
@@ -38,17 +39,17 @@ PLAINTEXT: Final = "PLAINTEXT"
 OAUTHBEARER: Final = "OAUTHBEARER"
 AVRO: Final = "avro"
 TOKEN_LENGTH: Final = 16
-"""Characters of the shortest `dashboard_token`."""
+"""Minimum length of `dashboard_token`, in characters."""
 PREFIX: Final = "NEARDUP_"
-"""Of environment variables."""
+"""Prefix of environment variables that are settings."""
 CONFIG: Final = "NEARDUP_CONFIG"
 """Environment variable with the path of a TOML file."""
 
 
 SUPERVISOR: Final = "NEARDUP_SUPERVISOR"
-"""Environment variable with the process id of whoever supervises a role."""
+"""Environment variable of a supervised role: the process id of its supervisor."""
 OWN_VARIABLES: Final = (CONFIG, "NEARDUP_BROKER", "NEARDUP_FAILPOINT", SUPERVISOR)
-"""Variables that are no options."""
+"""Environment variables with our prefix that are not settings."""
 _TESTS: Final = "NEARDUP_TEST_"
 _SERVICE: Final = re.compile(
     r".+_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)"
@@ -58,13 +59,13 @@ _VERDICT: Final = "unique|duplicate|recrawl|insufficient|rejected"
 
 
 def _bytes(value: object) -> object:
-    """A size in bytes, also of text with a unit. Raises ValueError."""
+    """Convert a size, given as text with or without a unit, to bytes. Raises ValueError."""
     if not isinstance(value, str):
         return value
     try:
         return int(_BYTE_SIZE.validate_python(value))
     except ValidationError:
-        raise ValueError(f"{value!r} is no size; write 134217728 or 128MiB") from None
+        raise ValueError(f"{value!r} is not a size; write 134217728 or 128MiB") from None
 
 
 _BYTE_SIZE: Final = TypeAdapter(ByteSize)
@@ -72,140 +73,147 @@ Bytes = Annotated[int, BeforeValidator(_bytes)]
 
 
 def networks(listed: str) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    """Networks of a list with commas; an address is one of its own. Raises ValueError."""
+    """Parse a comma-separated list of networks and addresses. Raises ValueError."""
     return [ipaddress.ip_network(each.strip()) for each in listed.split(",") if each.strip()]
 
 
 _PATTERN_MEANINGS: Final = {
-    "namespace": "letters, digits, _ and - make it, at most 81; it begins with a letter or digit",
-    "verdict_routes": f"write some of {_VERDICT.replace('|', ', ')}, with commas between",
+    "namespace": "use at most 81 letters, digits, _ and -, starting with a letter or digit",
+    "verdict_routes": f"write a comma-separated list of {_VERDICT.replace('|', ', ')}",
     "schema_registry_url": "write http://host:port, or https://",
     "dashboard_user_header": "write the name of a header: letters, digits and -",
     "dashboard_roles": "write judge=http://host:port,worker=http://host:port",
 }
-"""What the pattern of an option means, for a person."""
+"""Error texts for options that are validated by a regular expression."""
 
 
 class Settings(BaseSettings):
-    """Options of a deployment. Sizes in bytes, or with a unit (`128MiB`, `2GB`); times in seconds."""
+    """Settings of a deployment. Sizes are in bytes or have a unit (`128MiB`, `2GB`); times are in seconds."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX, extra="forbid", frozen=True, use_attribute_docstrings=True
     )
 
     bootstrap_servers: str = Field("127.0.0.1:9092", min_length=1)
-    """Kafka brokers, `host:port,host:port`."""
+    """Kafka brokers to connect to first, as `host:port,host:port`."""
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = PLAINTEXT
-    """How the brokers are spoken to: `SSL` and `SASL_SSL` with TLS, `SASL_...` with a name and a secret.
+    """Protocol of the brokers: `SSL` and `SASL_SSL` use TLS, `SASL_...` authenticates by user name and
+    secret.
 
-    These options have no flags: secrets would show in the list of processes.
+    The security settings have no flags, because flags show in the process list.
     """
     ssl_cafile: Path | None = None
-    """PEM file of the certificate authorities that brokers are trusted by; the system's without it."""
+    """PEM file of the certificate authorities to trust; by default those of the system."""
     ssl_certfile: Path | None = None
-    """PEM file of our certificate and those between it and its authority, where brokers want one (mTLS)."""
+    """PEM file of the client certificate with its intermediate certificates, if brokers require one
+    (mTLS)."""
     ssl_keyfile: Path | None = None
-    """PEM file of its private key; without it, the key is in `ssl_certfile`."""
+    """PEM file of the client's private key; by default the key is expected in `ssl_certfile`."""
     ssl_password: SecretStr | None = None
-    """Password of the private key, where it has one."""
+    """Password of the private key, if it is encrypted."""
     sasl_mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN", "OAUTHBEARER"] = "SCRAM-SHA-512"
-    """How the name is proved: by a password, or by a token (`OAUTHBEARER`)."""
+    """SASL mechanism: by password, or by token (`OAUTHBEARER`)."""
     sasl_username: str | None = None
-    """Name at the brokers."""
+    """SASL user name."""
     sasl_password: SecretStr | None = None
-    """Its password; never logged."""
+    """SASL password; never logged."""
     sasl_token_file: Path | None = None
-    """File with a token for OAUTHBEARER, read again for each connection: somebody else keeps it fresh."""
+    """File with a token for OAUTHBEARER. It is read for each connection, so another program may renew it."""
     sasl_token_command: SecretStr | None = None
-    """Command that prints such a token; run for each connection, without a shell. Neither its arguments nor
-    what it prints, on stderr too, are logged."""
+    """Command that prints a token for OAUTHBEARER, run for each connection without a shell. Neither its
+    arguments nor its output, including stderr, are logged."""
 
     namespace: str = Field("neardup", pattern=r"^[a-zA-Z0-9][a-zA-Z0-9_-]{0,80}$")
-    """Prefix of topics, groups, transactional ids and state directories (rule 14)."""
+    """Prefix of topics, groups, transactional ids and state directories, which separates deployments (rule
+    14)."""
     dev: bool = False
-    """Accept topics that are not replicated: for one broker on one machine."""
+    """Accept topics without replication, for a single broker."""
     partitions: int = Field(8, ge=1, le=10_000)
-    """Partitions of the topics keyed like the pages; used when topics are created."""
+    """Number of partitions of the pages and verdicts topics, used when topics are created."""
     verdict_routes: str = Field("", pattern=f"^(({_VERDICT})(,({_VERDICT}))*)?$")
-    """Verdicts that go to a topic of their own as well, `NAMESPACE.verdicts.duplicate` and so on, in the same
-    transaction; e.g. `duplicate,rejected`. The same for `topics create` and the judge."""
+    """Verdicts to publish to a topic of their own as well, in the same transaction. E.g. `duplicate,rejected`
+    adds `NAMESPACE.verdicts.duplicate` and `NAMESPACE.verdicts.rejected`. `topics create` and the judge need
+    the same value."""
     verdict_format: Literal["json", "avro"] = "json"
-    """What the judge writes verdicts in: `json`, or `avro`, whose schema it registers at
-    `schema_registry_url`. Readers tell them apart."""
+    """Format of the verdicts that the judge publishes. For `avro` it registers the schema at
+    `schema_registry_url`. All commands that read verdicts read both."""
     state_dir: Path = Path(".neardup")
-    """Directory that holds the judge's RocksDB, one sub-directory a namespace."""
+    """Directory of the judge's and the dashboard's state (RocksDB), with a subdirectory per namespace."""
     rebuild_damaged: bool = False
-    """Move a damaged state directory aside and rebuild it from journal and decisions, instead of refusing."""
+    """Move a damaged state directory aside and rebuild it from the topics, instead of refusing to start."""
     scrub_hours: float = Field(24.0, ge=0)
-    """How often the judge has its whole state read from disk, beside its work, to find damage; 0 is never."""
+    """Hours between background scrubs, which read the judge's whole state from disk to find damage; 0
+    disables them."""
 
     worker_processes: int = Field(default_factory=lambda: os.cpu_count() or 1, ge=1)
-    """Child processes of a worker, which fingerprint; one a core unless told."""
+    """Number of child processes that fingerprint pages; by default one per core."""
     worker_memory: Bytes = Field(128 * MIB, ge=MIB)
-    """Bytes of pages a worker holds at once; beyond it, its partitions are paused."""
+    """Bytes of pages that a worker holds in memory. Above it, the worker pauses its partitions."""
     page_deadline: float = Field(10.0, gt=0)
-    """Seconds of processor time that a page of `page_bytes` may take before its process is killed; a small
-    one may take a tenth. Also the most that any page may take by the clock."""
+    """Seconds of CPU time for a page of `page_bytes` before its child process is killed; a small page gets a
+    tenth of it. Also the limit in wall-clock time for any page."""
     page_bytes: Bytes = Field(16 * MIB, ge=1024)
-    """Largest page, after decompression."""
+    """Maximum size of a page after decompression."""
     child_memory: Bytes = Field(2048 * MIB, ge=256 * MIB)
-    """Address space of one fingerprinting process."""
+    """Address space limit of one fingerprinting process."""
     reject_limit: float = Field(0.9, gt=0, le=1)
-    """A worker waits while more than this share of the last pages would be rejected by a fault of their
-    producer (docs/reasons.md), over all its partitions; it tries again by itself. 1 switches it off."""
+    """Maximum share of recent pages, over all partitions of a worker, that may be rejected through a fault of
+    their producer (docs/reasons.md). Above it, the worker pauses and retries by itself. 1 disables the
+    limit."""
 
     claim_root: Path | None = None
-    """Directory of the web archives that page messages name by `warc_filename`; none may lead out of it."""
+    """Directory of the web archives that page messages refer to by `warc_filename`. Paths that lead out of it
+    are refused."""
     schema_registry_url: str | None = Field(None, pattern=r"^https?://.+$")
-    """Schema registry of framed messages, with the path of Confluent's REST calls if it has one."""
+    """Base URL of the schema registry (Confluent's REST API), for messages with a schema id."""
     schema_registry_user: str | None = None
-    """Its user, for HTTP basic authentication."""
+    """User name at the schema registry, for HTTP basic authentication."""
     schema_registry_password: SecretStr | None = None
-    """Its password; better in the environment or the file than on a command line."""
+    """Password at the schema registry; never logged."""
 
     judge_rows: int = Field(32_768, ge=1, le=65_536)
-    """Most pages judged in one transaction."""
+    """Maximum number of pages judged in one transaction."""
     flush_seconds: float = Field(5.0, gt=0)
-    """How often the state is made durable; a crash replays at most this much."""
+    """Seconds between flushes of the state to disk. A crash replays at most this much of the journal."""
     tables_memory: Bytes = Field(1024 * MIB, ge=0)
-    """RAM for the newest anchors; beyond it, and always at 0, frozen anchors are probed in RocksDB. A
-    sixteenth of it, at least 64 MiB, tells what is worth asking for there."""
+    """RAM for the tables of the newest anchors. Older anchors are probed in RocksDB; with 0, all frozen ones
+    are. A sixteenth of it, at least 64 MiB, holds the filter that avoids needless probes of RocksDB."""
     tables_generation: int = Field(1_000_000, ge=16)
-    """Anchors frozen into RocksDB at once. Fixed when a state directory is made."""
+    """Number of anchors that are frozen into RocksDB at once. Fixed when the state directory is created."""
     tables_cache: Bytes = Field(256 * MIB, ge=MIB)
-    """RocksDB block cache, of all but the tables, which the page cache holds."""
+    """RocksDB block cache for everything but the tables, which are cached by the operating system."""
 
     ops_host: str = Field("127.0.0.1", min_length=1)
-    """Address that serves a role's `/metrics`, `/livez` and `/readyz`; loopback unless told otherwise."""
+    """Address on which a role serves `/metrics`, `/livez` and `/readyz`; loopback by default."""
     ops_port: int = Field(0, ge=-1, le=65_535)
-    """Its port; 0 takes a free one, which the log names, -1 serves none.
+    """Port for `/metrics`, `/livez` and `/readyz`; 0 picks a free port and logs it, -1 disables the server.
 
-    `neardup run` gives the judge this one, and the workers those that follow.
+    `neardup run` gives this port to the judge and the following ports to the workers.
     """
 
     dashboard_host: str = Field("127.0.0.1", min_length=1)
-    """Address that the dashboard listens at; beyond loopback it wants `dashboard_token` or
+    """Address on which the dashboard listens. Any other than loopback requires `dashboard_token` or
     `dashboard_user_header`."""
     dashboard_port: int = Field(8787, ge=0, le=65_535)
-    """Port of the dashboard; 0 takes a free one."""
+    """Port of the dashboard; 0 picks a free port."""
     dashboard_token: SecretStr | None = None
-    """What whoever looks at the dashboard must know, at least 16 characters; never logged. No flag."""
+    """Access token of the dashboard, at least 16 characters; never logged. It has no flag."""
     dashboard_user_header: str | None = Field(None, pattern=r"^[A-Za-z0-9-]+$")
-    """Header in which a reverse proxy that authenticates users names them, like `X-Forwarded-User`."""
+    """Header in which an authenticating reverse proxy passes the user name, e.g. `X-Forwarded-User`."""
     dashboard_trusted_proxies: str = ""
-    """Addresses and networks of the proxies whose headers are believed, `10.0.0.7,192.168.8.0/24`."""
+    """Addresses and networks of the proxies whose headers are trusted, e.g. `10.0.0.7,192.168.8.0/24`."""
     dashboard_metrics_open: bool = False
-    """Serve the dashboard's `/metrics` to whoever asks, also where it wants to know who looks."""
+    """Serve the dashboard's `/metrics` without authentication."""
     dashboard_roles: str = Field("", pattern=r"^([a-z]+=https?://[^,\s]+(,[a-z]+=https?://[^,\s]+)*)?$")
-    """Roles that the dashboard asks for their health, `judge=http://host:port,worker=...`; `neardup run`
-    names its own."""
+    """Roles whose health the dashboard shows, as `judge=http://host:port,worker=...`; `neardup run` sets
+    it."""
 
     session_seconds: float = Field(10.0, ge=1)
-    """How long a silent member of a group counts as alive."""
+    """Session time-out of consumer groups: a member that is silent for longer is considered dead."""
     shutdown_seconds: float = Field(10.0, gt=0)
-    """How long a role may take to finish its batch when told to stop or rebalance."""
+    """Seconds that a role may take to finish its batch on shutdown or rebalance."""
     log_format: Literal["auto", "text", "json"] = "auto"
-    """`text` on a terminal and `json` elsewhere, unless told."""
+    """Log format; `auto` is `text` on a terminal and `json` elsewhere."""
 
     @model_validator(mode="after")
     def _dashboard_knows_whom_to_trust(self) -> Self:
@@ -217,13 +225,13 @@ class Settings(BaseSettings):
             raise ValueError(f"dashboard_trusted_proxies: {error}") from None
         if self.dashboard_user_header and not trusted:
             raise ValueError(
-                "dashboard_user_header wants dashboard_trusted_proxies: anybody can send a header"
+                "dashboard_user_header requires dashboard_trusted_proxies, because anybody can send a header"
             )
         return self
 
     @model_validator(mode="after")
     def _addresses_hold_no_secrets(self) -> Self:
-        """Addresses are logged, and shown in the list of processes."""
+        """Refuse credentials in addresses, which are logged and shown in process lists."""
         for name, cure in (
             ("bootstrap_servers", "sasl_username and sasl_password"),
             ("schema_registry_url", "schema_registry_user and schema_registry_password"),
@@ -236,36 +244,38 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _avro_has_its_registry(self) -> Self:
         if self.verdict_format == AVRO and not self.schema_registry_url:
-            raise ValueError("verdict_format avro wants schema_registry_url")
+            raise ValueError("verdict_format avro requires schema_registry_url")
         return self
 
     @model_validator(mode="after")
     def _security_is_whole(self) -> Self:
-        """Half a security is a mistake: say which option is missing, or has no effect."""
+        """Refuse incomplete security settings, naming the one that is missing or has no effect."""
         tls, sasl = "SSL" in self.security_protocol, self.security_protocol.startswith("SASL")
         for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_password"):
             if getattr(self, name) and not tls:
                 raise ValueError(f"{name} has no effect with security_protocol {self.security_protocol}")
         if (self.ssl_keyfile or self.ssl_password) and not self.ssl_certfile:
-            raise ValueError("ssl_keyfile and ssl_password want ssl_certfile")
+            raise ValueError("ssl_keyfile and ssl_password require ssl_certfile")
         if not sasl:
             for name in ("sasl_username", "sasl_password", "sasl_token_file", "sasl_token_command"):
                 if getattr(self, name):
                     raise ValueError(f"{name} has no effect with security_protocol {self.security_protocol}")
         elif self.sasl_mechanism == OAUTHBEARER:
             if bool(self.sasl_token_file) == bool(self.sasl_token_command):
-                raise ValueError("sasl_mechanism OAUTHBEARER wants sasl_token_file or sasl_token_command")
+                raise ValueError(
+                    "sasl_mechanism OAUTHBEARER requires either sasl_token_file or sasl_token_command"
+                )
         elif not (self.sasl_username and self.sasl_password):
-            raise ValueError(f"sasl_mechanism {self.sasl_mechanism} wants sasl_username and sasl_password")
+            raise ValueError(f"sasl_mechanism {self.sasl_mechanism} requires sasl_username and sasl_password")
         return self
 
     @property
     def routes(self) -> list[str]:
-        """The names in `verdict_routes`, each once."""
+        """The verdicts in `verdict_routes`, without repetitions."""
         return list(dict.fromkeys(filter(None, self.verdict_routes.split(","))))
 
     def environment(self) -> dict[str, str]:
-        """Variables that make another process load the same settings; secrets are in them."""
+        """Return variables that make another process load the same settings. They include the secrets."""
         found = {}
         for name in type(self).model_fields:
             value = getattr(self, name)
@@ -283,7 +293,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags, then environment, then the TOML file that NEARDUP_CONFIG names."""
+        """Order the sources: flags, environment, then the TOML file named by NEARDUP_CONFIG."""
         env_settings.env_vars = {  # type: ignore[attr-defined]
             name: value
             for name, value in env_settings.env_vars.items()  # type: ignore[attr-defined]
@@ -296,7 +306,7 @@ class Settings(BaseSettings):
 
 
 def load(**flags: Any) -> Settings:
-    """Settings from flags that are not None, environment and file. Raises SettingsError."""
+    """Load the settings from flags (None means not given), environment and file. Raises SettingsError."""
     path = os.environ.get(CONFIG)
     if path is not None and not Path(path).is_file():
         raise SettingsError(f"{CONFIG}: no file {path}")
@@ -314,9 +324,9 @@ def load(**flags: Any) -> Settings:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """Variables `NEARDUP_*` that are no option, with the nearest one that is.
+    """Return the `NEARDUP_*` variables that are not settings, each with the most similar valid name or None.
 
-    None stops a role: an option of a later version may be among them, and they may be of other programs.
+    They are only reported. An unknown variable may be a setting of a later version, or of another program.
     """
     known = [PREFIX + name.upper() for name in Settings.model_fields]
     return {
@@ -330,32 +340,32 @@ def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def is_service_variable(name: str, value: str) -> bool:
-    """Whether Kubernetes sets it, for a service whose name begins with neardup: NEARDUP_DASHBOARD_PORT=tcp://..."""
+    """Whether Kubernetes set it for a service named neardup-..., as in NEARDUP_DASHBOARD_PORT=tcp://..."""
     named = name.upper()
     return bool(_SERVICE.fullmatch(named) or (named.endswith("_PORT") and _SERVICE_URL.fullmatch(value)))
 
 
 def choices(name: str) -> tuple[str, ...]:
-    """The values that an option may have, where they can be listed."""
+    """Return the valid values of an option that has a fixed set of them, else nothing."""
     field = Settings.model_fields[name]
     return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
 
 
 def _said(error: Any) -> str:
-    """What is wrong with an option's value, without quoting it: it may be a secret."""
+    """Explain what is wrong with the value of an option, without quoting it: it may be a secret."""
     name = str(error["loc"][-1]) if error["loc"] else ""
     match error["type"]:
         case "extra_forbidden":
             return f"no such option{meant(name, Settings.model_fields)}"
         case "literal_error":
-            return f"none of {', '.join(choices(name))}{meant(str(error['input']), choices(name))}"
+            return f"not one of {', '.join(choices(name))}{meant(str(error['input']), choices(name))}"
         case "string_pattern_mismatch":
             return _PATTERN_MEANINGS[name]
     return str(error["msg"].removeprefix("Value error, "))
 
 
 def _origin(name: str, flags: Mapping[str, object]) -> str:
-    """Where the value of an option came from, as a person would look for it."""
+    """Return where the user set the option: the flag, the variable or the file."""
     if name in flags:
         return f"--{name.replace('_', '-')}"
     variable = PREFIX + name.upper()

@@ -1,4 +1,4 @@
-"""What a person may have meant, and what there is to choose from: the ends of messages about options."""
+"""Suggestions for mistyped names, appended to error messages."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from difflib import get_close_matches
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that is most like it, if any is; whether in capitals makes no difference."""
+    """Return the most similar known word, ignoring case, or None if none is similar."""
     by_folded = {each.casefold(): each for each in known}
     found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.7)
     return by_folded[found[0]] if found else None
 
 
 def meant(word: str, known: Iterable[str]) -> str:
-    """`; did you mean x?`, or nothing."""
+    """Return `; did you mean x?` for the nearest known word, or an empty string."""
     found = nearest(word, known)
     return f"; did you mean {found}?" if found else ""

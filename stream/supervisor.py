@@ -1,7 +1,7 @@
-"""Roles as child processes: started together, restarted when they die or hang, stopped together.
+"""Supervises roles as child processes: starts them together, restarts those that end or hang, stops all.
 
-The roles are crash-only: whatever goes wrong, they end, and starting them again is the cure. A role that was
-refused (exit code 78) would be refused again: that ends the supervisor, with all roles.
+Roles are crash-only: on any failure they end, and a restart is the recovery. A role that ends with exit code
+78 refused to start and would do so again, so it ends the supervisor with all roles.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ log = structlog.get_logger(__name__)
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 10.0
 STEADY_SECONDS = 30.0
-"""A process that lived this long starts again without delay."""
+"""A process that ran this long is restarted after the shortest pause."""
 ASK_SECONDS = 10.0
-"""Between two questions whether a role is alive, and how long it may take to answer one."""
+"""Interval between liveness probes of a role, and the time-out of one probe."""
 HANGS_AFTER = 12
-"""So many questions in a row that it does not answer with yes: two minutes, after the one that `/livez` gives
-a loop by itself. Counted, so that a machine that slept does not end its roles."""
+"""Consecutive failed liveness probes after which a role is killed. That is two minutes, in addition to the
+minute that `/livez` itself allows a loop to stall. Probes are counted rather than seconds, so that a machine
+that was suspended does not kill its roles."""
 
 
 @dataclass(slots=True)
@@ -44,18 +45,18 @@ class Role:
 
     name: str
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Secrets are in it."""
+    """Includes secrets, so it is not shown."""
     output: Path | None = None
-    """File that takes its stderr; None shares ours."""
+    """File for its stderr; None inherits ours."""
     ops_url: str | None = None
-    """Where its metrics and health are served."""
+    """Base URL of its metrics and health endpoints."""
     process: asyncio.subprocess.Process | None = None
 
 
 def deployment(settings: Settings, workers: int, logs: Path | None = None) -> list[Role]:
-    """The roles of a deployment on one machine; their logs go to files in `logs`, or to our stderr.
+    """Return a judge and `workers` workers on this machine, which log to files in `logs` or to our stderr.
 
-    Each serves its metrics on a port of its own: `ops_port` and those that follow, or free ones.
+    Each serves its metrics on its own port: `ops_port` and the following ports, or free ports.
     """
     names = ["judge", *(f"worker-{i}" for i in range(1, workers + 1))]
     roles = []
@@ -74,7 +75,7 @@ def deployment(settings: Settings, workers: int, logs: Path | None = None) -> li
 
 
 def dashboard(settings: Settings, roles: Sequence[Role], logs: Path | None = None) -> Role:
-    """The dashboard of a deployment; it asks these roles how they are. `ops_url` is where its page is."""
+    """Return the dashboard of a deployment, which shows the health of `roles`. Its `ops_url` is its page."""
     port = settings.dashboard_port or _free_ports(1)[0]
     asked = ",".join(f"{role.name}={role.ops_url}" for role in roles if role.ops_url)
     own = settings.model_copy(update={"dashboard_port": port, "dashboard_roles": asked})
@@ -87,7 +88,7 @@ def dashboard(settings: Settings, roles: Sequence[Role], logs: Path | None = Non
 
 
 def _ports(settings: Settings, count: int) -> list[int]:
-    """A port for each role, the same after a restart."""
+    """Return a port for each role, which it keeps across restarts."""
     if settings.ops_port > 0:
         return list(range(settings.ops_port, settings.ops_port + count))
     if settings.ops_port < 0:
@@ -96,7 +97,7 @@ def _ports(settings: Settings, count: int) -> list[int]:
 
 
 def _free_ports(count: int) -> list[int]:
-    with ExitStack() as held:  # all at once, or the kernel may give one port twice
+    with ExitStack() as held:  # keep all open, or the kernel may return a port twice
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
             probe.bind(("", 0))
@@ -104,7 +105,8 @@ def _free_ports(count: int) -> list[int]:
 
 
 class Supervisor:
-    """Keeps roles running while entered, then ends them by SIGTERM, and by SIGKILL if need be."""
+    """Context manager that keeps roles running, then ends them by SIGTERM, and by SIGKILL after
+    `stop_seconds`."""
 
     def __init__(self, roles: Sequence[Role], stop_seconds: float) -> None:
         self.roles = roles
@@ -114,7 +116,7 @@ class Supervisor:
         self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def attend(self, stop: asyncio.Event) -> None:
-        """Wait until told to stop. Raises RoleRefusedError as soon as a role was refused."""
+        """Wait for `stop`. Raises RoleRefusedError as soon as a role refuses to start."""
         stopping = asyncio.create_task(stop.wait())
         try:
             both: set[asyncio.Future[Any]] = {stopping, self._refused}
@@ -125,7 +127,7 @@ class Supervisor:
             await asyncio.gather(stopping, return_exceptions=True)
 
     def check(self) -> None:
-        """Raises RoleRefusedError when a role was refused."""
+        """Raise RoleRefusedError if a role refused to start."""
         if self._refused.done():
             self._refused.result()
 
@@ -140,7 +142,7 @@ class Supervisor:
         await asyncio.gather(*self._keepers, return_exceptions=True)
         await asyncio.gather(*(self._end(role) for role in self.roles))
         if self._refused.done():
-            self._refused.exception()  # known to whoever attended
+            self._refused.exception()  # retrieved, or asyncio would log it; `attend` has raised it
 
     async def _keep(self, role: Role) -> None:
         pause = FIRST_PAUSE
@@ -150,7 +152,7 @@ class Supervisor:
             try:
                 role.process = await _start(role)
                 code: int | None = await _ended(role, role.process)
-            except OSError as error:  # no process or file to be had now: later, perhaps
+            except OSError as error:  # out of processes or files: retry later
                 log.error("role_not_started", name=role.name, error=str(error))
                 code = None
             if code == EXIT_REFUSED:
@@ -178,7 +180,7 @@ class Supervisor:
 
 
 async def _ended(role: Role, process: asyncio.subprocess.Process) -> int:
-    """The exit code, once it has ended; a role that hangs is killed."""
+    """Wait for the process to end, and return its exit code. A role that hangs is killed."""
     watching = asyncio.create_task(_kill_when_it_hangs(role, process))
     try:
         return await process.wait()
@@ -188,17 +190,17 @@ async def _ended(role: Role, process: asyncio.subprocess.Process) -> int:
 
 
 async def _kill_when_it_hangs(role: Role, process: asyncio.subprocess.Process) -> None:
-    """Ask its `/livez` again and again. One that never said yes is left alone: its address may be wrong."""
+    """Probe `/livez` periodically. A role that never answered is not killed: its address may be wrong."""
     if role.ops_url is None:
         return
     timeout = aiohttp.ClientTimeout(total=ASK_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout, trust_env=False) as session:
-        said_yes, missed = False, 0
+        answered, missed = False, 0
         while missed < HANGS_AFTER:
             await asyncio.sleep(ASK_SECONDS)
             if await _alive(session, role.ops_url):
-                said_yes, missed = True, 0
-            elif said_yes:
+                answered, missed = True, 0
+            elif answered:
                 missed += 1
     log.error("role_hangs", name=role.name, pid=process.pid, url=role.ops_url, unanswered=missed)
     with suppress(ProcessLookupError):
@@ -215,7 +217,9 @@ async def _alive(session: aiohttp.ClientSession, url: str) -> bool:
 
 def _refusal(role: Role) -> str:
     where = f"its log {role.output}" if role.output else "its log above"
-    return f"neardup {role.name} was refused, and would be again (exit code {EXIT_REFUSED}): {where} says why"
+    return (
+        f"neardup {role.name} refused to start and would do so again (exit code {EXIT_REFUSED}): see {where}"
+    )
 
 
 async def _start(role: Role) -> asyncio.subprocess.Process:
@@ -229,7 +233,7 @@ async def _start(role: Role) -> asyncio.subprocess.Process:
             stdin=asyncio.subprocess.DEVNULL,
             stderr=output,
             env={**os.environ, **role.environment, SUPERVISOR: str(os.getpid())},
-            start_new_session=True,  # Ctrl-C reaches us; we tell them, once
+            start_new_session=True,  # Ctrl-C must reach only us: roles get one SIGTERM
         )
     finally:
         if output:

@@ -1,4 +1,4 @@
-"""The `neardup` command: one sub-command a file, imported only when it is called."""
+"""The `neardup` command. Each subcommand has a file of its own, imported only when it is called."""
 
 from __future__ import annotations
 
@@ -17,56 +17,56 @@ from stream.errors import EXIT_ERROR, ClosedPipeError, NeardupError
 
 SECTIONS = {
     "Start here": {
-        "demo": "the whole system on a real crawl and a real broker",
-        "scan": "offline: pages in, verdicts out, no broker",
+        "demo": "run the whole system on a real crawl and a real broker",
+        "scan": "judge pages from files, without a broker",
     },
     "Run a deployment": {
         "topics": "create or describe the topics",
-        "run": "all roles in one process tree: workers, a judge, a dashboard",
-        "worker": "fingerprint pages into the journal",
-        "judge": "decide the journal, publish verdicts",
-        "dashboard": "show the verdicts on a web page",
+        "run": "run workers, a judge and a dashboard under one supervisor",
+        "worker": "fingerprint pages and append them to the journal",
+        "judge": "decide the pages of the journal and publish verdicts",
+        "dashboard": "show verdicts and progress on a web page",
     },
-    "Use one": {
+    "Use a deployment": {
         "publish": "publish pages from files to the pages topic",
         "tail": "follow the verdicts",
         "verdicts": "export the verdicts to DuckDB, Parquet or PostgreSQL",
-        "query": "which anchors match, nothing inserted",
+        "query": "find the anchors that match given pages, without inserting them",
         "audit": "check that every page has exactly one verdict",
-        "schema": "print the contracts of the topics: JSON Schema, Avro, AsyncAPI",
+        "schema": "print the schemas of the topics: JSON Schema, Avro, AsyncAPI",
     },
-    "Look closer, without a broker": {
-        "fingerprint": "show fingerprints of pages",
-        "explain": "why two pages are near-duplicates, or are not",
-        "match": "all pairs of a batch and a corpus within a Hamming distance",
+    "Analyse, without a broker": {
+        "fingerprint": "show the fingerprints of pages",
+        "explain": "explain why two pages are near-duplicates, or are not",
+        "match": "find all near-duplicate pairs in a batch, or between a batch and a corpus",
         "index": "export and import compressed fingerprints",
-        "plan": "which tables for how many pages and how much memory",
-        "bench": "measure, side by side with peers",
+        "plan": "choose tables for a number of pages and a memory size",
+        "bench": "run the benchmarks, side by side with other libraries",
     },
 }
 COMMANDS = {name: what for section in SECTIONS.values() for name, what in section.items()}
 ROLES = ("run", "worker", "judge", "dashboard")
-"""Commands that a supervisor keeps running: their exit code tells it whether to try again."""
+"""Long-running commands. Their exit code tells a supervisor whether to restart them."""
 
 
 class LazyGroup(Group):
-    """Lists commands without importing them: `--help` stays quick."""
+    """A group that lists its commands without importing them, so that `--help` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All commands, in the order of the sections."""
+        """Return all command names, in the order of the sections."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one."""
+        """Import a command, or return None if the name is unknown."""
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name in ROLES:  # whoever stops it while it is still being imported has stopped it in order
+        if cmd_name in ROLES:  # SIGTERM during the import is an orderly stop
             signal.signal(signal.SIGTERM, _end_in_order)
         command: click.Command = import_module(f"stream.cli.{cmd_name}").command
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The list of commands with a line each."""
+        """Write the commands by section, with one line each."""
         width = max(map(len, COMMANDS))
         for title, commands in SECTIONS.items():
             with formatter.section(title):
@@ -80,20 +80,21 @@ def cli() -> None:
 
     \b
     neardup scan pages.jsonl crawl.warc.gz -o verdicts.jsonl     without Kafka
-    neardup topics create --dev && neardup run --dev             with a broker of one's own
+    neardup topics create --dev && neardup run --dev             with your own broker
     neardup publish crawl.warc.gz; neardup tail                  pages in, verdicts out
 
-    Options of a deployment come from flags, environment variables NEARDUP_* and a TOML file named by
-    NEARDUP_CONFIG, in this order; `neardup COMMAND --help` lists a command's. Exit codes: 1 when an
-    audit, `topics describe` or a scan found something wrong, 2 for an error; of roles also 74 when a disk is
-    full or fails, 78 when starting again would end in the same way.
+    Settings come from flags, environment variables NEARDUP_* and the TOML file named by NEARDUP_CONFIG, in
+    this order of precedence. `neardup COMMAND --help` lists the flags of a command.
+
+    Exit codes: 1 when an audit, `topics describe` or a scan found a problem; 2 for any other error. Roles
+    also exit with 74 when a disk is full or fails, and with 78 when a restart would fail in the same way.
     """
 
 
 def main() -> None:
-    """Entry point: errors of ours are one line on stderr and an exit code."""
+    """Entry point. An expected error becomes one line on stderr and an exit code."""
     hide_memory()
-    # Whoever is told to stop removes its unfinished files first. Roles say themselves what SIGTERM means.
+    # SIGTERM raises SystemExit, so that unfinished files are removed. Roles install a handler of their own.
     role = len(sys.argv) > 1 and sys.argv[1] in ROLES
     signal.signal(signal.SIGTERM, _end_in_order if role else lambda *_: sys.exit(128 + signal.SIGTERM))
     output.take_stdout()
@@ -128,7 +129,7 @@ def main() -> None:
 
 
 def _end_in_order(*_: object) -> None:
-    """End a role that has begun nothing yet. No exception: what is under way might take it for its own."""
+    """Exit a role that has not started work. Not by an exception: a running import might swallow it."""
     os._exit(0)
 
 

@@ -1,4 +1,4 @@
-"""`python -m stream.cli`, the same as `neardup`."""
+"""`python -m stream.cli` is the same as `neardup`."""
 
 from stream.cli import main
 

@@ -17,9 +17,12 @@ from stream.settings import Settings
 @click.command("audit")
 @with_settings(*CONNECTION)
 @click.option("--recompute", is_flag=True, help="Also decide the whole journal again and compare.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON line.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON line.")
 def command(settings: Settings, recompute: bool, as_json: bool) -> None:
-    """Check on the live topics that every page has exactly one verdict. Exit code 1 if not."""
+    """Check that every page on the pages topic has exactly one verdict. Exit with code 1 if not.
+
+    The deployment may be running.
+    """
     from rich.console import Console
     from rich.table import Table
 

@@ -29,24 +29,28 @@ STAGES = {
     "start": ("start",),
     "quality": ("quality",),
 }
-"""Stage -> its parts, each a module `tests.bench.bench_PART` with `run()`."""
+"""Stage -> its parts. Each part is a module `tests.bench.bench_PART` with a function `run()`."""
 
 
 @click.command("bench")
 @click.argument("stages", nargs=-1, type=click.Choice(list(STAGES)))
-@click.option("--data", type=click.Path(path_type=Path, exists=True), help="Directory with real text.")
-@click.option("--picture", type=click.Path(path_type=Path), help="File for the curves of quality, SVG.")
-@click.option("--hostile", is_flag=True, help="Of each stage only what strangers could slow down.")
-@click.option("--json", "as_json", is_flag=True, help="End every stage with one JSON line.")
+@click.option(
+    "--data", type=click.Path(path_type=Path, exists=True), help="Directory with real text to measure on."
+)
+@click.option(
+    "--picture", type=click.Path(path_type=Path), help="SVG file for the curves of the stage quality."
+)
+@click.option("--hostile", is_flag=True, help="Run only the parts with hostile input.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON line per part.")
 @click.option(
     "--keep",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Keep results in this JSON file, and a page beside it.",
+    help="Store results in this JSON file, and as a page beside it.",
 )
 @click.option(
     "--compare",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Name ratios that fell since this file was kept; exit code 1 if any.",
+    help="Report ratios that are lower than in this file; exit with code 1 if there are any.",
 )
 def command(
     stages: tuple[str, ...],
@@ -57,10 +61,10 @@ def command(
     keep: Path | None,
     compare: Path | None,
 ) -> None:
-    """Measure STAGES, side by side with peers, on this machine.
+    """Run the benchmarks of STAGES (default: all) on this machine, side by side with other libraries.
 
-    Without any, all of them, one after the other; one that cannot be measured is named at the end. Needs a
-    source checkout (tests/bench), and the peers that `make bench` installs.
+    Stages that could not be measured are listed at the end. Needs a source checkout, and the libraries that
+    `make bench` installs.
     """
     from rich.console import Console
 
@@ -68,7 +72,7 @@ def command(
     console = Console(stderr=as_json)
     root = Path(__file__).parents[2]
     if not (root / "tests" / "bench").is_dir():
-        raise NeardupError("bench: the benchmarks are not in the package; run it in a source checkout")
+        raise NeardupError("bench: the package does not include the benchmarks; run it in a source checkout")
     sys.path.insert(0, str(root))
     asked = stages or tuple(STAGES)
     report = import_module("tests.bench.report")
@@ -76,7 +80,9 @@ def command(
     unmeasured: list[str] = []
     parts = [(stage, part) for stage in asked for part in STAGES[stage] if not hostile or "hostile" in part]
     if not parts:
-        raise SettingsError(f"--hostile: nothing of {' or '.join(stages)}; judge has such a part")
+        raise SettingsError(
+            f"--hostile: {' and '.join(stages)} have no hostile part; the stage judge has one"
+        )
     for stage, part in parts:
         module = import_module(f"tests.bench.bench_{part}")
         with console.status(f"measuring {stage}"):
@@ -106,7 +112,7 @@ def command(
 
 
 def _show(console: Any, part: str, found: dict[str, Any]) -> None:
-    """A table a part; a row a figure."""
+    """Print the results of one part as a table, one figure per row."""
     from rich.table import Table
 
     table = Table("figure", "value", title=part)

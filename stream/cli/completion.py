@@ -1,4 +1,4 @@
-"""Bash cuts words at `=`, and Click does not put NAME=VALUE together again."""
+"""Shell completion of NAME=VALUE in bash, which splits words at `=`. Click does not join them again."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from click.shell_completion import add_completion_class as _add
 
 
 class Bash(BashComplete):
-    """As Click's; of `features=t` bash completes the `t`, so answers leave out what stands before it."""
+    """Click's completion for bash, with NAME=VALUE treated as one word.
+
+    Bash completes only the part after `=`, so completions omit the part before it.
+    """
 
     _before = ""
 
     def get_completion_args(self) -> tuple[list[str], str]:
-        """Whole words before the one that is completed, and that one."""
+        """Return the complete words before the cursor, and the incomplete word at the cursor."""
         place = int(os.environ["COMP_CWORD"])
         cut = [*split_arg_string(os.environ["COMP_WORDS"]), ""][: place + 1]
         words: list[str] = []
@@ -29,10 +32,10 @@ class Bash(BashComplete):
         return words[1:-1], words[-1]
 
     def format_completion(self, item: CompletionItem) -> str:
-        """Its kind and what bash puts in the place of the word that it sees."""
+        """Return the type of a completion and the text that replaces bash's word."""
         return f"{item.type},{str(item.value).removeprefix(self._before)}"
 
 
 def add_bash() -> None:
-    """Let Click use it."""
+    """Register this class with Click for bash."""
     _add(Bash)

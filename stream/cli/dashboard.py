@@ -12,13 +12,13 @@ from stream.cli.role import run_role
 from stream.settings import Settings
 
 NICE: Final = 10
-"""Figures may lag behind; the pipeline must not wait for them where they share a processor."""
+"""Added niceness: the dashboard may lag, but must not slow a pipeline on the same machine."""
 
 
 @click.command("dashboard")
 @with_settings(*CONNECTION, "dev", "state_dir", "rebuild_damaged", "dashboard_host", "dashboard_port")
 def command(settings: Settings) -> None:
-    """Show what is decided, as it is decided, on a web page. One is enough for a namespace."""
+    """Serve a web page that shows verdicts and progress live. One dashboard per namespace is enough."""
     from stream.dashboard.role import DashboardRole
 
     async def run() -> None:

@@ -17,24 +17,25 @@ import click
 from stream.ops import logging
 
 BEST = 8
-"""Near-duplicates that are shown."""
+"""How many near-duplicates are shown."""
 
 
 @click.command("demo")
-@click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
+@click.option("--json", "as_json", is_flag=True, help="Print a summary as one JSON line at the end.")
 @click.option("--keep", is_flag=True, help="Leave everything running until interrupted.")
 def command(as_json: bool, keep: bool) -> None:
-    """Run the whole system on a real crawl through a real broker, and check what it did.
+    """Run the whole system on a real crawl and a real broker, and audit the result.
 
-    Fetches a crawl with package clients (once), starts a broker unless NEARDUP_BOOTSTRAP_SERVERS names one,
-    runs two workers and a judge, publishes the crawl, and audits that every page has exactly one verdict.
+    Downloads a crawl with package clients (once), starts a broker unless NEARDUP_BOOTSTRAP_SERVERS names one,
+    runs two workers, a judge and a dashboard, publishes the crawl, and checks that every page has exactly one
+    verdict.
     """
     from rich.console import Console
 
     from stream.brokers.broker import start_broker
     from stream.demo.crawl import prepare
 
-    logging.configure("auto", "demo", WARNING)  # who starts when is in the logs of the roles
+    logging.configure("auto", "demo", WARNING)  # the start of each role is in its own log
     console = Console(stderr=as_json, soft_wrap=True)
 
     def said(line: str) -> None:
@@ -64,7 +65,7 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, said: An
         MofNCompleteColumn(),
         TimeElapsedColumn(),
     )
-    # Only --keep waits for Ctrl-C; otherwise it ends the demonstration, and its processes with it.
+    # With --keep, Ctrl-C ends the wait. Without, it ends the demo and its processes at any time.
     waiting = stop_event_on_signals() if keep else nullcontext()
     bars = Progress(*columns, console=console)
     published = bars.add_task("published", total=len(crawl))
@@ -85,7 +86,7 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, said: An
 
 
 def report(outcome: Any, console: Any) -> None:
-    """Print what was found."""
+    """Print the verdicts, the best near-duplicates, the throughput and the audit."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -112,7 +113,7 @@ def report(outcome: Any, console: Any) -> None:
     )
     console.print(
         f"{outcome.verdicts['duplicate']:,} duplicates, "
-        f"{outcome.across_partitions:,} of them with the anchor on another partition",
+        f"{outcome.across_partitions:,} of them with their anchor on another partition",
         highlight=False,
     )
     console.print(f"{outcome.rocksdb_probes:,} probes answered by RocksDB", highlight=False)

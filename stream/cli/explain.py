@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
 _REMEMBERED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
-"""A URL, or the id of a verdict."""
+"""A URL or a verdict id, to be looked up in a state directory."""
 
 
 @click.command("explain")
@@ -39,11 +39,11 @@ def command(
     scheme: Scheme,
     as_json: bool,
 ) -> None:
-    """Why are A and B near-duplicates, or why not? B is taken to come after A.
+    """Explain why A and B are near-duplicates, or why not. B is judged as if it came after A.
 
-    Each is a saved page (HTML or text), a page message (JSON), `FILE#3` for the third page of JSON Lines, a
-    web archive or a directory; or, with less to tell, a fingerprint of hex digits, or a URL or verdict id
-    that the judge's state directory remembers.
+    A and B may be saved pages (HTML or text), page messages (JSON), or `FILE#3` for the third page of JSON
+    Lines, of a web archive or of a directory. Fingerprints in hex, and URLs or verdict ids stored in the
+    judge's state directory, work too, but with less detail.
     """
     import msgspec
 
@@ -72,7 +72,7 @@ def _remembered(text: str, settings: Settings, scheme: Scheme, options: VerdictO
     directory = own if own.is_dir() else settings.state_dir
     with Remembered(directory, scheme, options) as remembered:
         if (side := remembered.side(text)) is None:
-            raise SettingsError(f"{text}: {directory} remembers no page of that URL or id")
+            raise SettingsError(f"{text}: {directory} has no page with that URL or id")
         return side
 
 
@@ -122,7 +122,7 @@ def _show(found: Explanation) -> None:
     if found.exact_similarity is not None or found.estimated_similarity is not None:
         console.print(
             f"similarity: estimated {_said(found.estimated_similarity)},"
-            f" exact {_said(found.exact_similarity)}, asked for {_said(found.least_similarity)}"
+            f" exact {_said(found.exact_similarity)}, required {_said(found.least_similarity)}"
         )
     if found.features is not None:
         console.print(
@@ -140,7 +140,7 @@ def _said(value: float | None) -> str:
 
 
 def _marked(found: Explanation) -> list[str]:
-    """Both fingerprints' hex digits, those that differ in colour."""
+    """Return the hex digits of both fingerprints, with differing digits coloured."""
     digits = found.anchor.fingerprint, found.page.fingerprint
     return [
         "".join(
@@ -190,7 +190,7 @@ def _show_features(console: Any, found: Explanation) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    assert found.features is not None  # noqa: S101  # asked by the caller
+    assert found.features is not None  # noqa: S101  # checked by the caller
     columns = (found.features.shared, found.features.only_anchor, found.features.only_page)
     heads = [
         f"{head} ({count:,})"

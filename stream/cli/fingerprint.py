@@ -17,9 +17,9 @@ from stream.settings import Settings
 @with_settings("page_bytes")
 @with_sources
 @with_scheme
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a page.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per page.")
 def command(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:
-    """Show the fingerprints of pages: SOURCES as for scan."""
+    """Show the fingerprints of the pages in SOURCES, which may be whatever `neardup scan` reads."""
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.row import Status
 

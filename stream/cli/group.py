@@ -1,4 +1,4 @@
-"""A command with sub-commands, which names the nearest one where somebody mistypes."""
+"""A command group that suggests the closest subcommand for a mistyped name."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from stream.suggest import meant
 
 
 class Group(click.Group):
-    """Click names the nearest option by itself, but not the nearest command."""
+    """Adds suggestions for commands to Click, which has them for options only."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
-        """As Click does, with a better message."""
+        """Resolve a subcommand as Click does, with a more helpful error message."""
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            hint = meant(args[0], known) or f"; there are {', '.join(known)}"
+            hint = meant(args[0], known) or f"; choose from {', '.join(known)}"
             ctx.fail(f"no such command: {args[0]}{hint}")
         return super().resolve_command(ctx, args)

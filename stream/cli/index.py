@@ -18,7 +18,7 @@ from stream.settings import Settings
 
 @click.group("index", cls=Group)
 def command() -> None:
-    """Write and read index files: sorted fingerprints, compressed (schemas/index.md)."""
+    """Write and read index files, which hold sorted and compressed fingerprints (schemas/index.md)."""
 
 
 @command.command("export")
@@ -26,10 +26,12 @@ def command() -> None:
 @click.argument("source", type=PATH)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--block-bytes", type=click.IntRange(64, 65_536), default=1024, show_default=True,
-              help="Size of a block, a multiple of 8.")  # fmt: skip
-@click.option("--width", type=click.Choice(["32", "64", "128"]), help="Bits in a NumPy array's fingerprints.")
+              help="Bytes per compressed block, a multiple of 8.")  # fmt: skip
+@click.option(
+    "--width", type=click.Choice(["32", "64", "128"]), help="Bits per fingerprint in a NumPy array."
+)
 @click.option("--format", "source_format", type=SOURCE_FORMAT,
-              default="auto", show_default=True, help="What SOURCE is, where it is pages.")  # fmt: skip
+              default="auto", show_default=True, help="Format of SOURCE if it holds pages.")  # fmt: skip
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON line.")
 def export(
@@ -44,8 +46,9 @@ def export(
 ) -> None:
     """Write the fingerprints of SOURCE to FILE, sorted and compressed.
 
-    SOURCE is a judge's state directory or that of a Python Index (its live anchors as of the last flush; it
-    may be in use), or whatever `match` reads. No fingerprint at all is an error, but for an empty state.
+    SOURCE is anything that `neardup match` reads. Of a state directory (of a judge or a Python Index), the
+    live anchors as of its last flush are exported; it may be in use. A source without any fingerprint is an
+    error, unless it is an empty state directory.
     """
     from stream.errors import SettingsError
     from stream.offline.compression import encode, expected_bytes, sort_words
@@ -54,9 +57,9 @@ def export(
 
     logging.configure(settings.log_format, "index")
     if str(file) == STDOUT:
-        raise SettingsError("FILE: an index file is no text for stdout; name a file")
+        raise SettingsError("FILE: an index file is binary and cannot be written to stdout; name a file")
     if block_bytes % 8:
-        raise SettingsError(f"block-bytes: {block_bytes} is no multiple of 8")
+        raise SettingsError(f"block-bytes: {block_bytes} is not a multiple of 8")
     opened = open_either(
         settings,
         scheme,
@@ -66,7 +69,7 @@ def export(
     )
     words = sort_words(gather(opened).words)
     if not len(words) and opened.count is None:
-        raise SettingsError(f"source {source}: no fingerprint in it, and no page; {file} is not written")
+        raise SettingsError(f"source {source}: it has neither fingerprints nor pages; {file} was not written")
     size = write_index(file, encode(words, opened.width, block_bytes), opened.scheme)
     plain = len(words) * opened.width // 8
     expected = expected_bytes(len(words), opened.width, block_bytes)
@@ -90,8 +93,8 @@ def export(
         f"{len(words):,} fingerprints of {opened.width} bits: {size:,} bytes of {plain:,} ({_share(found)})"
     )
     click.echo(
-        "More fingerprints compress better: the paper's 8 billion take"
-        f' {found["expected_ratio_at_8e9"]:.0%} by the same arithmetic ("almost half").'
+        "The ratio improves with the number of fingerprints: the paper's 8 billion would take"
+        f' {found["expected_ratio_at_8e9"]:.0%} by the same formula ("almost half").'
     )
 
 
@@ -99,7 +102,10 @@ def export(
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.argument("output", type=click.Path(path_type=Path))
 def import_(file: Path, output: Path) -> None:
-    """Read the fingerprints of FILE into OUTPUT: a NumPy array (.npy), or lines of hex digits (also -)."""
+    """Write the fingerprints of the index file FILE to OUTPUT.
+
+    OUTPUT is a NumPy array (.npy), or else a text file with one fingerprint per line in hex; - is stdout.
+    """
     import numpy as np
 
     from stream.offline.fingerprints import BLOCKS
@@ -122,4 +128,4 @@ def import_(file: Path, output: Path) -> None:
 def _share(found: dict[str, Any]) -> str:
     if found["ratio"] is None:
         return "nothing to compress"
-    return f"{found['ratio']:.1%}; {found['expected_ratio']:.1%} expected of random ones"
+    return f"{found['ratio']:.1%}; {found['expected_ratio']:.1%} expected of random fingerprints"

@@ -25,7 +25,10 @@ from stream.settings import Settings
     "ops_port",
 )
 def command(settings: Settings) -> None:
-    """Decide the journal and publish verdicts. A second judge stands by and takes over."""
+    """Decide the pages of the journal and publish verdicts.
+
+    One judge leads. Further judges stand by, and one of them takes over when the leader ends.
+    """
     from stream.kafka.judge import JudgeRole
 
     run_role("judge", settings, JudgeRole(settings).run())

@@ -26,20 +26,22 @@ if TYPE_CHECKING:
 @with_settings("worker_processes", "page_deadline", "page_bytes")
 @click.argument("batch", type=PATH)
 @click.option("--against", "corpus", type=PATH,
-              help="The corpus: a file or directory like BATCH.  [default: pairs within BATCH]")  # fmt: skip
+              help="Corpus, a source like BATCH.  [default: pairs within BATCH]")  # fmt: skip
 @click.option("--verified", is_flag=True,
-              help="Pairs that a stream would call similar, instead of all within a distance.")  # fmt: skip
+              help="Match by distance and similarity, as a deployment does by default.")  # fmt: skip
 @click.option("-k", "--distance", type=click.IntRange(0, 127),
               help="Largest Hamming distance.  [default: 3; 14 with --verified]")  # fmt: skip
 @with_output("matches")
-@click.option("--layout", help="Tables of the batch, as `5 choose 2` or `4 then 4`.  [default: by its size]")
-@click.option("--width", type=click.Choice(["32", "64", "128"]), help="Bits in a NumPy array's fingerprints.")
+@click.option("--layout", help="Table design, e.g. `5 choose 2` or `4 then 4`.  [default: by size of BATCH]")
+@click.option(
+    "--width", type=click.Choice(["32", "64", "128"]), help="Bits per fingerprint in a NumPy array."
+)
 @click.option("--format", "source_format", type=SOURCE_FORMAT,
-              default="auto", show_default=True, help="What both are, where they are pages.")  # fmt: skip
+              default="auto", show_default=True, help="Format of sources that hold pages.")  # fmt: skip
 @click.option("--base-url",
-              help="Stands before the relative paths of saved pages.  [default: file: URLs]")  # fmt: skip
+              help="URL prefix for the relative paths of saved pages.  [default: file: URLs]")  # fmt: skip
 @with_scheme
-@click.option("--json", "as_json", is_flag=True, help="Matches as JSON, one a line; end with one of figures.")
+@click.option("--json", "as_json", is_flag=True, help="Print matches as JSON, one per line, then a summary.")
 def command(
     settings: Settings,
     batch: str,
@@ -54,25 +56,28 @@ def command(
     scheme: Scheme,
     as_json: bool,
 ) -> None:
-    """Find all pairs of BATCH and a corpus, or within BATCH, that are near each other.
+    """Find all near-duplicate pairs within BATCH, or between BATCH and a corpus.
 
-    Near is a Hamming distance of at most --distance, as in the paper (mode strict), and nothing else: no such
-    pair is missed, and no similarity is looked at. Both sides are index files, NumPy arrays (.npy), lines of
-    hex digits as `neardup fingerprint` prints them (also `-`), JSON Lines with a fingerprint (verdicts), a
-    judge's state directory, or pages as for `scan`.
+    By default, a pair matches if its Hamming distance is at most --distance, as in the paper (mode strict).
+    No such pair is missed, and similarity is not considered. BATCH and the corpus may be index files, NumPy
+    arrays (.npy), lines of hex digits as `neardup fingerprint` prints them (- for stdin), JSON Lines with a
+    field `fingerprint` (such as verdicts), state directories, or pages as for `neardup scan`.
 
-    With --verified, near is what a stream calls similar by default: two of five minima are the same, the
-    distance is at most 14, and the estimated similarity, which is printed too, at least 0.795. About seven in
-    a thousand pairs of similarity 0.8 share no two minima and are missed. Every two pages are compared, not
-    only a page with anchors. Both sides are pages or state directories: fingerprints alone do not do.
+    With --verified, a pair matches if a deployment would call it similar by default: two of five minima are
+    equal, the distance is at most 14, and the estimated similarity, which is printed too, is at least 0.795.
+    About 7 in 1,000 pairs of similarity 0.8 do not share two minima and are missed. Unlike a deployment,
+    which compares pages with anchors only, this compares all pages. BATCH and the corpus must be pages or
+    state directories, since fingerprints alone do not suffice.
 
-    Tables are made of BATCH, so let it be the smaller one; the corpus is read once, on all cores.
+    Tables are built of BATCH, so BATCH should be the smaller side. The corpus is read once, on all cores.
     """
     from stream.errors import SettingsError
 
     logging.configure(settings.log_format, "match")
     if verified and (layout or width):
-        raise SettingsError("layout, width: they are of fingerprints alone; --verified has no use for them")
+        raise SettingsError(
+            "layout, width: they apply to fingerprints only and have no effect with --verified"
+        )
     found: Matches | Verified
     files: dict[str, Any] = {"source_format": source_format, "base_url": base_url}
     with writing(output) if output else nullcontext() as sink:
@@ -81,7 +86,7 @@ def command(
         else:
             files["width"] = int(width) if width else None
             found = _near(settings, scheme, batch, corpus, 3 if distance is None else distance, layout, files)
-        # On a terminal the pairs are the progress.
+        # On a terminal, the printed pairs show the progress.
         with _bar(None, shown=verified and not _on_terminal(output)):
             for record in found.records():
                 if sink is not None:
@@ -139,7 +144,7 @@ def _similar(
 
 
 def _line(record: dict[str, Any]) -> str:
-    """A pair, for a person."""
+    """Format a pair as a line of text."""
     other = record["match"]
     similarity = [f"{record['similarity']:.4f}"] if "similarity" in record else []
     names = [str(side["name"] or side["row"]) for side in (record, other)]

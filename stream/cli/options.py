@@ -1,4 +1,4 @@
-"""Flags made from settings, so that an option has one name, one default and one description."""
+"""Command-line flags generated from settings, so that name, default and description have one source."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from stream.settings import MIB, SUPERVISOR, Settings, choices, load, unknown_va
 from stream.suggest import meant
 
 _RULE = re.compile(r" \(rule \d+\)")
-"""Rules are the architecture's, not the reader's of a list of options."""
+"""References to the rules of docs/architecture.md, which help texts omit."""
 PATH = click.Path()
-"""An argument that may be a file: shells complete it. What it must be, its reader says."""
+"""An argument that may be a file, so that shells complete it. The code that opens it checks what it is."""
 SOURCE_FORMAT = click.Choice(["auto", "jsonl", "warc", "directory", "csv", "parquet"])
-"""`stream.sources.FORMATS`, which takes long to import."""
+"""The values of `stream.sources.FORMATS`, repeated because that module is slow to import."""
 CONNECTION = ("bootstrap_servers", "namespace")
 
 
 def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command flags for these settings, and `settings` as its first argument.
+    """Decorate a command with flags for these settings. It receives `settings` as its first argument.
 
-    A flag that is not given leaves the environment, the file and the default their say.
+    A setting whose flag is absent comes from the environment, the TOML file or its default.
     """
 
     def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,7 +47,7 @@ def with_settings(*names: str) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def _tell_unknown_variables(settings: Settings) -> None:
-    """As a line of the log, which may be JSON throughout; once, by whoever was started by a person."""
+    """Log unknown NEARDUP_* variables, but not again in roles that a supervisor started."""
     unknown = {} if SUPERVISOR in os.environ else unknown_variables(os.environ)
     if unknown:
         import structlog
@@ -61,7 +61,7 @@ def _tell_unknown_variables(settings: Settings) -> None:
 
 
 def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `opened`, the sources that its arguments name."""
+    """Decorate a command with arguments SOURCES. It receives the opened sources as `opened`."""
 
     @functools.wraps(function)
     def command(
@@ -77,8 +77,8 @@ def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
             "--base-url",
             "base_urls",
             multiple=True,
-            help="Stands before the relative paths of saved pages; one for all, or as many as directories are"
-            " given.  [default: file: URLs]",
+            help="URL prefix for the relative paths of saved pages; one for all directories, or one for each"
+            " in their order.  [default: file: URLs]",
         ),
         click.option(
             "--format",
@@ -86,7 +86,7 @@ def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
             type=SOURCE_FORMAT,
             default="auto",
             show_default=True,
-            help="What the sources are.",
+            help="Format of the sources.",
         ),
         click.argument("sources", nargs=-1, required=True, type=PATH),
     ):
@@ -95,17 +95,17 @@ def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_output(what: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give a command `output`, the path of a file for its results, - for stdout, or None."""
+    """Decorate a command with `--output`. It receives `output`: a path, `-` for stdout, or None."""
     return click.option(
         "-o",
         "--output",
         type=click.Path(path_type=Path),
-        help=f"File for the {what}, JSON Lines; - for stdout.",
+        help=f"Write the {what} to this file as JSON Lines; - for stdout.",
     )
 
 
 def with_scheme(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `scheme`, made of `--scheme NAME=VALUE`, as often as wanted."""
+    """Decorate a command with a repeatable `--scheme NAME=VALUE`. It receives a `Scheme` as `scheme`."""
 
     @functools.wraps(function)
     def command(*args: Any, scheme: tuple[str, ...], **kwargs: Any) -> Any:
@@ -117,13 +117,16 @@ def with_scheme(function: Callable[..., Any]) -> Callable[..., Any]:
         "--scheme",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Scheme option, e.g. features=ngrams.",
+        help="Fingerprint scheme option, e.g. features=ngrams; may be repeated.",
         shell_complete=_completing(lambda: _schemes()),
     )(command)
 
 
 def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command `options`, the verdict options of `--mode`, `--distance` and `--option NAME=VALUE`."""
+    """Decorate a command with `--mode`, `--distance` and a repeatable `--option NAME=VALUE`.
+
+    It receives `VerdictOptions` as `options`.
+    """
 
     @functools.wraps(function)
     def command(*args: Any, mode: str, distance: int | None, given: tuple[str, ...], **kwargs: Any) -> Any:
@@ -145,25 +148,34 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "given",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Verdict option, e.g. similarity=0.9.",
+            help="Verdict option, e.g. similarity=0.9; may be repeated.",
             shell_complete=_completing(lambda: _verdict_options()),
         ),
-        click.option("-k", "--distance", type=click.IntRange(0, 63), help="Largest Hamming distance."),
         click.option(
-            "--mode", type=click.Choice(["verified", "strict"]), default="verified", show_default=True
+            "-k",
+            "--distance",
+            type=click.IntRange(0, 63),
+            help="Largest Hamming distance of near-duplicates.  [default: 14; 3 with --mode strict]",
+        ),
+        click.option(
+            "--mode",
+            type=click.Choice(["verified", "strict"]),
+            default="verified",
+            show_default=True,
+            help="verified: by distance and estimated similarity; strict: by distance alone (the paper).",
         ),
     ):
         command = decorate(command)
     return command
 
 
-_PATTERN_MEANINGS = {"similarity": "write a number from 0 to 1 with at most four digits behind the point"}
-"""What the pattern of an option means, for a person."""
+_PATTERN_MEANINGS = {"similarity": "write a number from 0 to 1 with at most four decimals"}
+"""Error texts for options that are validated by a regular expression."""
 _AT = re.compile(r" - at `\$\.(\w+)`$")
 
 
 def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
-    """A scheme or verdict options from NAME=VALUE pairs. Raises SettingsError, naming the option."""
+    """Build a Scheme or VerdictOptions from NAME=VALUE pairs. Raises SettingsError that names the option."""
     import msgspec
 
     values: dict[str, str] = {}
@@ -172,9 +184,9 @@ def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
         if not found:
             raise SettingsError(f"{option} {pair!r}: write NAME=VALUE")
         if name not in kind.__struct_fields__:
-            there = ", ".join(kind.__struct_fields__)
+            listed = ", ".join(kind.__struct_fields__)
             hint = meant(name, kind.__struct_fields__)
-            raise SettingsError(f"{option} {pair}: no such option{hint or ';'} there are {there}")
+            raise SettingsError(f"{option} {pair}: no such option{hint or ';'} choose from {listed}")
         values[name] = value
     try:
         return msgspec.convert(values, kind, strict=False)
@@ -187,15 +199,15 @@ def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
 
 
 def _why(name: str, value: str, kind: Any, said: str) -> str:
-    """What may be written instead."""
+    """Explain why the value of an option is invalid."""
     if get_origin(kind) is Literal:
         listed = [str(each) for each in get_args(kind)]
-        return f"none of {', '.join(listed)}{meant(value, listed)}"
+        return f"not one of {', '.join(listed)}{meant(value, listed)}"
     return _PATTERN_MEANINGS[name] if "regex" in said else said
 
 
 def _shown(default: object) -> object:
-    """A default as a person would give it: whole MiB with their unit."""
+    """Format a default as a user would write it, with sizes in MiB."""
     whole = type(default) is int and default and default % MIB == 0
     return f"{default // MIB}MiB" if whole else default  # type: ignore[operator]
 
@@ -219,12 +231,12 @@ def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def _completing(known: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
-    """What a shell offers for an option: those of `known` that begin so."""
+    """Return a shell completion for an option: the values of `known` that start with what was typed."""
     return lambda context, parameter, begun: [each for each in known() if each.startswith(begun)]
 
 
 def _pairs(kind: type[Any]) -> list[str]:
-    """NAME=VALUE of all values that can be listed, and NAME= of the others."""
+    """Return completions: NAME=VALUE for options with a fixed set of values, NAME= for the others."""
     found = []
     for name, hint in get_type_hints(kind).items():
         values = get_args(hint) if get_origin(hint) is Literal else [""]

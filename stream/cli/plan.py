@@ -8,18 +8,17 @@ import click
 
 
 @click.command("plan")
-@click.option("--pages", required=True, help="How many pages are remembered, such as 8e9.")
+@click.option("--pages", required=True, help="Number of pages to remember, e.g. 8e9.")
 @click.option("-k", "--distance", type=int, default=3, show_default=True, help="Largest Hamming distance.")
-@click.option("--memory", default="64GiB", show_default=True, help="RAM of one machine, such as 64GiB.")
-@click.option(
-    "--width", type=int, default=64, show_default=True, help="Bits of a fingerprint: 32, 64 or 128."
-)
+@click.option("--memory", default="64GiB", show_default=True, help="RAM of one machine, e.g. 64GiB.")
+@click.option("--width", type=int, default=64, show_default=True, help="Bits per fingerprint: 32, 64 or 128.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -> None:
-    """Compare tables of fingerprints for a corpus (mode strict, `match`), and recommend some with reasons.
+    """Compare table designs for a number of pages, and recommend one with reasons.
 
-    Every design misses no pair within the distance. Figures are computed for random fingerprints. The default
-    mode has tables of minima, the same for any number of pages: docs/benchmarks.md tells what they take.
+    This concerns the tables of `match` and of mode strict, where each design finds all pairs within the
+    distance. Figures are computed for random fingerprints. The default mode uses tables of minima, whose
+    design does not depend on the number of pages; docs/benchmarks.md has their size.
     """
     import msgspec
     from rich.box import SIMPLE_HEAD

@@ -15,7 +15,7 @@ from stream.sources.source import PASSED_OVER
 
 
 def passed_over_by(sources: Sequence[Source]) -> Counter[str]:
-    """What all of them passed over so far."""
+    """Return counts, by reason, of the records and files that the sources skipped so far."""
     counted: Counter[str] = Counter()
     for source in sources:
         counted.update(source.passed_over)
@@ -23,7 +23,7 @@ def passed_over_by(sources: Sequence[Source]) -> Counter[str]:
 
 
 def show_passed_over(counted: Counter[str]) -> None:
-    """One line, where sources held something that is no page."""
+    """Print one line about skipped records and files, if there are any."""
     if counted:
         listed = ", ".join(f"{count:,} {PASSED_OVER[why]}" for why, count in counted.most_common())
         click.echo(f"passed over: {listed}", err=True)
@@ -31,7 +31,7 @@ def show_passed_over(counted: Counter[str]) -> None:
 
 @contextmanager
 def reading(sources: Sequence[Source]) -> Iterator[Callable[[int], None]]:
-    """A bar over the bytes of the sources; call what it yields with the number of pages so far."""
+    """Show a progress bar over the bytes of the sources. Yields a function to call with the pages so far."""
     sizes = [source.total_bytes for source in sources]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     columns = (

@@ -21,18 +21,22 @@ from stream.settings import Settings
     type=click.Choice(["url", "host", "none"]),
     default="url",
     show_default=True,
-    help="What decides the partition.",
+    help="Key of the Kafka records, which decides the partition.",
 )
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many pages a second.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Maximum pages per second.")
 def command(settings: Settings, opened: list[Any], key: Any, rate: float | None) -> None:
-    """Publish pages: SOURCES are JSON Lines, CSV, Parquet, web archives, saved pages, or -."""
+    """Publish the pages in SOURCES to the pages topic.
+
+    SOURCES are JSON Lines, CSV, TSV, Parquet, web archives (WARC), saved pages or directories of them, or -
+    for stdin.
+    """
     from stream.cli.progress import passed_over_by, reading, show_passed_over
     from stream.kafka.publish import publish
 
     logging.configure(settings.log_format, "publish")
     published = 0
     with (
-        if_interrupted(lambda: f"{published:,} pages were published, perhaps some after them"),
+        if_interrupted(lambda: f"at least {published:,} pages were published"),
         reading(opened) as advance,
     ):
 

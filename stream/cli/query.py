@@ -20,11 +20,12 @@ CHUNK = 256
 @click.command("query")
 @with_settings(*CONNECTION, "state_dir", "rebuild_damaged")
 @with_sources
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a page.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per page.")
 def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
-    """Which anchors match the pages of SOURCES? Nothing is inserted.
+    """Find the anchors that match the pages in SOURCES, without inserting the pages.
 
-    Keeps a state directory of its own, which follows the decisions: the first call builds it.
+    The command keeps its own copy of the judge's state below --state-dir. The first call builds it from the
+    topics, later calls bring it up to date.
     """
     from stream.kafka.clients import explains_errors
 

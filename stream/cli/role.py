@@ -1,4 +1,4 @@
-"""How a command that is a role runs: logs in its format, errors of its own included, and an exit code."""
+"""Runs a role as a command: configures logging, logs the final error, and maps it to an exit code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from stream.tables.failures import disk_failure, is_of_disk
 
 
 def run_role(name: str, settings: Settings, work: Coroutine[Any, Any, None]) -> None:
-    """Run it to its end. An error is the last line of the log; exit codes stand in `NeardupError`."""
+    """Run `work` to its end. An error is logged as the last line and exits with its class's `exit_code`.
+
+    Any other exception is logged with its traceback and exits with 1.
+    """
     logging.configure(settings.log_format, name)
     log = structlog.get_logger(__name__)
     try:

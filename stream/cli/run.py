@@ -29,7 +29,7 @@ from stream.settings import Settings
     "--workers",
     default=1,
     show_default=True,
-    help="Workers, each with --worker-processes children.",
+    help="Number of workers, each with --worker-processes child processes.",
     type=click.IntRange(1),
 )
 @click.option(
@@ -37,7 +37,7 @@ from stream.settings import Settings
     "with_dashboard",
     default=True,
     show_default=True,
-    help="A dashboard too. One is enough for a namespace: others share its partitions with it.",
+    help="Also run a dashboard. One per namespace is enough; several share the partitions.",
 )
 def command(settings: Settings, workers: int, with_dashboard: bool) -> None:
     """Run workers, a judge and a dashboard under one supervisor, until interrupted."""

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @with_output("verdicts")
 @with_verdict_options
 @with_scheme
-@click.option("--json", "as_json", is_flag=True, help="End with one JSON line.")
+@click.option("--json", "as_json", is_flag=True, help="Print a summary as one JSON line at the end.")
 def command(
     settings: Settings,
     opened: list[Any],
@@ -40,9 +40,10 @@ def command(
     scheme: Any,
     as_json: bool,
 ) -> None:
-    """Judge pages offline: SOURCES are JSON Lines, CSV, Parquet, web archives, saved pages, or -.
+    """Judge the pages in SOURCES without a broker, each against those before it.
 
-    Ends with exit code 1 when every page is rejected.
+    SOURCES are JSON Lines, CSV, TSV, Parquet, web archives (WARC), saved pages or directories of them, or -
+    for stdin. Exits with code 1 when all pages are rejected.
     """
     from stream.cli.progress import passed_over_by, show_passed_over
 
@@ -66,7 +67,9 @@ def command(
             err=True,
         )
         if seen.reasons:
-            click.echo(f"rejected for {_listed(seen.reasons)}; docs/reasons.md says what they mean", err=True)
+            click.echo(
+                f"rejected for {_listed(seen.reasons)}; docs/reasons.md explains the reasons", err=True
+            )
         show_passed_over(passed_over)
     if seen.pages and seen.verdicts["rejected"] == seen.pages:
         if as_json:
@@ -80,30 +83,30 @@ def _listed(counted: Counter[str]) -> str:
 
 
 class Seen:
-    """What went in and what came out."""
+    """Counts of pages read and verdicts given."""
 
     def __init__(self) -> None:
         self.pages = 0
         self.verdicts: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
-        """Of the rejected ones."""
+        """Why pages were rejected."""
         self._offsets: Counter[int] = Counter()
 
     def going_in(self, messages: Iterable[Any]) -> Iterator[Any]:
-        """Count the messages on their way."""
+        """Yield the messages and count them."""
         for message in messages:
             self.pages += 1
             yield message
 
     def came_out(self, verdict: VerdictRecord) -> None:
-        """Count a verdict, by the number of its message too."""
+        """Count a verdict, also by the offset of its page."""
         self.verdicts[verdict.verdict] += 1
         self._offsets[verdict.source.offset] += 1
         if verdict.reason is not None:
             self.reasons[verdict.reason] += 1
 
     def summary(self, seconds: float) -> dict[str, Any]:
-        """The last line of `--json`."""
+        """Return the last line of `--json`."""
         return {
             "pages": self.pages,
             "verdicts": dict(self.verdicts),

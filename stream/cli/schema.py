@@ -8,10 +8,10 @@ import click
 @click.command("schema")
 @click.argument("name", required=False)
 def command(name: str | None) -> None:
-    """Print a contract: what a topic holds, for programs in other languages. Without NAME, list them.
+    """Print the schema NAME, which describes the records of a topic. Without NAME, list all schemas.
 
-    JSON Schemas, Avro schemas (to register where crawlers may not do so themselves), AsyncAPI, and
-    descriptions of the binary records.
+    There are JSON Schemas, Avro schemas (to register by hand where crawlers may not register any), an
+    AsyncAPI document and descriptions of the binary records.
     """
     from stream.contracts import contract, contracts
 

@@ -15,20 +15,20 @@ from stream.settings import Settings
 
 @click.command("tail")
 @with_settings(*CONNECTION)
-@click.option("--from-beginning", is_flag=True, help="Start with the oldest verdict, not with the next.")
+@click.option("--from-beginning", is_flag=True, help="Start with the oldest verdict instead of the next one.")
 @click.option(
     "--verdict",
     "wanted",
     multiple=True,
     type=click.Choice(["unique", "duplicate", "recrawl", "insufficient", "rejected"]),
-    help="Only these verdicts; may be given several times.",
+    help="Show only this verdict; may be repeated.",
 )
-@click.option("--limit", type=click.IntRange(1), help="End after so many verdicts.")
-@click.option("--json", "as_json", is_flag=True, help="Print the records as JSON, one a line.")
+@click.option("--limit", type=click.IntRange(1), help="End after this many verdicts.")
+@click.option("--json", "as_json", is_flag=True, help="Print the records as JSON, one per line.")
 def command(
     settings: Settings, from_beginning: bool, wanted: tuple[str, ...], limit: int | None, as_json: bool
 ) -> None:
-    """Follow the verdicts as they come, until interrupted."""
+    """Print new verdicts as they are published, until interrupted."""
     from rich.console import Console
     from rich.markup import escape
 

@@ -25,9 +25,9 @@ def command() -> None:
 @with_verdict_options
 @with_scheme
 def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
-    """Create the topics and write the journal's genesis. Safe to run again.
+    """Create the topics, and write the first record of the journal. Running it again is safe.
 
-    Scheme and verdict options are fixed from then on: they live in the journal.
+    That record holds the scheme and the verdict options, which cannot be changed afterwards.
     """
     from stream.kafka import topics
 
@@ -43,9 +43,9 @@ def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
 @command.command("describe")
 @with_settings(*CONNECTION, "dev", "verdict_routes")
 def describe(settings: Settings) -> None:
-    """Show the topics with their partitions, records and what matters of their configuration.
+    """Show the topics with their partitions, records and relevant configuration.
 
-    Ends with exit code 1 when a topic is missing, or is not as it must be.
+    Exits with code 1 when a topic is missing or misconfigured.
     """
     from stream.kafka import topics
 
@@ -70,10 +70,12 @@ def describe(settings: Settings) -> None:
     for cells in table:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
     if any(row.markers and row.offsets for row in rows):
-        click.echo("\nat most: the markers of transactions are counted too; `neardup audit` counts verdicts")
+        click.echo(
+            "\n'at most': transaction markers are counted as records; `neardup audit` counts the verdicts"
+        )
     problems = [problem for row in rows for problem in row.problems]
     if problems:
         click.echo("\n" + "\n".join(problems))
         if any(row.id is None for row in rows):
-            click.echo("`neardup topics create` makes what is missing")
+            click.echo("run `neardup topics create` to create missing topics")
         sys.exit(1)

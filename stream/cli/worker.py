@@ -21,9 +21,9 @@ from stream.settings import Settings
     "ops_port",
 )
 def command(settings: Settings) -> None:
-    """Fingerprint pages into the journal.
+    """Fingerprint pages and append them to the journal.
 
-    One uses every core by its children; several machines share the partitions.
+    One worker uses all cores through child processes. Workers on several machines share the partitions.
     """
     from stream.kafka.worker import WorkerRole
 

@@ -197,7 +197,7 @@ def test_an_index_of_python_is_exported_and_explained_like_a_judges_state(tmp_pa
 
 def test_an_export_of_nothing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(SettingsError, match="empty: no fingerprint in it, and no page"):
+    with pytest.raises(SettingsError, match="empty: it has neither fingerprints nor pages"):
         neardup("index", "export", tmp_path / "empty", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -200,7 +200,7 @@ def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) 
             assert found["anchor"]["url"] == "http://a.example/1"
         found = json.loads(neardup(anchor, f"{tmp_path}/pages.jsonl#2", *where).stdout)
         assert (found["verdict"], found["probes"]) == ("duplicate", wanted["probes"])
-    with pytest.raises(SettingsError, match="remembers no page"):
+    with pytest.raises(SettingsError, match="has no page with that URL or id"):
         neardup("http://nowhere.example/", "abababab.1.0", *where)
     with pytest.raises(SettingsError, match="of another journal"):
         neardup("cdcdcdcd.1.0", "abababab.1.0", *where)

@@ -208,7 +208,7 @@ async def test_the_role_itself_refuses() -> None:
     ("options", "said"),
     [
         ({"dashboard_token": "short"}, "dashboard_token has fewer than 16"),
-        ({"dashboard_user_header": "X-User"}, "wants dashboard_trusted_proxies"),
+        ({"dashboard_user_header": "X-User"}, "requires dashboard_trusted_proxies"),
         ({"dashboard_trusted_proxies": "10.0.0.0/33"}, "dashboard_trusted_proxies: '10.0.0.0/33'"),
         ({"dashboard_user_header": "X User"}, "--dashboard-user-header"),
     ],

@@ -169,7 +169,7 @@ def test_an_interrupted_command_leaves_nothing(with_what: signal.Signals, tmp_pa
             match.send_signal(with_what)
             assert match.wait(SECONDS) == 128 + with_what
             assert match.stderr is not None
-            assert match.stderr.read().strip() == f"neardup: interrupted: {out} is as it was before"
+            assert match.stderr.read().strip() == f"neardup: interrupted: {out} is unchanged"
         finally:
             match.kill()
     assert list(tmp_path.iterdir()) == [out]
@@ -193,7 +193,9 @@ def test_an_interrupted_scan_says_how_far_it_came(tmp_path: Path) -> None:
             scan.kill()
     assert scan.returncode == 130
     said = error.decode().splitlines()[-1]
-    assert re.fullmatch(r"neardup: interrupted: [1-9]\d* pages were judged; what stdout got is not all", said)
+    assert re.fullmatch(
+        r"neardup: interrupted: [1-9]\d* pages were judged; the output on stdout is incomplete", said
+    )
 
 
 # The file itself.

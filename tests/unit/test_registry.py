@@ -573,7 +573,7 @@ def test_a_verdict_that_cannot_be_read_is_named(served: Served) -> None:
 
 
 def test_avro_verdicts_want_a_registry() -> None:
-    with pytest.raises(SettingsError, match="verdict_format avro wants schema_registry_url"):
+    with pytest.raises(SettingsError, match="verdict_format avro requires schema_registry_url"):
         load(verdict_format="avro")
     with pytest.raises(SettingsError, match="--verdict-format"):
         load(verdict_format="protobuf", schema_registry_url="http://registry")

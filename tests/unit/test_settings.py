@@ -47,7 +47,7 @@ def test_sizes_may_have_units(written: object, size: int) -> None:
 
 
 def test_an_error_names_the_flag() -> None:
-    with pytest.raises(SettingsError, match=r"^--worker-memory: .*'4 horses' is no size; write .* 128MiB$"):
+    with pytest.raises(SettingsError, match=r"^--worker-memory: .*'4 horses' is not a size; .* 128MiB$"):
         load(worker_memory="4 horses")
 
 
@@ -75,9 +75,9 @@ def test_what_may_be_written_is_listed_and_what_was_meant_is_named(
     monkeypatch: pytest.MonkeyPatch, file: Path
 ) -> None:
     file.write_text("")
-    with pytest.raises(SettingsError, match=r"^--log-format: none of auto, text, json; did you mean json\?$"):
+    with pytest.raises(SettingsError, match=r"^--log-format: not one of .*, json; did you mean json\?$"):
         load(log_format="jsn")
-    with pytest.raises(SettingsError, match=r"--sasl-mechanism: none of SCRAM-SHA-512, .*, OAUTHBEARER$"):
+    with pytest.raises(SettingsError, match=r"--sasl-mechanism: not one of SCRAM-SHA-512, .*, OAUTHBEARER$"):
         load(sasl_mechanism="GSSAPI")
     file.write_text("page_deadlin = 5")
     with pytest.raises(
@@ -141,9 +141,12 @@ def test_the_environment_of_settings_loads_equal_ones(
         ({"ssl_cafile": "ca.pem"}, "ssl_cafile has no effect with security_protocol PLAINTEXT"),
         ({"sasl_password": "x"}, "sasl_password has no effect with security_protocol PLAINTEXT"),
         ({"security_protocol": "SSL", "sasl_username": "x"}, "sasl_username has no effect with .* SSL"),
-        ({"security_protocol": "SSL", "ssl_keyfile": "k.pem"}, "want ssl_certfile"),
-        ({"security_protocol": "SASL_SSL", "sasl_username": "x"}, "SCRAM-SHA-512 wants sasl_username and"),
-        ({"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"}, "wants sasl_token_file or"),
+        ({"security_protocol": "SSL", "ssl_keyfile": "k.pem"}, "require ssl_certfile"),
+        ({"security_protocol": "SASL_SSL", "sasl_username": "x"}, "SCRAM-SHA-512 requires sasl_username and"),
+        (
+            {"security_protocol": "SASL_SSL", "sasl_mechanism": "OAUTHBEARER"},
+            "requires either sasl_token_file or",
+        ),
         ({"security_protocol": "TLS"}, "^--security-protocol: "),
         ({"security_protocol": "SASL_SSL", "sasl_mechanism": "GSSAPI"}, "^--sasl-mechanism: "),
     ],

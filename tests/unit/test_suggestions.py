@@ -14,7 +14,7 @@ from stream.errors import SettingsError
     [
         (["sacn"], "no such command: sacn; did you mean scan?"),
         (["topics", "creat"], "no such command: creat; did you mean create?"),
-        (["topics", "xyz"], "no such command: xyz; there are create, describe"),
+        (["topics", "xyz"], "no such command: xyz; choose from create, describe"),
         (["scan", "--worker-proceses", "2", "x"], "Did you mean --worker-processes?"),
         (["scan", "--mode", "strikt", "x"], "'verified', 'strict'"),
     ],
@@ -29,13 +29,13 @@ def test_commands_and_options_that_are_mistyped(arguments: list[str], said: str)
     ("arguments", "said"),
     [
         (["--scheme", "featres=words"], r"--scheme featres=words: no such option; did you mean features\?"),
-        (["--scheme", "featres=words"], "there are width, .*features"),
-        (["--scheme", "x=1"], "--scheme x=1: no such option; there are width, "),
+        (["--scheme", "featres=words"], "choose from width, .*features"),
+        (["--scheme", "x=1"], "--scheme x=1: no such option; choose from width, "),
         (
             ["--scheme", "features=wrods"],
-            r"features=wrods: none of words, ngrams, .*; did you mean words\?",
+            r"features=wrods: not one of words, ngrams, .*; did you mean words\?",
         ),
-        (["--scheme", "width=48"], "--scheme width=48: none of 32, 64, 128"),
+        (["--scheme", "width=48"], "--scheme width=48: not one of 32, 64, 128"),
         (["--scheme", "sketch_bins=1"], "--scheme sketch_bins=1: Expected `int` >= 64"),
     ],
 )
@@ -48,8 +48,8 @@ def test_schemes_that_are_mistyped(arguments: list[str], said: str) -> None:
     ("option", "said"),
     [
         ("similarty=0.9", r"--option similarty=0\.9: no such option; did you mean similarity\?"),
-        ("similarity=90%", r"--option similarity=90%: write a number from 0 to 1 with at most four digits"),
-        ("keys=minimum", r"--option keys=minimum: none of minima, fingerprint; did you mean minima\?"),
+        ("similarity=90%", r"--option similarity=90%: write a number from 0 to 1 with at most four decimals"),
+        ("keys=minimum", r"--option keys=minimum: not one of minima, fingerprint; did you mean minima\?"),
         ("distance=far", "--option distance=far: Expected `int`"),
     ],
 )
