@@ -64,11 +64,18 @@ async def run(
 @click.option("--rate", default=RATE, show_default=True, help="Pages a second.")
 @click.option("--epoch-seconds", default=EPOCH_SECONDS, show_default=True, help="Of faults in a namespace.")
 @click.option("--each-kind", is_flag=True, help="Go on until each kind of fault has happened.")
+@click.option(
+    "--often",
+    type=click.Choice(sorted(schedule.KINDS)),
+    multiple=True,
+    metavar="KIND",
+    help=f"Deal {schedule.OFTEN} times as many of this kind of fault; may be repeated.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--report", "file", type=Path, help="File that takes the report as JSON, after each epoch.")
 def main(
     minutes: float, brokers: int, seed: int | None, rate: float, epoch_seconds: float, each_kind: bool,
-    as_json: bool, file: Path | None,
+    often: tuple[str, ...], as_json: bool, file: Path | None,
 ) -> None:  # fmt: skip
     """Kill, stop, cut and damage a deployment, and check every verdict.
 
@@ -77,8 +84,9 @@ def main(
     """
     seed = random.SystemRandom().randrange(10_000) if seed is None else seed
     repeat = f"--minutes {minutes:g} --brokers {brokers} --seed {seed} --rate {rate:g}"
+    repeat += "".join(f" --often {kind}" for kind in often)
     command = f"make chaos ARGS='{repeat} --epoch-seconds {epoch_seconds:g}'"
-    report = Report(seed, brokers, command)
+    report = Report(seed, brokers, command, frozenset(often))
     asyncio.run(run(report, minutes, rate, epoch_seconds, each_kind, file))
     click.echo(json.dumps(report.as_json()) if as_json else str(report))
     sys.exit(0 if report.clean else 1)

@@ -153,7 +153,8 @@ class Epoch:
 
     async def _lane(self, scene: Scene, name: str) -> None:
         """One fault after the other."""
-        for plan in schedule.lane(scene.report.seed, self._number, name, self._without):
+        report = scene.report
+        for plan in schedule.lane(report.seed, self._number, name, self._without, report.often):
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._over.wait(), plan.pause)
             if self._ahead >= FAULTS_AHEAD:
@@ -168,7 +169,7 @@ class Epoch:
 
     async def _watch(self, scene: Scene, bounds: Bounds) -> None:
         """Return when it is enough; meanwhile the load learns how many pages wait."""
-        wanted = {kind for deck in schedule.DECKS.values() for kind in deck} - self._without
+        wanted = schedule.KINDS - self._without
         started, before = time.monotonic(), 0
         while time.monotonic() - started < bounds.seconds or (bounds.each and wanted - self._happened.keys()):
             await asyncio.sleep(1)

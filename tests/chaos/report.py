@@ -17,6 +17,8 @@ class Report:
     brokers: int
     command: str
     """Repeats the schedule."""
+    often: frozenset[str] = frozenset()
+    """Kinds of faults that are dealt more often than usual."""
     seconds: float = 0.0
     epochs: list[dict[str, Any]] = field(default_factory=list)
     """Each epoch's configuration, pages, and what it found."""
@@ -64,6 +66,7 @@ class Report:
         """For programs."""
         return {
             **{field.name: getattr(self, field.name) for field in fields(self)},
+            "often": sorted(self.often),
             "total_kills": self.kills.total(),
             "total_faults": self.faults.total(),
             "clean": self.clean,

@@ -40,6 +40,8 @@ DECKS: Final[Mapping[str, Mapping[str, int]]] = {
     "topics": {"retention": 2, "topic-recreated": 1},
 }  # fmt: skip
 """By lane, how many cards there are of each kind."""
+KINDS: Final = frozenset(kind for deck in DECKS.values() for kind in deck)
+OFTEN: Final = 4
 PAUSES: Final = {"brokers": 6.0, "network": 3.0, "topics": 12.0, DASHBOARD: 20.0}
 """Seconds between two faults of a lane, on average."""
 PAUSE: Final = 4.0
@@ -74,10 +76,19 @@ def listener(role: str) -> str:
     return role.upper().replace("-", "")
 
 
-def lane(seed: int, epoch: int, name: str, without: frozenset[str] = frozenset()) -> Iterator[Plan]:
-    """The faults of one lane, without end; kinds that cannot be had here are dealt and left out."""
+def lane(
+    seed: int,
+    epoch: int,
+    name: str,
+    without: frozenset[str] = frozenset(),
+    often: frozenset[str] = frozenset(),
+) -> Iterator[Plan]:
+    """The faults of one lane, without end; kinds that cannot be had here are dealt and left out, those that
+    are wanted `often` have OFTEN times as many cards."""
     rng = random.Random(f"{seed}/{epoch}/{name}")
-    cards = [kind for kind, count in DECKS[name].items() for _ in range(count)]
+    cards = [
+        kind for kind, count in DECKS[name].items() for _ in range(count * OFTEN if kind in often else count)
+    ]
     while True:
         rng.shuffle(cards)
         for kind in cards:

@@ -53,7 +53,15 @@ def test_a_seed_gives_the_same_faults_each_time() -> None:
         return [plan for lane in schedule.DECKS for plan in islice(schedule.lane(seed, 0, lane), 50)]
 
     assert dealt(1) == dealt(1) != dealt(2)
-    assert {plan.kind for plan in dealt(1)} == {kind for deck in schedule.DECKS.values() for kind in deck}
+    assert {plan.kind for plan in dealt(1)} == schedule.KINDS
+
+
+def test_a_kind_can_be_wanted_often() -> None:
+    def flips(often: frozenset[str]) -> int:
+        plans = islice(schedule.lane(1, 0, "judge-1", often=often), 200)
+        return sum(plan.kind == "bit-flips" for plan in plans)
+
+    assert flips(frozenset({"bit-flips"})) > 2 * flips(frozenset())
 
 
 def test_checker_and_load_import_nothing_of_what_they_check() -> None:
