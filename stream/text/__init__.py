@@ -1,1 +1,1 @@
-"""Bytes of a page -> text -> tokens: charset, main content, normalisation, segmentation, URL keys."""
+"""From a page's bytes to text and tokens: charset, main content, normalisation, segmentation, URL keys."""

@@ -1,4 +1,5 @@
-"""jieba and its Rust engine: cutters, taggers and keyword extractors, with a user's dictionary."""
+"""Word segmenters, part-of-speech taggers and keyword extractors of jieba and rjieba, its Rust port, with an
+optional user dictionary."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ _NO_FLAG = "x"
 
 @functools.cache
 def cutter(segmenter: Segmenter, dictionary: str = "") -> Cut:
-    """Cuts a text into words, by hidden Markov model where the dictionary does not know them; `dictionary` is
-    the path of a user dictionary in jieba's format (word, frequency and tag, the last two optional)."""
+    """A function that cuts a text into words. Words that the dictionary lacks are found by a hidden Markov
+    model. `dictionary` is the path of a user dictionary in jieba's format: word, frequency and tag, the last
+    two optional."""
     if segmenter == "rjieba":
         cut: Cut = _rust(dictionary).cut
         return cut
@@ -36,7 +38,7 @@ def cutter(segmenter: Segmenter, dictionary: str = "") -> Cut:
 
 @functools.cache
 def tagger(segmenter: Segmenter, dictionary: str = "") -> Tag:
-    """Cuts a text into words with their parts of speech."""
+    """A function that cuts a text into (word, part of speech) pairs; parameters as for `cutter`."""
     if segmenter == "rjieba":
         tag: Tag = _rust(dictionary).tag
         return tag
@@ -51,25 +53,25 @@ def tagger(segmenter: Segmenter, dictionary: str = "") -> Tag:
 
 @functools.cache
 def analyse() -> ModuleType:
-    """`jieba.analyse`: TF-IDF and TextRank keywords."""
+    """The module `jieba.analyse`: TF-IDF and TextRank keywords."""
     jieba_package()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it leaves a file to the garbage collector
+        warnings.simplefilter("ignore")  # ResourceWarning: jieba does not close a file
         import jieba.analyse
     module: ModuleType = jieba.analyse
     return module
 
 
 def tfidf_extractor(idf: str) -> Any:
-    """jieba's TF-IDF extractor with the IDF file of that path, its own for ""."""
+    """jieba's TF-IDF extractor with the IDF file at that path, or with jieba's own for ""."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the same
+        warnings.simplefilter("ignore")  # ResourceWarning, as above
         return analyse().TFIDF(idf or None)
 
 
 def user_words(dictionary: str) -> Iterator[tuple[str, int | None, str]]:
-    """Word (normalised, as texts are), frequency and tag of each line. Raises SettingsError, naming the
-    option, at a malformed line."""
+    """The entries of a user dictionary: word (normalised like page texts), frequency and tag. Raises
+    SettingsError, which names the option and the line, at a malformed line."""
     text = Path(dictionary).read_text("utf-8-sig")
     for number, line in enumerate(text.splitlines(), 1):
         fields = line.split()
@@ -93,8 +95,8 @@ def _rust(dictionary: str) -> Any:
 
 
 def _rust_engine() -> ModuleType:
-    """rjieba's compiled module. The package around it would load a dictionary of its own at its import, which
-    takes as long as ours: 0.13 s of start. Whoever imports the package later gets all of it."""
+    """rjieba's extension module, imported without its package. The package's `__init__` loads a dictionary
+    that we would not use, which costs 0.13 s at start. A later import of the package still works."""
     name = "rjieba.rjieba"
     if name not in sys.modules:
         package = importlib.util.find_spec("rjieba")
@@ -117,7 +119,7 @@ def _tokenizer(dictionary: str) -> Any:
 
 
 def jieba_package() -> ModuleType:
-    """The package, loaded without its warnings and messages."""
+    """The package `jieba`, imported with its warnings and log messages silenced."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # jieba's source has invalid escapes
         import jieba

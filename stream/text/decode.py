@@ -1,7 +1,8 @@
-"""Page bytes of any charset -> str.
+"""Decoding of page bytes in any charset.
 
-The order of belief is that of the WHATWG HTML standard, with the publisher's word put before the page's: byte
-order mark, `charset` of the message, `charset=` of the content type, the page's own meta tag, detection.
+Sources of the charset, in order of precedence: byte order mark, `charset` of the message, `charset=` of the
+content type, the page's own meta tag, detection. This is the order of the WHATWG HTML standard, with the
+message's field added.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ from resiliparse.parse.encoding import detect_encoding, map_encoding_to_html5
 from stream.errors import PageError
 
 META_BYTES: Final = 1024
-"""How far a charset is looked for in the page itself (WHATWG: "prescan the first 1024 bytes")."""
+"""Bytes of the page that are searched for a charset declaration (WHATWG: "prescan the first 1024 bytes")."""
 SAMPLE_BYTES: Final = 65_536
-"""How many bytes the detector reads: it takes 50 ms a MB."""
+"""Bytes of the page that the detector reads; it takes 50 ms per MB."""
 MAX_CONTENT_TYPE: Final = 1024
-"""Characters of a content type that are read."""
+"""Characters of a content type that are searched for a charset."""
 
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-# Blanks belong to one \s* each: between two in a row, a thousand blanks could be shared in a thousand ways.
+# No two \s* in a row: they would backtrack quadratically over a thousand blanks.
 _CHARSET = re.compile(r"""charset\s*=\s*(?:["']\s*)?([^\s"';>]+)""", re.IGNORECASE)
 _META = re.compile(rb"""<meta\b[^>]{0,500}?\bcharset\s*=\s*(?:["']\s*)?([^\s"'/>;]+)""", re.IGNORECASE)
 _XML = re.compile(rb"""^\s*<\?xml\b[^>]{0,200}?\bencoding\s*=\s*["']([^"']+)""", re.IGNORECASE)
 
-# Where Python's codec is narrower than the encoding browsers use under that name.
+# Python codecs that cover less than what browsers decode under the same label -> the wider codec.
 _WIDER: Final = {
     "gbk": "gb18030",
     "big5": "big5hkscs",
@@ -40,7 +41,7 @@ _WIDER: Final = {
     "euc_kr": "cp949",
     "iso8859-11": "cp874",
 }
-# Names that pages and the detector use although the WHATWG table has no such label.
+# Labels used by pages or by the detector that are not in the WHATWG table.
 _EXTRA: Final = {
     "cp936": "gb18030",
     "ms936": "gb18030",
@@ -76,10 +77,10 @@ def codec(label: str) -> str | None:
 
 
 def decode(body: bytes, charset: str | None = None, content_type: str | None = None) -> str:
-    """The text of `body`; malformed sequences become U+FFFD, a byte order mark is dropped.
+    """The text of `body`. Malformed sequences become U+FFFD; a byte order mark is dropped.
 
-    `charset` is the message's own field, `content_type` the HTTP header. Raises PageError `unknown_charset`
-    when one of them names a charset that nobody knows; a meta tag that does is ignored, as browsers do.
+    `charset` is a field of the message, `content_type` the HTTP header. Raises PageError `unknown_charset` if
+    one of them names an unknown charset. An unknown charset in a meta tag is ignored, as in browsers.
     """
     for mark, name in _BOMS:
         if body.startswith(mark):
@@ -114,7 +115,8 @@ def _declared(body: bytes) -> str | None:
 def _detected(body: bytes) -> str:
     sample = body[:SAMPLE_BYTES]
     try:
-        # Text in another charset is practically never valid UTF-8; the end may be cut inside a character.
+        # Text in another charset is practically never valid UTF-8. Not final: the sample may end inside a
+        # character.
         codecs.getincrementaldecoder("utf-8")().decode(sample, final=False)
     except UnicodeDecodeError:
         guess = cchardet.detect(sample)["encoding"]

@@ -1,4 +1,4 @@
-"""What the HTML parser does with each element, by its name (WHATWG HTML, 13.2.4 and 13.2.6)."""
+"""How the HTML parser treats each element, as flags by element name (WHATWG HTML, 13.2.4 and 13.2.6)."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from numpy.typing import NDArray
 from stream.compiled import compiled
 
 VOID: Final = 1
-"""Never has content."""
+"""Void element: never has content."""
 IGNORED: Final = 1 << 1
-"""Stands where it stands whatever the tag's place; a tag may add attributes."""
+"""Exists once, at a fixed place in the tree. A further tag at most adds attributes."""
 RAW: Final = 1 << 2
-"""Its content is text up to its end tag, whatever it looks like."""
+"""Raw text element: everything up to its end tag is text."""
 FORMATTING: Final = 1 << 3
-"""Is opened again after a block that ends it."""
+"""Formatting element: reopened after a block that closed it."""
 SPECIAL: Final = 1 << 4
-"""Ends the search for an inline element to close."""
+"""Special element: stops the search for an inline element to close."""
 SCOPE: Final = 1 << 5
-"""Ends the search for a block to close."""
+"""Scope boundary: stops the search for a block to close."""
 BLOCK: Final = 1 << 6
-"""Its end tag closes what is in it, too."""
+"""Its end tag also closes the elements open within it."""
 CLOSES_P: Final = 1 << 7
-"""Its start tag closes a paragraph."""
+"""Its start tag closes an open paragraph."""
 NO_TEXT: Final = 1 << 8
-"""Its start tag does not open formatting elements again."""
+"""Its start tag does not reopen formatting elements."""
 TABLE_PART: Final = 1 << 9
 HEADING: Final = 1 << 10
 MARKER: Final = 1 << 11
-"""Formatting elements before it are not opened again in it."""
+"""Puts a marker on the list of formatting elements: those opened outside are not reopened inside."""
 BREAKOUT: Final = 1 << 12
-"""Ends SVG and MathML."""
+"""An HTML start tag that ends SVG and MathML content."""
 SVG_POINT: Final = 1 << 13
-"""In SVG: its content is HTML."""
+"""HTML integration point in SVG: its content is HTML."""
 MATH_POINT: Final = 1 << 14
-"""In MathML: its content is HTML."""
+"""Text integration point in MathML: its content is HTML."""
 FOREIGN: Final = 1 << 15
-"""Of an open element: it is SVG or MathML."""
+"""Set on open elements: this one is SVG or MathML."""
 MATH: Final = 1 << 16
-"""Of an open element: it is MathML."""
+"""Set on open elements: this one is MathML."""
 POINT: Final = 1 << 17
-"""Of an open foreign element: its content is HTML."""
+"""Set on open foreign elements: the content of this one is HTML."""
 ROOT: Final = 1 << 18
-"""Begins SVG or MathML."""
+"""Begins SVG or MathML content."""
 IMPLIED: Final = 1 << 19
-"""Is closed where its end tag is missing."""
+"""Its end tag may be implied."""
 
 _NAMES: Final[dict[int, str]] = {
     VOID: "area base basefont bgsound br col colgroup embed hr image img input keygen link meta param "
@@ -81,13 +81,17 @@ _NAMES: Final[dict[int, str]] = {
     IMPLIED: "dd dt li optgroup option p rb rp rt rtc",
 }  # fmt: skip
 LETTERS: Final = 15
-"""Letters of a name that are told apart; a longer one is nobody's."""
+"""Longest name in the table. No known element has a longer one."""
 _SLOTS: Final = 1 << 9
 _MIX: Final = 0x1E37_79B9_7F4A_7C15
 
 
 class Names(NamedTuple):
-    """Open addressing by name: its letters in two words, 0 for none, and what it is (512,)."""
+    """A hash table with open addressing from element names to flags; each array has the shape (512,).
+
+    A name of up to 15 letters is packed into two integers, `first` and `second`. 0 in `first` marks a free
+    slot. `sorts` holds the flags.
+    """
 
     first: NDArray[np.int64]
     second: NDArray[np.int64]
@@ -95,18 +99,18 @@ class Names(NamedTuple):
 
 
 def word(letters: str) -> int:
-    """Up to 8 letters as a number."""
+    """Up to 8 letters packed into an integer, big-endian."""
     return int.from_bytes(letters.encode(), "big")
 
 
 @compiled
 def slot_of(first: int, second: int) -> int:
-    """Where a name is looked for first."""
+    """The first slot at which a name is looked up."""
     return (first ^ second) * _MIX >> 40 & _SLOTS - 1
 
 
 def names() -> Names:
-    """Those of HTML, and what each is."""
+    """The hash table of all elements that have flags."""
     sorts: dict[str, int] = {}
     for sort, listed in _NAMES.items():
         for name in listed.split():

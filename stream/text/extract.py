@@ -1,4 +1,4 @@
-"""HTML -> the text a reader came for, by resiliparse."""
+"""Main-content extraction from HTML, by resiliparse."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from stream.text.surrogates import replace_surrogates
 
 SMALL: Final = 4096
 SMALL_TAGS: Final = 500
-"""Pages of so many bytes and tags cost no parser much, whatever is in them."""
+"""Pages of at most SMALL bytes and SMALL_TAGS tags are cheap to parse, whatever they contain."""
 SPARSE: Final = 0.03
-"""Main content of fewer characters than this share of the HTML is compared with the body: a page in three."""
+"""Main content shorter than this fraction of the HTML (in characters) is compared with the body text. One
+page in three is."""
 LEAST_SHARE: Final = 0.2
-"""Main content that is less than this share of the body without chrome was not found: the page is a list, a
-forum, or built in a way that the extractor mistakes."""
+"""Main content shorter than this fraction of the body text without navigation counts as a failed extraction:
+the page is a list, a forum, or has a structure that the extractor misreads."""
 _CHROME: Final = [
     *("nav", "footer", "aside", "[role=navigation]", "[role=contentinfo]", "[role=complementary]"),
     *(f"{mark}{name}" for mark in ".#" for name in ("nav", "menu", "sidebar", "footer")),
@@ -27,28 +28,31 @@ _CHROME: Final = [
 
 
 def extract(html: str) -> str:
-    """The main content of a page as plain text. Where that is almost nothing beside the rest of the page: the
-    main content with comment sections, or the body without menus and bars. The whole body where nothing is
-    left; the whole text, by no parser, where the markup would cost one too much (`stream.text.markup`).
+    """The main content of a page as plain text.
 
-    Link targets, alternative texts, form fields, list bullets and comment sections are left out: they differ
-    between copies of one article. NUL and lone surrogates are as browsers read them, U+FFFD. Raises PageError
-    `extraction_failed`.
+    Falls back step by step. If the main content is tiny beside the rest of the page, the result is the main
+    content with comment sections or, failing that, the body without navigation. If even that is empty, it is
+    the whole body. If the markup is too expensive to parse (`stream.text.markup`), the tags are stripped
+    without a parser.
+
+    Link targets, alternative texts, form fields, list bullets and comment sections are left out, because they
+    differ between copies of one article. NUL and lone surrogates become U+FFFD, as in browsers. Raises
+    PageError `extraction_failed`.
     """
     try:
         encoded = html.encode()
     except UnicodeEncodeError:
         html = replace_surrogates(html)
         encoded = html.encode()
-    if b"\0" in encoded:  # much faster to see here than in a str of wide characters
+    if b"\0" in encoded:  # far faster to find in bytes than in a str of wide characters
         html = html.replace("\0", "�")
     if too_costly(encoded):
         from stream.text.markup import stripped
 
         return stripped(encoded)
-    del encoded  # the tree of a large page needs the memory
+    del encoded  # the parse tree of a large page needs the memory
     try:
-        tree = HTMLTree.parse(html)  # once, whatever is asked of it: half the time of an extraction
+        tree = HTMLTree.parse(html)  # shared by all attempts: parsing is half the time of an extraction
         text = _main(tree, SPARSE * len(html))
         if text.strip():
             return text
@@ -86,8 +90,8 @@ def _plain(tree: HTMLTree, *, main_content: bool, comments: bool = False, skip: 
 
 
 def too_costly(page: bytes) -> bool:
-    """Whether a parser would need more for a page of UTF-8 than for others of its size."""
-    # A command that reads a small page need not wait for the compiler's import.
+    """Whether a UTF-8 page is disproportionately expensive to parse for its size."""
+    # Spares commands that read one small page the import of the compiler.
     if "numba" not in sys.modules and len(page) <= SMALL and page.count(b"<") <= SMALL_TAGS:
         return False
     from stream.text import markup

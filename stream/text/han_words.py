@@ -1,9 +1,9 @@
-"""Runs of Han characters -> where words start: jieba's way of cutting, without an object a word.
+"""jieba's segmentation of Han runs as a compiled loop: code points in, word boundaries out.
 
-Of all ways to cut a run into words of the dictionary the likeliest is taken, each word counting by its share
-among all words (the longer first word where two are equal). What it leaves as single characters in a row is
-cut by the hidden Markov model, unless it is a word itself. The result is `rjieba.cut`'s; rjieba needs three
-times as long, part of it for strings.
+Of all segmentations of a run into dictionary words the most probable one wins; of two equally probable ones,
+the one with the longer first word. A sequence of single characters that this leaves is segmented by the
+hidden Markov model, unless it is a dictionary word itself. The result equals that of `rjieba.cut`, which
+takes three times as long, partly to build strings.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from stream.text.jieba_tables import (
 from stream.text.segment import HAN_CHARACTER
 
 GAP: Final = 0
-"""Stands before each run; no character."""
+"""Separates runs; not a character."""
 _BLOCK: Final = 1024
-"""Characters cut at once: what is made of them stays in the cache."""
+"""Characters segmented at a time, so that the working arrays stay in the cache."""
 _NONE: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
 _POINT: Final = np.uint64(POINT_BITS)
@@ -44,7 +44,8 @@ _LAST_SLOT: Final = np.uint64((1 << SLOT_BITS) - 1)
 
 @compiled
 def han_runs(points: NDArray[np.uint32], kinds: NDArray[np.uint8]) -> NDArray[np.uint32]:
-    """The runs of Han characters among code points of those kinds, as `word_starts` takes them."""
+    """The Han runs of `points` in the form that `word_starts` takes. `kinds` maps code points to kinds
+    (`stream.text.segment`)."""
     size = 0
     for point in points:
         size += kinds[point] == HAN_CHARACTER
@@ -68,7 +69,7 @@ def han_runs(points: NDArray[np.uint32], kinds: NDArray[np.uint8]) -> NDArray[np
 
 @compiled
 def _joins(point: np.uint32) -> np.bool_:
-    """Whether rjieba looks up the Han character; all others stand alone, so each is a run."""
+    """Whether rjieba looks the Han character up. It treats each of the others as a run of its own."""
     return (
         0x4E00 <= point < 0xA000
         or 0x3400 <= point < 0x4DC0
@@ -81,8 +82,8 @@ def _joins(point: np.uint32) -> np.bool_:
 
 @compiled
 def word_starts(runs: NDArray[np.uint32], tables: JiebaTables) -> NDArray[np.bool_]:
-    """Whether a word starts at each of the Han characters of `runs` (h,), a GAP before each run and two after
-    the last."""
+    """Whether a word starts at each position of `runs` (h,): Han characters with a GAP before each run and
+    two after the last."""
     starts = np.zeros(len(runs), np.bool_)
     begin = 0
     while begin < len(runs) - 2:
@@ -96,7 +97,7 @@ def word_starts(runs: NDArray[np.uint32], tables: JiebaTables) -> NDArray[np.boo
 
 @compiled
 def _next(node: np.uint64, point: np.uint64, edges: NDArray[np.uint64]) -> np.uint64:
-    """The node that a character leads to."""
+    """The child of a trie node by a character; 0 if there is none."""
     if not node & _ONE:
         return np.uint64(0)
     key = (node >> _ONE) << _POINT | point
@@ -110,11 +111,12 @@ def _next(node: np.uint64, point: np.uint64, edges: NDArray[np.uint64]) -> np.ui
 
 @compiled
 def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTables) -> None:
-    """The same of some runs; whatever stands in `runs` after the GAP at its end is not read as text."""
+    """Segment the runs of one block, writing `starts`. `runs` is two longer than `starts`: anything beyond
+    the GAP that ends the block is not read as text."""
     size = len(starts)
     edges, ranks, scores = tables.edges, tables.ranks, tables.scores
-    # The nodes of one, two and three characters are looked up first, each independent of those before: the
-    # processor waits for many at a time. One after another takes twice as long.
+    # Look up all words of one, two and three characters first. These look-ups are independent of each other,
+    # so their cache misses overlap. One chain of look-ups after another takes twice as long.
     pairs, threes = np.empty(size, np.uint64), np.empty(size, np.uint64)
     ones, pair_scores, three_scores = np.empty(size), np.empty(size), np.empty(size)
     for i in range(size):
@@ -126,8 +128,8 @@ def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTable
         threes[i] = _next(pairs[i], np.uint64(runs[i + 2]), edges)
     for i in range(size):
         three_scores[i] = scores[ranks[np.int64(threes[i] >> _ONE)]]
-    # From the end on: the best score from each character to its run's end, and where the first word ends.
-    # No comparison is true of NaN, the score of what is no word.
+    # Dynamic programming, backwards: the best score from each character to the end of its run, and where the
+    # first word of that segmentation ends. NaN, the score of what is no word, fails every comparison.
     best, until = np.zeros(size + 1), np.empty(size + 1, np.int64)
     for i in range(size - 1, -1, -1):
         if runs[i] == GAP:
@@ -156,7 +158,7 @@ def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTable
         if i < size and runs[i] != GAP and until[i] == i + 1:
             i += 1
             continue
-        # What the dictionary leaves as single characters in a row ends here.
+        # A sequence of single characters, runs[left:i], ends here.
         alone = i == left + 1
         if alone or (left < i and pairs[left] and _is_word(runs[left + 2 : i], pairs[left], tables)):
             starts[left:i] = True
@@ -182,7 +184,7 @@ def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTable
 
 @compiled
 def _is_word(run: NDArray[np.uint32], node: np.uint64, tables: JiebaTables) -> bool:
-    """Whether these characters after those of the node make a word."""
+    """Whether the characters of the node followed by those of `run` make a dictionary word."""
     for point in run:
         node = _next(node, np.uint64(point), tables.edges)
     return not np.isnan(tables.scores[tables.ranks[np.int64(node >> _ONE)]])
@@ -196,8 +198,8 @@ def _guess(
     ends: NDArray[np.int64],
     tables: JiebaTables,
 ) -> None:
-    """Cut further what is between these bounds by Viterbi's algorithm; the second of two states that are
-    equal wins, as in jieba."""
+    """Segment the sequences `begins` to `ends` with the hidden Markov model (Viterbi's algorithm). Of two
+    equally probable states the second wins, as in jieba."""
     entered, followed, emitted = tables.entered, tables.followed, tables.emitted
     before = np.empty((len(runs), 4), np.uint8)
     for which in range(len(begins)):
@@ -207,7 +209,7 @@ def _guess(
         middle, single = entered[MIDDLE] + emitted[row, MIDDLE], entered[SINGLE] + emitted[row, SINGLE]
         for i in range(first + 1, stop):
             row = np.int64(runs[i]) - FIRST_GUESSED
-            # A word begins, or is a single character, after one that ended or was one ...
+            # BEGIN and SINGLE follow END or SINGLE ...
             one = end + followed[END, BEGIN] + emitted[row, BEGIN]
             two = single + followed[SINGLE, BEGIN] + emitted[row, BEGIN]
             before[i, BEGIN] = END if one > two else SINGLE
@@ -216,7 +218,7 @@ def _guess(
             two = single + followed[SINGLE, SINGLE] + emitted[row, SINGLE]
             before[i, SINGLE] = END if one > two else SINGLE
             next_single = max(one, two)
-            # ... and ends, or goes on, after its beginning or middle.
+            # ... and END and MIDDLE follow BEGIN or MIDDLE.
             one = begin + followed[BEGIN, END] + emitted[row, END]
             two = middle + followed[MIDDLE, END] + emitted[row, END]
             before[i, END] = BEGIN if one > two else MIDDLE

@@ -1,5 +1,5 @@
-"""jieba's dictionary and hidden Markov model, as rjieba has them, in arrays for compiled loops (see
-`stream.text.han_words`)."""
+"""jieba's dictionary and hidden Markov model as arrays for the compiled segmenter (`stream.text.han_words`),
+with the values that rjieba uses."""
 
 from __future__ import annotations
 
@@ -21,44 +21,48 @@ SLOT_BITS: Final = 20
 MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
 """Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4)."""
 BEGIN, END, MIDDLE, SINGLE = range(4)
-"""Where in a word a character stands. jieba compares states by their letters B, E, M and S: this order."""
+"""States of the model: the position of a character in its word. jieba breaks ties by the letters B, E, M and
+S, so the states are numbered in this order."""
 IMPOSSIBLE: Final = -3.14e100
-"""jieba's logarithm of what never happens."""
+"""jieba's logarithm of a probability of zero."""
 FIRST_HAN: Final = 0x3400
-"""Words of the dictionary with a character before hold letters or signs: no run of Han has them."""
+"""Dictionary words with a lower code point contain letters or symbols, so they cannot occur in a Han run."""
 FIRST_GUESSED: Final = 0x4E00
 LAST_GUESSED: Final = 0x9FD5
-"""The model knows the characters between."""
+"""The model covers the characters from FIRST_GUESSED to LAST_GUESSED, inclusive."""
 _TWICE: Final = "B超"
-"""The one entry that jieba's dictionary has twice, rjieba's once: it is in the sum of frequencies."""
+"""The only entry that jieba's dictionary lists twice, rjieba's once. It affects the sum of frequencies."""
 
 
 class JiebaTables(NamedTuple):
-    """A trie of the dictionary's Han words, and the model. A *node* is a word or the beginning of one, its
-    number above whether it can be continued, in the lowest bit; 0 is none."""
+    """A trie of the dictionary's Han words, and the hidden Markov model.
+
+    A trie node stands for a word or a prefix of one. It is encoded as its number shifted left by one; the
+    lowest bit tells whether the node has children. 0 means no node.
+    """
 
     first: NDArray[np.uint32]
-    """Character -> its node (2**18,)."""
+    """Root of the trie: character -> node (2**18,)."""
     edges: NDArray[np.uint64]
-    """Open addressing by `MULTIPLIER` times (number of a node, character): that key above the next node
-    (2**20,)."""
+    """Hash table with open addressing (2**20,). The key, (node number, character), is hashed with
+    `MULTIPLIER`; an entry holds the key in its upper bits and the child node in its lower bits."""
     ranks: NDArray[np.uint16]
-    """Number of a node -> place of its score: a quarter of the memory that the scores would take (nodes,)."""
+    """Node number -> index into `scores` (nodes,). Takes a quarter of the memory of a score per node."""
     scores: NDArray[np.float64]
-    """Logarithm of a word's share among all words, the different ones (s,); the first is NaN: no word."""
+    """The distinct log probabilities of words (s,). The first is NaN, for nodes that are no words."""
     unknown: float
-    """The same of a character that is no word."""
+    """Log probability of a character that is no word of the dictionary."""
     emitted: NDArray[np.float64]
-    """Logarithm of the probability of a character from FIRST_GUESSED on in each state (characters, 4)."""
+    """Emission log probabilities of the characters from FIRST_GUESSED on, in each state (characters, 4)."""
     entered: NDArray[np.float64]
-    """Of each state at the beginning (4,)."""
+    """Log probabilities of the initial states (4,)."""
     followed: NDArray[np.float64]
-    """Of a state (row) being followed by another (column) (4, 4)."""
+    """Transition log probabilities from state (row) to state (column) (4, 4)."""
 
 
 @functools.cache
 def jieba_tables() -> JiebaTables:
-    """Those of the installed jieba, in 0.4 s."""
+    """The tables of the installed jieba, built in 0.4 s at the first call."""
     text = Path(jieba_package().__file__ or "").with_name("dict.txt").read_text("utf-8")
     points = np.frombuffer(text.encode("utf-32-le"), "<u4")
     # Each line is a word, how often it was seen, and a part of speech.
@@ -70,7 +74,7 @@ def jieba_tables() -> JiebaTables:
         (lengths == len(_TWICE)) & (points[starts] == ord(_TWICE[0])) & (points[starts + 1] == ord(_TWICE[1]))
     )
     counts[np.flatnonzero(twice)[1:]] = 0
-    # Of the C library, as both jiebas have it: NumPy's logarithm may differ in the last bit.
+    # math.log is the C library's, as in both jiebas. NumPy's logarithm may differ in the last bit.
     total = math.log(int(counts.sum()))
     distinct, which = np.unique(counts, return_inverse=True)
     scores = np.array([math.log(count) - total if count else 0 for count in distinct.tolist()])[which]
@@ -78,7 +82,7 @@ def jieba_tables() -> JiebaTables:
     for place in range(1, int(lengths.max())):
         of_han &= (points[np.minimum(starts + place, ends[:, 0] - 1)]) >= FIRST_HAN
     first, edges, node_scores = _trie(points, starts[of_han], lengths[of_han], scores[of_han])
-    different, ranks = np.unique(node_scores, return_inverse=True)  # NaN comes last, once
+    different, ranks = np.unique(node_scores, return_inverse=True)  # a single NaN, sorted last
     if different.size > 1 << 16:
         raise ValueError(f"jieba's dictionary has {different.size} different frequencies, more than 2**16")
     places = ((ranks + 1) % different.size).astype(np.uint16)
@@ -88,7 +92,7 @@ def jieba_tables() -> JiebaTables:
 def _numbers(
     points: NDArray[np.uint32], starts: NDArray[np.intp], ends: NDArray[np.intp]
 ) -> NDArray[np.int64]:
-    """The decimal numbers written there."""
+    """Parse the decimal numbers at `points[starts:ends]`."""
     numbers = np.zeros(starts.size, np.int64)
     for place in range(int((ends - starts).max())):
         digits = points[np.minimum(starts + place, ends)].astype(np.int64) - ord("0")
@@ -102,7 +106,10 @@ def _trie(
     lengths: NDArray[np.intp],
     scores: NDArray[np.float64],
 ) -> tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[np.float64]]:
-    """Level by level: nodes are numbered from 1 on, in the order of their parents and characters."""
+    """Build the trie level by level. Returns `first`, `edges` and the score of each node number.
+
+    Nodes are numbered from 1, ordered by level, parent and character.
+    """
     nodes = np.zeros(starts.size, np.uint64)
     levels: list[NDArray[np.uint64]] = []
     ends: list[tuple[NDArray[np.uint64], NDArray[np.float64]]] = []
@@ -154,7 +161,7 @@ def _model() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float
         entered[state] = prob_start.P[letter]
         of_state = prob_emit.P[letter]
         places = np.fromiter(map(ord, of_state), np.intp, len(of_state)) - FIRST_GUESSED
-        # rjieba's model has six decimals: they decide between ways that were equally likely otherwise.
+        # rjieba's model is rounded to six decimals, which breaks some of jieba's ties.
         rounded = (round(probability, 6) for probability in of_state.values())
         emitted[places, state] = np.fromiter(rounded, np.float64, len(of_state))
         for other, other_letter in enumerate("BEMS"):

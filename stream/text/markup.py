@@ -1,10 +1,10 @@
-"""What a page's markup costs a parser, before one sees it: a compiled loop over its bytes.
+"""An upper bound on the cost of parsing a page's HTML, computed by a compiled loop over its bytes.
 
-Parsers of HTML are linear but for some things: they look through open elements to find the one that an end
-tag closes, open formatting elements again in every block, and compare each attribute with those before it. A
-page of 100 KB can take a minute, or a gigabyte, with these. So the tags are followed as the parser follows
-them (WHATWG HTML, 13.2.5 and 13.2.6), without a tree. Where that would take too many rules, more is counted
-than there is.
+HTML parsing is linear with a few exceptions: the parser searches the open elements for the one that an end
+tag closes, reopens formatting elements in every block, and compares each attribute with the preceding ones. A
+hostile page of 100 KB can take a minute or a gigabyte that way. This module follows the tags as the parser
+does (WHATWG HTML, 13.2.5 and 13.2.6) without building a tree. Where following it exactly would take too many
+rules, it overestimates.
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ from stream.text.elements import (
 )
 
 MAX_DEPTH: Final = 1000
-"""Deepest nesting that main-content extraction is trusted with. Its time grows with the square of the depth:
-20 ms at 1000, 2.4 s at 10 000. Browsers stop at 512."""
+"""Deepest nesting passed to main-content extraction, whose time grows with the square of the depth: 20 ms at
+1000, 2.4 s at 10 000. Browsers stop at 512."""
 MAX_LISTED: Final = 512
-"""Most formatting elements that wait to be opened again."""
+"""Most entries in the parser's list of active formatting elements."""
 NODES: Final = 100_000
 STEPS: Final = 8_000_000
-"""What any page may have: elements, of up to 600 bytes and 4 microseconds each, and looks at open elements
-and attributes, of up to 70 ns."""
+"""Allowance of every page. A node takes up to 600 bytes and 4 microseconds; a step, which is one look at an
+open element or attribute, takes up to 70 ns."""
 NODES_SHARE: Final = 16
 STEPS_SHARE: Final = 4
-"""And a larger one: another node every so many bytes, so many steps a byte."""
+"""Additional allowance by size: one node per NODES_SHARE bytes, STEPS_SHARE steps per byte."""
 
 _LESS, _GREATER, _SLASH, _BANG, _EQUAL, _DASH, _QUOTE, _APOSTROPHE, _OPENING, _CLOSING, _MARK = map(
     ord, "<>/!=-\"'[]?"
@@ -65,10 +65,11 @@ _A, _Z = ord("a"), ord("z")
 _BLANK: Final = ord(" ")
 _NONE: Final = 0
 _FOREIGN_NAME: Final = 1 << 62
-"""In the second word, tells an element of SVG or MathML from the HTML element of the same name."""
-# Names of elements, and of the attributes color, face, size and encoding, as two words of eight letters each.
-# Each is the first word: _PLAINTEX of `plaintext`. _ON_XML and _RK are second words, of `annotation-xml` and
-# `malignmark`. _A_ is the element `a`, since _A is the letter; _MATH_ is `math`, since MATH is a flag.
+"""Flag in the second half of a name: an SVG or MathML element, not the HTML element of that name."""
+# Names of elements, and of the attributes color, face, size and encoding. A name is packed into two integers
+# of eight letters each; these are the first halves, such as _PLAINTEX of `plaintext`. _ON_XML and _RK are the
+# second halves of `annotation-xml` and `malignmark`. _A_ is the element `a`, since _A is the letter; _MATH_
+# is `math`, since MATH is a flag.
 _A_, _BODY, _HTML, _FORM, _P, _LI, _DD, _DT, _TR, _TABLE, _BUTTON, _OPTION, _SELECT = (
     word(name)
     for name in [
@@ -152,41 +153,43 @@ _TD, _TH, _TBODY, _TFOOT, _THEAD, _TEMPLATE, _NOBR, _FONT, _MATH_, _OL, _UL, _AD
 )
 _ON_XML, _RK = word("on-xml"), word("rk")
 _FIRST, _SECOND, _SORTS, _NAMED, _BARE, _AT, _COUNTS = range(7)
-"""Rows of what is open: of each element its name in two words, and what it is; of each formatting element in
-the parser's list its name (0 for a marker), whether it has no attributes, and which open element it is (-1
-for none); then the counts."""
+"""Rows of the parser state `opened`. Three rows describe the stack of open elements: both halves of the name,
+and the flags. Three describe the list of active formatting elements: the first half of the name (0 for a
+marker), whether the element has no attributes, and its index in the stack (-1 once closed). The last row
+holds the counts."""
 _HEIGHT, _LISTED, _LOST, _NODES, _STEPS, _IN_SELECT, _ROOT_ATTRIBUTES, _MOST = range(8)
-"""Places of counts: open elements, formatting elements in the parser's list, those of them that are closed,
-nodes, steps, nodes since `<select>`, attributes of `html` and `body`, most open elements."""
+"""Columns of the row of counts: open elements, entries of the list of active formatting elements, entries
+whose element is closed, nodes, steps, nodes since `<select>`, attributes of `html` and `body`, and the
+greatest number of open elements."""
 
 
 class Cost(NamedTuple):
-    """Of a page."""
+    """The estimated cost of parsing a page."""
 
     depth: int
     """Most elements open at once, up to MAX_DEPTH + 1."""
     nodes: int
-    """Elements, comments, and half as many as there are attributes."""
+    """Elements and comments, plus half the number of attributes."""
     steps: int
-    """Open elements, formatting elements and attributes that are looked at."""
+    """Looks at open elements, formatting elements and attributes."""
     whole: bool
-    """Whether the whole page was read, and not too much found before its end."""
+    """Whether the end of the page was reached within all limits."""
 
 
 def cost(page: bytes) -> Cost:
-    """What parsing a page of UTF-8, and extracting its main content, takes."""
+    """The cost of parsing a UTF-8 page and extracting its main content."""
     opened = np.zeros((_COUNTS + 1, MAX_DEPTH), np.int64)
     return Cost(*_cost(np.frombuffer(page, np.uint8), _NAMES, opened))
 
 
 def too_costly(page: bytes) -> bool:
-    """Whether a parser would need more for a page of UTF-8 than for others of its size."""
+    """Whether a UTF-8 page is disproportionately expensive to parse for its size."""
     return not cost(page).whole
 
 
 def stripped(page: bytes) -> str:
-    """The text of a page of UTF-8 without tags, comments, scripts and the like, in linear time and without a
-    parser: menus and all."""
+    """The whole text of a UTF-8 page, navigation included, without tags, comments, scripts and the like. Takes
+    linear time and uses no parser."""
     left = _stripped(np.frombuffer(page, np.uint8), _NAMES).tobytes().decode("utf-8", "replace")
     return _REFERENCE.sub(lambda found: html.unescape(found[0]), left)
 
@@ -208,7 +211,7 @@ def _sort_of(first: int, second: int, names: Names) -> int:
 
 @compiled
 def _name(page: NDArray[np.uint8], at: int) -> tuple[int, int, int]:
-    """Where a tag's name ends, and its letters; those of names that are too long are 0."""
+    """The end of the tag name that begins at `at`, and both halves of the name, 0 if it is too long."""
     first = second = _NONE
     start = at
     while at < len(page) and _IN_NAME[page[at]]:
@@ -225,9 +228,12 @@ def _name(page: NDArray[np.uint8], at: int) -> tuple[int, int, int]:
 
 @compiled
 def _attributes(page: NDArray[np.uint8], at: int) -> tuple[int, int, bool, bool, int]:
-    """Where the tag ends that goes on here, beyond the page if it does not; how many attributes it has;
-    whether it closes itself; whether one makes a `font` HTML; what `encoding` says, 0 for nothing known, 1
-    for HTML, 2 for what is hidden."""
+    """Read the rest of a tag, after its name.
+
+    Returns the end of the tag (beyond the page if it is not closed); the number of attributes; whether the
+    tag is self-closing; whether an attribute makes a `font` element HTML; and the class of the attribute
+    `encoding`: 1 for HTML, 2 if it contains a character reference and so is not known, 0 otherwise.
+    """
     count, font, encoding, seen = 0, False, 0, False
     while True:
         closes = False
@@ -288,7 +294,7 @@ def _encoding(value: NDArray[np.uint8]) -> int:
 
 @compiled
 def _after_comment(page: NDArray[np.uint8], at: int) -> int:
-    """Where the comment ends whose `<!--` ends here."""
+    """The end of the comment whose content begins at `at`."""
     if at < len(page) and page[at] == _GREATER:
         return at + 1
     if at + 1 < len(page) and page[at] == _DASH and page[at + 1] == _GREATER:
@@ -305,7 +311,7 @@ def _after_comment(page: NDArray[np.uint8], at: int) -> int:
 
 @compiled
 def _after_section(page: NDArray[np.uint8], at: int) -> int:
-    """Where the CDATA section ends that goes on here."""
+    """The end of the CDATA section whose content begins at `at`."""
     while at + 2 < len(page):
         if page[at] == _CLOSING and page[at + 1] == _CLOSING and page[at + 2] == _GREATER:
             return at + 3
@@ -322,7 +328,7 @@ def _after_bogus(page: NDArray[np.uint8], at: int) -> int:
 
 @compiled
 def _after_declaration(page: NDArray[np.uint8], at: int, foreign: bool) -> int:
-    """Where the comment, document type or section ends whose `<!` ends here."""
+    """The end of the comment, document type or CDATA section whose `<!` ends at `at`."""
     if at + 1 < len(page) and page[at] == _DASH and page[at + 1] == _DASH:
         return _after_comment(page, at + 2)
     if foreign and _begins(page, at, _SECTION):
@@ -342,7 +348,7 @@ def _begins(page: NDArray[np.uint8], at: int, letters: NDArray[np.uint8]) -> boo
 
 @compiled
 def _raw_end(page: NDArray[np.uint8], at: int, first: int, second: int) -> int:
-    """Where the content of an element of raw text ends that begins here: at its end tag."""
+    """The end of raw text that begins at `at`: the position of the end tag with that name."""
     escaped = twice = False
     is_script = first == _SCRIPT and second == _NONE
     while at < len(page):
@@ -353,7 +359,7 @@ def _raw_end(page: NDArray[np.uint8], at: int, first: int, second: int) -> int:
             continue
         if is_script and not escaped and _begins(page, at + 1, _COMMENT):
             escaped = True
-            at += 2  # its dashes may be those of its end
+            at += 2  # `<!-->` is a whole comment: its dashes may also end it
             continue
         closing = at + 1 < len(page) and page[at + 1] == _SLASH
         if not closing and not escaped:
@@ -402,7 +408,7 @@ def _stripped(page: NDArray[np.uint8], names: Names) -> NDArray[np.uint8]:
 
 @compiled
 def _pop(opened: NDArray[np.int64], height: int) -> None:
-    """Close open elements down to so many."""
+    """Close open elements until `height` remain."""
     formatting = 0
     for place in range(height, opened[_COUNTS, _HEIGHT]):
         formatting |= opened[_SORTS, place] & FORMATTING
@@ -418,7 +424,7 @@ def _pop(opened: NDArray[np.int64], height: int) -> None:
 
 @compiled
 def _clear(opened: NDArray[np.int64]) -> None:
-    """Forget the formatting elements since the last marker, and the marker."""
+    """Remove the formatting elements since the last marker, and the marker, from the list."""
     while opened[_COUNTS, _LISTED]:
         opened[_COUNTS, _LISTED] -= 1
         last = opened[_COUNTS, _LISTED]
@@ -454,7 +460,7 @@ def _remove(opened: NDArray[np.int64], place: int) -> None:
 
 @compiled
 def _disown(opened: NDArray[np.int64], place: int) -> None:
-    """Nothing closes the element any more, but what it is in."""
+    """Take an element's name away, so that only an enclosing element closes it."""
     if place == opened[_COUNTS, _HEIGHT] - 1:
         _pop(opened, place)
     else:
@@ -463,7 +469,7 @@ def _disown(opened: NDArray[np.int64], place: int) -> None:
 
 @compiled
 def _forget(opened: NDArray[np.int64], which: int) -> None:
-    """Take a formatting element out of the list."""
+    """Remove entry `which` from the list of active formatting elements."""
     opened[_COUNTS, _LOST] -= opened[_AT, which] < 0
     for later in range(which + 1, opened[_COUNTS, _LISTED]):
         opened[_NAMED, later - 1] = opened[_NAMED, later]
@@ -474,7 +480,7 @@ def _forget(opened: NDArray[np.int64], which: int) -> None:
 
 @compiled
 def _unlist(opened: NDArray[np.int64], place: int) -> None:
-    """Take an open formatting element out of the list, if it is there."""
+    """Remove the open element at `place` from the list of active formatting elements, if it is listed."""
     opened[_COUNTS, _STEPS] += opened[_COUNTS, _LISTED]
     for which in range(opened[_COUNTS, _LISTED]):
         if opened[_NAMED, which] != _NONE and opened[_AT, which] == place:
@@ -484,7 +490,7 @@ def _unlist(opened: NDArray[np.int64], place: int) -> None:
 
 @compiled
 def _open_again(opened: NDArray[np.int64]) -> None:
-    """Open the formatting elements that a block closed, since the last marker."""
+    """Reopen the formatting elements after the last marker that were closed with a block."""
     if not opened[_COUNTS, _LOST]:
         return
     first = opened[_COUNTS, _LISTED]
@@ -501,8 +507,8 @@ def _open_again(opened: NDArray[np.int64]) -> None:
 
 @compiled
 def _list(opened: NDArray[np.int64], name: int, bare: bool) -> None:
-    """The element on top of the stack is a formatting element. Of those without attributes no more than three
-    of a name are listed; the standard wants that of those with equal ones, too."""
+    """Append the top of the stack to the list of active formatting elements. At most three elements of one
+    name without attributes are listed. The standard applies that limit also to equal attributes."""
     alike, earliest = 0, -1
     which = opened[_COUNTS, _LISTED] - 1
     while which >= 0 and opened[_NAMED, which] != _NONE:
@@ -521,8 +527,8 @@ def _list(opened: NDArray[np.int64], name: int, bare: bool) -> None:
 
 @compiled
 def _in_scope(opened: NDArray[np.int64], first: int, second: int, also: int) -> int:
-    """Place of the topmost element of that name that no scope hides, or -1. `also` is a name that hides, too;
-    a list item is hidden by `ol` and `ul`."""
+    """Index of the topmost element of that name in scope, or -1. `also` names an additional scope boundary,
+    where _LI stands for `ol` and `ul`, too."""
     for place in range(opened[_COUNTS, _HEIGHT] - 1, -1, -1):
         opened[_COUNTS, _STEPS] += 1
         if opened[_FIRST, place] == first and opened[_SECOND, place] == second:
@@ -538,7 +544,7 @@ def _in_scope(opened: NDArray[np.int64], first: int, second: int, also: int) -> 
 
 @compiled
 def _close_cells(opened: NDArray[np.int64], height: int) -> None:
-    """Close parts of a table, and what is in them."""
+    """Close parts of a table and their content until `height` elements remain."""
     cell = False
     for place in range(opened[_COUNTS, _HEIGHT] - 1, height - 1, -1):
         sorts = opened[_SORTS, place]
@@ -557,7 +563,7 @@ def _close_p(opened: NDArray[np.int64]) -> None:
 
 @compiled
 def _table_or_template(opened: NDArray[np.int64]) -> int:
-    """Place of the topmost one, or -1."""
+    """Index of the topmost `table` or `template` in the stack, or -1."""
     for place in range(opened[_COUNTS, _HEIGHT] - 1, -1, -1):
         opened[_COUNTS, _STEPS] += 1
         name = opened[_FIRST, place]
@@ -568,7 +574,7 @@ def _table_or_template(opened: NDArray[np.int64]) -> int:
 
 @compiled
 def _close_inline(opened: NDArray[np.int64], first: int, second: int) -> None:
-    """An end tag that closes nothing special."""
+    """Handle any other end tag: close the element of that name unless a special element is in between."""
     for place in range(opened[_COUNTS, _HEIGHT] - 1, -1, -1):
         opened[_COUNTS, _STEPS] += 1
         if opened[_FIRST, place] == first and opened[_SECOND, place] == second:
@@ -580,7 +586,7 @@ def _close_inline(opened: NDArray[np.int64], first: int, second: int) -> None:
 
 @compiled
 def _is_listed(opened: NDArray[np.int64], name: int) -> bool:
-    """Whether a formatting element of that name is in the list, since the last marker."""
+    """Whether a formatting element of that name is listed after the last marker."""
     which = opened[_COUNTS, _LISTED] - 1
     while which >= 0 and opened[_NAMED, which] != _NONE and opened[_NAMED, which] != name:
         which -= 1
@@ -590,7 +596,7 @@ def _is_listed(opened: NDArray[np.int64], name: int) -> bool:
 
 @compiled
 def _close_formatting(opened: NDArray[np.int64], name: int) -> None:
-    """The adoption agency: blocks within the element stay open."""
+    """Close a formatting element by the adoption agency algorithm: blocks opened within it stay open."""
     which = opened[_COUNTS, _LISTED] - 1
     while which >= 0 and opened[_NAMED, which] != _NONE and opened[_NAMED, which] != name:
         which -= 1
@@ -634,7 +640,7 @@ def _close_formatting(opened: NDArray[np.int64], name: int) -> None:
 
 @compiled
 def _drop(opened: NDArray[np.int64], name: int) -> None:
-    """Take the last formatting element of that name out of list and stack, if it is still there."""
+    """Remove the last formatting element of that name from list and stack, if it is still there."""
     which = opened[_COUNTS, _LISTED] - 1
     while which >= 0 and opened[_NAMED, which] != _NONE:
         if opened[_NAMED, which] == name:
@@ -649,7 +655,7 @@ def _drop(opened: NDArray[np.int64], name: int) -> None:
 @compiled
 def _end_tag(opened: NDArray[np.int64], first: int, second: int, sorts: int) -> None:
     top = opened[_COUNTS, _HEIGHT] - 1
-    # In SVG and MathML an element is closed by its own name, up to where HTML begins.
+    # Within SVG and MathML an end tag closes the element of its name, searched up to the next HTML element.
     while top >= 0 and opened[_SORTS, top] & FOREIGN:
         opened[_COUNTS, _STEPS] += 1
         if opened[_FIRST, top] == first and opened[_SECOND, top] == second | _FOREIGN_NAME:
@@ -706,14 +712,14 @@ def _end_tag(opened: NDArray[np.int64], first: int, second: int, sorts: int) -> 
 
 @compiled
 def _imply_in_select(opened: NDArray[np.int64], but: int) -> None:
-    """In a `select`, close what an option or a line cannot be in."""
+    """Within a `select`, generate the implied end tags before an `optgroup`, `option` or `hr`."""
     if _in_scope(opened, _SELECT, _NONE, _NONE) >= 0:
         _imply(opened, but)
 
 
 @compiled
 def _imply(opened: NDArray[np.int64], but: int) -> None:
-    """Close what may lack its end tag, but for elements of that name."""
+    """Generate implied end tags, except for elements named `but`."""
     height = opened[_COUNTS, _HEIGHT]
     while opened[_SORTS, height - 1] & IMPLIED and opened[_FIRST, height - 1] != but:
         height -= 1
@@ -722,7 +728,7 @@ def _imply(opened: NDArray[np.int64], but: int) -> None:
 
 @compiled
 def _close_item(opened: NDArray[np.int64], one: int, other: int) -> None:
-    """Before a list item, the one that is open."""
+    """Close the open list item, or definition list item, before the next one."""
     for place in range(opened[_COUNTS, _HEIGHT] - 1, -1, -1):
         opened[_COUNTS, _STEPS] += 1
         name = opened[_FIRST, place]
@@ -736,7 +742,7 @@ def _close_item(opened: NDArray[np.int64], one: int, other: int) -> None:
 
 @compiled
 def _close_table(opened: NDArray[np.int64]) -> None:
-    """Before a table, the one that is open, unless this one stands in a cell or a caption of it."""
+    """Close the open table before another, unless that one is nested in a cell or caption."""
     for place in range(opened[_COUNTS, _HEIGHT] - 1, -1, -1):
         opened[_COUNTS, _STEPS] += 1
         if opened[_SECOND, place] == _NONE:
@@ -749,7 +755,7 @@ def _close_table(opened: NDArray[np.int64]) -> None:
 
 @compiled
 def _table_part(opened: NDArray[np.int64], first: int, second: int, sorts: int) -> None:
-    """A part of a table closes those that it cannot be in; outside a table it is nothing."""
+    """Open a part of a table, closing the parts that cannot contain it. Outside a table it is ignored."""
     table = _table_or_template(opened)
     if table < 0:
         return
@@ -766,7 +772,7 @@ def _table_part(opened: NDArray[np.int64], first: int, second: int, sorts: int) 
     if cell or first == _TR:
         keep = row if cell and row >= 0 else max(group, table)
     _close_cells(opened, keep + 1)
-    # Groups and rows that nobody wrote.
+    # Row groups and rows whose tags were omitted.
     if keep == table and opened[_FIRST, table] == _TABLE and (cell or first == _TR):
         _push(opened, _TBODY, _NONE, TABLE_PART | SPECIAL | NO_TEXT)
         keep += 1
@@ -788,11 +794,10 @@ def _mark(opened: NDArray[np.int64]) -> None:
 
 @compiled
 def _start_tag(opened: NDArray[np.int64], first: int, second: int, sorts: int, bare: bool) -> bool:
-    """An HTML start tag, with or without attributes. Whether its content is raw text."""
+    """Handle an HTML start tag; `bare` tells that it has no attributes. Returns whether raw text follows."""
     plain = second == _NONE
-    opened[_COUNTS, _STEPS] += opened[
-        _COUNTS, _HEIGHT
-    ]  # a look through open elements, or deeper main content
+    # The parser searches the open elements, or the extractor pays for the depth.
+    opened[_COUNTS, _STEPS] += opened[_COUNTS, _HEIGHT]
     opened[_COUNTS, _NODES] += 1
     opened[_COUNTS, _IN_SELECT] += 1
     if sorts & IGNORED:
@@ -867,7 +872,7 @@ def _start_tag(opened: NDArray[np.int64], first: int, second: int, sorts: int, b
 def _foreign_tag(
     opened: NDArray[np.int64], first: int, second: int, sorts: int, math: bool, closes: bool, encoding: int
 ) -> None:
-    """A start tag of SVG or MathML."""
+    """Handle a start tag within SVG or MathML, or one that begins either."""
     opened[_COUNTS, _STEPS] += opened[_COUNTS, _HEIGHT]
     opened[_COUNTS, _NODES] += 1
     opened[_COUNTS, _IN_SELECT] += 1
@@ -883,7 +888,7 @@ def _foreign_tag(
 
 @compiled
 def _is_html(opened: NDArray[np.int64], first: int, second: int) -> bool:
-    """Whether a start tag of that name is HTML where it stands."""
+    """Whether a start tag of that name is parsed as HTML at the current position."""
     if not opened[_COUNTS, _HEIGHT]:
         return True
     top = opened[_SORTS, opened[_COUNTS, _HEIGHT] - 1]
@@ -898,7 +903,7 @@ def _is_html(opened: NDArray[np.int64], first: int, second: int) -> bool:
 
 @compiled
 def _text(opened: NDArray[np.int64], page: NDArray[np.uint8], start: int, end: int) -> None:
-    """Text opens formatting elements again, but for blanks between parts of a table."""
+    """Handle text: it reopens formatting elements, except whitespace between parts of a table."""
     if start >= end or not opened[_COUNTS, _LOST]:
         return
     top = opened[_COUNTS, _HEIGHT] - 1
@@ -951,7 +956,7 @@ def _cost(page: NDArray[np.uint8], names: Names, opened: NDArray[np.int64]) -> t
         else:
             end, first, second = _name(page, begin)
             at, attributes, closes, font, encoding = _attributes(page, end)
-            if at > len(page):  # a tag without an end is none
+            if at > len(page):  # an unterminated tag is dropped
                 break
             sorts = _sort_of(first, second, names)
             plain = second == _NONE
@@ -972,7 +977,7 @@ def _cost(page: NDArray[np.uint8], names: Names, opened: NDArray[np.int64]) -> t
                 if encoding == 2 and first == _ANNOTATI:
                     whole = False
                 if plain and first == _COL and top >= 0 and opened[_FIRST, top] == _TEMPLATE:
-                    whole = False  # the parser drops what follows, and does not take raw text for such
+                    whole = False  # not modelled: the parser drops what follows and ignores raw text elements
                 if html_tag and sorts & ROOT and plain:
                     _open_again(opened)
                     _foreign_tag(opened, first, second, sorts, first == _MATH_, closes, encoding)
@@ -997,7 +1002,7 @@ def _cost(page: NDArray[np.uint8], names: Names, opened: NDArray[np.int64]) -> t
 
 @compiled
 def _leave_foreign(opened: NDArray[np.int64]) -> None:
-    """Close SVG and MathML up to where HTML begins."""
+    """Close SVG and MathML elements down to the next one whose content is HTML."""
     height = opened[_COUNTS, _HEIGHT]
     while height and opened[_SORTS, height - 1] & FOREIGN and not opened[_SORTS, height - 1] & POINT:
         height -= 1
@@ -1005,7 +1010,7 @@ def _leave_foreign(opened: NDArray[np.int64]) -> None:
 
 
 def _in_name() -> NDArray[np.uint8]:
-    """Byte of a tag's name -> the same in lower case, 0 for what ends a name (256,)."""
+    """Byte of a tag name -> its lower case, or 0 for a byte that ends the name (256,)."""
     table = np.arange(256, dtype=np.uint8)
     table[ord("A") : ord("Z") + 1] += ord("a") - ord("A")
     table[list(b" \t\n\f\r/>")] = 0
@@ -1022,5 +1027,6 @@ _HTML_TYPE, _XHTML_TYPE, _SECTION, _COMMENT, _COMMENT_END = (
 _TURNS: Final = 8
 _INNER_TURNS: Final = 3
 _CLONES: Final = _INNER_TURNS + 1
-"""The adoption agency's rounds, the inner ones of each, and the elements that it may make."""
+"""Limits of the adoption agency algorithm: outer iterations, inner iterations of each, and elements that one
+outer iteration may create."""
 _NAMES: Final = names()

@@ -1,5 +1,4 @@
-"""Texts of a batch -> their normalised code points in one array: `normalise` of each, in one compiled
-loop and without a string a text."""
+"""Normalisation of a batch in a compiled loop: `normalise` of each text, as code points in one array."""
 
 from __future__ import annotations
 
@@ -15,15 +14,16 @@ from stream.text.normalise import DROPPED, EXPANDED, SPECIAL, Mapping, bounded, 
 from stream.text.points import NUL, Points, bounds_of, utf32
 
 _SLICE: Final = 1 << 18
-"""Most characters of a text that are held in a second form."""
+"""Characters of a long text that are converted at a time, which bounds the memory of the copies."""
 _BLOCK: Final = 64
-"""Characters looked up at once, in the hope that each becomes one: there is always room for so many more."""
+"""Characters mapped at once by the fast path, which assumes that each maps to one. The output array always
+has room for one more block."""
 _LEAST_ROOM: Final = 4096
-"""Added to an array that is too small; no character becomes nearly as many."""
+"""Least growth of an output array that is full. No character expands to nearly as many."""
 
 
 def normalised_points(texts: Sequence[str]) -> Points:
-    """Of any texts."""
+    """The normalised code points of any texts."""
     if all(map(str.isascii, texts)):
         lowered = NUL.join([*texts, ""]).lower().encode()
         return Points(np.frombuffer(lowered, np.uint8), bounds_of([len(text) + 1 for text in texts]))
@@ -35,7 +35,7 @@ def normalised_points(texts: Sequence[str]) -> Points:
         _utf16(b"\0\0".join([*encoded, b""])), bounds_of([len(each) // 2 + 1 for each in encoded]), mapping()
     )
     if special.any():
-        # Where letters depend on their neighbours the standard library is asked.
+        # Texts whose characters depend on their neighbours go through the standard library.
         parts = [
             utf32(reference(text) + NUL) if odd else points[start:end]
             for text, odd, (start, end) in zip(
@@ -47,13 +47,13 @@ def normalised_points(texts: Sequence[str]) -> Points:
 
 
 def _of_one(text: str) -> Points:
-    """Slice by slice: a long text need not stand there twice."""
+    """The points of one text, slice by slice, so that a long text is never held whole in two forms."""
     points, size = np.empty(len(text) + 1 + _BLOCK, np.uint32), 0
     table = mapping().table
     start = 0
     while start < len(text):
         stop = start + _SLICE
-        # A slice ends where the next character does not depend on it.
+        # End the slice before a character that cannot combine with its predecessor.
         while stop < len(text) and table[min(ord(text[stop]), table.size - 1)] >= DROPPED:
             stop += 1
         part, ahead = text[start:stop], max(0, len(text) - stop) + 1
@@ -80,7 +80,7 @@ def encoded(found: Points) -> list[NDArray[np.uint8]]:
 
 
 def _utf16(encoded: bytes) -> NDArray[np.uint16]:
-    # Python makes UTF-16 of a text three times as fast as UTF-32.
+    # Python encodes UTF-16 three times as fast as UTF-32.
     return np.frombuffer(encoded, "<u2").astype(np.uint16, copy=False)
 
 
@@ -88,8 +88,11 @@ def _utf16(encoded: bytes) -> NDArray[np.uint16]:
 def _mapped(
     raw: NDArray[np.uint16], points: NDArray[np.uint32], size: int, ahead: int, mapping: Mapping
 ) -> tuple[NDArray[np.uint32], int]:
-    """`points`, of which `size` are there and `ahead` will come after these, with those of `raw`; a larger
-    array where the room does not suffice. The size is -1 where a letter depends on its neighbours."""
+    """Append the normalised form of `raw` (UTF-16) to `points`, of which `size` are used.
+
+    Grows the array if needed, keeping room for `ahead` further characters. Returns the array and its new
+    size, or the size -1 if a character depends on its neighbours.
+    """
     table = mapping.table
     i = 0
     while i < len(raw):
@@ -132,7 +135,8 @@ def _mapped(
 def _mapped_texts(
     raw: NDArray[np.uint16], bounds: NDArray[np.intp], mapping: Mapping
 ) -> tuple[NDArray[np.uint32], NDArray[np.intp], NDArray[np.bool_]]:
-    """Points and bounds of texts in UTF-16, and which texts the table cannot do: these have none."""
+    """Normalise texts in UTF-16. Returns the code points of all texts, their bounds (texts + 1,), and which
+    texts need the standard library (texts,); these are left out of the code points."""
     texts = len(bounds) - 1
     points = np.empty(len(raw) + _BLOCK, np.uint32)
     ends = np.zeros(texts + 1, np.intp)
@@ -151,7 +155,7 @@ def _mapped_texts(
 
 @compiled
 def utf8(points: NDArray[np.uint32], bounds: NDArray[np.intp]) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
-    """The texts in UTF-8, one after another, and where each ends (texts + 1,)."""
+    """The texts in UTF-8, concatenated, and their bounds (texts + 1,)."""
     content = np.empty(4 * len(points), np.uint8)
     ends = np.zeros(len(bounds), np.intp)
     at = 0

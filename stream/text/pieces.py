@@ -1,7 +1,7 @@
-"""Normalised texts -> the places of their tokens, for a whole batch at once and without an object a token.
+"""Tokenisation of a whole batch of normalised texts, without a Python object per token.
 
-The same tokens as `stream.text.segment`, as ranges of one array of code points. `stream.fingerprint.scan`
-does the same with rjieba in a compiled loop.
+Finds the same tokens as `stream.text.segment`, as ranges of one array of code points. With the segmenter
+rjieba, `stream.fingerprint.scan` does the same in a compiled loop.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from stream.text.segment import (
 )
 
 _SORTS: Final = np.array([0, 1, HAN_CHARACTER, 1, UNSPACED_CHARACTER, 0], np.uint8)
-"""Kind of character -> sort of piece."""
+"""Kind of character -> class of piece; characters of one class in a row form one piece."""
 
 
 class Pieces(NamedTuple):
-    """Texts, cut. Text i has the tokens `token_bounds[i]` to `token_bounds[i + 1]`."""
+    """The tokens of a batch. Text i has the tokens `token_bounds[i]` to `token_bounds[i + 1]`."""
 
     starts: NDArray[np.intp]
-    """Where in the points each token starts (n,), in text order."""
+    """Start of each token in the code points (n,), in text order."""
     ends: NDArray[np.intp]
-    """Where it ends (n,)."""
+    """End of each token, exclusive (n,)."""
     token_bounds: NDArray[np.intp]
     """(texts + 1,)"""
     han: NDArray[np.uint32]
@@ -44,18 +44,18 @@ class Pieces(NamedTuple):
     han_bounds: NDArray[np.intp]
     """(texts + 1,)"""
     cut_further: NDArray[np.bool_]
-    """Whether a text has tokens, other than Han words, that are not its words: 3-grams, marks (texts,)."""
+    """Whether a text's tokens differ from its words in more than Han runs, by 3-grams or marks (texts,)."""
 
 
 def pieces(texts: Points, segmenter: Segmenter, dictionary: str = "") -> Pieces:
-    """The tokens of `texts`. A text's Han runs are cut by one call."""
+    """Tokenise `texts`. The segmenter is called once per text, with all its Han runs."""
     points, bounds = texts
     kinds = kinds_of_characters().take(points)
     odd = kinds > WIDE if points.itemsize > 1 else kinds[:0]
     unusual = bool(odd.any())
     if unusual and int(kinds.max()) == MARK:
         kinds = as_their_bases(kinds)
-    # A piece is a run of word characters of one sort: Han, unspaced or other ...
+    # A piece is a run of word characters of one class: Han, unspaced or other ...
     sorts = _SORTS.take(kinds)
     edges = np.empty(sorts.size, np.bool_)
     edges[:1] = True
@@ -63,12 +63,12 @@ def pieces(texts: Points, segmenter: Segmenter, dictionary: str = "") -> Pieces:
     places = np.flatnonzero(kinds == HAN_CHARACTER) if points.itemsize > 1 else np.empty(0, np.intp)
     han = points.take(places).astype(np.uint32, copy=False)
     han_bounds = np.searchsorted(places, bounds)
-    if places.size:  # ... and the dictionary cuts Han runs further.
+    if places.size:  # ... and the segmenter cuts Han runs further.
         edges[places] = _first_of_words(han, places, han_bounds.tolist(), cutter(segmenter, dictionary))
     at = np.flatnonzero(edges)
     kept = sorts[at] != NO_WORD
     starts = at[kept]
-    # What follows a piece is an edge too; the last NUL ends the last one.
+    # A piece ends at the next edge; the final NUL ends the last one.
     ends = np.concatenate((at[1:], [sorts.size]))[kept]
     cut_further = np.zeros(bounds.size - 1, np.bool_)
     if unusual:
@@ -80,7 +80,7 @@ def pieces(texts: Points, segmenter: Segmenter, dictionary: str = "") -> Pieces:
 def _with_grams(
     starts: NDArray[np.intp], ends: NDArray[np.intp], sorts: NDArray[np.uint8]
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """The pieces with every GRAM characters of an unspaced run in place of the run."""
+    """The pieces with each unspaced run replaced by its GRAM-character n-grams."""
     unspaced = sorts[starts] == UNSPACED_CHARACTER
     counts = np.where(unspaced, np.maximum(1, ends - starts - GRAM + 1), 1)
     first = np.cumsum(counts) - counts
@@ -90,7 +90,7 @@ def _with_grams(
 
 
 def words_of(texts: Points, text: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    r"""Starts and ends in the points of the `\w+` runs of one text, Han runs not cut."""
+    r"""Starts and ends in the code points of the `\w+` runs of one text. Han runs are not cut."""
     start, end = int(texts.bounds[text]), int(texts.bounds[text + 1])
     kinds = kinds_of_characters().take(texts.points[start:end])
     within = (kinds != NO_WORD) & (kinds != MARK)
@@ -104,8 +104,8 @@ def _first_of_words(
     bounds: list[int],
     cut: Cut,
 ) -> NDArray[np.bool_]:
-    """Of each Han character, at `places` of the texts, whether a word starts there (h,)."""
-    # Runs with single spaces between them, since a word must not reach over what stood there.
+    """Whether a word starts at each Han character (h,). `places` are their positions in the texts."""
+    # A space separates the runs, so that no word spans two of them.
     at = np.cumsum(np.diff(places, prepend=places[0]) > 1, dtype=np.intp)
     at += np.arange(places.size)
     spaced = np.full(int(at[-1]) + 1, SPACE, "<u4")
@@ -114,7 +114,7 @@ def _first_of_words(
     firsts = []
     for start, end in pairwise(bounds):
         if start < end:
-            # A text at a time: the words' memory is used again while the cache still has it (30 % faster).
+            # One text at a time: the words' memory is reused while still in the cache (30 % faster).
             words = cut(runs[at[start] : at[end - 1] + 1])
             gaps = np.frombuffer(" ".join(("", *words)).encode("utf-32-le"), "<u4") == SPACE
             firsts.append(gaps[:-1][~gaps[1:]])

@@ -1,4 +1,4 @@
-"""Texts of a batch as one array of code points."""
+"""The texts of a batch as one array of code points."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 NUL = "\0"
-"""Between texts. No text can hide it: it is no word character, and nothing is cut out by it."""
+"""Ends each text. It is no word character, so a NUL within a text does no harm."""
 
 
 class Points(NamedTuple):
     """Normalised texts. Text i is `points[bounds[i] : bounds[i + 1] - 1]`."""
 
     points: NDArray[np.uint8] | NDArray[np.uint32]
-    """Code points of all texts one after another, a NUL after each (c,): bytes where all are ASCII."""
+    """Code points of all texts, concatenated, with a NUL after each (c,). uint8 if all are ASCII."""
     bounds: NDArray[np.intp]
     """(texts + 1,)"""
 
 
 def points_of(texts: Sequence[str]) -> Points:
-    """Those of normalised texts, as they are."""
+    """The code points of texts that are normalised already."""
     together = NUL.join([*texts, ""])
     bounds = bounds_of([len(text) + 1 for text in texts])
     if together.isascii():
@@ -31,7 +31,7 @@ def points_of(texts: Sequence[str]) -> Points:
 
 
 def bounds_of(sizes: Sequence[int]) -> NDArray[np.intp]:
-    """Where each of things of these sizes begins, and the last ends (sizes + 1,)."""
+    """Start offsets of consecutive items of these sizes, and the end of the last (sizes + 1,)."""
     return np.cumsum([0, *sizes], dtype=np.intp)
 
 

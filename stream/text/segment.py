@@ -1,17 +1,17 @@
-"""Normalised text -> words, tokens and Han characters.
+"""Segmentation of a normalised text into words, tokens and Han characters.
 
-A *word* is a maximal run of `\\w` characters. A *token* is a word with its combining marks, which `\\w`
-leaves out, except that two sorts of runs are taken out of it:
+A *word* is a maximal run of `\\w` characters. A *token* is a word together with its combining marks, which
+are not `\\w`. Two kinds of runs become several tokens instead:
 
-- Han runs, cut by a dictionary (`rjieba` or `jieba`);
-- runs of other scripts written without spaces (kana, Thai, Lao, Khmer and others), of which every 3
-  characters in a row are a token.
+- Han runs are cut into words by a dictionary (`rjieba` or `jieba`);
+- runs of other scripts written without spaces (kana, Thai, Lao, Khmer and others) become character 3-grams.
 
 Words and tokens are UTF-8, ready to be hashed.
 
-Measured on pages of a Khmer help system, edited to 0.8 <= J < 1 and different ones: without marks, where
-single letters were words, 32 % of different pages were within distance 12. With marks and whole runs 13 % of
-the edited pages were beyond it. With 3-grams 0.1 % are, and 0.03 % of the different ones within.
+Measured on pages of a Khmer help system, at a limit of 12 bits between fingerprints, with pairs edited to
+0.8 <= J < 1 and pairs of different pages. Without marks, so that single letters were words, 32 % of the
+different pairs were within the limit. With marks and whole runs as tokens, 13 % of the edited pairs were
+beyond it. With 3-grams, 0.1 % of the edited pairs are beyond it and 0.03 % of the different pairs within.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ UNSPACED: Final = (
     (0x11700, 0x11750),  # Ahom
     (0x1AFF0, 0x1B170),  # kana extensions
 )
-"""Half-open ranges of the other scripts that are written without spaces: kana, and those of line breaking
-class SA (UAX 14). Only their word characters and marks count."""
+"""Half-open ranges of the other scripts that are written without spaces: kana, and the scripts of line
+breaking class SA (UAX 14). Only their word characters and marks count."""
 _WITH_MARKS: Final = ((0x300, 0x3400), (0xA000, 0xAC00), (0xFB00, 0xFF00), (0x1_0000, 0x2_0000))
-"""Where Unicode has combining marks: not all code points are asked, which saves 0.1 s of start."""
+"""Ranges that contain all combining marks. Checking no others saves 0.1 s at start."""
 GRAM: Final = 3
-"""Characters of an unspaced script that make a token."""
+"""Length in characters of the n-grams of unspaced scripts."""
 
 SPACE: Final = 0x20
 NO_WORD, ASCII, HAN_CHARACTER, WIDE, UNSPACED_CHARACTER, MARK = range(
@@ -63,16 +63,16 @@ _ASCII_WORDS: Final = bytes(point if re.match(rb"\w", bytes([point])) else SPACE
 
 
 class Segments(NamedTuple):
-    """A text, cut."""
+    """The tokens and Han characters of a text."""
 
     tokens: list[bytes]
     """First words, then 3-grams of unspaced scripts, then Han words, each in text order."""
     han: NDArray[np.uint32]
-    """The Han characters in order, as code points (n,); all else dropped."""
+    """Code points of the text's Han characters, in order (n,)."""
 
 
 def words(text: str) -> list[bytes]:
-    r"""The `\w+` runs of `text`, in order; Han runs are not cut."""
+    r"""The `\w+` runs of `text`, in order. Han runs are not cut."""
     if text.isascii():
         return text.encode().translate(_ASCII_WORDS).split()
     points, kinds = _classified(text)
@@ -82,14 +82,14 @@ def words(text: str) -> list[bytes]:
 def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> Segments:
     """The tokens and the Han characters of `text`.
 
-    All Han runs of the text are cut by one call; the dictionary, with the words of a user's `dictionary`
-    file, is loaded at the first.
+    The segmenter is called once for all Han runs of the text. The first call loads its dictionary, extended
+    by the user dictionary at the path `dictionary`.
     """
     if text.isascii():
         return Segments(words(text), np.empty(0, np.uint32))
     points, kinds = _classified(text)
     highest = int(kinds.max())
-    if highest < WIDE:  # words without Han characters are ASCII, of one byte a character
+    if highest < WIDE:  # all words other than Han runs are ASCII
         found = text.encode().translate(_ASCII_WORDS).split()
     else:
         if highest == MARK:
@@ -110,7 +110,7 @@ def _classified(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
 
 
 def _joined(points: NDArray[np.uint32], keep: NDArray[np.bool_]) -> str:
-    """The kept characters as runs between single spaces: a space stands only where a run ends."""
+    """The kept characters, with a single space after each run of them."""
     spaced = np.where(keep, points, np.uint32(SPACE))
     places = keep.copy()
     places[1:] |= keep[:-1]
@@ -118,8 +118,8 @@ def _joined(points: NDArray[np.uint32], keep: NDArray[np.bool_]) -> str:
 
 
 def as_their_bases(kinds: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Marks take the kind of the character that they stand on; after no word character, or a Han character,
-    they are none."""
+    """The kinds with each mark assigned the kind of its base character. A mark that follows a Han character
+    or no word character becomes NO_WORD."""
     marks = kinds == MARK
     bases = np.maximum.accumulate(np.where(marks, 0, np.arange(kinds.size)))
     found = kinds.take(bases)
@@ -128,7 +128,7 @@ def as_their_bases(kinds: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def _grams(runs: str) -> list[bytes]:
-    """Every GRAM characters of runs with single spaces between them; a shorter run as it is."""
+    """The GRAM-character n-grams of space-separated runs. A shorter run is kept whole."""
     grams: list[str] = []
     for run in runs.split():
         grams += (run[place : place + GRAM] for place in range(max(1, len(run) - GRAM + 1)))
@@ -137,7 +137,7 @@ def _grams(runs: str) -> list[bytes]:
 
 @functools.cache
 def kinds_of_characters() -> NDArray[np.uint8]:
-    """Code point -> its kind, `\\w` being what this Python's own `re` says."""
+    """Code point -> its kind. `\\w` is defined by the `re` module of the running Python."""
     kinds = np.zeros(sys.maxunicode + 1, np.uint8)
     every = np.arange(kinds.size, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
     for run in re.finditer(r"\w+", every):

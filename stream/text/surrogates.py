@@ -1,4 +1,4 @@
-"""Lone surrogates: halves of a character that JSON escapes and broken decoders leave behind."""
+"""Lone surrogates: unpaired halves of UTF-16 characters, left behind by JSON escapes and broken decoders."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 def replace_surrogates(text: str) -> str:
-    """`text` with each lone surrogate as U+FFFD, as browsers read them; the result encodes as UTF-8."""
+    """`text` with each lone surrogate replaced by U+FFFD, as in browsers. The result encodes as UTF-8."""
     return SURROGATE.sub("\ufffd", text)

@@ -1,8 +1,8 @@
-"""Traditional Han characters -> simplified ones, character by character (OpenCC's table), so that a copy in
-the other writing is the same text. Words that differ between regions stay different.
+"""Maps traditional Han characters to simplified ones, so that copies in either script are the same text.
 
-Measured on 150 Chinese articles and OpenCC's conversion of them for Taiwan: the distance falls from 15 bits
-(median) to 1, the estimated similarity rises from 0.08 to 0.99; 330 MB/s.
+The mapping is OpenCC's, character by character. Words that differ between regions stay different. Measured
+on 150 Chinese articles and OpenCC's conversion of them for Taiwan: the median distance falls from 15 bits to
+1, the estimated similarity rises from 0.08 to 0.99. It maps 330 MB/s.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _HAN: Final = ((0x3400, 0x4DC0), (0x4E00, 0xA000), (0x2_0000, 0x3_23B0))
 
 
 def simplified(text: str) -> str:
-    """`text` with every traditional character as its simplified one. A simplified text stays as it is, but
-    for the few characters that both writings use."""
+    """`text` with every traditional character replaced by its simplified form. A simplified text changes only
+    in the few characters that both scripts use."""
     if text.isascii():
         return text
     points = np.frombuffer(text.encode("utf-32-le"), "<u4")
@@ -33,7 +33,7 @@ def _table() -> NDArray[np.uint32]:
     convert = opencc.OpenCC("t2s").convert
     table = np.arange(sys.maxunicode + 1, dtype=np.uint32)
     for start, end in _HAN:
-        # One call a range: characters on lines of their own are no phrases.
+        # One call for the whole range. One character a line, lest OpenCC take neighbours for a phrase.
         lines = convert("\n".join(map(chr, range(start, end)))).split("\n")
         table[start:end] = [ord(line) if len(line) == 1 else start + i for i, line in enumerate(lines)]
     return table
