@@ -188,8 +188,8 @@ def too_costly(page: bytes) -> bool:
 
 
 def stripped(page: bytes) -> str:
-    """The whole text of a UTF-8 page, navigation included, without tags, comments, scripts and the like. Takes
-    linear time and uses no parser."""
+    """The whole text of a UTF-8 page, navigation included, without tags, comments, scripts and the like.
+    Takes linear time and uses no parser."""
     left = _stripped(np.frombuffer(page, np.uint8), _NAMES).tobytes().decode("utf-8", "replace")
     return _REFERENCE.sub(lambda found: html.unescape(found[0]), left)
 
