@@ -69,3 +69,7 @@ def test_file_names_are_completed(tmp_path: Path) -> None:
 )
 def test_values_are_completed(tmp_path: Path, words: tuple[str, ...], offered: list[str]) -> None:
     assert completed(tmp_path, *words) == offered
+
+
+def test_nothing_is_said_after_a_mistyped_command(tmp_path: Path) -> None:
+    assert completed(tmp_path, "verdcts", "exp") == []  # `completed` asserts that nothing is printed
