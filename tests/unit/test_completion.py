@@ -72,4 +72,4 @@ def test_values_are_completed(tmp_path: Path, words: tuple[str, ...], offered: l
 
 
 def test_nothing_is_said_after_a_mistyped_command(tmp_path: Path) -> None:
-    assert completed(tmp_path, "verdcts", "exp") == []  # `completed` asserts that nothing is printed
+    assert completed(tmp_path, "verdcts", "zzz") == []  # `completed` asserts that nothing is printed
