@@ -8,7 +8,7 @@ takes three times as long, partly to build strings.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -109,14 +109,27 @@ def _next(node: np.uint64, point: np.uint64, edges: NDArray[np.uint64]) -> np.ui
     return np.uint64(0)
 
 
+_F64: TypeAlias = NDArray[np.float64]
+_Nodes: TypeAlias = NDArray[np.uint64]
+_Known: TypeAlias = tuple[_F64, _Nodes, _F64, _Nodes, _F64]
+"""The dictionary's entries for the one, two and three characters from each position on, each (h,): the score
+of the one; node and score of the two; node and score of the three. A score is NaN where there is no word."""
+
+
 @compiled
 def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTables) -> None:
     """Segment the runs of one block, writing `starts`. `runs` is two longer than `starts`: anything beyond
     the GAP that ends the block is not read as text."""
-    size = len(starts)
+    known = _look_up(runs, len(starts), tables)
+    until = _most_probable(runs, known, tables)
+    _guess(runs, starts, _mark_words(runs, starts, until, known[1], tables), tables)
+
+
+@compiled
+def _look_up(runs: NDArray[np.uint32], size: int, tables: JiebaTables) -> _Known:
+    """Look up all words of one, two and three characters. These look-ups are independent of each other, so
+    their cache misses overlap. One chain of look-ups after another takes twice as long."""
     edges, ranks, scores = tables.edges, tables.ranks, tables.scores
-    # Look up all words of one, two and three characters first. These look-ups are independent of each other,
-    # so their cache misses overlap. One chain of look-ups after another takes twice as long.
     pairs, threes = np.empty(size, np.uint64), np.empty(size, np.uint64)
     ones, pair_scores, three_scores = np.empty(size), np.empty(size), np.empty(size)
     for i in range(size):
@@ -128,8 +141,19 @@ def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTable
         threes[i] = _next(pairs[i], np.uint64(runs[i + 2]), edges)
     for i in range(size):
         three_scores[i] = scores[ranks[np.int64(threes[i] >> _ONE)]]
-    # Dynamic programming, backwards: the best score from each character to the end of its run, and where the
-    # first word of that segmentation ends. NaN, the score of what is no word, fails every comparison.
+    return ones, pairs, pair_scores, threes, three_scores
+
+
+@compiled
+def _most_probable(runs: NDArray[np.uint32], known: _Known, tables: JiebaTables) -> NDArray[np.int64]:
+    """Where the first word ends in the most probable segmentation from each character to the end of its run.
+
+    Dynamic programming, backwards: `best` is the score of that segmentation. NaN, the score of what is no
+    word, fails every comparison. Gives an array (h + 1,).
+    """
+    edges, ranks, scores = tables.edges, tables.ranks, tables.scores
+    ones, pairs, pair_scores, threes, three_scores = known
+    size = len(ones)
     best, until = np.zeros(size + 1), np.empty(size + 1, np.int64)
     for i in range(size - 1, -1, -1):
         if runs[i] == GAP:
@@ -151,7 +175,24 @@ def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTable
         if top == -np.inf:
             top = tables.unknown + best[i + 1]
         best[i], until[i] = top, place
-    begins, ends = np.empty(size // 2 + 1, np.int64), np.empty(size // 2 + 1, np.int64)
+    return until
+
+
+@compiled
+def _mark_words(
+    runs: NDArray[np.uint32],
+    starts: NDArray[np.bool_],
+    until: NDArray[np.int64],
+    pairs: NDArray[np.uint64],
+    tables: JiebaTables,
+) -> NDArray[np.int64]:
+    """Mark the words of the most probable segmentation, which end at `until`. Gives the bounds (g, 2) of the
+    sequences of single characters that are left to the hidden Markov model.
+
+    A sequence that is a word of the dictionary stays single characters, as in jieba.
+    """
+    size = len(starts)
+    unknown = np.empty((size // 2 + 1, 2), np.int64)
     guesses = 0
     i = left = 0
     while i <= size:
@@ -159,27 +200,42 @@ def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTable
             i += 1
             continue
         # A sequence of single characters, runs[left:i], ends here.
-        alone = i == left + 1
-        if alone or (left < i and pairs[left] and _is_word(runs[left + 2 : i], pairs[left], tables)):
+        single = i == left + 1
+        if single or (left < i and pairs[left] and _is_word(runs[left + 2 : i], pairs[left], tables)):
             starts[left:i] = True
-            left = i
-        while left < i:
-            end = left + 1
-            guessed = FIRST_GUESSED <= runs[left] <= LAST_GUESSED
-            while end < i and (FIRST_GUESSED <= runs[end] <= LAST_GUESSED) == guessed:
-                end += 1
-            starts[left] = True
-            if guessed and end > left + 1:
-                begins[guesses], ends[guesses] = left, end
-                guesses += 1
-            left = end
+        elif left < i:
+            guesses = _split(runs, starts, left, i, unknown, guesses)
         if i < size and runs[i] != GAP:
             starts[i] = True
             i = until[i]
         else:
             i += 1
         left = i
-    _guess(runs, starts, begins[:guesses], ends[:guesses], tables)
+    return unknown[:guesses]
+
+
+@compiled
+def _split(
+    runs: NDArray[np.uint32],
+    starts: NDArray[np.bool_],
+    left: int,
+    right: int,
+    unknown: NDArray[np.int64],
+    guesses: int,
+) -> int:
+    """Split single characters runs[left:right] into those that the model knows and others. Appends the bounds
+    of the known ones to `unknown`, which has `guesses` already; gives their new number."""
+    while left < right:
+        end = left + 1
+        guessed = FIRST_GUESSED <= runs[left] <= LAST_GUESSED
+        while end < right and (FIRST_GUESSED <= runs[end] <= LAST_GUESSED) == guessed:
+            end += 1
+        starts[left] = True
+        if guessed and end > left + 1:
+            unknown[guesses] = left, end
+            guesses += 1
+        left = end
+    return guesses
 
 
 @compiled
@@ -194,16 +250,15 @@ def _is_word(run: NDArray[np.uint32], node: np.uint64, tables: JiebaTables) -> b
 def _guess(
     runs: NDArray[np.uint32],
     starts: NDArray[np.bool_],
-    begins: NDArray[np.int64],
-    ends: NDArray[np.int64],
+    unknown: NDArray[np.int64],
     tables: JiebaTables,
 ) -> None:
-    """Segment the sequences `begins` to `ends` with the hidden Markov model (Viterbi's algorithm). Of two
-    equally probable states the second wins, as in jieba."""
+    """Segment the sequences of bounds `unknown` (g, 2) with the hidden Markov model (Viterbi's algorithm). Of
+    two equally probable states the second wins, as in jieba."""
     entered, followed, emitted = tables.entered, tables.followed, tables.emitted
     before = np.empty((len(runs), 4), np.uint8)
-    for which in range(len(begins)):
-        first, stop = begins[which], ends[which]
+    for which in range(len(unknown)):
+        first, stop = unknown[which]
         row = np.int64(runs[first]) - FIRST_GUESSED
         begin, end = entered[BEGIN] + emitted[row, BEGIN], entered[END] + emitted[row, END]
         middle, single = entered[MIDDLE] + emitted[row, MIDDLE], entered[SINGLE] + emitted[row, SINGLE]
