@@ -7,7 +7,7 @@ full buckets and nearer candidates are left out of account.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -28,6 +28,7 @@ from stream.tables.probes import probe_count
 from stream.text.segment import segment, words
 from stream.text.url import url_key
 
+Outcome: TypeAlias = Literal["duplicate", "recrawl", "unique", "insufficient"]
 FEATURES: Final = 12
 """Features named in each list."""
 
@@ -124,7 +125,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     scheme: str
     mode: str
     width: int
-    verdict: Literal["duplicate", "recrawl", "unique", "insufficient"]
+    verdict: Outcome
     """Of the page, if the anchor were the only page before it."""
     checks: list[Check]
     distance: int
@@ -353,54 +354,64 @@ def _checks(
     largest: int,
     tables: list[Probe],
     estimated: float | None,
-) -> tuple[list[Check], Literal["duplicate", "recrawl", "unique", "insufficient"]]:
+) -> tuple[list[Check], Outcome]:
+    if insufficient := _too_short(anchor, page, scheme):
+        return insufficient, "insufficient"
+    same_url = _same_url(anchor.url, page.url)
+    met = SAME_URL if same_url else _tables_check(page, options, tables)
+    near = Check(
+        passed=distance <= largest,
+        reason=f"the fingerprints differ in {distance} bits; {largest} are allowed",
+    )
+    alike = None if options.strict else _similarity_check(estimated, float(options.least_similarity))
+    checks = [check for check in (met, near, alike) if check is not None]
+    if not (near.passed and (alike is None or alike.passed)):
+        return checks, "unique"
+    if same_url:
+        return checks, "recrawl"
+    # In strict mode every near page is found: the tables are built for that.
+    found = options.strict or (met is not None and met.passed)
+    return checks, "duplicate" if found else "unique"
+
+
+def _too_short(anchor: Side, page: Side, scheme: Scheme) -> list[Check]:
+    """A failed check for each side with too little text to tell."""
     least = scheme.minimum_tokens
-    checks = [
+    return [
         Check(passed=False, reason=f"{side.name} has {side.tokens} tokens; {least} are the least to tell")
         for side in (anchor, page)
         if side.tokens is not None and (side.tokens < least or side.weights == {})
     ]
-    if checks:
-        return checks, "insufficient"
-    same_url = _same_url(anchor.url, page.url)
-    met = [table for table in tables if table.met != "missed"]
-    if same_url:
-        checks.append(Check(passed=True, reason="both have one URL, so they are compared without tables"))
-    elif tables:
-        exact = sum(table.met == "exact" for table in met)
+
+
+SAME_URL: Final = Check(passed=True, reason="both have one URL, so they are compared without tables")
+
+
+def _tables_check(page: Side, options: VerdictOptions, tables: list[Probe]) -> Check | None:
+    """Whether a table brings the two together; None where no tables can be made."""
+    if not tables:
+        return None
+    met = [table.met for table in tables if table.met != "missed"]
+    if options.by_minima:
+        same = f"than {options.choose} of their {MINIMA} minima are the same"
+        how, why = f"no fewer {same}", f"no table brings them together: fewer {same}"
+    else:
+        exact, fewest = met.count("exact"), min(len(table.differing) for table in tables)
         how = f"{exact} by the exact prefix, {len(met) - exact} with uncertain bits flipped"
-        fewest = min(len(table.differing) for table in tables)
         why = f"no table brings them together: every prefix differs in {fewest} bits or more"
-        if options.by_minima:
-            same = f"than {options.choose} of their {MINIMA} minima are the same"
-            how, why = f"no fewer {same}", f"no table brings them together: fewer {same}"
-        if options.flips:
-            known = page.uncertain is not None
-            why += ", not all of them flipped" if known else "; which bits its probes flip is not known"
-        checks.append(
-            Check(
-                passed=bool(met),
-                reason=f"{len(met)} of {len(tables)} tables bring them together: {how}" if met else why,
-            )
-        )
-    near = distance <= largest
-    checks.append(
-        Check(
-            passed=near,
-            reason=f"the fingerprints differ in {distance} bits; {largest} are allowed",
-        )
+    if options.flips:
+        known = page.uncertain is not None
+        why += ", not all of them flipped" if known else "; which bits its probes flip is not known"
+    reason = f"{len(met)} of {len(tables)} tables bring them together: {how}" if met else why
+    return Check(passed=bool(met), reason=reason)
+
+
+def _similarity_check(estimated: float | None, least: float) -> Check:
+    said = f"estimated similarity {estimated}" if estimated is not None else "similarity is not known"
+    return Check(
+        passed=estimated is not None and estimated >= least,
+        reason=f"{said}; at least {least} is asked for",
     )
-    alike = True
-    if not options.strict:
-        wanted = float(options.least_similarity)
-        alike = estimated is not None and estimated >= wanted
-        said = f"estimated similarity {estimated}" if estimated is not None else "similarity is not known"
-        checks.append(Check(passed=alike, reason=f"{said}; at least {wanted} is asked for"))
-    if not (near and alike):
-        return checks, "unique"
-    if same_url:
-        return checks, "recrawl"
-    return checks, "duplicate" if met or options.strict else "unique"
 
 
 def _same_url(a: str | None, b: str | None) -> bool:
