@@ -28,6 +28,7 @@ from aiokafka.errors import (
     SaslAuthenticationFailed,
     TopicAuthorizationFailedError,
     TransactionalIdAuthorizationFailed,
+    UnknownError,
     UnsupportedSaslMechanismError,
     for_code,
 )
@@ -383,9 +384,19 @@ def explained_errors() -> Iterator[None]:
             "one ends and stands by when restarted"
         ) from error
     except KafkaError as error:
-        if not (error.retriable or isinstance(error, _AWAY)):
+        if not (error.retriable or isinstance(error, _AWAY) or _is_unknown(error)):
             raise
         raise BrokerError(f"bootstrap_servers: a broker does not answer as it should: {error!r}") from error
+
+
+def _is_unknown(error: KafkaError) -> bool:
+    """Whether a broker said "unknown server error", as a coordinator does whose partition is moving.
+
+    Where aiokafka coordinates groups and transactions, it wraps what it does not expect in a bare KafkaError.
+    """
+    return isinstance(error, UnknownError) or (
+        type(error) is KafkaError and repr(UnknownError()) in str(error)
+    )
 
 
 def explains_errors(

@@ -184,7 +184,7 @@ class Role:
             if code > 0 and self._may_run.is_set():
                 self._ends.codes[f"{self.kind} {code}"] += 1
                 if time.monotonic() - started > STEADY_SECONDS:
-                    self._failing_since = started
+                    self._failing_since = time.monotonic()
                 await self._attend(code, time.monotonic() - self._failing_since)
             else:
                 self._failing_since = time.monotonic()

@@ -19,6 +19,7 @@ from aiokafka.errors import (
     ProducerFenced,
     RequestTimedOutError,
     TopicAuthorizationFailedError,
+    UnknownError,
 )
 from structlog.testing import capture_logs
 
@@ -141,6 +142,8 @@ async def test_page_that_is_never_acknowledged_ends_the_publication(
         (ProducerFenced(), StaleError),
         (KafkaConnectionError("Unable to bootstrap"), BrokerError),
         (RequestTimedOutError(), BrokerError),
+        (UnknownError(), BrokerError),
+        (KafkaError(repr(UnknownError())), BrokerError),  # as aiokafka's group coordination raises it
         (TopicAuthorizationFailedError("ns.journal"), AccessError),
     ],
 )
