@@ -43,6 +43,7 @@ async def older_state(scene: Scene, plan: Plan) -> bool:
             return True
         if role.state.exists() and not role.damaged:
             await asyncio.to_thread(shutil.copytree, role.state, copy)
+            await asyncio.to_thread(role.disk.sync)  # a backup outlives a power loss
     return False
 
 
