@@ -1,4 +1,5 @@
-"""A demonstration crawl: real documentation pages fetched as packages, and Chinese pages written for it."""
+"""The demo crawl: real documentation pages, downloaded as packages, and Chinese pages written for the
+demo."""
 
 from __future__ import annotations
 
@@ -13,5 +14,5 @@ __all__ = ["EXPECTED", "Crawl", "CrawlError", "chinese_messages", "demo_messages
 
 
 def demo_messages() -> Iterable[Message]:
-    """The whole crawl, fetched first where it is not cached; `prepare` says more of it."""
+    """Return the whole crawl, downloading what is not cached; see `prepare`."""
     return prepare()

@@ -1,4 +1,4 @@
-"""Chinese pages that meet every verdict: originals, mirrors, edits, later visits, a shell, a broken one."""
+"""Chinese pages for every verdict: originals, mirrors, edits, later visits, an empty and a malformed page."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ PAPER_SITE: Final = "https://www.qingshi-wanbao.example/story/"
 READER_SITE: Final = "https://read.haowen.example/article/"
 MOBILE_SITE: Final = "https://m.haowen.example/post/"
 FIRST_FETCH: Final = 1_740_787_200_000
-"""2025-03-01T00:00:00Z; a page a minute from then."""
+"""2025-03-01T00:00:00Z. From then on, one page is fetched per minute."""
 
 EXPECTED: Final = {"unique": 12, "duplicate": 15, "recrawl": 2, "insufficient": 1, "rejected": 1}
-"""The verdicts on these pages, in whatever order the partitions are read.
+"""The verdicts on these pages, whatever the order in which partitions are read.
 
-Unique are one page of each of the eleven articles, whichever comes first, and the article that replaces
-another one at its URL. With other pages in the crawl, as long as those are in another language.
+Unique are the first page of each of the eleven articles, and the article that replaces another one at its
+URL. Other pages in the crawl do not change this, if they are in another language.
 """
 
 MIRRORS: Final = {
@@ -34,11 +34,11 @@ MIRRORS: Final = {
     "lighthouse": "gb18030",
     "market": "big5",
 }
-"""Articles that the reader site copies, and the charset that it serves each in."""
+"""Articles that the reader site copies -> the charset in which it serves them."""
 EDITS: Final = ("tea", "books", "metro", "marathon", "balcony", "lighthouse", "market")
 """Articles that the mobile site copies with one sentence corrected."""
 REPLACED, REPLACEMENT = "bridge", "library"
-"""The second article later stands at the first one's URL."""
+"""The second article later replaces the first at its URL."""
 _TEXTS: Final = {text.slug: text for text in TEXTS}
 
 
@@ -52,14 +52,14 @@ class Visit(NamedTuple):
 
 
 def visits() -> Iterator[Visit]:
-    """Every page, first visits before later ones of the same URL; without the broken message."""
+    """Yield all pages except the malformed message, with visits of the same URL in order."""
     for slug, text in _TEXTS.items():
         if slug != REPLACEMENT:
             yield Visit(_paper(slug), render(PAPER, text, "utf-8"), "text/html; charset=utf-8")
     for number, (slug, charset) in enumerate(MIRRORS.items()):
         template = READER_TRADITIONAL if charset == "big5" else READER
         body = render(template, _TEXTS[slug], charset)
-        # The charset is named by the server's header, or by the crawler, or only by the page itself.
+        # The charset is declared by the Content-Type header, by the crawler, or only in the page.
         yield (
             Visit(f"{READER_SITE}{1001 + number}", body, f"text/html; charset={charset}"),
             Visit(f"{READER_SITE}{1001 + number}", body, charset=charset),
@@ -74,7 +74,7 @@ def visits() -> Iterator[Visit]:
 
 
 def chinese_messages() -> list[Message]:
-    """The pages in the order of the crawl, and the message that is cut off in the middle."""
+    """Return all pages and one truncated message, in the order of the crawl."""
     messages = []
     for number, visit in enumerate(visits()):
         page = Page(

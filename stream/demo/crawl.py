@@ -1,4 +1,4 @@
-"""The demonstration crawl as a source: documentation releases and Chinese pages, interleaved."""
+"""The demo crawl as a source: documentation releases and Chinese pages, interleaved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Origin = Literal["auto", "maven", "pip", "none"]
 
 
 class _Entry(NamedTuple):
-    """A page of a release, not yet read; or a message as it is."""
+    """A page in an archive that is not read yet, or a complete message."""
 
     archive: int
     path: str
@@ -34,7 +34,7 @@ _NO_ARCHIVE: Final = -1
 
 
 class Crawl(Source):
-    """Every page once, in an order that is the same every time; archives are read page by page."""
+    """Yields each page once, in a reproducible order. Archives are read page by page."""
 
     def __init__(self, releases: Sequence[Release], archives: Sequence[Path]) -> None:
         super().__init__("demo crawl")
@@ -54,7 +54,7 @@ class Crawl(Source):
         self._entries = shuffled(entries, lambda entry: entry.url)
 
     def __len__(self) -> int:
-        """Messages, the malformed one included."""
+        """Return the number of messages, including the malformed one."""
         return len(self._entries)
 
     @property
@@ -86,11 +86,11 @@ class Crawl(Source):
 
 
 def prepare(progress: Say | None = None, *, origin: Origin = "auto", cache: Path | None = None) -> Crawl:
-    """Fetch the documentation unless it is cached. Blocks; `progress` is told in words what is being done.
+    """Download the documentation unless it is cached. Blocks; `progress` is called with lines of text.
 
-    `maven` fetches two releases of Kafka's Java documentation, `pip` documentation inside Python packages,
-    `auto` what is cached, else the first that works, `none` nothing: the Chinese pages alone.
-    Raises CrawlError.
+    `origin` is `maven` for two releases of Kafka's Java documentation, `pip` for documentation in Python
+    packages, `auto` for whichever is cached or else can be downloaded, and `none` for the Chinese pages
+    alone. Raises CrawlError.
     """
     say = progress or (lambda _: None)
     directory = cache or cache_directory()
@@ -107,5 +107,5 @@ def prepare(progress: Say | None = None, *, origin: Origin = "auto", cache: Path
             return Crawl(releases, fetch(releases, directory, say))
         except CrawlError as error:
             failures.append(str(error))
-            say(f"that failed: {error}")
+            say(f"download failed: {error}")
     raise CrawlError("; ".join(failures))

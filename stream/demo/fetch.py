@@ -1,4 +1,4 @@
-"""Documentation packages through their package clients, kept in a cache as archives of HTML pages alone."""
+"""Downloads documentation with package clients, and caches it as archives that contain only HTML pages."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from stream.errors import CrawlError
 
 Say = Callable[[str], None]
 TIMEOUT: Final = 300
-"""Seconds one download may take."""
+"""Time-out of one download, in seconds."""
 
 
 def cache_directory() -> Path:
-    """Where fetched documentation is kept."""
+    """Return the directory for downloaded documentation."""
     return platformdirs.user_cache_path("neardup") / "demo"
 
 
 def cached(releases: Sequence[Release], cache: Path) -> bool:
-    """Whether all of them are in the cache, whole."""
+    """Return whether all releases are completely cached."""
     return all(_is_whole(_archive(release, cache)) for release in releases)
 
 
 def fetch(releases: Sequence[Release], cache: Path, say: Say) -> list[Path]:
-    """An archive (zip) of HTML pages for each release, downloaded unless cached. Raises CrawlError.
+    """Return a zip archive of HTML pages for each release, downloading those not cached. Raises CrawlError.
 
-    An archive appears in the cache only when it is whole: runs may be interrupted or overlap.
+    An archive is moved into the cache once it is complete, so runs may be interrupted or overlap.
     """
     cache.mkdir(parents=True, exist_ok=True)
     archives = []
@@ -78,7 +78,7 @@ def _download(release: Release, into: Path) -> Path:
             command += [f"-Dartifact={release.package}:{release.version}:jar:javadoc"]
             command += [f"-DoutputDirectory={download}"]
         case "wheel":
-            # One interpreter's wheel, whatever runs this: only its documentation is read.
+            # The wheel of a fixed interpreter and platform will do, since only its documentation is read.
             command = [*pip, "--only-binary=:all:", "--python-version=3.11", "--implementation=cp"]
             command += ["--abi=cp311", "--platform=manylinux2014_x86_64", "-d", str(download)]
             command += [f"{release.package}=={release.version}"]
@@ -108,14 +108,14 @@ def _run(command: list[str], directory: Path) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise CrawlError(f"{' '.join(command)}: no end after {TIMEOUT} s") from None
+        raise CrawlError(f"{' '.join(command)}: not finished after {TIMEOUT} s") from None
     if done.returncode != 0:
         told = " / ".join(line for line in done.stdout.splitlines() if line.strip())[:1000]
         raise CrawlError(f"{' '.join(command)}: {told}")
 
 
 def _html(package: Path, root: str) -> Iterator[tuple[str, bytes]]:
-    """(path below root, content) of the HTML files in a zip (jar, wheel) or tar archive."""
+    """Yield (path below root, content) of the HTML files in a zip (jar, wheel) or tar archive."""
     if zipfile.is_zipfile(package):
         with zipfile.ZipFile(package) as files:
             for name in files.namelist():

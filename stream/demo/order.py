@@ -1,4 +1,5 @@
-"""A crawl's order: shuffled, so that copies meet far apart; repeatable, and each URL's visits in order."""
+"""The order of a crawl: shuffled, so that copies are far apart, but reproducible and in order for each
+URL."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ T = TypeVar("T")
 
 
 def shuffled(items: Sequence[T], url: Callable[[T], str | None]) -> list[T]:
-    """The items in a fixed random order in which items of one URL keep the order they have."""
+    """Shuffle items with a fixed seed, keeping the relative order of items with the same URL."""
     visits: defaultdict[str | None, deque[T]] = defaultdict(deque)
     for item in items:
         visits[url(item)].append(item)

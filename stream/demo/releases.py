@@ -1,4 +1,4 @@
-"""Which documentation the demonstration crawls: releases that differ little, as packages of their makers."""
+"""The documentation that the demo crawls: releases that differ little, from their official packages."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ class Release(NamedTuple):
     project: str
     version: str
     fetched_at: int
-    """Milliseconds since the epoch, fixed: about when it was released."""
+    """Fetch time for its pages, in milliseconds since the epoch: the approximate release date."""
     client: Literal["maven", "wheel", "sdist"]
-    """What it is packed in, and who fetches it: Maven, or pip."""
+    """Kind of package; `maven` is downloaded by Maven, the others by pip."""
     package: str
-    """Maven's `group:artifact`, or the name that pip knows."""
+    """`group:artifact` for Maven, or the package name for pip."""
     root: str
-    """Folder of the documentation inside the package; its own path there is not part of URLs."""
+    """Folder of the documentation inside the package, which is not part of URLs."""
 
     @property
     def name(self) -> str:
-        """File name of the fetched documentation, and its path in URLs."""
+        """Name of the cached archive, without suffix."""
         return f"{self.project}-{self.version}"
 
     def url(self, path: str) -> str:
-        """URL of one page."""
+        """Return the URL of a page."""
         return f"{BASE_URL}{self.project}/{self.version}/{path}"
 
 

@@ -1,4 +1,4 @@
-"""The demonstration: the whole system on a real crawl and a real broker, watched from outside."""
+"""The demo: runs a whole deployment on a real crawl, and observes it through Kafka like any consumer."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from stream.supervisor import Supervisor, dashboard, deployment
 
 WORKERS: Final = 2
 GENERATION: Final = 64
-"""Anchors frozen at once, and pages judged at once: so few that most pages meet earlier ones in RocksDB."""
+"""Anchors per generation and pages per batch, small so that most candidates are found in RocksDB."""
 QUIET_SECONDS: Final = 60.0
-"""The demonstration gives up when no verdict comes for so long."""
+"""The demo gives up when no verdict arrives for this long."""
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What the demonstration found, by looking at the verdicts topic like any consumer."""
+    """Results of the demo, gathered from the verdicts topic."""
 
     published: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     duplicates: list[VerdictRecord] = field(default_factory=list)
     across_partitions: int = 0
-    """Duplicates whose anchor lies on another partition of the pages topic."""
+    """Duplicates whose anchor is on another partition of the pages topic."""
     rocksdb_probes: int = 0
     seconds: float = 0.0
-    """From the first page published to the last verdict."""
+    """Time from the first published page to the last verdict."""
     findings: Findings = field(default_factory=Findings)
 
     @property
     def pages_per_second(self) -> float:
-        """Published pages by seconds."""
+        """Throughput from the first published page to the last verdict."""
         return self.published / self.seconds if self.seconds else 0.0
 
     def summary(self) -> dict[str, Any]:
-        """The last line of `--json`."""
+        """Return the last line of `--json`."""
         return {
             "pages": self.findings.pages,
             "verdicts": dict(self.verdicts),
@@ -67,7 +67,7 @@ class Outcome:
 
 
 def demo_settings(bootstrap_servers: str, namespace: str, directory: Path) -> Settings:
-    """One machine, everything small, the tables in RocksDB."""
+    """Return settings for a small deployment on one machine, with all frozen anchors in RocksDB."""
     return load(
         bootstrap_servers=bootstrap_servers,
         namespace=namespace,
@@ -93,9 +93,10 @@ async def show(
     reported: Callable[[Outcome], None],
     stop: asyncio.Event | None = None,
 ) -> Outcome:
-    """Run it. `said` gets lines for a person, `progress` the pages published and judged so far.
+    """Run the demo. `said` is called with lines of text, `progress` with the pages published and judged so
+    far.
 
-    With `stop`, everything stays up after the audit until it is set.
+    With `stop`, everything keeps running after the audit until it is set.
     """
     await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
     said(f"namespace {settings.namespace}: {settings.partitions} partitions, {WORKERS} workers, 1 judge")
@@ -118,9 +119,7 @@ async def show(
             outcome.seconds = await following - started
         except TimeoutError:
             raise NeardupError(
-                _last_words(
-                    logs, f"{outcome.verdicts.total()} of {outcome.published or '?'} pages are judged"
-                )
+                _last_words(logs, f"{outcome.verdicts.total()} of {outcome.published or '?'} pages judged")
             ) from None
         finally:
             following.cancel()
@@ -129,13 +128,13 @@ async def show(
         outcome.rocksdb_probes = await _rocksdb_probes(logs / "judge.log", published)
         reported(outcome)
         if stop is not None:
-            said(f"everything stays up, the dashboard too ({page.ops_url}/): Ctrl-C ends it")
+            said(f"everything keeps running, with the dashboard at {page.ops_url}/, until you press Ctrl-C")
             await stop.wait()
     return outcome
 
 
 async def _ready(logs: Path, roles: Supervisor) -> None:
-    """Wait until the judge leads and every worker has its partitions: start-up is not throughput."""
+    """Wait until the judge leads and every worker has its partitions, so start-up is not measured."""
     signs = {
         "judge.log": "leading",
         "dashboard.log": "serving",
@@ -152,7 +151,7 @@ async def _ready(logs: Path, roles: Supervisor) -> None:
 
 
 async def _follow(settings: Settings, outcome: Outcome, progress: Callable[[int, int], None]) -> float:
-    """Read verdicts until there are as many as pages; when the last one came."""
+    """Read verdicts until every page has one. Returns the time of the last one (`time.monotonic`)."""
     consumer = clients.consumer(
         settings,
         Names(settings.namespace).verdicts,
@@ -185,7 +184,7 @@ async def _follow(settings: Settings, outcome: Outcome, progress: Callable[[int,
 
 
 async def _rocksdb_probes(log: Path, judged: int) -> int:
-    """The judge's own count, from its log, once it speaks of every page."""
+    """Return the number of RocksDB probes from the judge's log, once it reports all pages as judged."""
     async with asyncio.timeout(QUIET_SECONDS):
         while True:
             for event in reversed(_events(log)):
@@ -200,6 +199,6 @@ def _events(log: Path) -> list[dict[str, Any]]:
 
 
 def _last_words(logs: Path, what: str) -> str:
-    """What to tell when nothing happens any more."""
+    """Return an error text for a stalled demo, with the ends of all logs."""
     ends = [f"{log.name}: {log.read_text(encoding='utf-8')[-500:].strip()}" for log in sorted(logs.iterdir())]
-    return f"nothing happened for {QUIET_SECONDS:g} s, {what}; the roles said last:\n" + "\n".join(ends)
+    return f"no progress for {QUIET_SECONDS:g} s, {what}; the logs of the roles end with:\n" + "\n".join(ends)

@@ -1,4 +1,4 @@
-"""The two sites of the demonstration: one article looks different on each, its text is the same."""
+"""HTML templates of the demo's two sites, which present the same article in different markup."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ SHELL: Final = """<!DOCTYPE html>
 <html lang="zh"><head><meta charset="utf-8"><title>青石晚报</title></head>
 <body><div id="app"></div><noscript>请启用脚本</noscript><script src="/assets/app.js"></script></body></html>
 """
-"""A page whose text only a script would fetch."""
+"""A page whose text is loaded by JavaScript only."""
 
 
 def render(template: str, text: Text, charset: str, *, edited: bool = False) -> bytes:
-    """The article as one site serves it, in that charset; `edited` with its corrected sentence."""
+    """Render an article in a site's template and charset; with `edited`, its sentence is corrected."""
     paragraphs = text.paragraphs
     if edited:
         paragraphs = tuple(paragraph.replace(*text.edit) for paragraph in paragraphs)

@@ -1,4 +1,4 @@
-"""Twelve Chinese articles, written for this demonstration; the eighth in traditional characters."""
+"""Twelve Chinese articles written for the demo. The eighth is in traditional characters."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Final, NamedTuple
 
 
 class Text(NamedTuple):
-    """An article, and one sentence of it with another wording."""
+    """An article, and a corrected version of one of its sentences."""
 
     slug: str
     title: str
     paragraphs: tuple[str, ...]
     edit: tuple[str, str]
-    """(sentence, what it says after a correction)."""
+    """(sentence, corrected sentence)."""
 
 
 TEXTS: Final = (

@@ -1,15 +1,15 @@
-"""A Scrapy item pipeline: crawled pages go to the pages topic, and their verdicts come back to the crawl.
+"""A Scrapy item pipeline that publishes crawled pages and can tag or drop items by their verdicts.
 
     # settings.py of a Scrapy project; pip install 'neardup-stream[scrapy]'
     ITEM_PIPELINES = {"stream.integrations.scrapy.NeardupPipeline": 300}
     NEARDUP_BOOTSTRAP_SERVERS = "kafka-1:9092"
     NEARDUP_NAMESPACE = "crawl"
-    NEARDUP_WAIT = True                        # items come out with `neardup`, the verdict record
-    NEARDUP_DROP = ["duplicate", "recrawl"]    # and these do not come out
+    NEARDUP_WAIT = True                        # adds the verdict record to items, as the field `neardup`
+    NEARDUP_DROP = ["duplicate", "recrawl"]    # drops items with these verdicts
 
-An item is a page when it has `url` and one of `html`, `text` and `body` (bytes); it may have `content_type`,
-`charset` and `fetched_at`. Other items pass untouched. Dropped ones are counted in `neardup/duplicate` and so
-on, and logged at level DEBUG. Every setting of neardup can be given as `NEARDUP_*`.
+An item is published as a page if it has `url` and one of `html`, `text` and `body` (bytes). It may also have
+`content_type`, `charset` and `fetched_at`. Other items pass unchanged. Dropped items are counted in the stats
+`neardup/duplicate` and so on, and logged at level DEBUG. All settings of neardup can be given as `NEARDUP_*`.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ from stream.sources.encode import encode_page
 from stream.sources.source import MAX_MESSAGE, Message
 
 WAIT_SECONDS: Final = 60.0
-"""Default of NEARDUP_WAIT_SECONDS: how long an item waits for its verdict before it passes without one."""
+"""Default of NEARDUP_WAIT_SECONDS: how long an item waits for its verdict before it passes without it."""
 FIELD: Final = "neardup"
 _VERDICTS: Final = {each.name.lower() for each in Verdict}
 _Place = tuple[int, int]
 
 
 class NeardupPipeline:
-    """Publishes pages, at least once: an item goes on, or is dropped, after its page was acknowledged.
+    """Publishes pages at least once: an item passes, or is dropped, only after its page was acknowledged.
 
-    A spider that closes waits for its items, and so for their acknowledgements and verdicts. A page that is
-    not acknowledged is an error of its item, which Scrapy logs and counts. Counters are `neardup/*`.
+    A closing spider waits for its items, and hence for acknowledgements and verdicts. A page that is not
+    acknowledged is an error of its item, which Scrapy logs and counts. Stats are named `neardup/*`.
     """
 
     def __init__(self, crawler: Crawler) -> None:
-        """Raises NotConfigured and SettingsError."""
+        """Read the settings. Raises NotConfigured and SettingsError."""
         given = crawler.settings
         flags = {
             name: given[PREFIX + name.upper()]
@@ -62,22 +62,22 @@ class NeardupPipeline:
         self._stats: Any = crawler.stats
         self._drop = set(given.getlist("NEARDUP_DROP"))
         if unknown := self._drop - _VERDICTS:
-            raise NotConfigured(f"NEARDUP_DROP: {', '.join(sorted(unknown))} is no verdict")
+            raise NotConfigured(f"NEARDUP_DROP: not a verdict: {', '.join(sorted(unknown))}")
         self._wait = bool(self._drop) or given.getbool("NEARDUP_WAIT")
         self._seconds = given.getfloat("NEARDUP_WAIT_SECONDS", WAIT_SECONDS)
         self._waiting: dict[_Place, asyncio.Future[dict[str, Any]]] = {}
         self._early: dict[_Place, dict[str, Any]] = {}
-        """Verdicts that came before the acknowledgement of their pages was seen."""
+        """Verdicts that arrived before the acknowledgement of their page."""
         self._unacknowledged = 0
         self._following: asyncio.Task[None] | None = None
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
-        """As Scrapy makes pipelines."""
+        """Create the pipeline; called by Scrapy."""
         return cls(crawler)
 
     def page_of(self, item: Any) -> Page | None:
-        """The page in an item; None where it holds none. To be overridden for items of another form."""
+        """Return the page in an item, or None if it has none. Override this for items with other fields."""
         fields = ItemAdapter(item)
         url, body = fields.get("url"), fields.get("body")
         html, text = fields.get("html"), fields.get("text")
@@ -96,7 +96,7 @@ class NeardupPipeline:
         )
 
     async def open_spider(self) -> None:
-        """Connect. Raises BrokerError and TopicError: a crawl without its broker does not begin."""
+        """Connect. Raises BrokerError and TopicError, so that a crawl does not start without its broker."""
         await topics.check(self.settings, "publish")
         self._producer = clients.producer(
             self.settings,
@@ -118,12 +118,14 @@ class NeardupPipeline:
                 enable_auto_commit=False,
             )
             await clients.start(self.settings, self._consumer)
-            for partition in self._consumer.assignment():  # "latest" is now, before the first page
+            for (
+                partition
+            ) in self._consumer.assignment():  # resolves "latest" before the first page is published
                 await self._consumer.position(partition)
             self._following = asyncio.create_task(self._follow())
 
     async def process_item(self, item: Any) -> Any:
-        """Publish the item's page and return when it is acknowledged, or when its verdict is there.
+        """Publish the item's page, and wait for its acknowledgement or, if configured, for its verdict.
 
         Raises DropItem for the verdicts of NEARDUP_DROP, BrokerError for a page that was not acknowledged.
         """
@@ -141,13 +143,13 @@ class NeardupPipeline:
         if name in self._drop:
             other = verdict["duplicate_of"]
             like = f" is like {other['url']}" if other else ""
-            # Scrapy's line holds the whole item; dropping is what the crawl was told to do, and is counted.
+            # Scrapy logs the whole item. A drop was requested and is counted, so DEBUG is enough.
             raise DropItem(f"{name}: {page.url}{like}", log_level="DEBUG")
         ItemAdapter(item)[FIELD] = verdict
         return item
 
     async def close_spider(self) -> None:
-        """Send what is left, and leave."""
+        """Flush the producer and disconnect."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
@@ -155,7 +157,7 @@ class NeardupPipeline:
         await clients.end(self._producer)
 
     async def _publish(self, page: Page) -> dict[str, Any] | None:
-        """The page's verdict, if it is waited for and comes in time."""
+        """Publish a page, and return its verdict if the pipeline waits for one and it arrives in time."""
         message = Message(encode_page(page), page.url, page.url)
         self._unacknowledged += 1
         try:
@@ -177,7 +179,7 @@ class NeardupPipeline:
         waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[place] = waiting
         following = self._following
-        assert following is not None  # noqa: S101 (as we wait)
+        assert following is not None  # noqa: S101 (it runs whenever `_wait` is set)
         try:
             ends: set[asyncio.Future[Any]] = {waiting, following}
             done, _ = await asyncio.wait(ends, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
@@ -186,11 +188,11 @@ class NeardupPipeline:
         if waiting in done:
             return waiting.result()
         if following in done:
-            following.result()  # raises why no verdict will come
+            following.result()  # raises the reason why no verdict will arrive
         return None
 
     async def _follow(self) -> None:
-        """Hand verdicts to the items that wait for them."""
+        """Pass verdicts to the items that wait for them."""
         reader = VerdictReader(self.settings)
         async for message in self._consumer:
             verdict = msgspec.json.decode(reader.json(message))

@@ -1,6 +1,6 @@
-"""Records of the journal: fingerprinted pages (a `Row` each in the worker, columnar on the wire), controls.
+"""Records of the journal: the genesis record, and batches of fingerprinted pages in columnar form.
 
-The layout stands in `schemas/journal.md`.
+`schemas/journal.md` describes their layout.
 """
 
 from __future__ import annotations
@@ -22,38 +22,39 @@ from stream.messages.verdict_options import RecordedOptions, VerdictOptions
 
 VERSION: Final = 1
 NO_TIME: Final = -(2**63)
-"""`fetched_at` of a row whose page named none."""
+"""`fetched_at` of a page without one."""
 MAX_ROWS: Final = 65_535
-"""Rows in one journal record; a page's index must fit 16 bits (see `judge.ids`)."""
+"""Maximum number of rows in a journal record. The index of a row must fit 16 bits (see `judge.ids`)."""
 
 
 class SourceRange(msgspec.Struct, frozen=True, array_like=True):
-    """The part of a source partition that some rows of a journal record come from (rule 1)."""
+    """The range of offsets of a source partition that some rows of a journal record cover (rule 1)."""
 
     cluster: str
     topic: str
     topic_id: str
-    """32 hex digits; a recreated topic has a new one (rule 4)."""
+    """Topic id, 32 hex digits. A recreated topic has a new id (rule 4)."""
     partition: int
     start: int
-    """The previous range's `end`, never the first page's offset: compaction and markers leave holes."""
+    """First offset: the `end` of the previous range, not the offset of the first page, because compaction and
+    transaction markers leave holes between offsets."""
     end: int
     """Exclusive."""
     rows: int
-    """How many rows of the record belong to this range; rows stand in the order of the ranges."""
+    """Number of rows of the record that belong to this range. Rows are in the order of the ranges."""
     opening: bool = False
-    """`start` is the log start of a partition without a commit (rule 4)."""
+    """Whether `start` is the log start of a partition without a committed offset (rule 4)."""
     lost: bool = False
-    """A declared gap: retention took these pages before anybody read them; `rows` is 0."""
+    """Whether this is a declared loss: retention deleted these pages before they were read. `rows` is 0."""
     published: int = 0
-    """Kafka timestamp of the oldest page of the range, milliseconds since the epoch; 0 when there is none.
+    """Kafka timestamp of the oldest page of the range, in milliseconds since the epoch; 0 without pages.
 
-    For metrics: nothing is decided by it.
+    It serves metrics only and does not affect verdicts.
     """
 
 
 class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind", omit_defaults=True):
-    """The wire form of `Rows`: msgpack, numbers as little-endian buffers."""
+    """Wire format of `Rows`: msgpack, with columns of numbers as little-endian buffers."""
 
     version: int
     scheme: str
@@ -73,49 +74,50 @@ class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind", omit_defaults=Tr
 
 
 class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
-    """The journal's first record: verdicts are a function of the journal alone (rules 6 and 11)."""
+    """The first record of the journal. It holds the scheme and options, so that verdicts are a function of
+    the journal alone (rules 6 and 11)."""
 
     version: int = VERSION
     journal: str
-    """UUID of the journal, 32 hex digits; its first 8 begin every page id."""
+    """UUID of the journal, 32 hex digits. Page ids start with the first 8."""
     scheme: Scheme
     scheme_id: str
     options: VerdictOptions
 
 
 class _GenesisRecord(Genesis, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
-    """The wire form of `Genesis`."""
+    """Wire format of `Genesis`."""
 
     options: RecordedOptions
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rows:
-    """Fingerprinted pages of one journal record, columnar; n rows."""
+    """The n fingerprinted pages of one journal record, in columnar form."""
 
     scheme: str
     ranges: list[SourceRange]
     status: NDArray[np.uint8]
-    """(n,) values of `Status`."""
+    """(n,): values of `Status`."""
     fingerprint: NDArray[np.uint64]
-    """(n,), or (n, 2) where they have 128 bits, the upper word first"""
+    """(n,), or (n, 2) for 128 bits, with the upper 64 bits first."""
     uncertain: NDArray[np.uint8]
-    """(n, UNCERTAIN_BITS) bit indexes, least certain first."""
+    """(n, UNCERTAIN_BITS): bit indexes, least certain first."""
     sketch: NDArray[np.uint64]
-    """(n, sketch_bytes / 8)"""
+    """(n, sketch_bytes / 8)."""
     text_hash: NDArray[np.uint8]
-    """(n, 16)"""
+    """(n, 16)."""
     offset: NDArray[np.int64]
-    """(n,) offsets in the source partition of the row's range."""
+    """(n,): offsets in the source partition of the row's range."""
     fetched_at: NDArray[np.int64]
-    """(n,) milliseconds since the epoch, or NO_TIME."""
+    """(n,): milliseconds since the epoch, or NO_TIME."""
     url: list[str | None]
     url_key: list[str | None]
     key: list[bytes | None]
-    """Keys of the page messages; verdicts carry them on."""
+    """Keys of the page messages, which become the keys of the verdicts."""
     reason: list[str | None]
     traceparent: dict[int, str] = field(default_factory=dict)
-    """Row -> the page message's `traceparent` (W3C Trace Context), where it has one; verdicts carry it on."""
+    """Row -> `traceparent` of the page message (W3C Trace Context), which is copied to the verdict."""
 
     def __len__(self) -> int:
         return len(self.url)
@@ -130,7 +132,7 @@ class Rows:
         keys: Sequence[bytes | None],
         traceparent: Mapping[int, str] | None = None,
     ) -> Self:
-        """Columns of `rows`, which stand in the order of `ranges`."""
+        """Convert `rows`, which are in the order of `ranges`, to columns."""
         n, blank = len(rows), bytes(scheme.sketch_bytes)
         if n > MAX_ROWS or n != sum(r.rows for r in ranges):
             raise ValueError(f"{n} rows do not fit ranges {ranges}")
@@ -154,7 +156,7 @@ class Rows:
         )
 
     def encode(self) -> bytes:
-        """The journal record's value."""
+        """Encode the journal record."""
         return _ENCODER.encode(
             _RowsRecord(
                 version=VERSION,
@@ -176,13 +178,13 @@ class Rows:
         )
 
     def refuse_foreign(self, genesis: Genesis, where: str) -> None:
-        """Refuse rows of another journal's scheme, or that are not as wide as the scheme makes them.
+        """Check that the rows have the journal's scheme, and the widths of that scheme.
 
-        Raises SchemeMismatchError or RecordError, which begin with `where`.
+        Raises SchemeMismatchError or RecordError, whose messages start with `where`.
         """
         if self.scheme != genesis.scheme_id:
             raise SchemeMismatchError(
-                f"{where}: fingerprints of scheme {self.scheme}, but the journal's are of scheme "
+                f"{where}: fingerprints have scheme {self.scheme}, but those of the journal have scheme "
                 f"{genesis.scheme_id}"
             )
         if not len(self):
@@ -190,21 +192,21 @@ class Rows:
         words, sketch_bytes = self.fingerprint.size // len(self), 8 * self.sketch.shape[1]
         if (words, sketch_bytes) != (-(-genesis.scheme.width // 64), genesis.scheme.sketch_bytes):
             raise RecordError(
-                f"{where}: fingerprints of {64 * words} bits and sketches of {sketch_bytes} bytes, which "
-                f"scheme {self.scheme} does not make"
+                f"{where}: fingerprints of {64 * words} bits and sketches of {sketch_bytes} bytes do not fit "
+                f"scheme {self.scheme}"
             )
 
     @classmethod
     def _decode(cls, record: _RowsRecord) -> Self:
         n = len(record.url)
         if n > MAX_ROWS or n != sum(r.rows for r in record.ranges):
-            raise ValueError("the rows of the ranges do not add up")
+            raise ValueError("the row counts of the ranges do not add up to the number of rows")
         if not n == len(record.url_key) == len(record.key) == len(record.reason):
             raise ValueError("columns differ in length")
         if not all(0 <= row < n for row in record.traceparent):
-            raise ValueError("a traceparent of no row")
+            raise ValueError("a traceparent of a row that does not exist")
         if n and (len(record.sketch) % (8 * n) or not record.sketch):
-            raise ValueError("sketches are not of one size")
+            raise ValueError("sketches differ in size")
         wide = len(record.fingerprint) == 16 * n
         rows = cls(
             scheme=record.scheme,
@@ -226,31 +228,33 @@ class Rows:
         return rows
 
     def _refuse_unbounded(self, wide: bool) -> None:
-        """Refuse numbers beyond their columns' bounds: compiled loops index by them, and years are written.
-        Raises ValueError."""
+        """Check the bounds of numbers, because compiled loops index by them and format times.
+
+        Raises ValueError.
+        """
         if (status := int(self.status.max(initial=0))) > max(Status):
-            raise ValueError(f"status {status}, at most {max(Status):d} is known")
+            raise ValueError(f"unknown status {status}; the largest is {max(Status):d}")
         times = self.fetched_at
         if ((times > LATEST) | (times < EARLIEST) & (times != NO_TIME)).any():
-            raise ValueError("a fetched_at outside of the years 0001 to 9999")
+            raise ValueError("a fetched_at outside the years 0001 to 9999")
         if (bit := int(self.uncertain.max(initial=0))) >= (width := 128 if wide else 64):
-            raise ValueError(f"uncertain bit {bit} of {width}")
+            raise ValueError(f"uncertain bit {bit} of a fingerprint of {width} bits")
 
 
 JournalRecord = Genesis | Rows
 
 
 def encode_genesis(genesis: Genesis) -> bytes:
-    """The value of the journal's first record."""
+    """Encode the first record of the journal."""
     return _ENCODER.encode(genesis)
 
 
 def decode_journal(value: bytes, offset: int) -> JournalRecord:
-    """The record at that journal offset. Raises RecordError."""
+    """Decode the journal record at `offset`. Raises RecordError."""
     try:
         record = _DECODER.decode(value)
         if record.version != VERSION:
-            raise ValueError(f"version {record.version}, this program reads {VERSION}")
+            raise ValueError(f"version {record.version}; this program reads {VERSION}")
         if isinstance(record, _RowsRecord):
             return Rows._decode(record)
         return Genesis(**{**msgspec.structs.asdict(record), "options": record.options.meant})

@@ -1,6 +1,6 @@
-"""Why a page is rejected: every code that a verdict's `reason` can be.
+"""Reject reasons: all values that the field `reason` of a verdict can have.
 
-`docs/reasons.md` is printed from here: `python -m stream.messages.reasons > docs/reasons.md`.
+`docs/reasons.md` is generated from this module: `python -m stream.messages.reasons > docs/reasons.md`.
 """
 
 from __future__ import annotations
@@ -10,28 +10,28 @@ from typing import Final
 
 REASONS: Final[dict[str, str]] = {
     "empty_message": "The message has no value, or only white space.",
-    "malformed_json": "The value is no JSON, or is nested too deeply.",
-    "bad_avro": "The value is framed, and is no record of its schema.",
-    "unknown_schema": "Its schema's id is unknown to the registry, or no `schema_registry_url` is set.",
-    "unsupported_schema": "Its schema holds no pages, contains itself, or has items that take no byte.",
-    "missing_field": "There is no `url`, no content at all, or a claim without `warc_offset`.",
-    "ambiguous_content": "More than one of `html`, `text`, `body` and `warc_filename` is there.",
-    "wrong_type": "A field has another type than the contract says, or `fetched_at` is no time.",
+    "malformed_json": "The value is not JSON, or is nested too deeply.",
+    "bad_avro": "The value has a schema id, but is not a record of that schema.",
+    "unknown_schema": "The registry does not know the schema id, or no `schema_registry_url` is set.",
+    "unsupported_schema": "The schema is not one of pages, is recursive, or has array items of zero bytes.",
+    "missing_field": "`url` is missing, or the content, or the `warc_offset` of a `warc_filename`.",
+    "ambiguous_content": "More than one of `html`, `text`, `body` and `warc_filename` is set.",
+    "wrong_type": "A field has another type than in the schema, or `fetched_at` is not a time.",
     "bad_base64": "`body` is not base64.",
-    "bad_compression": "The message or its `body` does not decompress, or is neither gzip nor zstd.",
-    "bad_claim": "`warc_filename` names no file within `claim_root`, or a record that holds no page.",
-    "claim_not_found": "The archive that `warc_filename` names is not there.",
-    "claim_damaged": "The archive is cut off or damaged at `warc_offset`, or no record begins there.",
-    "http_status": "The crawler's answer was an error, or no page: its HTTP status is not 2xx.",
-    "too_large": "The message or its `body` is larger than `page_bytes`, perhaps only once decompressed.",
-    "key_too_large": "The message's key is too long to be the key of a verdict.",
-    "bad_url": "`url` has no scheme or no host, a control character, a malformed host, or is too long.",
+    "bad_compression": "The message or its `body` cannot be decompressed, or is neither gzip nor zstd.",
+    "bad_claim": "`warc_filename` is not a file within `claim_root`, or the record is not a page.",
+    "claim_not_found": "The archive `warc_filename` does not exist.",
+    "claim_damaged": "The archive is truncated or damaged at `warc_offset`, or no record starts there.",
+    "http_status": "The server did not answer the crawler with a page: the HTTP status is not 2xx.",
+    "too_large": "The message or its `body` is larger than `page_bytes`, before or after decompression.",
+    "key_too_large": "The key of the message is too long for the key of a verdict.",
+    "bad_url": "`url` has no scheme, no valid host or a control character, or is too long.",
     "unsupported_content": "`content_type` names neither HTML nor text: an image, an archive, a PDF.",
-    "unknown_charset": "The charset that the page or its message names does not exist.",
-    "extraction_failed": "No text could be taken out of the HTML.",
-    "failed": "Another error, without a code of its own; the dead letter's header says which.",
-    "crash": "The page took its process down (over `page_deadline` or `child_memory`, or by a crash), "
-    "or three workers.",
+    "unknown_charset": "The page or its message names a charset that does not exist.",
+    "extraction_failed": "No text could be extracted from the HTML.",
+    "failed": "Any other error; the header of the dead letter has the details.",
+    "crash": "The page ended its process by a crash or by exceeding `page_deadline` or `child_memory`, or it "
+    "ended three workers.",
 }
 """Code to meaning. Codes are never renamed; new ones may be added."""
 PRODUCER: Final = frozenset(
@@ -50,15 +50,15 @@ PRODUCER: Final = frozenset(
         "claim_damaged",
     }
 )
-"""Reasons that the author of a web page cannot cause: the message itself, or what it refers to, is wrong."""
+"""Reasons that only the producer of messages can cause, not the author of a web page."""
 
 HEAD: Final = """\
 # Why pages are rejected
 
 A verdict `rejected` has one of these codes as its `reason`.
-The topic `<namespace>.rejected` has the bytes of the page as they came, with the code and a sentence for a
-person in the record's headers. Codes may be added, and are never renamed. Where the fault is the producer's,
-no author of a web page can cause it; these alone count for `reject_limit`. This page is printed from
+The topic `<namespace>.rejected` has the original bytes of the page, with the code and an explanation in the
+record's headers. Codes may be added, but are never renamed. Reasons whose fault is the producer's cannot be
+caused by the author of a web page; only they count for `reject_limit`. This page is generated from
 `stream/messages/reasons.py`.
 
 | reason | fault of | meaning |
@@ -67,7 +67,7 @@ no author of a web page can cause it; these alone count for `reject_limit`. This
 
 
 def page() -> str:
-    """The page's Markdown."""
+    """Return the Markdown of `docs/reasons.md`."""
     return HEAD + "".join(
         f"| `{code}` | {'producer' if code in PRODUCER else 'page'} | {meaning} |\n"
         for code, meaning in REASONS.items()

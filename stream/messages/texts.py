@@ -1,4 +1,4 @@
-"""Many short byte strings in one buffer: what compiled loops copy from, and what they write."""
+"""Many short byte strings in one buffer, the form in which compiled loops read and write text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class Texts(NamedTuple):
-    """n byte strings, one after the other."""
+    """n byte strings, concatenated."""
 
     data: NDArray[np.uint8]
     edges: NDArray[np.int64]
@@ -20,12 +20,12 @@ class Texts(NamedTuple):
 
     @classmethod
     def of(cls, strings: Sequence[bytes]) -> Self:
-        """These strings."""
+        """Concatenate byte strings."""
         return cls(_writable(b"".join(strings)), _edges(map(len, strings), len(strings)))
 
     @classmethod
     def utf8(cls, strings: Sequence[str]) -> Self:
-        """Each of them in UTF-8."""
+        """Concatenate strings, encoded in UTF-8."""
         joined = "".join(strings)
         if joined.isascii():  # nearly always
             return cls(_writable(joined.encode()), _edges(map(len, strings), len(strings)))
@@ -33,9 +33,9 @@ class Texts(NamedTuple):
 
     @classmethod
     def json(cls, strings: Sequence[str | None]) -> Self:
-        """Each of them as JSON: in quotes, or null."""
+        """Concatenate JSON values: each string in quotes with escapes, None as null."""
         if strings and None not in strings:
-            # Nearly all that come in thousands need no escape: they are looked at together.
+            # Large batches rarely contain a character to escape, so check them as one string first.
             joined = '""'.join(strings)  # type: ignore[arg-type]
             data = _writable(f'"{joined}"'.encode())
             plain = not (data < 0x20).any() and not (data == ord("\\")).any()
@@ -45,13 +45,13 @@ class Texts(NamedTuple):
         return cls.of([b"null" if each is None else encode_basestring(each).encode() for each in strings])
 
     def strings(self) -> list[bytes]:
-        """One by one."""
+        """Split the buffer into its strings."""
         data = self.data.tobytes()
         return [data[first:end] for first, end in pairwise(self.edges.tolist())]
 
 
 def _writable(data: bytes) -> NDArray[np.uint8]:
-    # Loops are compiled once more for arrays that cannot be written to, as those of `bytes` are.
+    # Arrays over `bytes` are read-only, and Numba would compile the loops again for them.
     return np.frombuffer(bytearray(data), np.uint8)
 
 

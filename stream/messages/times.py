@@ -1,4 +1,4 @@
-"""Times of pages: milliseconds since the epoch, in the range that RFC 3339 can write."""
+"""Page times: milliseconds since the epoch, within the range that RFC 3339 can represent."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ LATEST: Final = 253_402_300_799_999
 
 
 def writable(moment: int) -> bool:
-    """Whether the time has a year of four digits, from 0001 on."""
+    """Whether the time lies in the years 0001 to 9999."""
     return EARLIEST <= moment <= LATEST

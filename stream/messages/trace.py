@@ -1,4 +1,4 @@
-"""The `traceparent` header of a page message (W3C Trace Context), which its verdict carries on unchanged."""
+"""The `traceparent` header of a page message (W3C Trace Context), which is copied to its verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 
 TRACEPARENT: Final = "traceparent"
 LONGEST: Final = 256
-"""Later versions may append fields; what is longer is no trace."""
+"""Maximum length accepted. Later versions of the standard may append fields."""
 
 _VALID: Final = re.compile(
     rb"(?!ff|00.{54})[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}(-[!-~]*)?"
@@ -16,7 +16,7 @@ _VALID: Final = re.compile(
 
 
 def traceparent_of(headers: Iterable[tuple[str, bytes | None]]) -> str | None:
-    """The trace that a message's headers name; None without one, or with one that is malformed."""
+    """Return the `traceparent` of a message's headers, or None if it is absent or malformed."""
     for name, value in headers:
         if name == TRACEPARENT and value and len(value) <= LONGEST and _VALID.fullmatch(value):
             return value.decode("ascii")

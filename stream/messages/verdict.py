@@ -1,4 +1,4 @@
-"""What is published for every page. The contract of other programs: `schemas/verdict.schema.json`."""
+"""Records of the `verdicts` and `clusters` topics. Their schemas are in `schemas/`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VERSION: Final = 1
 
 
 class Verdict(enum.IntEnum):
-    """Codes of the decisions log; the JSON carries the lower-case names."""
+    """Verdict codes of the decisions topic. In JSON, verdicts are the names in lower case."""
 
     UNIQUE = 1
     DUPLICATE = 2
@@ -22,11 +22,12 @@ class Verdict(enum.IntEnum):
 
 
 VERDICTS: Final = tuple(each.name.lower() for each in Verdict)
-"""Verdicts as JSON, headers, metrics and options name them."""
+"""Names of the verdicts in JSON, headers, metrics and options."""
 
 
 class Change(enum.IntEnum):
-    """What happened to the page's URL; NONE (JSON null) for pages without a fingerprint."""
+    """Whether the page's URL is new or its content changed; NONE (JSON null) for pages without a
+    fingerprint."""
 
     NONE = 0
     NEW = 1
@@ -35,14 +36,14 @@ class Change(enum.IntEnum):
 
 
 class PageRef(msgspec.Struct, frozen=True):
-    """A page by its URL and id."""
+    """Reference to a page."""
 
     url: str
     id: str
 
 
 class Source(msgspec.Struct, frozen=True):
-    """Where the page message lies."""
+    """Position of a page message in Kafka."""
 
     topic: str
     topic_id: str
@@ -51,7 +52,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """One page's verdict."""
+    """The verdict on one page."""
 
     v: int = VERSION
     id: str
@@ -60,15 +61,15 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
     verdict: str
     change: str | None
     cluster: str | None
-    """The id of the cluster's anchor."""
+    """Page id of the cluster's anchor."""
     duplicate_of: PageRef | None
-    """The similar anchor of another URL; for `recrawl` the URL's own baseline page."""
+    """The matching anchor of another URL; for `recrawl` the earlier page of the same URL."""
     distance: int | None
     """Hamming distance to `duplicate_of`."""
     similarity: float | None
     """Estimated Jaccard similarity to `duplicate_of`; null in strict mode."""
     fingerprint: str | None
-    """width / 4 hex digits."""
+    """`width / 4` hex digits."""
     text_hash: str | None
     """32 hex digits: xxh3-128 of the normalised text."""
     scheme: str
@@ -79,20 +80,20 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a cluster's anchor; compacted by `cluster`."""
+    """A change of state of a cluster's anchor. The topic is compacted by `cluster`."""
 
     v: int = VERSION
     cluster: str
     url: str
     state: str
-    """`superseded`: the URL's page now says something else."""
+    """`superseded`: the content of the anchor's URL changed, so the anchor no longer matches."""
     by: str
-    """Id of the page that changed it."""
+    """Id of the page with the changed content."""
     decided_at: str
 
 
 def rfc3339(milliseconds: int) -> str:
-    """UTC time of that many milliseconds since the epoch."""
+    """Format milliseconds since the epoch as RFC 3339 in UTC."""
     moment = datetime.fromtimestamp(milliseconds // 1000, UTC).replace(tzinfo=None)
-    # Not strftime: its %Y does not pad years below 1000 everywhere.
+    # strftime's %Y does not pad years below 1000 on all platforms.
     return f"{moment.isoformat()}.{milliseconds % 1000:03d}Z"

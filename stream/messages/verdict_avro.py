@@ -1,4 +1,4 @@
-"""Verdicts in Avro, as `schemas/verdict.avsc` says: the fields of the JSON, with times as milliseconds."""
+"""Verdicts in Avro (`schemas/verdict.avsc`): the fields of the JSON, with times in milliseconds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 def to_avro(value: bytes) -> bytes:
-    """The Avro of a verdict that is given as JSON."""
+    """Convert a verdict from JSON to Avro."""
     import fastavro
 
     fields = msgspec.json.decode(value)
@@ -32,9 +32,9 @@ def to_avro(value: bytes) -> bytes:
 
 
 def to_json(fields: Mapping[str, Any]) -> bytes:
-    """The JSON of a verdict that is given as the fields of a record; the very bytes that `to_avro` was given.
+    """Convert the decoded fields of an Avro verdict to JSON, byte for byte what `to_avro` was given.
 
-    Raises msgspec.ValidationError for what is no verdict.
+    Raises msgspec.ValidationError if the fields are not those of a verdict.
     """
     times = {
         name: rfc3339((moment - _EPOCH) // _MILLISECOND)
@@ -51,7 +51,7 @@ def _schema() -> Any:
     return fastavro.parse_schema(msgspec.json.decode(contract(SCHEMA)))
 
 
-# A batch of the judge has one or few times of deciding.
+# All verdicts of a batch share one or a few values of `decided_at`.
 @functools.lru_cache(maxsize=1024)
 def _milliseconds(told: str) -> int:
     return (datetime.fromisoformat(told) - _EPOCH) // _MILLISECOND

@@ -1,4 +1,4 @@
-"""Whether a role is alive, and whether it is ready."""
+"""Liveness and readiness of a role."""
 
 from __future__ import annotations
 
@@ -9,33 +9,34 @@ from contextlib import contextmanager
 from typing import Final
 
 LIVE_SECONDS: Final = 60.0
-"""A loop that did not turn for so long hangs. The longest honest turn, spam, takes some seconds."""
+"""A loop without an iteration for this long is considered hung. Regular iterations take some seconds at most,
+with spam as the worst case."""
 ANSWER_SECONDS: Final = 2.0
-"""How long a check of readiness may take."""
+"""Time-out of a readiness check."""
 
 Check = Callable[[], bool | Awaitable[object]]
-"""A condition; or a question, which is answered yes unless it fails."""
+"""A readiness check: returns a bool, or an awaitable that raises if the check fails."""
 
 
 class Health:
-    """Filled in by a role as it goes along."""
+    """Tracks the health of a role, which reports its progress here."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._turned = clock()
         self._excuses: list[str] = []
         self.checks: dict[str, Check] = {}
-        """By name, what must hold before the role is ready."""
+        """Name -> condition for the role to be ready."""
         self.trouble: str | None = None
-        """What a person should mend, for whoever asks whether the role is ready."""
+        """A problem that needs human action, reported with the readiness."""
 
     def turn(self) -> None:
-        """The loop has come round."""
+        """Report an iteration of the role's loop."""
         self._turned = self._clock()
 
     @contextmanager
     def excused(self, why: str) -> Iterator[None]:
-        """No turns are expected meanwhile: waiting for topics, opening a large state."""
+        """Suspend the liveness check during a long operation, such as opening a large state."""
         self._excuses.append(why)
         try:
             yield
@@ -44,14 +45,14 @@ class Health:
             self.turn()
 
     def live(self) -> tuple[bool, dict[str, object]]:
-        """Whether the loop turned lately, and how long ago that was."""
+        """Return whether the role is alive, and details for the response."""
         seconds = self._clock() - self._turned
         if self._excuses:
             return True, {"excused": self._excuses[-1]}
         return seconds <= LIVE_SECONDS, {"turned_seconds_ago": round(seconds, 3)}
 
     async def ready(self) -> tuple[bool, dict[str, object]]:
-        """Whether every check holds, and each by its name. False before there are any."""
+        """Return whether all checks pass, and the result of each. A role without checks is not ready."""
         names = list(self.checks)
         answers = await asyncio.gather(*(_answer(self.checks[name]) for name in names))
         return bool(names) and all(answers), dict(zip(names, answers, strict=True))
@@ -66,4 +67,4 @@ async def _answer(check: Check) -> bool:
             await said
             return True
     except Exception:
-        return False  # whatever a check dies of, the answer is no
+        return False  # any failure means not ready

@@ -1,4 +1,4 @@
-"""HTTP servers that strangers may reach: bounded in connections, and in the time that a slow one is kept."""
+"""HTTP servers for untrusted networks, with limits on connections and on slow clients."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from stream.errors import PortTakenError
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Of one server. Times in seconds."""
+    """Limits of one server. Times are in seconds."""
 
     connections: int = 256
-    """Open at once. Beyond, the oldest that has sent no request yet makes way, else the newest."""
+    """Maximum number of open connections. Above it, the oldest one that has not sent a request yet is
+    closed."""
     first_request: float = 10.0
-    """Until the head of a connection's first request must be there."""
+    """Time-out for the head of the first request of a connection."""
     idle: float = 30.0
-    """Until the head of the next one must be."""
+    """Time-out for the head of a further request on a connection."""
     stalled: float = 30.0
-    """How long a client may take nothing of an answer that is waiting for it."""
+    """Time-out for a client that does not read its response."""
 
 
 @asynccontextmanager
@@ -40,10 +41,10 @@ async def serving(
     cancel_handlers: bool = False,
     bounds: Bounds | None = None,
 ) -> AsyncIterator[str]:
-    """Serve an application while entered; the base URL. Port 0 takes a free one.
+    """Context manager that serves an application. Yields its base URL. Port 0 picks a free port.
 
-    `options` is the prefix of the two options, as errors name them; `close_seconds` is how long open requests
-    may take at the end. Raises PortTakenError.
+    `options` is the prefix of the settings for host and port, for error messages. `close_seconds` is how long
+    open requests may take at shutdown. Raises PortTakenError.
     """
     connections = _Connections(bounds or Bounds())
     app.middlewares.insert(0, _request_began)
@@ -73,28 +74,28 @@ async def serving(
 
 @dataclass(slots=True)
 class _Connections:
-    """Those of one server."""
+    """The open connections of one server."""
 
     bounds: Bounds
     all: set[_Connection] = field(default_factory=set)
     silent: dict[_Connection, None] = field(default_factory=dict)
-    """Those without a request yet, oldest first."""
+    """Connections that have not sent a request yet, oldest first."""
 
     def admit(self, new: _Connection) -> None:
-        """Count it in; somebody may have to go."""
+        """Add a connection. Above the limit, close the oldest silent one, which may be this one."""
         self.all.add(new)
         self.silent[new] = None
         if len(self.all) > self.bounds.connections:
             next(iter(self.silent)).end()
 
     def forget(self, gone: _Connection) -> None:
-        """It is closed."""
+        """Remove a closed connection."""
         self.all.discard(gone)
         self.silent.pop(gone, None)
 
 
 class _Connection(web.RequestHandler):
-    """One connection. aiohttp itself waits for ever for a first request, and for who reads no answer."""
+    """A connection with time-outs that aiohttp lacks: for the first request, and for unread responses."""
 
     __slots__ = ("_connections", "_deadline", "_stalled")
 
@@ -118,7 +119,7 @@ class _Connection(web.RequestHandler):
         super().connection_lost(exc)
 
     def request_began(self) -> None:
-        """The head of a request is there."""
+        """Report that the head of a request has arrived."""
         self._connections.silent.pop(self, None)
         if self._deadline is not None:
             self._deadline.cancel()
@@ -134,14 +135,14 @@ class _Connection(web.RequestHandler):
             self._stalled.cancel()
 
     def log_exception(self, *arguments: Any, **options: Any) -> None:
-        """What strangers send wrongly is answered, and not logged: they could fill the disk."""
+        """Log errors, except those caused by malformed requests, with which clients could fill the disk."""
         told = options.get("exc_info")
         error = told if isinstance(told, BaseException) else sys.exception()
         if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
             super().log_exception(*arguments, **options)
 
     def end(self) -> None:
-        """Close it at once, with what was not sent yet."""
+        """Close the connection at once and discard unsent data."""
         self._connections.forget(self)
         if self.transport is not None:
             self.transport.abort()

@@ -1,7 +1,7 @@
 """Structured logs: JSON lines for machines, readable lines on a terminal, always on stderr.
 
-Lines of libraries, Python's warnings included, take the same way: in JSON, every line is JSON. Those that
-are repeated are left out and counted (`stream/ops/repeats.py`).
+Log lines of libraries and Python's warnings have the same format, so with JSON every line is JSON. Repeated
+lines are rate-limited (`stream/ops/repeats.py`).
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from stream.ops.repeats import Repeats
 
 _QUIET: Final = {
     # Kafka 4's coordinator answers "not enough replicas, retrying" while it still writes the markers of the
-    # last transaction; aiokafka retries and warns each time. Rebalances are logged by the roles themselves.
+    # last transaction; aiokafka retries, with a warning each time. Roles log rebalances themselves.
     "aiokafka": logging.ERROR,
-    # A topic that Faust has just made, and not every broker knows; what goes on being missing is our error.
+    # Brokers that do not know a topic yet that Faust just created. Topics that stay missing are our error.
     "aiokafka.cluster": logging.CRITICAL,
     "asyncio": logging.WARNING,
 }
@@ -29,7 +29,7 @@ _OURS: Final = "stream"
 def configure(log_format: str, role: str, least: int = logging.INFO) -> None:
     """Send structlog and stdlib logging to stderr. `log_format` is auto, text or json.
 
-    Ours from `least` on, libraries' from warnings on; `role` is part of every line.
+    The level is `least` for our own loggers and WARNING for libraries. `role` is added to every line.
     """
     text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
     shared: list[Processor] = [
@@ -51,7 +51,7 @@ def configure(log_format: str, role: str, least: int = logging.INFO) -> None:
 
 
 def _rendering(text: bool) -> list[Processor]:
-    """Tracebacks without local variables: frames of clients hold passwords and tokens."""
+    """Return the renderers. Tracebacks omit local variables, which hold passwords and tokens of clients."""
     if text:
         plain = structlog.dev.plain_traceback
         return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
@@ -60,13 +60,13 @@ def _rendering(text: bool) -> list[Processor]:
 
 
 def _is_for_a_person(record: logging.LogRecord) -> bool:
-    """Whether it tells more than that one of Faust's services starts or stops."""
+    """Filter out Faust's lines about each of its services starting or stopping."""
     moved = isinstance(record.msg, str) and record.msg.startswith("[^")
     return not moved or record.levelno > logging.INFO
 
 
 def _format_everything(shared: list[Processor], rendering: list[Processor]) -> None:
-    """One handler, for all loggers."""
+    """Install one handler for all loggers."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(Repeats())
     handler.addFilter(_is_for_a_person)

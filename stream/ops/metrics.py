@@ -1,7 +1,7 @@
-"""Every metric of every role, defined here and nowhere else; `docs/metrics.md` is printed from here.
+"""All metrics of all roles. `docs/metrics.md` is generated from this module.
 
-Names follow Prometheus' conventions: base units, `_total` for counters. A role's metrics live in a registry
-of their own, so roles in one process do not share them.
+Names follow Prometheus' conventions: base units, `_total` for counters. Each role has its own registry, so
+that roles in one process do not share metrics.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CANDIDATE_BUCKETS: Final = (0.01, 0.1, 0.5, 1, 2, 5, 10, 50, 100, 500, 1000, 500
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """A metric as the documentation lists it."""
+    """A metric as listed in the documentation."""
 
     name: str
     kind: str
@@ -33,7 +33,7 @@ class Definition:
 
 
 class Metrics:
-    """What every role has. `registry` is what its `/metrics` shows."""
+    """Base class of a role's metrics. `/metrics` serves its `registry`."""
 
     role: ClassVar[str]
 
@@ -43,7 +43,7 @@ class Metrics:
         ProcessCollector(registry=self.registry)
         self._gauge(
             "neardup_build_info",
-            "Always 1; the labels say which role of which version runs.",
+            "Always 1; the labels are the role and its version.",
             "role", "version", "python",
         ).labels(self.role, our_version(), platform.python_version()).set(1)  # fmt: skip
 
@@ -61,7 +61,7 @@ class Metrics:
 
 
 class WorkerMetrics(Metrics):
-    """Pages -> journal. At least once: pages that are read again are counted again."""
+    """Fingerprints pages into the journal. Pages that are read again after a crash are counted again."""
 
     role = "worker"
 
@@ -71,7 +71,7 @@ class WorkerMetrics(Metrics):
             "neardup_worker_consumed_records_total", "Page messages read from the pages topic."
         )
         self.consumed_bytes = self._counter(
-            "neardup_worker_consumed_bytes_total", "Bytes of the values of these messages."
+            "neardup_worker_consumed_bytes_total", "Bytes of the values of page messages read."
         )
         self.pages = self._counter(
             "neardup_worker_pages_total",
@@ -81,54 +81,54 @@ class WorkerMetrics(Metrics):
         for status in ("ready", "short", "insufficient", "rejected"):
             self.pages.labels(status)
         self.lost = self._counter(
-            "neardup_worker_lost_pages_total", "Offsets that retention took before anybody read them."
+            "neardup_worker_lost_pages_total", "Offsets that retention deleted before they were read."
         )
         self.batch_rows = self._histogram(
             "neardup_worker_batch_rows", "Pages in one journal record.", ROW_BUCKETS
         )
         self.batch_seconds = self._histogram(
             "neardup_worker_batch_seconds",
-            "One journal record, from the first look at its rows to committed offsets.",
+            "Time per journal record, from its assembly to the committed offsets.",
             STAGE_BUCKETS,
         )
         self.stage_seconds = self._histogram(
             "neardup_worker_stage_seconds",
-            "Stages of the work: fingerprint (one chunk in a child, waiting for the child included), verify "
-            "(asking the leaders for the topic id), bury (dead letters), append, commit.",
+            "Time per stage: fingerprint (a chunk in a child process, including the wait for the process), "
+            "verify (topic id check at the partition leaders), bury (dead letters), append, commit.",
             STAGE_BUCKETS,
             "stage",
         )
         self.lag_records = self._gauge(
             "neardup_worker_lag_records",
-            "Records of an assigned partition, up to its last stable offset, that are not in the journal.",
+            "Records of an assigned partition, up to its last stable offset, not in the journal yet.",
             "partition",
         )
         self.lag_seconds = self._gauge(
             "neardup_worker_lag_seconds",
-            "Age of the oldest page that was read and is not in the journal; 0 when there is none.",
+            "Age of the oldest page in flight, i.e. read but not in the journal yet; 0 without any.",
         )
         self.held_bytes = self._gauge(
-            "neardup_worker_held_bytes", "Pages and rows held in memory; bounded by worker_memory."
+            "neardup_worker_held_bytes", "Bytes of pages and rows in memory; bounded by worker_memory."
         )
         self.paused = self._gauge(
-            "neardup_worker_paused", "1 while nothing is fetched because worker_memory is full."
+            "neardup_worker_paused", "1 while fetching is paused because worker_memory is full."
         )
         self.refusing = self._gauge(
             "neardup_worker_refusing",
-            "1 while nothing is appended, because more than reject_limit of the pages would be rejected.",
+            "1 while appending is paused because the share of rejected pages exceeds reject_limit.",
         )
-        self.partitions = self._gauge("neardup_worker_partitions", "Partitions of the pages topic assigned.")
+        self.partitions = self._gauge("neardup_worker_partitions", "Assigned partitions of the pages topic.")
         self.rebalances = self._counter(
-            "neardup_worker_rebalances_total", "Assignments that the group gave, the first included."
+            "neardup_worker_rebalances_total", "Assignments by the consumer group, including the first."
         )
         self.crashes = self._counter(
             "neardup_worker_child_crashes_total",
-            "Fingerprinting processes that died at work: a page hung or killed them.",
+            "Fingerprinting processes that crashed or were killed while they worked on a page.",
         )
 
 
 class JudgeMetrics(Metrics):
-    """Journal -> verdicts. Counted once the transaction is committed."""
+    """Decides the journal and publishes verdicts. Counts are updated when a transaction is committed."""
 
     role = "judge"
 
@@ -154,14 +154,14 @@ class JudgeMetrics(Metrics):
         )
         self.candidates = self._counter(
             "neardup_judge_candidates_total",
-            "Anchors that the tables gave for pages, by outcome: verified (similar enough) or refused.",
+            "Candidate anchors found in the tables, by outcome: verified (similar enough) or refused.",
             "outcome",
         )
         for outcome in ("verified", "refused"):
             self.candidates.labels(outcome)
         self.candidates_per_page = self._histogram(
             "neardup_judge_candidates_per_page",
-            "Candidates a fingerprinted page, the mean of one batch.",
+            "Candidates per fingerprinted page, averaged over a batch.",
             CANDIDATE_BUCKETS,
         )
         self.probes = self._counter(
@@ -169,20 +169,22 @@ class JudgeMetrics(Metrics):
         )
         self.superseded = self._counter(
             "neardup_judge_superseded_anchors_total",
-            "Anchors that stopped matching: their URL's page changed.",
+            "Anchors that no longer match because the page of their URL changed.",
         )
         self.full_buckets = self._counter(
             "neardup_judge_full_buckets_total",
-            "Anchors that stayed out of at least one bucket, which was full.",
+            "Anchors that were not inserted into at least one bucket because it was full.",
         )
         self.redelivered = self._counter(
-            "neardup_judge_redelivered_rows_total", "Journal rows dropped because they had been judged."
+            "neardup_judge_redelivered_rows_total", "Journal rows dropped because they were already judged."
         )
         self.gaps_met = self._counter(
-            "neardup_judge_source_gaps_total", "Source partitions that began to wait for missing pages."
+            "neardup_judge_source_gaps_total",
+            "Gaps met in source partitions, which then wait for the missing pages.",
         )
         self.rebalances = self._counter(
-            "neardup_judge_rebalances_total", "Answers of the judges' group, the first included."
+            "neardup_judge_rebalances_total",
+            "Rebalances of the judges' consumer group, including the first assignment.",
         )
 
     def _time_what_was_done(self) -> None:
@@ -191,47 +193,47 @@ class JudgeMetrics(Metrics):
         )
         self.batch_seconds = self._histogram(
             "neardup_judge_batch_seconds",
-            "One batch, from journal records at hand to their application to the state.",
+            "Time per batch, from available journal records to their application to the state.",
             STAGE_BUCKETS,
         )
         self.stage_seconds = self._histogram(
             "neardup_judge_stage_seconds",
-            "Stages of the work: decide, prepare (what is to be written), encode (what is to be published), "
-            "publish (one transaction), apply, flush (beside the others).",
+            "Time per stage: decide, prepare (state changes), encode (records to publish), publish (one "
+            "transaction), apply, flush (concurrent with the others).",
             STAGE_BUCKETS,
             "stage",
         )
         self.event_age = self._histogram(
             "neardup_judge_event_age_seconds",
-            "From a page's Kafka timestamp to its committed verdict: the oldest page of each source range. "
-            "Compares the clock of whoever publishes with the judge's.",
+            "Time from the Kafka timestamp of a page to its committed verdict, for the oldest page of each "
+            "source range. It compares the producer's clock with the judge's.",
             AGE_BUCKETS,
         )
 
     def _show_where_it_stands(self) -> None:
         self.leading = self._gauge("neardup_judge_leading", "1 while this judge leads, 0 while it stands by.")
         self.lag_records = self._gauge(
-            "neardup_judge_lag_records", "Journal records that the leader has not judged; 0 on standby."
+            "neardup_judge_lag_records", "Journal records that the leader has not judged yet; 0 on standby."
         )
         self.lag_seconds = self._gauge(
             "neardup_judge_lag_seconds",
-            "Age of the oldest journal record that the leader has read and not judged; 0 when there is none.",
+            "Age of the oldest journal record that the leader has read but not judged yet; 0 without any.",
         )
         self.journal_position = self._gauge(
-            "neardup_judge_journal_position", "The next journal offset that is not in the state."
+            "neardup_judge_journal_position", "The next journal offset to apply to the state."
         )
         self.replay_remaining = self._gauge(
             "neardup_judge_replay_remaining_records",
-            "Decision records that are not in the state: recovery, rebuild and standby bring it to 0.",
+            "Decision records not applied to the state yet; falls to 0 during recovery, rebuild and standby.",
         )
         self.source_gaps = self._gauge(
-            "neardup_judge_waiting_sources", "Source partitions that wait for missing pages now."
+            "neardup_judge_waiting_sources", "Source partitions that currently wait for missing pages."
         )
         self.anchors = self._gauge(
-            "neardup_judge_anchors", "Anchors searched, by tier: ram or rocksdb.", "tier"
+            "neardup_judge_anchors", "Anchors in the tables, by tier: ram or rocksdb.", "tier"
         )
         self.dead_anchors = self._gauge(
-            "neardup_judge_dead_anchors", "Anchors in the tables that match no more."
+            "neardup_judge_dead_anchors", "Superseded anchors that are still in the tables."
         )
         self.generations = self._gauge(
             "neardup_judge_generations", "Generations of anchors frozen into RocksDB."
@@ -241,20 +243,21 @@ class JudgeMetrics(Metrics):
         )
         self.scrubbed = self._gauge(
             "neardup_judge_scrubbed_timestamp_seconds",
-            "When all of the state was last read from disk, seconds since the epoch; before that, when this "
-            "judge started; 0 with scrub_hours 0.",
+            "Time of the last complete scrub of the state, in seconds since the epoch; until the first one, "
+            "the start of this judge; 0 with scrub_hours 0.",
         )
         self.damaged_files = self._gauge(
             "neardup_judge_damaged_files",
-            "Files that were damaged then; kept, also after a rebuild, until the next time.",
+            "Files that the last scrub found damaged; unchanged by a rebuild until the next scrub.",
         )
         self.state_free_bytes = self._gauge(
-            "neardup_judge_state_free_bytes", "Free space of its file system, as of the last flush."
+            "neardup_judge_state_free_bytes",
+            "Free space of the state directory's file system, as of the last flush.",
         )
 
 
 class DashboardMetrics(Metrics):
-    """Verdicts -> figures. Its figures themselves are in its JSON API."""
+    """Aggregates verdicts. The aggregated figures are served by its JSON API, not as metrics."""
 
     role = "dashboard"
 
@@ -262,16 +265,16 @@ class DashboardMetrics(Metrics):
         super().__init__()
         self.verdicts = self._counter(
             "neardup_dashboard_verdicts_total",
-            "Verdicts counted by this process, each once, by verdict.",
+            "Verdicts counted by this process, each exactly once, by verdict.",
             "verdict",
         )
         self.listeners = self._gauge(
-            "neardup_dashboard_listeners", "Pages that are open and hear of new verdicts."
+            "neardup_dashboard_listeners", "Open browser pages that receive new verdicts."
         )
 
 
 def our_version() -> str:
-    """Of neardup, as it was installed."""
+    """Return the installed version of neardup, or `unknown`."""
     try:
         return version("neardup-stream")
     except PackageNotFoundError:  # a source tree that was not installed

@@ -1,4 +1,4 @@
-"""`docs/metrics.md`, printed from the definitions: `python -m stream.ops.metrics_page > docs/metrics.md`."""
+"""Generates `docs/metrics.md` from the definitions: `python -m stream.ops.metrics_page > docs/metrics.md`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ ROLES: Final[tuple[type[Metrics], ...]] = (WorkerMetrics, JudgeMetrics, Dashboar
 HEAD: Final = """\
 # Metrics
 
-Every role serves Prometheus metrics at `/metrics`, whether it is alive at `/livez` and whether it is ready
-at `/readyz`, on `ops_host` and `ops_port`; the dashboard does beside its page. This page is printed from
+Every role serves Prometheus metrics at `/metrics`, liveness at `/livez` and readiness at `/readyz`, on
+`ops_host` and `ops_port`; the dashboard serves them on its own port. This page is generated from
 `stream/ops/metrics.py`.
 
-Besides those listed, each role has the metrics of its process (`process_...`). A histogram `x` has the series
-`x_bucket`, `x_sum` and `x_count`; counters start at 0 with the process.
+In addition, each role exports the metrics of its process (`process_...`). A histogram `x` has the series
+`x_bucket`, `x_sum` and `x_count`. Counters start at 0 when the process starts.
 """
 
 
 def page() -> str:
-    """The page's Markdown."""
+    """Return the Markdown of `docs/metrics.md`."""
     parts = [HEAD]
     for kind in ROLES:
         said = " ".join((kind.__doc__ or "").split())

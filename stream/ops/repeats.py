@@ -1,4 +1,4 @@
-"""Lines that are written again and again, as clients do while brokers are away: left out, and counted."""
+"""Rate limit for repeated log lines, which clients write while brokers are unreachable."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Final
 
 SECONDS: Final = 60.0
 FREE: Final = 5
-"""So many lines of a kind are written in so long: a few are news."""
+"""Lines of one kind that are logged per period of SECONDS."""
 MOST: Final = 500
-"""Kinds of lines that are remembered."""
+"""Kinds of lines that are tracked; the least recently seen is dropped."""
 LEFT_OUT: Final = "left_out"
-"""Field of a line: how many like it were left out before it."""
+"""Log field: number of suppressed lines of the same kind before this line."""
 
 
 @dataclass(slots=True)
@@ -27,10 +27,11 @@ class _Kind:
 
 
 class Repeats(logging.Filter):
-    """Lets FREE lines of a kind through in SECONDS; the first one after that says how many were left out.
+    """Passes FREE lines of a kind per SECONDS. The first line after that reports how many were suppressed.
 
-    A kind is who says it, how loudly, and what: of libraries the message before it is filled in, so that
-    another node or offset makes no other kind; of ours all fields, since each is written on purpose.
+    The kind of a line is its logger, level, exception type and message. For libraries, the message is taken
+    before its arguments are filled in, so lines about different nodes or offsets are of one kind. For our own
+    lines, all fields count.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -40,14 +41,14 @@ class Repeats(logging.Filter):
         self._kinds: OrderedDict[tuple[object, ...], _Kind] = OrderedDict()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written."""
+        """Return whether to log the line."""
         with self._turn:
             now, name, left_out = self._clock(), _kind_of(record), 0
             kind = self._kinds.pop(name, None)
             if kind is None or now - kind.since >= SECONDS:
                 left_out = kind.left_out if kind else 0
                 kind = _Kind(now)
-            self._kinds[name] = kind  # the last to be forgotten
+            self._kinds[name] = kind  # most recently seen
             if len(self._kinds) > MOST:
                 self._kinds.popitem(last=False)
             if kind.written >= FREE:

@@ -1,4 +1,4 @@
-"""`/metrics`, `/livez` and `/readyz` of a role over HTTP."""
+"""HTTP server for `/metrics`, `/livez` and `/readyz` of a role."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = structlog.get_logger(__name__)
 
 
 def add_ops_routes(app: web.Application, metrics: Metrics, health: Health) -> None:
-    """Give an application the three paths; for roles that serve more than these."""
+    """Add the three paths to an application, for roles with an HTTP server of their own."""
 
     async def show_metrics(request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
@@ -44,7 +44,10 @@ def add_ops_routes(app: web.Application, metrics: Metrics, health: Health) -> No
 
 @asynccontextmanager
 async def ops_server(settings: Settings, metrics: Metrics, health: Health) -> AsyncIterator[str | None]:
-    """Serve them while entered; the base URL, or None where `ops_port` is OFF. Raises PortTakenError."""
+    """Context manager that serves the three paths. Yields the base URL, or None if `ops_port` is OFF.
+
+    Raises PortTakenError.
+    """
     if settings.ops_port == OFF:
         yield None
         return

@@ -1,4 +1,4 @@
-"""How a role is told to stop: the same way for all of them."""
+"""Stop requests to a role: by signal, or by the death of its supervisor."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 @contextmanager
 def stop_event_on_signals(stop: asyncio.Event | None = None) -> Iterator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set, for as long as the context lasts.
+    """Context manager that yields an event, which SIGTERM and SIGINT set.
 
-    The first signal asks; its handler is gone then, so a second one ends the process at once, which is safe:
-    roles are crash-only. Must be entered in the main thread, inside a running event loop.
+    The first signal removes the handlers, so a second one ends the process at once. That is safe, because
+    roles are crash-only. Enter it in the main thread, inside a running event loop.
     """
     stop = stop or asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -45,7 +45,7 @@ def stop_event_on_signals(stop: asyncio.Event | None = None) -> Iterator[asyncio
 
 
 async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
-    """What the work gives, or None when told to stop before it is done."""
+    """Run `work` and return its result, or cancel it and return None as soon as `stop` is set."""
     working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
     try:
@@ -61,16 +61,16 @@ async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T
 async def entered_unless_stopped(
     stop: asyncio.Event, context: AbstractAsyncContextManager[T]
 ) -> AsyncIterator[T | None]:
-    """The context, or None when told to stop before it is entered: then it was left again."""
+    """Enter `context` and yield its value, or cancel the entry and yield None as soon as `stop` is set."""
     async with AsyncExitStack() as stack:
         yield await unless_stopped(stop, stack.enter_async_context(context))
 
 
 async def _stop_when_orphaned(stop: asyncio.Event) -> None:
-    """A supervised role must not outlive its supervisor, whatever ended that."""
+    """Set `stop` when the supervisor dies, so that a supervised role does not outlive it."""
     supervisor = os.environ.get(SUPERVISOR)
     if supervisor is None:
         return
-    while os.getppid() == int(supervisor):  # noqa: ASYNC110 (a parent's death is no event)
+    while os.getppid() == int(supervisor):  # noqa: ASYNC110 (a parent's death cannot be awaited)
         await asyncio.sleep(ORPHAN_SECONDS)
     stop.set()

@@ -1,4 +1,4 @@
-"""What every target of an export has: a table of verdicts, and how far they were exported."""
+"""Interface of export targets: a table of verdicts, and the position up to which they were exported."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ class ExportError(NeardupError):
 
 
 class Sink(abc.ABC):
-    """A database with a table of verdicts, and one of how far they were exported."""
+    """An export target that stores verdicts together with the export's position in the verdicts topic."""
 
     @abc.abstractmethod
     def offsets(self, topic_id: str) -> dict[int, int]:
-        """By partition of the verdicts topic, the next offset to export."""
+        """Return partition of the verdicts topic -> the next offset to export."""
 
     @abc.abstractmethod
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
-        """Rows and offsets, both or neither. Raises ExportError."""
+        """Store rows and the offsets after them atomically. Raises ExportError."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Let go of it."""
+        """Complete the export and release the target."""
 
 
 def values_of(row: VerdictRecord) -> tuple[Any, ...]:
-    """What stands in the columns, in their order."""
+    """Return the values of `COLUMNS` for a verdict, in their order."""
     other, source = row.duplicate_of, row.source
     return (
         row.id,

@@ -1,4 +1,4 @@
-"""A DuckDB file that verdicts are exported to."""
+"""Exports verdicts to a DuckDB file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ SUFFIXES: Final = (".duckdb", ".ddb", ".db")
 
 
 class DuckSink(Sink):
-    """A DuckDB file; one process writes it at a time."""
+    """Writes verdicts to a DuckDB file, which only one process can open at a time."""
 
     def __init__(self, path: Path) -> None:
         import duckdb
-        import pyarrow  # noqa: F401 (by which rows go in, several thousand at once)
+        import pyarrow  # noqa: F401 (needed by `append`; fail early)
 
         self._path, self._errors = path, duckdb.Error
         with self._explained():

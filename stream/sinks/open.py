@@ -1,4 +1,4 @@
-"""A target's name -> the sink that writes it."""
+"""Opens the sink for the target of an export."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from stream.sinks.parquet import ParquetSink
 from stream.sinks.postgres import UNREADABLE, PostgresSink
 
 _CONNECTION: Final = re.compile(r"postgres(ql)?:|.*\bpassword\s*=", re.IGNORECASE | re.DOTALL)
-"""What begins so may hold a password, and is quoted in no message."""
+"""Start of a connection string, which may contain a password and is never quoted in a message."""
 _TARGETS: Final = "write NAME.duckdb, NAME.parquet (a directory), or postgresql://user@host/database"
 
 
 def name_of(target: str) -> str:
-    """What messages call a target: a URL may hold a password, so its scheme only."""
+    """Return the name of a target for messages: of a URL only the scheme, since it may contain a password."""
     scheme, found, _ = target.partition("://")
     return scheme if found else target
 
 
 @contextmanager
 def open_sink(target: str) -> Iterator[Sink]:
-    """`postgresql://...`, a directory `*.parquet`, or a DuckDB file, `*.duckdb`; the latter two are made.
+    """Open `postgresql://...`, a directory `*.parquet` or a DuckDB file `*.duckdb`, creating the latter two.
 
-    Raises SettingsError, ExportError.
+    Raises SettingsError and ExportError.
     """
     sink: Sink
     try:
@@ -39,14 +39,14 @@ def open_sink(target: str) -> Iterator[Sink]:
         elif _CONNECTION.match(target):
             raise SettingsError(UNREADABLE)
         elif "://" in target:
-            raise SettingsError(f"target {name_of(target)}: no such database; {_TARGETS}")
+            raise SettingsError(f"target {name_of(target)}: unknown kind of database; {_TARGETS}")
         elif target.rstrip("/").endswith(parquet.SUFFIX):
             sink = ParquetSink(Path(target))
         elif Path(target).suffix in duckdb.SUFFIXES:
             sink = DuckSink(Path(target))
         else:
-            shown = "with an @" if "@" in target else target  # perhaps a URL that holds a password
-            raise SettingsError(f"target {shown}: its suffix names no format; {_TARGETS}")
+            shown = "with an @" if "@" in target else target  # it may be a URL with a password
+            raise SettingsError(f"target {shown}: unknown suffix; {_TARGETS}")
     except ImportError as error:
         raise SettingsError(
             f"target {name_of(target)}: pip install 'neardup-stream[export]' ({error})"

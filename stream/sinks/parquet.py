@@ -1,4 +1,4 @@
-"""A directory of Parquet files that verdicts are exported to; each says in its metadata how far it came."""
+"""Exports verdicts to a directory of Parquet files, with the position of the export in their metadata."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from stream.sinks.base import COLUMNS, ExportError, Sink, values_of
 
 SUFFIX: Final = ".parquet"
 ROWS: Final = 1_000_000
-"""Rows of one file, about."""
+"""Approximate number of rows per file."""
 OFFSETS: Final = b"neardup.offsets"
-"""Name of the metadata: JSON of topic id -> partition -> the next offset to export."""
+"""Metadata key of the export's position: JSON of topic id -> partition -> next offset to export."""
 _TYPES: Final = {
     "VARCHAR": "string",
     "INTEGER": "int32",
@@ -29,13 +29,14 @@ _Offsets = dict[str, dict[int, int]]
 
 
 class ParquetSink(Sink):
-    """Files `verdicts-000001.parquet` and so on; a file appears when it is whole, and never changes.
+    """Writes verdicts to files `verdicts-000001.parquet` and so on, each complete once it appears and
+    immutable.
 
-    What was appended is kept when its file is full, or by `close`.
+    Appended rows become durable when their file is full, or at `close`.
     """
 
     def __init__(self, directory: Path) -> None:
-        """Makes the directory. Raises ExportError where another process exports to it, ImportError."""
+        """Create the directory. Raises ExportError if another process exports to it, and ImportError."""
         import pyarrow
         import pyarrow.parquet
 
@@ -69,7 +70,7 @@ class ParquetSink(Sink):
                     self._open().write_table(table)
                     self._rows += len(rows)
             except BaseException:
-                self._writer = None  # what it wrote is never given a name
+                self._writer = None  # its partial file is never renamed
                 raise
             self._offsets.setdefault(topic_id, {}).update(offsets)
             if self._rows >= ROWS:
@@ -92,10 +93,10 @@ class ParquetSink(Sink):
         try:
             fcntl.flock(self._held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise ValueError("another process exports to it") from None
+            raise ValueError("another process is exporting to it") from None
 
     def _found(self) -> tuple[int, _Offsets]:
-        """The number of the last file, and how far it came."""
+        """Return the number of the last file and the position it stores."""
         number, last = max(
             (
                 (int(file.stem.partition("-")[2]), file)
@@ -107,7 +108,7 @@ class ParquetSink(Sink):
             return 0, {}
         told = (self._parquet.read_metadata(last).metadata or {}).get(OFFSETS)
         if told is None:
-            raise ValueError(f"{last.name} is not of an export")
+            raise ValueError(f"{last.name} was not written by an export")
         return number, msgspec.json.decode(told, type=_Offsets)
 
     def _name(self) -> str:
@@ -123,7 +124,7 @@ class ParquetSink(Sink):
         return self._writer
 
     def _finish(self) -> None:
-        """Give the file its name, now that it is whole."""
+        """Complete the current file: write the position, sync and rename."""
         if self._writer is None:
             return
         writer, self._writer = self._writer, None

@@ -1,4 +1,4 @@
-"""A PostgreSQL database that verdicts are exported to."""
+"""Exports verdicts to a PostgreSQL database."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from stream.sinks.base import ExportError, Sink, values_of
 from stream.sinks.sql import ADVANCE, CREATE, OFFSETS, TABLE
 
 UNREADABLE: Final = (
-    "target postgresql: not as PostgreSQL reads postgresql://user@host:port/database: give the password in "
-    "PGPASSWORD, or write characters like @, / and % of user and password as %40, %2F and %25"
+    "target postgresql: not a valid postgresql://user@host:port/database: give the password in PGPASSWORD, "
+    "or write characters like @, / and % in user and password as %40, %2F and %25"
 )
 
 
 class PostgresSink(Sink):
-    """A PostgreSQL database; the two tables are made in the first schema of its search path.
+    """Writes verdicts to PostgreSQL, to two tables that it creates in the first schema of the search path.
 
-    Raises SettingsError for a URL that libpq cannot read, without quoting it.
+    Raises SettingsError for a URL that libpq cannot parse, without quoting it.
     """
 
     def __init__(self, url: str) -> None:
@@ -30,10 +30,10 @@ class PostgresSink(Sink):
         self._errors = psycopg.Error
         try:
             parts = conninfo_to_dict(url)
-        except psycopg.ProgrammingError:  # which quotes what it cannot read
+        except psycopg.ProgrammingError:  # its text may quote the password
             raise SettingsError(UNREADABLE) from None
         if any("@" in str(parts.get(name, "")) for name in ("host", "port", "dbname")):
-            raise SettingsError(UNREADABLE)  # the rest of a password taken for one of these
+            raise SettingsError(UNREADABLE)  # it is the rest of an unescaped password
         with self._explained():
             self._database = psycopg.connect(url)
             for statement in CREATE:
@@ -63,10 +63,10 @@ class PostgresSink(Sink):
     def _explained(self) -> Iterator[None]:
         try:
             yield
-        except self._errors as error:  # which may quote host, user and database, never the password
+        except self._errors as error:  # its text may name host, user and database, but not the password
             raise ExportError(f"target postgresql: {str(error).strip()}") from error
 
 
 def _without_nul(value: Any) -> Any:
-    """PostgreSQL's text has no NUL; a crawler's URL may."""
+    """Replace NUL, which a crawled URL may contain but PostgreSQL's text type cannot."""
     return value.replace("\0", "\ufffd") if isinstance(value, str) else value

@@ -1,4 +1,4 @@
-"""The statements that both databases are written with; `%s` stands for a parameter."""
+"""SQL statements shared by DuckDB and PostgreSQL. `%s` is a parameter."""
 
 from __future__ import annotations
 

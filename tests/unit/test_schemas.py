@@ -290,7 +290,7 @@ def test_traces_travel_with_their_rows_and_cost_nothing_where_there_are_none() -
 
 def test_a_trace_of_no_row_is_refused() -> None:
     rows = dataclasses.replace(entries()[0].rows, traceparent={6: TRACE})
-    with pytest.raises(RecordError, match="journal offset 2: a traceparent of no row"):
+    with pytest.raises(RecordError, match="journal offset 2: a traceparent of a row that does not exist"):
         decode_journal(rows.encode(), 2)
 
 
@@ -300,7 +300,7 @@ def test_a_trace_of_no_row_is_refused() -> None:
         ("status", 4, "status 4"),
         ("fetched_at", 253_402_300_800_000, "fetched_at"),
         ("fetched_at", -(2**63) + 1, "fetched_at"),
-        ("uncertain", 64, "uncertain bit 64 of 64"),
+        ("uncertain", 64, "uncertain bit 64 of a fingerprint of 64 bits"),
     ],
 )
 def test_numbers_beyond_their_bounds_are_refused(column: str, number: int, said: str) -> None:
