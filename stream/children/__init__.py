@@ -1,1 +1,1 @@
-"""Page messages -> rows, in child processes that a page may hang or kill."""
+"""Fingerprints page messages in child processes, which hostile pages may hang or kill."""

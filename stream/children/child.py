@@ -1,9 +1,10 @@
-"""The process that fingerprints: chunks of page messages on stdin, rows on stdout. It imports no Kafka.
+"""The fingerprinting process: reads chunks of page messages from stdin and writes rows to stdout.
 
-A page can hang or kill it, so it holds nothing that matters: `stream.children.pool` starts another. Which
-page it is at stands in memory that outlives it.
-Frames are a 4-byte big-endian length and msgpack: `Configuration` first, answered by `Ready`; then `Chunk`s,
-each answered by lists of `Row`, in order, as they come.
+A page can hang or kill it, so it keeps no state of value, and `stream.children.pool` starts a replacement.
+The page in progress is recorded in shared memory that outlives the process. It does not import Kafka.
+
+Each message is a frame: a 4-byte big-endian length, then msgpack. The parent sends a `Configuration`, which
+is answered by `Ready`. Then it sends `Chunk`s, each answered by lists of `Row`, in the order of the pages.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.pages.outside.errors import AwayError, WantedError
 from stream.pages.outside.schema import Registered
 
-if TYPE_CHECKING:  # the parent imports this file, and need not load what fingerprints
+if TYPE_CHECKING:  # the parent imports this file, too, but does not need the fingerprinting code
     from stream.fingerprint.fingerprinter import ReadPage
     from stream.pages.outside.outside import Outside
     from stream.pages.page import Page
@@ -38,32 +39,33 @@ if TYPE_CHECKING:  # the parent imports this file, and need not load what finger
 FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
 
 TOGETHER_CHARACTERS: Final = 65_536
-"""Pages are fingerprinted together when they have so much text; more would leave the cache."""
+"""Characters of text after which a batch of pages is fingerprinted. A larger batch would not fit the
+cache."""
 COMPANY_SECONDS: Final = 0.02
-"""Pages that were read wait for company while so much processor time goes into reading others (some
-milliseconds each, for HTML), so that a busy machine does not cut batches to single pages. Then rows wait as
-long: a write and the parent's wake-up cost as much as a small page."""
+"""Batching delay. Pages are collected until reading them has taken this much processor time (HTML takes some
+milliseconds a page); measured in processor time, a loaded machine still fills its batches. Rows then wait as
+long before they are sent, because a write and the parent's wake-up cost as much as a small page."""
 BUSY_SECONDS: Final = 0.1
-"""The same while other pages wait for a child: who is behind saves work rather than a moment."""
+"""Batching delay while other chunks are queued: under load, prefer throughput to latency."""
 MOST_SECONDS: Final = 0.25
-"""Pages that were read wait no longer, whatever the others wait for."""
+"""Longest batching delay by the wall clock."""
 PIPE_BYTES: Final = 1 << 20
-"""What a pipe holds, where the system allows it: a chunk is written in one go, not 64 KiB a wake-up."""
+"""Requested capacity of the pipes, so that a chunk is written at once instead of in pieces of 64 KiB."""
 ORPHAN_SECONDS: Final = 1.0
-"""How soon an idle child, or one in the middle of a long page, notices that its parent is gone."""
+"""Interval at which a child, idle or busy, checks that its parent is alive."""
 NICENESS: Final = 1
-"""The parent's event loop keeps the group membership alive; it goes first when processors are short. At 5,
-children starved beside a broker on full processors: pages waited 4 times as long as at 1."""
+"""Added niceness, so that the parent's event loop, which keeps the group membership alive, has precedence. At
+5, children starved beside a broker on busy processors: pages waited 4 times as long as at 1."""
 AWAY_SECONDS: Final = 0.25
 MOST_AWAY_SECONDS: Final = 10.0
-"""Pauses before a store or registry that was away is asked again: the first, doubled up to the longest."""
+"""Backoff for an unavailable store or registry: the first pause, which doubles, and the longest."""
 STALLED: Final = 75
-"""Exit code after a store took too long."""
+"""Exit code after a read from a store exceeded `store_seconds`."""
 LENGTH: Final = 4
 
 
 class Configuration(msgspec.Struct, frozen=True, kw_only=True):
-    """What a child needs to know; the first frame."""
+    """The first frame that a child receives."""
 
     scheme: Scheme
     page_bytes: int
@@ -71,35 +73,35 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True):
     memory: int
     """Address space of the process in bytes."""
     deadline: float
-    """Seconds that a page of `page_bytes` may take; see `stream.children.deadline`."""
+    """Seconds allowed for a page of `page_bytes`; see `stream.children.deadline`."""
     claim_root: str | None = None
     """Directory of the web archives that messages refer to."""
     fingerprinter: str = FINGERPRINTER
-    """Dotted name of a class; tests put another in its place."""
+    """Dotted name of the class that fingerprints; tests substitute another."""
     store_seconds: float = STORE_SECONDS
-    """How long one read of an archive may take."""
+    """Seconds allowed for one read of an archive."""
     position: int | None = None
     """File descriptor of the `Position` shared with the parent."""
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """The child's first frame; `error` tells why it cannot work."""
+    """The child's first frame: it is ready, or cannot work because of `error`."""
 
     error: str | None = None
     unconfined: str | None = None
-    """What the kernel refused to take from the process."""
+    """Restrictions (`stream.children.confine`) that the kernel refused to apply."""
 
 
 class Away(msgspec.Struct, frozen=True, tag=True):
-    """Sent between rows: a page waits for a store or registry, which is asked again and again."""
+    """Sent between rows: a page waits for an unavailable store or registry, and the child keeps retrying."""
 
     error: str
     stalled: bool = False
-    """The store neither answers nor fails: this process ends, as nothing else ends what it waits for."""
+    """The store neither answers nor fails. The process exits, as a blocked read cannot be interrupted."""
 
 
 class Wanted(msgspec.Struct, frozen=True, tag=True):
-    """Sent between rows: the child asks for the schema of that id, and reads `Told` before anything else."""
+    """Sent between rows: a request for the schema with that id. The next frame to the child is `Told`."""
 
     number: int
 
@@ -109,26 +111,26 @@ class Told(msgspec.Struct, frozen=True):
 
     schema: Registered | None = None
     away: str | None = None
-    """Why there is none: the child asks again later."""
+    """Why the schema is not available now. The child asks again later."""
 
 
 class Chunk(msgspec.Struct, frozen=True, array_like=True):
-    """Page messages to be fingerprinted."""
+    """Page messages to fingerprint."""
 
     values: list[bytes | None]
     careful: bool
-    """Do every page alone: together they have ended a process before."""
+    """Fingerprint each page alone, because this chunk has killed a process before."""
     busy: bool = False
-    """Other chunks wait for a child: rows go back in larger lots."""
+    """Other chunks are queued, so larger batches are preferred."""
     crashes: Mapping[str, int] = {}
-    """By host, how many of its pages have ended processes."""
+    """Number of processes killed by pages, by host."""
 
 
 class MessageFingerprinter(Protocol):
-    """What `Configuration.fingerprinter` names, made with the scheme."""
+    """The interface of the class that `Configuration.fingerprinter` names; constructed with the scheme."""
 
     def warm(self) -> None:
-        """Load dictionaries, so that the first page does not pay for them."""
+        """Load dictionaries ahead of the first page."""
 
     def message(self, value: bytes | None, page_bytes: int) -> Row:
         """The row of one page message."""
@@ -137,18 +139,18 @@ class MessageFingerprinter(Protocol):
 
 @runtime_checkable
 class BatchFingerprinter(Protocol):
-    """One that can also read pages first and fingerprint them together."""
+    """A fingerprinter that reads pages one by one and fingerprints a batch of them at once."""
 
     def decode(self, value: bytes | None, page_bytes: int, outside: Outside) -> Page | Row:
-        """The page of one message, or the row that refuses it. Raises WantedError."""
+        """The page of one message, or the row that rejects it. Raises WantedError."""
         ...
 
     def read_page(self, page: Page) -> ReadPage | Row:
-        """The text of a page, or the row that refuses it."""
+        """The text of a page, or the row that rejects it."""
         ...
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
-        """The rows of pages that were read."""
+        """Fingerprint a batch of pages."""
         ...
 
 
@@ -213,8 +215,8 @@ def _answer(
 def _answer_together(
     chunk: Chunk, fingerprinter: BatchFingerprinter, guard: Guard, outbox: _Outbox, outside: Outside
 ) -> None:
-    """Reads pages one by one and fingerprints a handful at once, at half the cost. When that ends the
-    process, they come again in a careful chunk, where each page is done alone."""
+    """Read pages one by one and fingerprint them in batches, at half the cost. If a batch kills the process,
+    the parent sends its pages again in a careful chunk, one at a time."""
     read: list[ReadPage | Row] = []
     first, size, began, since = 0, 0, time.process_time(), time.monotonic()
 
@@ -225,7 +227,7 @@ def _answer_together(
         read, size, began, since = [], 0, time.process_time(), time.monotonic()
 
     def away(error: AwayError) -> None:
-        finish()  # what is before the page need not wait
+        finish()  # earlier pages need not wait for this one
         outbox.flush()
         outbox.say(Away(str(error)))
 
@@ -249,7 +251,8 @@ def _read_page(
     outside: Outside,
     away: Callable[[AwayError], None],
 ) -> ReadPage | Row:
-    """One page, and first whatever it refers to: that has no deadline, and its absence rejects no page."""
+    """Read one page, fetching first what it refers to. Fetching is retried without a deadline: an unavailable
+    store rejects no page."""
     pause = AWAY_SECONDS
     while True:
         try:
@@ -279,7 +282,8 @@ def _finish(
     guard: Guard,
     outbox: _Outbox,
 ) -> None:
-    """The rows of pages of the chunk, from `first` on."""
+    """Fingerprint the pages `read`, the first of which has the index `first` in the chunk, and queue their
+    rows."""
     pages = [(index, one) for index, one in enumerate(read, first) if not isinstance(one, Row)]
 
     def rows(some: Sequence[tuple[int, ReadPage]]) -> list[Row] | Row:
@@ -290,7 +294,7 @@ def _finish(
         return guard.run(fingerprinter.rows, [page for _, page in some])
 
     made = rows(pages) if pages else []
-    if isinstance(made, Row):  # one of them failed: which?
+    if isinstance(made, Row):  # one page of the batch failed: find out which
         alone = [rows([page]) for page in pages]
         made = [one if isinstance(one, Row) else one[0] for one in alone]
     made_rows = iter(made)
@@ -299,12 +303,12 @@ def _finish(
 
 
 class _Outbox:
-    """Rows on their way to the parent. A thread sends them, so a long page keeps back none before it."""
+    """Sends rows to the parent, from a thread, so that a slow page does not delay the rows before it."""
 
     def __init__(self, pipe: BinaryIO, guard: Guard) -> None:
         self._guard = guard
         self.pause = COMPANY_SECONDS
-        """Seconds that pages, then rows, wait for company."""
+        """Batching delay in seconds, of pages and then of rows."""
         self._pipe = pipe
         self._rows: list[Row] = []
         self._lock = threading.Lock()
@@ -323,7 +327,7 @@ class _Outbox:
                 _write(self._pipe, rows)
 
     def say(self, message: Away | Wanted) -> None:
-        """Tell the parent something that is no row."""
+        """Send a message other than rows at once."""
         with self._lock:
             _write(self._pipe, message)
 
@@ -336,7 +340,7 @@ class _Outbox:
                     self.flush()
                 except OSError:  # the parent is gone
                     os._exit(0)
-                except BaseException:  # rows are lost with this thread: the parent must hear of it
+                except BaseException:  # rows would be lost silently with this thread
                     os._exit(OUT_OF_MEMORY)
             elif stalled := self._guard.stalled:
                 self.say(Away(stalled, stalled=True))
@@ -346,17 +350,18 @@ class _Outbox:
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The two pipes; whatever a library prints goes to stderr and cannot garble a frame."""
+    """The pipes for rows and for chunks. Redirects stdout to stderr, so that a library's output cannot
+    corrupt frames."""
     rows_out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for pipe in (rows_out, sys.stdin):
-        with suppress(OSError):  # a system's bound for one user, or no pipe
+        with suppress(OSError):  # the user's limit for pipes is reached, or it is not a pipe
             fcntl.fcntl(pipe.fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
     return rows_out, sys.stdin.buffer
 
 
 def _set_signals() -> None:
-    for ignored in (signal.SIGINT, signal.SIGTERM):  # the parent decides; it closes stdin
+    for ignored in (signal.SIGINT, signal.SIGTERM):  # the parent handles them and then closes stdin
         signal.signal(ignored, signal.SIG_IGN)
     ending = {signal.SIGALRM, signal.SIGPROF}
     for each in ending:
@@ -391,7 +396,7 @@ def _write(pipe: BinaryIO, message: object) -> None:
 
 
 def frame(message: object) -> bytes:
-    """A message as it travels in a pipe."""
+    """A message encoded as a frame."""
     content = _ENCODER.encode(message)
     return len(content).to_bytes(LENGTH, "big") + content
 

@@ -1,6 +1,6 @@
-"""What a process that reads hostile pages is not given: secrets, the network, programs, other processes.
+"""Confines processes that read hostile pages: no secrets, network, programs or access to other processes.
 
-Everything here is Linux's and needs no privilege. `environment` is for the parent, `confine` for the child.
+Linux only; needs no privileges. The parent calls `environment`, the child `confine`.
 """
 
 from __future__ import annotations
@@ -14,31 +14,32 @@ from typing import Final
 
 ALLOWED: Final = ("PATH", "HOME", "TMPDIR", "TZ", "LANG", "LANGUAGE", "LD_LIBRARY_PATH", "XDG_CACHE_HOME")
 ALLOWED_PREFIXES: Final = ("LC_", "PYTHON", "NUMBA_", "MALLOC_", "GLIBC_")
-"""Variables that Python, Numba and the C library look at; no setting of ours is among them."""
+"""Variables that Python, Numba and the C library read. None of our own settings is among them."""
 ONE_THREAD: Final = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "NUMEXPR_NUM_THREADS": "1",
 }
-"""Children are the parallelism; threads of a BLAS under them would only compete."""
+"""The children are the parallelism: BLAS threads within them would only compete."""
 OPEN_FILES: Final = 256
 
 _PR_SET_DUMPABLE: Final = 4
 _PR_SET_NO_NEW_PRIVS: Final = 38
 _SET_MODE_FILTER: Final = 1
 _SPEC_ALLOW: Final = 1 << 2
-"""Kernels before 5.16 slow a filtered process down, lest it speculate; ours runs no code of strangers."""
+"""Opts out of Spectre mitigations, with which kernels before 5.16 slow down filtered processes. Ours runs no
+foreign code."""
 _CAPABILITY_VERSION_3: Final = 0x20080522
 _CAP_DAC_READ_SEARCH: Final = 1 << 2
 _DENIED: Final = {
-    # Audit architecture; number of seccomp; then numbers of: socket, execve, execveat, ptrace,
-    # process_vm_readv, process_vm_writev, pidfd_getfd, and io_uring_setup, another way to sockets.
+    # Audit architecture; the number of seccomp; then the numbers of socket, execve, execveat, ptrace,
+    # process_vm_readv, process_vm_writev, pidfd_getfd and io_uring_setup, which can open sockets, too.
     "x86_64": (0xC000_003E, 317, (41, 59, 322, 101, 310, 311, 438, 425)),
     "aarch64": (0xC000_00B7, 277, (198, 221, 281, 117, 270, 271, 438, 425)),
 }
 _X32: Final = 0x4000_0000
-"""Bit of the numbers by which x86_64 has all calls once more."""
+"""Bit in the numbers of the x32 ABI, a second set of all system calls on x86_64."""
 _LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW: Final = 0x7FFF_0000
 _REFUSE: Final = 0x0005_0000 | 1
@@ -61,7 +62,8 @@ class _Program(ctypes.Structure):
 
 
 def environment(own: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Variables of a child: what makes its interpreter and libraries work, of `own` or this process's."""
+    """The environment of a child: those variables of `own` (by default of this process) that its interpreter
+    and libraries need."""
     given = os.environ if own is None else own
     found = {
         name: value for name, value in given.items() if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
@@ -70,17 +72,19 @@ def environment(own: Mapping[str, str] | None = None) -> dict[str, str]:
 
 
 def hide_memory() -> None:
-    """Keep other processes of this user from reading our memory and environment, and core files from having
-    them. It does not hold against a process with CAP_SYS_PTRACE, root's for one.
+    """Keep this process's memory and environment from other processes of the same user, and out of core
+    files. It does not stop processes with CAP_SYS_PTRACE, such as root's.
     """
     _libc().prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def confine() -> str | None:
-    """Give up, for good, what reading pages does not need; where the kernel refuses, what it refused.
+    """Irrevocably drop whatever reading pages does not need. Returns what the kernel refused to drop, or
+    None.
 
-    Few open files, no new privileges, no capability but reading files of others (which root has, and archives
-    may want); no socket, no other program, no look into another process.
+    Allows at most OPEN_FILES open files, and no new privileges, sockets, other programs or access to other
+    processes. Drops all capabilities but that of reading files of other users: root has it, and archives may
+    need it.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     files = OPEN_FILES if most == resource.RLIM_INFINITY else min(OPEN_FILES, most)
@@ -95,7 +99,7 @@ def confine() -> str | None:
 
 
 def start_no_more() -> None:
-    """Start no thread and no process from now on. (It does not bind root.)"""
+    """Forbid this process to start threads and processes from now on. Has no effect on root."""
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
@@ -112,8 +116,8 @@ def _drop_capabilities() -> None:
 
 
 def _filter_calls() -> None:
-    """A seccomp filter of the calling thread and those that it starts; a namespace without network would need
-    a privilege that containers rarely have."""
+    """Install a seccomp filter for the calling thread and the threads that it starts. A network namespace
+    would need a privilege that containers rarely have."""
     machine = platform.machine()
     if machine not in _DENIED:
         raise OSError(f"no list of system calls for {machine}")

@@ -1,4 +1,4 @@
-"""Bounds on what a page may take of the process that reads it: processor time, and time."""
+"""Time limits on a page, enforced within the process that reads it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from stream.fingerprint.row import Row, Status
 from stream.pages.outside.errors import WantedError
 
 STORE_SECONDS: Final = 60.0
-"""A store may take so long over one read; then the process that waits for it ends, and another asks again."""
+"""Longest read from a store. A process that waits longer exits, and its replacement tries again."""
 
 OUT_OF_MEMORY: Final = 77
-"""Exit code after a MemoryError: what the page left behind cannot be trusted to be whole."""
+"""Exit code after a MemoryError, since the state of the process can no longer be trusted."""
 MAX_DETAIL: Final = 500
 _SLACK: Final = 0.1
-"""Share of the deadline after which the wall clock's timer is set anew: not for every small page."""
+"""Fraction of the deadline after which the wall-clock timer is reset, so that it is not reset for every small
+page."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class Guard:
-    """The kernel ends the process at a deadline, also inside C code and when the parent is gone: SIGPROF and
-    SIGALRM have their default dispositions.
+    """Sets timers by which the kernel kills this process when a page exceeds its deadline.
 
-    Processor time, which nothing but the page takes, is bounded by the page's size. The wall clock runs on
-    while others have the processors; it ends what takes longer than the whole of `page_deadline`.
+    SIGPROF and SIGALRM have their default dispositions, so this works within C code and without the parent.
+    The limit on processor time depends on the size of the page. The limit on wall-clock time, which also
+    passes while other processes run, is the whole `page_deadline`.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Guard:
         self.page_bytes = page_bytes
         """Largest page, after decompression."""
         self.crashes: Mapping[str, int] = {}
-        """By host, how many of its pages have ended processes."""
+        """Number of processes killed by pages, by host."""
         self._deadline = deadline
         self._position = position
         self._store_seconds = store_seconds
@@ -49,25 +50,26 @@ class Guard:
         self._since = -math.inf
 
     def enter(self, first: int, stop: int, size: int) -> None:
-        """Begin with pages of the chunk, of so many bytes or characters together."""
+        """Start the clocks for the pages `first` to `stop` of the chunk, of `size` bytes or characters in
+        total."""
         self._position.enter(first, stop)
         self._allow(size, 0)
 
     def host(self, url: str, size: int) -> None:
-        """The page at hand has this URL and, now that it is decoded, this size."""
+        """Adjust the limit to the URL of the page in progress and its size after decoding."""
         host = host_of(url)
         self._position.name(host)
         self._allow(size, self.crashes.get(host, 0))
 
     def rest(self) -> None:
-        """No page is at hand."""
+        """Stop the clocks: no page is in progress."""
         self._position.leave()
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._since = -math.inf
 
     def fetch(self, wanted: WantedError) -> None:
-        """What the page at hand refers to, on the time of the store that has it. Raises AwayError."""
+        """Fetch what the page in progress refers to, with the page's clocks stopped. Raises AwayError."""
         self.rest()
         self._fetching = wanted.what, time.monotonic() + self._store_seconds
         try:
@@ -77,14 +79,17 @@ class Guard:
 
     @property
     def stalled(self) -> str | None:
-        """What has been waited for longer than a store may take."""
+        """A message if the fetch in progress exceeds the limit for stores, else None."""
         fetching = self._fetching
         if fetching is None or time.monotonic() < fetching[1]:
             return None
         return f"{fetching[0]}: not read in {self._store_seconds:g} s"
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Row:
-        """What `work` gives, or the row of a page that makes it fail. Raises WantedError."""
+        """The result of `work`, or the row of a page that makes it raise an exception. Raises WantedError.
+
+        A MemoryError ends the process.
+        """
         try:
             return work(*args, **kwargs)
         except MemoryError:
@@ -103,6 +108,6 @@ class Guard:
 
 
 def failed(error: Exception) -> Row:
-    """The row of a page that raised it."""
+    """The row that rejects a page because of an exception."""
     detail = f"{type(error).__name__}: {error}"
     return Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:MAX_DETAIL])

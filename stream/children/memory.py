@@ -1,4 +1,4 @@
-"""Whether the children of a worker, or of `neardup scan`, fit into the memory that there is."""
+"""Checks whether the children of a worker, or of `neardup scan`, fit into the available memory."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from typing import Final, Literal, NamedTuple
 from stream.settings import MIB, Settings
 
 OWN_BYTES: Final = 256 * MIB
-"""What the children's parent takes besides the pages or tables that an option bounds."""
+"""Memory of the parent process besides the pages or tables, which an option bounds."""
 LEAST_CHILD: Final = 512 * MIB
-"""No smaller `child_memory` is advised: 16 MiB of ordinary HTML take 410 MiB."""
+"""Smallest `child_memory` that is recommended. 16 MiB of ordinary HTML take 410 MiB."""
 
 
 class MemoryLimit(NamedTuple):
-    """Memory that this process and its children may take."""
+    """The memory available to this process and its children."""
 
     size: int
     """Bytes."""
     what: str
-    """Who says so."""
+    """What sets the limit, for messages."""
 
 
 def memory_limit(root: Path = Path("/")) -> MemoryLimit:
-    """The machine's memory, or the limit of a control group where that is less; below `root`, for tests."""
+    """The machine's memory, or a lower limit of a control group. Files are read below `root`, for tests."""
     meminfo = (root / "proc/meminfo").read_text()
     kibibytes = next(line.split()[1] for line in meminfo.splitlines() if line.startswith("MemTotal:"))
     found = [MemoryLimit(int(kibibytes) * 1024, "the machine's memory")]
     for file in _limit_files(root):
         try:
             text = file.read_text().strip()
-        except OSError:  # the group's path as the host knows it, or no such controller
+        except OSError:  # no such controller, or the path is the host's and not visible here
             continue
         if text.isdigit():  # or `max`
             found.append(MemoryLimit(int(text), f"the container's limit ({file.name})"))
@@ -40,9 +40,11 @@ def memory_limit(root: Path = Path("/")) -> MemoryLimit:
 def overcommitted(
     settings: Settings, limit: MemoryLimit, own: Literal["worker_memory", "tables_memory"]
 ) -> str | None:
-    """What is wrong where all children together could take more than there is: then the kernel ends whichever
-    process it likes, perhaps their parent, and not the child whose page is at fault. `own` is the option that
-    bounds what the parent holds."""
+    """A warning if parent and children together could exceed the available memory, else None.
+
+    The kernel would then kill any process, perhaps the parent, rather than the child whose page is at fault.
+    `own` is the option that bounds the parent's memory.
+    """
     children, held = settings.worker_processes * settings.child_memory, getattr(settings, own)
     needed = children + held + OWN_BYTES
     if needed <= limit.size:
@@ -51,13 +53,13 @@ def overcommitted(
     cure = f"at most {fits // MIB} MiB" if fits >= LEAST_CHILD else "less, or fewer worker_processes"
     return (
         f"child_memory {settings.child_memory // MIB} MiB x worker_processes {settings.worker_processes} and "
-        f"{own} {held // MIB} MiB want {needed // MIB} MiB with the process itself; "
-        f"{limit.what} is {limit.size // MIB} MiB: make child_memory {cure}, or give it more memory"
+        f"{own} {held // MIB} MiB need {needed // MIB} MiB together with the process itself; "
+        f"{limit.what} is {limit.size // MIB} MiB: set child_memory to {cure}, or provide more memory"
     )
 
 
 def _limit_files(root: Path) -> list[Path]:
-    """Files with limits of this process's control group and those around it, versions 2 and 1."""
+    """The files that limit the memory of this process's control group and its ancestors, cgroup v1 and v2."""
     mounted = root / "sys/fs/cgroup"
     files = [mounted / "memory/memory.limit_in_bytes"]  # in a container, its own group is mounted here
     try:

@@ -1,4 +1,4 @@
-"""How a child process ends with its parent, whatever ended that."""
+"""Makes a child process end when its parent does, however that ends."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _PR_SET_PDEATHSIG: Final = 1
 
 
 def end_with_parent() -> None:
-    """End this process with the thread that started it: by the kernel's hand where it can, as a library may
-    keep the GIL for as long as a disk does not answer.
+    """Make this process end with the thread that started it.
 
-    Elsewhere, and where that thread has ended already, by a pipe: standard input, which the parent holds open
-    and never writes to.
+    On Linux the kernel kills it, which works even while a library holds the GIL and waits for a disk.
+    Elsewhere, or if that thread has already ended, the end of standard input does: a pipe that the parent
+    holds open and never writes to.
     """
     prctl = getattr(ctypes.CDLL(None), "prctl", None)
     if prctl is not None:

@@ -1,8 +1,8 @@
-"""Fingerprinting off the event loop, in processes that a page may hang or kill (rule 5).
+"""A pool of fingerprinting processes that survives pages which hang or kill them (rule 5).
 
-`concurrent.futures` gives a whole pool up when one process dies, and cannot end one that hangs. Here each
-process talks through its own pipes and leaves behind where it was, so it is known which page ended it; only
-the other unanswered ones are done again.
+`concurrent.futures` gives up the whole pool when one process dies, and cannot kill one that hangs. Here each
+process has its own pipes, and records its position in shared memory. The pool therefore knows which page
+killed it, rejects that page, and retries only the other unanswered ones.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ from stream.pages.outside.registry import Registry
 from stream.settings import Settings
 
 SLOW_START_SECONDS: Final = 30.0
-"""How often the log names a child that is not ready yet. Loading dictionaries takes about a second, but the
-first child compiles, which takes minutes on a busy machine: the pool waits as long as the child lives."""
+"""Interval at which the log names a child that is not ready yet. Loading dictionaries takes about a second,
+but the first child compiles, which takes minutes on a busy machine. The pool waits while the child lives."""
 EXIT_SECONDS: Final = 5.0
-"""How long a process that closed its pipe may take to be gone."""
+"""Longest wait for the exit of a process that has closed its pipe."""
 
 log = structlog.get_logger(__name__, role="worker")
 
 
 def configuration_of(settings: Settings, scheme: Scheme, fingerprinter: str = FINGERPRINTER) -> Configuration:
-    """What children are told by a deployment's settings."""
+    """The configuration of children by the deployment's settings."""
     return Configuration(
         scheme=scheme,
         page_bytes=settings.page_bytes,
@@ -63,27 +63,28 @@ def configuration_of(settings: Settings, scheme: Scheme, fingerprinter: str = FI
 
 
 class ChildPool:
-    """`processes` children that fingerprint; an asynchronous context manager that leaves none behind."""
+    """A pool of `processes` fingerprinting children. As an asynchronous context manager, it ends them all."""
 
     def __init__(
         self, processes: int, configuration: Configuration, registry: Registry | None = None
     ) -> None:
-        """`registry` explains framed messages; children get no more than schemas of it."""
+        """`registry` holds the schemas of framed messages. Children ask the pool for schemas, and have no
+        access to the registry."""
         self._processes = processes
         self._schemas = SchemaDesk(registry)
         self._configuration = configuration
-        self._free: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a place without a process
+        self._free: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a process still to be started
         self._gathering = asyncio.Lock()
         self._conversations: set[asyncio.Task[list[Row]]] = set()
         self._ended = False
         self._hosts = CrashedHosts()
         self.crashes = 0
-        """Processes that died at work."""
+        """Processes that died while working on a chunk."""
         self.waiting = 0
-        """Chunks that wait for a child."""
+        """Chunks that wait for a free child."""
 
     async def __aenter__(self) -> Self:
-        """Start all children. Raises ChildError when one cannot work."""
+        """Start all children. Raises ChildError if one of them cannot work."""
         starting = [asyncio.create_task(_Child.start(self._configuration)) for _ in range(self._processes)]
         started = await _all_of(starting)
         children = [child for child in started if isinstance(child, _Child)]
@@ -117,12 +118,12 @@ class ChildPool:
         *,
         busy: bool = False,
     ) -> list[Row]:
-        """The rows of `values`, in order; waits for a free child.
+        """The rows of `values`, in order. Waits for a free child.
 
-        `answered` is called with rows as soon as they are known; a value may be dropped from `values` (set
-        to None) once its row was answered. `busy` pages wait elsewhere, so that rows may come in larger lots.
-        When the caller is cancelled, the child finishes the chunk for nobody and then is free again: starting
-        another costs more. Raises ChildError.
+        `answered` is called with rows as soon as they are known; the caller may then set their values in
+        `values` to None to free memory. `busy` tells that more pages are queued, so that larger batches are
+        preferred. If the caller is cancelled, the child still finishes the chunk, since that is cheaper than
+        starting another child. Raises ChildError.
         """
         self.waiting += 1
         try:
@@ -137,10 +138,11 @@ class ChildPool:
     async def fingerprint_alone(
         self, value: bytes | None, before: Callable[[], Awaitable[bool]], after: Callable[[], Awaitable[None]]
     ) -> Row | None:
-        """The row of a page while which no other is at hand of any child, also of a caller that has gone.
+        """The row of a page that is processed while all other children are idle.
 
-        `before` is awaited when it is so, and `after` once the row is known, or the page waits for a store or
-        registry; only then another may be handed out. None when `before` says no. Raises ChildError.
+        `before` is awaited once all children are idle, even those with chunks of cancelled callers; if it
+        returns False, the result is None. `after` is awaited once the row is known, or the page waits for a
+        store or registry. Other pages are processed only after that. Raises ChildError.
         """
         over = asyncio.Event()
         async with self._all_free() as children:
@@ -155,8 +157,8 @@ class ChildPool:
 
     @asynccontextmanager
     async def _all_free(self) -> AsyncIterator[list[_Child | None]]:
-        """All children, once each is free; those that are left in the list are given back."""
-        async with self._gathering:  # two at once would wait for each other
+        """Wait until all children are free, and hold them. Those left in the list are released at the end."""
+        async with self._gathering:  # two at once would deadlock
             children: list[_Child | None] = []
             try:
                 while len(children) < self._processes:
@@ -174,7 +176,8 @@ class ChildPool:
         busy: bool = False,
         waits: Callable[[], None] | None = None,
     ) -> asyncio.Task[list[Row]]:
-        """A conversation that goes on when its caller is cancelled; it frees the child."""
+        """Start a task that has a child process a chunk and then releases the child. The task goes on if the
+        caller is cancelled."""
         conversation = asyncio.create_task(self._converse(child, values, answered, busy, waits))
         self._conversations.add(conversation)
         conversation.add_done_callback(self._conversations.discard)
@@ -236,39 +239,40 @@ class ChildPool:
 
 @dataclass(frozen=True, slots=True)
 class _Death:
-    """How a child ended."""
+    """How a child died."""
 
     how: str
-    """For a person."""
+    """The cause, for logs."""
     pages: range
-    """Pages of its chunk that were at hand."""
+    """Pages of its chunk that were in progress."""
     host: str
-    """Their host, where it is one page and was read so far."""
+    """The host of the page in progress; empty if unknown, or for several pages."""
     by_itself: bool
-    """Whether nothing but the page can have ended it. A process is also killed for the memory that others
-    have, and the wall clock runs on while others have the processors."""
+    """Whether only the page can have caused it. A process may also be killed because of other processes'
+    memory, and wall-clock time passes while other processes run."""
 
 
 class _Unfinished:
-    """Pages that are to be done again, or not at all, after a child died."""
+    """Decides which pages of a chunk are retried, and how, after a child died."""
 
     def __init__(self, count: int) -> None:
         self.crashed: dict[int, Row] = {}
-        """By page, the row of one that ended a child and is not tried again."""
+        """Rows of pages that killed a child and are not retried, by index in the chunk."""
         self._count = count
         self._again = range(0)
-        """Pages that are done one by one, since one of them may have ended a child."""
+        """Pages that are retried one by one, since one of them may have killed a child."""
         self._tried: set[int] = set()
-        """Pages at which a child ended that may have been ended by something else."""
+        """Pages in progress when a child died of a cause that may not be the page."""
 
     def next(self, first: int) -> tuple[int, bool]:
-        """Where the next chunk ends that begins at `first`, and whether it is careful."""
+        """The end of the next chunk, which begins at `first`, and whether it is careful."""
         careful = first in self._again
         ends = [self._again.stop] if careful else [each for each in (self._again.start,) if each > first]
         return min([self._count, *ends, *self.crashed]), careful
 
     def note(self, first: int, answered: int, end: int, death: _Death) -> int | None:
-        """A child with the pages `first` to `end` died after `answered`. The page that is rejected for it."""
+        """Record that a child with the pages `first` to `end` died when those before `answered` were done.
+        Returns the page that is rejected for it, if any."""
         at = range(max(answered, first + death.pages.start), min(end, first + death.pages.stop))
         guilty = None
         if len(at) == 1 and (death.by_itself or at.start in self._tried):
@@ -276,7 +280,7 @@ class _Unfinished:
         elif len(at) == 1:
             self._tried.add(at.start)
             self._again = at
-        elif answered in self._again:  # every page before it was answered, so this one did it, once more
+        elif answered in self._again:  # in a careful chunk, all before it are done, so this is the page
             guilty = answered
         else:
             self._again = at or range(answered, end)
@@ -286,7 +290,7 @@ class _Unfinished:
 
 
 class _Child:
-    """One process, its pipes and where it is."""
+    """A child process with its pipes and its position."""
 
     def __init__(self, process: Process, position: Position, configuration: Configuration) -> None:
         self._process = process
@@ -295,13 +299,13 @@ class _Child:
         self._stdout = cast(asyncio.StreamReader, process.stdout)
         self._configuration = configuration
         self.unconfined: str | None = None
-        """What the kernel refused to take from the process."""
+        """Restrictions that the kernel refused to apply to the process."""
         self.stalled = False
-        """Whether it ended because a store holds it; no page is at fault."""
+        """Whether it exited because a store did not answer. No page is at fault."""
 
     @classmethod
     async def start(cls, configuration: Configuration) -> Self:
-        """A child that is ready to work. Raises ChildError."""
+        """Start a child and wait until it is ready. Raises ChildError."""
         position = Position()
         try:
             process = await asyncio.create_subprocess_exec(
@@ -323,7 +327,7 @@ class _Child:
             ready = _READY.decode(await child._first_frame())
         except _DIED as error:
             death = await child.post_mortem()
-            raise ChildError(f"a fingerprinting process ended before it was ready: {death.how}") from error
+            raise ChildError(f"a fingerprinting process died before it was ready: {death.how}") from error
         except BaseException:
             await child.kill()
             raise
@@ -336,8 +340,8 @@ class _Child:
     async def rows(
         self, chunk: Chunk, schemas: SchemaDesk, waits: Callable[[], None] | None
     ) -> AsyncIterator[list[Row]]:
-        """Rows of the chunk as they come; ends early when the process dies. `waits` is called for each page
-        that waits for a store or registry."""
+        """Yield the rows of the chunk as they arrive; stops early if the process dies. `waits` is called each
+        time a page waits for a store or registry."""
         missing = len(chunk.values)
         self._position.leave()
         with suppress(*_DIED):
@@ -360,7 +364,7 @@ class _Child:
                 yield more
 
     async def _first_frame(self) -> bytes:
-        """What the child says when it is ready. Waits as long as it lives, and logs that it does."""
+        """The child's first frame. Waits for as long as the child lives, and logs a slow start."""
         reading, began = asyncio.ensure_future(self._read()), time.monotonic()
         try:
             while not (await asyncio.wait([reading], timeout=SLOW_START_SECONDS))[0]:
@@ -375,7 +379,7 @@ class _Child:
         return await self._stdout.readexactly(int.from_bytes(length, "big"))
 
     async def post_mortem(self) -> _Death:
-        """How the process ended, and where."""
+        """Reap the process and find out how, and at which page, it died."""
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS):
                 await self._process.wait()
@@ -386,7 +390,7 @@ class _Child:
 
     def _how(self, code: int | None) -> str:
         if code is None:
-            return "closed its pipes and did not end"
+            return "closed its pipes but did not exit"
         if code == -signal.SIGPROF:
             return (
                 "took more processor time than page_deadline "
@@ -401,19 +405,19 @@ class _Child:
         return f"exit code {code}"
 
     async def kill(self) -> None:
-        """End the process at once and reap it."""
+        """Kill the process and reap it."""
         with suppress(ProcessLookupError):
             self._process.kill()
-        with suppress(TimeoutError):  # a store can hold it in the kernel; it is reaped later then
+        with suppress(TimeoutError):  # a process blocked by a store in the kernel is reaped later
             async with asyncio.timeout(EXIT_SECONDS):
                 await asyncio.shield(self._process.wait())
-        # wait() leaves pipes open whose last bytes nobody read; there is no public way to close them.
+        # wait() does not close pipes with unread bytes, and there is no public way to close them.
         self._process._transport.close()  # type: ignore[attr-defined]
         self._position.close()
 
 
 async def _all_of(tasks: Sequence[asyncio.Task[_Child]]) -> list[_Child | BaseException]:
-    """What each became; all are ended when the caller is cancelled."""
+    """The result of each task. If the caller is cancelled, all children are killed."""
     try:
         return await asyncio.gather(*tasks, return_exceptions=True)
     except asyncio.CancelledError:
@@ -426,7 +430,7 @@ async def _all_of(tasks: Sequence[asyncio.Task[_Child]]) -> list[_Child | BaseEx
 
 
 def _retrieve(conversation: asyncio.Task[list[Row]]) -> None:
-    """Note its error as seen: the caller may be gone, and the next one will meet the same."""
+    """Mark the task's exception as retrieved, lest asyncio log it: the caller may have been cancelled."""
     if not conversation.cancelled():
         conversation.exception()
 

@@ -1,4 +1,4 @@
-"""Schemas for children, which have no network and no credentials."""
+"""Fetches schemas for children, which have neither network nor credentials."""
 
 from __future__ import annotations
 
@@ -14,30 +14,31 @@ from stream.pages.outside.registry import SECONDS, Registry
 from stream.pages.outside.schema import Registered
 
 ANSWER_SECONDS: Final = 3 * SECONDS
-"""How long a child waits for one answer, those before it and what the schema refers to included."""
+"""Longest wait of a child for an answer, including the requests queued before it and all references."""
 
 
 class SchemaDesk:
-    """Asks the registry for children, one question at a time, beside the event loop."""
+    """Answers children's requests for schemas, one at a time, without blocking the event loop."""
 
     def __init__(self, registry: Registry | None) -> None:
         self._registry = registry
         self._one_at_a_time = asyncio.Lock()
 
     async def answer(self, wanted: Wanted) -> Told:
-        """The schema, or why there is none; within ANSWER_SECONDS."""
+        """The schema, or why it is unavailable, within ANSWER_SECONDS."""
         if self._registry is None:
-            refusal = f"schema id {wanted.number}, and no schema_registry_url is set"
+            refusal = f"schema id {wanted.number}, but no schema_registry_url is set"
             return Told(Registered.refused(PageError("unknown_schema", refusal)))
         try:
             async with asyncio.timeout(ANSWER_SECONDS), self._one_at_a_time:
                 return await _beside_the_loop(self._registry, wanted.number)
         except TimeoutError:
-            return Told(away=f"schema_registry_url: no schema {wanted.number} in {ANSWER_SECONDS:g} s")
+            return Told(away=f"schema_registry_url: no schema {wanted.number} within {ANSWER_SECONDS:g} s")
 
 
 async def _beside_the_loop(registry: Registry, number: int) -> Told:
-    """Not in the loop's own threads: its end would wait for a registry that does not answer."""
+    """Fetch a schema in a daemon thread. The loop's own executor would delay exit while the registry does not
+    answer."""
     loop = asyncio.get_running_loop()
     told: asyncio.Future[Told] = loop.create_future()
 
@@ -56,5 +57,5 @@ async def _beside_the_loop(registry: Registry, number: int) -> Told:
 
 
 def _answer(told: asyncio.Future[Told], found: Told) -> None:
-    if not told.done():  # nobody waits any more
+    if not told.done():  # done if the caller has timed out
         told.set_result(found)

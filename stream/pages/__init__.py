@@ -1,1 +1,1 @@
-"""What comes in: page messages, their bodies and encodings, and what has to be asked elsewhere for them."""
+"""Page messages: parsing, compression and content types, and the archives and schemas that they refer to."""

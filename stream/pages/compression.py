@@ -1,4 +1,4 @@
-"""gzip, deflate and zstd with a bound on what comes out, whatever the input claims."""
+"""Decompression of gzip, deflate and zstd with a limit on the output, whatever the input claims."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from stream.errors import PageError
 GZIP_MAGIC: Final = b"\x1f\x8b"
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 MAX_WINDOW: Final = 1 << 27
-"""Largest zstd window accepted, in bytes: a decoder allocates it before the first byte (RFC 8878 asks for at
-least 8 MiB)."""
+"""Largest zstd window accepted, in bytes. A decoder allocates it up front. RFC 8878 asks decoders to support
+at least 8 MiB."""
 MAX_PARTS: Final = 1 << 16
-"""Most gzip members or zstd frames in one body; each takes some microseconds, however little it holds."""
+"""Most gzip members or zstd frames in one body. Even an empty one takes some microseconds."""
 
 _FIRST: Final = 1 << 9
 _STEP: Final = 1 << 16
 
 
 def inflate(data: bytes, limit: int, what: str) -> bytes:
-    """`data` decompressed where it begins like gzip or zstd, else as it is; at most `limit` bytes.
+    """`data`, decompressed if it begins with the magic number of gzip or zstd; at most `limit` bytes.
 
-    Raises PageError `too_large` or `bad_compression`, naming `what`.
+    Raises PageError `too_large` or `bad_compression`, with `what` in the detail.
     """
     if data.startswith(GZIP_MAGIC):
         return gunzip(data, limit, what)
@@ -38,8 +38,8 @@ def inflate(data: bytes, limit: int, what: str) -> bytes:
 
 
 def gunzip(data: bytes, limit: int, what: str, *, strict: bool = True) -> bytes:
-    """All members of a gzip stream. Zero padding behind the last is allowed, as in gzip(1); if not `strict`,
-    so is anything else."""
+    """Decompress all members of a gzip stream. Zero padding after the last is allowed, as in gzip(1); any
+    other trailing bytes only if not `strict`."""
     out = bytearray()
     place = 0
     for _ in range(MAX_PARTS):
@@ -53,7 +53,8 @@ def gunzip(data: bytes, limit: int, what: str, *, strict: bool = True) -> bytes:
 
 
 def undeflate(data: bytes, limit: int, what: str) -> bytes:
-    """What Content-Encoding calls `deflate`: zlib by RFC 9110, and bare deflate as many servers send it."""
+    """Decompress the Content-Encoding `deflate`: zlib as in RFC 9110, or raw deflate, which many servers
+    send."""
     try:
         return _inflated(data, 0, zlib.MAX_WBITS, limit, limit, what)[0]
     except PageError as error:
@@ -63,7 +64,8 @@ def undeflate(data: bytes, limit: int, what: str) -> bytes:
 
 
 def _inflated(data: bytes, place: int, window: int, room: int, limit: int, what: str) -> tuple[bytes, int]:
-    """The stream that begins at `place`, of at most `room` bytes, and where it ends."""
+    """Decompress the zlib stream at `place` to at most `room` bytes. Returns the output and the stream's
+    end."""
     stream = zlib.decompressobj(window)
     out = bytearray()
     try:
@@ -80,8 +82,8 @@ def _inflated(data: bytes, place: int, window: int, room: int, limit: int, what:
 
 
 def _pieces(data: bytes, place: int) -> Iterator[bytes]:
-    """`data` from `place` on, in pieces: decoders copy what stands behind the end of a stream, and a page of
-    a million tiny streams would be copied as often. So the first piece is small."""
+    """`data` from `place` on, in pieces of which the first is small. A decoder copies the input after the end
+    of a stream, so a body of many tiny streams would otherwise take quadratic time."""
     end = min(place + _FIRST, len(data))
     while place < len(data):
         yield data[place:end]
@@ -89,10 +91,10 @@ def _pieces(data: bytes, place: int) -> Iterator[bytes]:
 
 
 def unzstd(data: bytes, limit: int, what: str) -> bytes:
-    """All frames of a zstd stream.
+    """Decompress all frames of a zstd stream.
 
-    The library's bounded reader cannot tell a cut frame from a whole one, and its unbounded decoder can: so
-    the size is measured first, in one small buffer, at a gigabyte a second.
+    Only the library's unbounded decoder notices a truncated frame. A first pass with the bounded reader
+    therefore measures the size, in one small buffer, at 1 GB/s.
     """
     decoder = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW)
     out = []
@@ -124,5 +126,5 @@ def unzstd(data: bytes, limit: int, what: str) -> bytes:
 
 
 def too_large(limit: int, what: str) -> PageError:
-    """The refusal of what decompresses to more than `limit` bytes."""
+    """The error for content of more than `limit` bytes after decompression."""
     return PageError("too_large", f"{what} is over {limit} bytes")

@@ -1,4 +1,4 @@
-"""A page -> its text, whichever of `text`, `html` and `body` carries it."""
+"""The text of a page, from whichever of `text`, `html` and `body` it has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream.text.decode import MAX_CONTENT_TYPE, decode
 from stream.text.extract import extract
 
 SNIFF_CHARACTERS: Final = 2048
-"""How far a body without a content type is searched for HTML."""
+"""Characters of a body without a content type that are searched for HTML tags."""
 
 _TEXTUAL = re.compile(r"(text/.+|application/(xhtml|xml|json|javascript|(?!pdf).+\+(xml|json))\b.*)")
 _MARKUP = re.compile(r"(text/(html|xml)|application/(xml|.+\+xml))")
@@ -23,10 +23,10 @@ _HTML = re.compile(
 
 
 def page_text(page: Page) -> str:
-    """The text to fingerprint: `text` as it is, `html` extracted, `body` decoded and, when it is HTML by its
-    content type or by its looks, extracted.
+    """The text to fingerprint: `text` as it is, the main content of `html`, or the decoded `body`. A body is
+    HTML, too, if its content type says so or, without one, if it contains HTML tags.
 
-    Raises PageError: `unsupported_content`, `unknown_charset`, `extraction_failed`, `missing_field`.
+    Raises PageError `unsupported_content`, `unknown_charset`, `extraction_failed` or `missing_field`.
     """
     if page.text is not None:
         return page.text

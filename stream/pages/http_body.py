@@ -1,4 +1,4 @@
-"""The body of a stored HTTP response: chunks joined, Content-Encoding undone, output bounded."""
+"""Decodes the body of a stored HTTP response: Transfer-Encoding and Content-Encoding, with bounded output."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _WHAT: Final = "body"
 
 
 def decode_body(payload: bytes, transfer_encoding: str, content_encoding: str, limit: int) -> bytes:
-    """The entity as served, at most `limit` bytes. Raises PageError `too_large` or `bad_compression`.
+    """The decoded body, at most `limit` bytes. Raises PageError `too_large` or `bad_compression`.
 
-    Archives often keep the headers of a transfer whose body they store decoded: a body that is not chunked,
-    or lacks the magic number of gzip or zstd, is taken as it is.
+    Archives often store a decoded body with the headers of the encoded one. A body that is not chunked, or
+    lacks the magic number of gzip or zstd, is therefore returned as it is.
     """
     if "chunked" in transfer_encoding.lower() and _starts_with_chunk(payload):
         payload = _read(ChunkedReader(io.BytesIO(payload)), limit)
@@ -35,7 +35,7 @@ def _starts_with_chunk(payload: bytes) -> bool:
 
 
 def _gzip(payload: bytes, limit: int) -> bytes:
-    # Servers do append a newline or worse; what browsers show ends with the last member.
+    # Servers append newlines and worse. Browsers ignore bytes after the last member.
     return gunzip(payload, limit, _WHAT, strict=False) if payload.startswith(GZIP_MAGIC) else payload
 
 

@@ -1,6 +1,6 @@
-"""The page message a crawler publishes: tolerant on input, strict about what it means.
+"""The page message that a crawler publishes: tolerant of encodings, strict about meaning.
 
-The contracts of other programs: `schemas/page.schema.json` and, in Avro, `schemas/page.avsc`.
+Its contract is `schemas/page.schema.json` or, in Avro, `schemas/page.avsc`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from stream.text.surrogates import replace_surrogates
 
 CONTENT: Final = ("html", "text", "body", "warc_filename")
 FRAME: Final = 5
-"""Bytes before a framed message: 0, and the id of its schema in 4 bytes, big-endian (Confluent's format)."""
+"""Length of the header of a framed message: a zero byte and the schema id in 4 bytes, big-endian (Confluent's
+wire format)."""
 
 
 class Page(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,7 +41,7 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PageMessageError(PageError):
-    """A page message that does not decode; carries what could still be read of it."""
+    """A page message that cannot be decoded. Carries its URL and time if these could be read."""
 
     def __init__(self, reason: str, detail: str, url: str | None, fetched_at: int | None) -> None:
         super().__init__(reason, detail)
@@ -49,7 +50,7 @@ class PageMessageError(PageError):
 
 
 class _Message(CrawlRecord, kw_only=True):
-    """The fields, one by one; unknown fields are skipped."""
+    """All fields of a page message; unknown ones are ignored."""
 
     text: str | None = None
     content_encoding: str | None = None
@@ -58,20 +59,21 @@ class _Message(CrawlRecord, kw_only=True):
 
 
 class _Known(msgspec.Struct):
-    """What is worth saving of a message whose other fields have wrong types."""
+    """The fields that are still read from a message whose other fields have wrong types."""
 
     url: Any = None
     fetched_at: Any = None
 
 
 def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page:
-    """The page in a message's value: JSON, or framed Avro or JSON with a schema id; plain, gzip or zstd.
+    """The page in a message's value: JSON, or Avro or JSON framed with a schema id; plain, gzip or zstd.
 
-    Neither the message nor a decompressed `body` may be over `page_bytes`, and no more is allocated. What it
-    refers to is asked of `outside`, which may raise WantedError. Raises PageMessageError with the reason
+    Neither the message nor a decompressed `body` may exceed `page_bytes`, and no more is allocated. Schemas
+    and archived records that the message refers to come from `outside`.
+
+    Raises WantedError if one of these has to be fetched first. Raises PageMessageError with the reason
     `empty_message`, `malformed_json`, `missing_field`, `ambiguous_content`, `wrong_type`, `bad_base64`,
-    `bad_compression`, `too_large`, `http_status`, or one of `Outside`'s and `Schema`'s; it carries the URL
-    where one could be read.
+    `bad_compression`, `too_large`, `http_status`, or one of the reasons of `Outside` and `Schema`.
     """
     known = _Known()
     try:
@@ -94,12 +96,12 @@ def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = 
 
 
 def _unframed(document: bytes, outside: Outside | None) -> bytes | dict[str, Any]:
-    """What stands behind the magic byte and the schema's id."""
+    """The fields of a framed message, decoded by its schema."""
     if len(document) <= FRAME:
-        raise PageError("malformed_json", "a zero byte")
+        raise PageError("malformed_json", "a zero byte, and no schema id with a record after it")
     number = int.from_bytes(document[1:FRAME], "big")
     if outside is None:
-        raise PageError("unknown_schema", f"schema id {number}, and nobody to ask for it")
+        raise PageError("unknown_schema", f"schema id {number}, but no schema registry is configured")
     return outside.schema(number).fields(document[FRAME:])
 
 
@@ -128,11 +130,11 @@ def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outsid
 
 
 def _claimed(page: Page, message: _Message, page_bytes: int, outside: Outside | None) -> Page:
-    """The page with what the archive has of it."""
+    """The page with the body, content type and time of the archived record that the message names."""
     if message.warc_offset is None:
         raise PageError("missing_field", "warc_offset")
     if outside is None or message.warc_filename is None:
-        raise PageError("bad_claim", "warc_filename, and no archive to look into")
+        raise PageError("bad_claim", "warc_filename, but no archive is configured")
     found = outside.record(message.warc_filename, message.warc_offset, page_bytes)
     return msgspec.structs.replace(
         page,
@@ -143,7 +145,7 @@ def _claimed(page: Page, message: _Message, page_bytes: int, outside: Outside | 
 
 
 def _parsed(fields: bytes | dict[str, Any]) -> tuple[_Message, bytes | None]:
-    """The message, and its body where that is bytes. Raises msgspec.ValidationError, or PageError."""
+    """The message, and its body if it came as bytes. Raises msgspec.ValidationError or PageError."""
     if isinstance(fields, dict):
         return _of_avro(fields)
     try:
@@ -167,11 +169,12 @@ def _of_avro(fields: dict[str, Any]) -> tuple[_Message, bytes | None]:
 
 
 def _lenient(document: bytes, detail: str) -> Any:
-    """JSON with escapes of lone surrogates, which crawlers do write; they become U+FFFD. Raises PageError."""
+    """Parse JSON that contains escaped lone surrogates, which crawlers do write; they become U+FFFD. Raises
+    PageError."""
     if b"\\u" not in document:
         raise PageError("malformed_json", detail)
     try:
-        # Written out and read again: they may stand at any depth, and in names.
+        # Serialising replaces them at any depth, in names as well as values.
         return msgspec.json.decode(replace_surrogates(json.dumps(json.loads(document), ensure_ascii=False)))
     except (ValueError, msgspec.DecodeError, RecursionError):
         raise PageError("malformed_json", detail) from None
@@ -197,7 +200,7 @@ def _body(message: _Message, raw: bytes | None, page_bytes: int) -> bytes | None
         return None
     encoding = (message.content_encoding or "identity").strip().lower()
     if encoding in ("gzip", "x-gzip"):
-        # Clients that decompress and still copy the header are common.
+        # Crawlers often decompress the body but still copy the header.
         return gunzip(body, page_bytes, "body") if body.startswith(GZIP_MAGIC) else body
     if encoding == "zstd":
         return unzstd(body, page_bytes, "body")
@@ -207,7 +210,7 @@ def _body(message: _Message, raw: bytes | None, page_bytes: int) -> bytes | None
 
 
 def _time(moment: Any) -> int | None:
-    """Milliseconds of an RFC 3339 string or a number of milliseconds. Raises PageError `wrong_type`."""
+    """Milliseconds since the epoch, from an RFC 3339 string or a number. Raises PageError `wrong_type`."""
     if moment is None:
         return None
     if isinstance(moment, str):

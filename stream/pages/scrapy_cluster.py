@@ -1,7 +1,8 @@
-"""scrapy-cluster's crawl records, as its crawlers publish them (`PREFIX.crawled_firehose`).
+"""The crawl records that scrapy-cluster publishes to `PREFIX.crawled_firehose`.
 
-They name the page after redirects `response_url`, carry the decoded page as `body` (or its bytes in base64,
-with KAFKA_BASE_64_ENCODE), the time without an offset (it is UTC), and pages of every HTTP status.
+They differ from page messages: `response_url` is the page's URL after redirects; `body` is the decoded page,
+or base64 of its bytes with KAFKA_BASE_64_ENCODE; times are UTC without an offset; and there are records of
+every HTTP status.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _OFFSET: Final = re.compile(r"(Z|[+-]\d\d:?\d\d)$", re.IGNORECASE)
 
 
 class CrawlRecord(msgspec.Struct, kw_only=True):
-    """Fields of a page message, and those of a crawl record: of any type, as long as it is none."""
+    """The fields of a page message and of a crawl record. The latter accept any type, as other messages may
+    have fields of these names."""
 
     url: str | None = None
     html: str | None = None
@@ -37,7 +39,8 @@ class CrawlRecord(msgspec.Struct, kw_only=True):
     timestamp: Any = None
 
     def translate(self) -> None:
-        """Make the page message of it. Raises PageError `http_status` for what is no page of its URL."""
+        """Set the fields of a page message from those of the crawl record. Raises PageError `http_status`
+        unless the status is 2xx."""
         if isinstance(self.status_code, int) and not 200 <= self.status_code < 300:
             raise PageError("http_status", str(self.status_code))
         self.url = str(self.response_url)
@@ -56,12 +59,12 @@ class CrawlRecord(msgspec.Struct, kw_only=True):
 
 
 def is_crawl_record(message: CrawlRecord) -> bool:
-    """Whether it has what every crawl record has, and no page message."""
+    """Whether the message has the fields that all crawl records have and page messages have not."""
     return isinstance(message.response_url, str) and message.appid is not None and message.crawlid is not None
 
 
 def _is_base64(body: str) -> bool:
-    """No page reads like that: base64 has no blank and no angle bracket."""
+    """Whether the text is base64. Pages are not: base64 has neither spaces nor angle brackets."""
     if len(body) % 4 or not _BASE64.fullmatch(body):
         return False
     try:

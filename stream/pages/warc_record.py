@@ -1,4 +1,4 @@
-"""One record of a web archive, at a byte that somebody else told us: nothing about it is believed."""
+"""Reads one record of a web archive at an untrusted offset, so every field is checked."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from stream.pages.compression import too_large
 from stream.pages.http_body import decode_body
 
 RECORDS = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion
-"""Types of records that hold a page."""
+"""Types of records that contain a page."""
 
 
 class ArchivedPage(NamedTuple):
-    """What a record says of its page."""
+    """The page in a record of a web archive."""
 
     body: bytes
     content_type: str | None
@@ -26,14 +26,14 @@ class ArchivedPage(NamedTuple):
 
 
 class MoreError(Exception):
-    """The record goes on beyond the bytes at hand."""
+    """The record extends beyond the bytes read so far."""
 
 
 def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedPage:
-    """The page of the record that `data` begins with, plain or in a gzip or zstd member of its own.
+    """The page of the record at the start of `data`, plain or in a gzip or zstd member of its own.
 
-    `ended`: the archive has no more bytes. Raises MoreError where it has, and they are wanted; PageError
-    `claim_damaged`, `bad_claim`, `too_large` or `bad_compression`.
+    `ended` tells that the archive ends with `data`. Raises MoreError if more bytes are needed and there are
+    more; PageError `claim_damaged`, `bad_claim`, `too_large` or `bad_compression`. `where` is for the detail.
     """
     reading = _Reading(data, ended)
     refusal: PageError | None = None
@@ -49,7 +49,7 @@ def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedP
         refusal = error
     except (OSError, EOFError, ValueError, zlib.error) as error:
         refusal = PageError("claim_damaged", f"{where}: {error}")
-    # Whatever was made of a record that was cut off by us is not what is in the archive.
+    # Neither a page nor an error counts if the record was truncated by our own read.
     if reading.short:
         raise MoreError
     if refusal:
@@ -58,21 +58,21 @@ def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedP
 
 
 def content_type_of(record: WarcRecord) -> str | None:
-    """What the server, or else the archiver, says the page is."""
+    """The content type by the server or, failing that, by the archiver."""
     headers = record.http_headers if record.is_http_parsed else record.headers
     told = headers.get("Content-Type") or record.headers.get("WARC-Identified-Payload-Type")
     return None if told is None else str(told)
 
 
 def fetched_at_of(record: WarcRecord) -> int | None:
-    """Milliseconds since the epoch; None where WARC-Date is missing or malformed."""
+    """WARC-Date in milliseconds since the epoch; None if it is missing or malformed."""
     told = record.record_date
     moment = None if told is None else int(told.timestamp() * 1000)
     return moment if moment is not None and writable(moment) else None
 
 
 def body_of(record: WarcRecord, payload: bytes, limit: int) -> bytes:
-    """The entity of a record's payload. Raises PageError `too_large` or `bad_compression`."""
+    """The decoded body of a record. Raises PageError `too_large` or `bad_compression`."""
     if not record.is_http_parsed:
         return payload
     return decode_body(
@@ -94,22 +94,22 @@ def _page(record: WarcRecord, limit: int, where: str) -> ArchivedPage:
         raise too_large(limit, "archived page")
     payload = record.reader.read()
     if len(payload) != expected:
-        raise PageError("claim_damaged", f"{where}: {len(payload)} of {expected} bytes; cut off")
+        raise PageError("claim_damaged", f"{where}: truncated after {len(payload)} of {expected} bytes")
     return ArchivedPage(body_of(record, payload, limit), content_type_of(record), fetched_at_of(record))
 
 
 class _Reading:
-    """The bytes at hand, as fastwarc reads them. Their end must not look like the archive's."""
+    """The bytes read so far, as a file for fastwarc. Tells their end from the end of the archive."""
 
     def __init__(self, data: bytes, ended: bool) -> None:
         self._data = data
         self._ended = ended
         self._place = 0
         self.short = False
-        """Whether more was wanted than is at hand."""
+        """Whether fastwarc asked for bytes that are not read yet."""
 
     def read(self, size: int = -1) -> bytes:
-        """At most so many bytes."""
+        """At most `size` bytes."""
         end = len(self._data) if size < 0 else min(self._place + size, len(self._data))
         found, self._place = self._data[self._place : end], end
         self.short = self.short or not (found or self._ended)
@@ -120,10 +120,10 @@ class _Reading:
         return self._place
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Asked only where we are."""
+        """Only reports the current position, which is all that fastwarc uses it for."""
         if (offset, whence) not in ((0, 1), (self._place, 0)):
             raise OSError("seek")
         return self._place
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing, as no file is open."""

@@ -1,4 +1,4 @@
-"""Files of page messages, saved pages and web archives -> page messages, in order."""
+"""Sources of page messages: JSON Lines, tables, web archives and directories of saved pages."""
 
 from __future__ import annotations
 
@@ -50,16 +50,15 @@ _SOURCES: Final[dict[str, Callable[[str], Source]]] = {
 def open_source(path: str, *, format: str = "auto", base_url: str | None = None) -> Source:  # noqa: A002 - the option's name
     """The source at `path`: a directory, a WARC, JSON Lines, CSV, Parquet, one saved page, or `-`.
 
-    `auto` goes by the name, then by the content; standard input is JSON Lines unless `format` says `warc` or
-    `csv`.
-    `base_url` stands before the relative paths of saved pages, whose URLs are `file:` ones otherwise. Raises
-    SettingsError.
+    The format `auto` is detected by name, then by content. Standard input is JSON Lines unless `format` is
+    `warc` or `csv`. `base_url` is prefixed to the relative paths of saved pages; without it, these have
+    `file:` URLs. Raises SettingsError.
     """
     if format not in FORMATS:
-        raise SettingsError(f"format: {format!r} is none of {', '.join(FORMATS)}")
+        raise SettingsError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
     if path == STDIN:
         if format in ("directory", "parquet"):
-            raise SettingsError(f"format: standard input is no {format}; it may be jsonl, warc or csv")
+            raise SettingsError(f"format: standard input cannot be {format}, only jsonl, warc or csv")
         return _SOURCES["jsonl" if format == "auto" else format](path)
     if not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
@@ -68,7 +67,8 @@ def open_source(path: str, *, format: str = "auto", base_url: str | None = None)
         raise SettingsError(f"format: {path} is a directory, not {kind}")
     if kind == "directory":
         if not Path(path).is_dir() and Path(path).suffix.lower() not in CONTENT_TYPES:
-            raise SettingsError(f"source {path}: no directory, and no suffix of {', '.join(CONTENT_TYPES)}")
+            suffixes = ", ".join(CONTENT_TYPES)
+            raise SettingsError(f"source {path}: neither a directory nor a file with a suffix of {suffixes}")
         return DirectorySource(path, base_url)
     return _SOURCES[kind](path)
 
@@ -79,9 +79,10 @@ def open_sources(
     format: str = "auto",  # noqa: A002 - the option's name
     base_urls: Sequence[str] = (),
 ) -> list[Source]:
-    """All of them: saved pages with a base URL each, in their order, or one for all, or none.
+    """Open several sources. `base_urls` holds one base URL for each source of saved pages, in order, or one
+    for all, or none.
 
-    Raises SettingsError, also where two sources would give one URL to two pages.
+    Raises SettingsError, also if two sources contain pages with the same URL.
     """
     opened = [open_source(path, format=format) for path in paths]
     saved = [each for each in opened if isinstance(each, DirectorySource)]
@@ -101,7 +102,8 @@ def open_sources(
 
 
 def _refuse_shared_urls(saved: Sequence[DirectorySource]) -> None:
-    """Only sources of which one's URLs begin as another's may share some; these alone are listed."""
+    """Raise SettingsError if two sources share a URL. Only sources of which one's URL prefix begins with the
+    other's can, so only their pages are listed."""
     listed: dict[str, str] = {}
     begun: DirectorySource | None = None
     unlisted = True
@@ -113,9 +115,9 @@ def _refuse_shared_urls(saved: Sequence[DirectorySource]) -> None:
             for url in each.urls():
                 if url in listed:
                     raise SettingsError(
-                        f"sources {listed[url]} and {each.name}: both have a page {url}; name each page once,"
-                        " and give directories a --base-url each, in their order, or none: then URLs are"
-                        " file: and the path"
+                        f"sources {listed[url]} and {each.name}: both have a page {url}; name each page"
+                        " once, and give directories a --base-url each, in their order, or none, for file:"
+                        " URLs"
                     )
                 listed[url] = each.name
         unlisted = False
@@ -139,4 +141,4 @@ def _kind(path: str) -> str:
         return "parquet"
     if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
         return "jsonl"
-    raise SettingsError(f"source {path}: neither its name nor its content tells what it is; see --format")
+    raise SettingsError(f"source {path}: neither its name nor its content tells its format; see --format")

@@ -1,4 +1,4 @@
-"""A file as it reads after decompression: plain, gzip, bzip2, xz or zstd, told by its first bytes."""
+"""Reads plain, gzip, bzip2, xz and zstd files; the compression is detected by the first bytes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from stream.errors import SettingsError
 
 STDIN: Final = "-"
 DAMAGED: Final = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
-"""What reading a truncated or damaged file raises."""
+"""Exceptions of reading a truncated or damaged file."""
 _PEEK: Final = 16
 _XZ: Final = b"\xfd7zXZ\x00"
 _BZIP2_BLOCKS: Final = (b"1AY&SY", b"\x17rE8P\x90")
-"""What follows `BZh` and a digit: the first block, or at once the end."""
+"""The magic numbers that follow `BZh` and a digit: of a block, or of the end of an empty stream."""
 
 
 class CountingFile(io.RawIOBase):
-    """A binary file that counts what was read from it, for progress."""
+    """A binary file that counts the bytes read from it, to report progress."""
 
     def __init__(self, file: BinaryIO, *, owned: bool = True) -> None:
         self._file = file
@@ -36,14 +36,14 @@ class CountingFile(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        # read1, so that a pipe's lines arrive as they are written and not when a buffer is full.
+        # read1, so that lines from a pipe arrive as they are written, not when a buffer is full.
         data = cast(io.BufferedReader, self._file).read1(len(buffer))
         buffer[: len(data)] = data
         self.bytes_read += len(data)
         return len(data)
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        # fastwarc asks where it is by seeking nowhere, and panics when that raises.
+        # fastwarc finds its position with a seek by 0 bytes, and panics if that raises.
         if (offset, whence) not in ((0, io.SEEK_CUR), (self.bytes_read, io.SEEK_SET)):
             raise io.UnsupportedOperation("seek")
         return self.bytes_read
@@ -55,7 +55,7 @@ class CountingFile(io.RawIOBase):
 
 
 def open_counting(path: str) -> CountingFile:
-    """The file, or standard input for `-`. Raises SettingsError."""
+    """Open a file, or standard input for `-`. Raises SettingsError."""
     if path == STDIN:
         return CountingFile(sys.stdin.buffer, owned=False)
     try:
@@ -65,7 +65,7 @@ def open_counting(path: str) -> CountingFile:
 
 
 def decompressed(raw: CountingFile) -> io.BufferedReader:
-    """The content, whichever of the known compressions it has; all members or frames of it."""
+    """The decompressed content of a file, over all members or frames."""
     buffered = io.BufferedReader(raw, 1 << 16)
     start = buffered.peek(_PEEK)[:_PEEK]
     if start.startswith(b"\x1f\x8b"):
@@ -81,14 +81,15 @@ def decompressed(raw: CountingFile) -> io.BufferedReader:
 
 
 def is_bzip2_or_xz(path: str) -> bool:
-    """Whether the file is compressed in a way that fastwarc does not know. Raises SettingsError."""
+    """Whether the file is compressed with bzip2 or xz, which fastwarc does not support. Raises
+    SettingsError."""
     with open_counting(path) as raw:
         start = raw.read(_PEEK) or b""
     return start.startswith((b"BZh", _XZ))
 
 
 def first_bytes(path: str, count: int = 512) -> bytes:
-    """The decompressed beginning of a file; empty when it cannot be decompressed. Raises SettingsError."""
+    """The first bytes of a file after decompression; empty if that fails. Raises SettingsError."""
     with open_counting(path) as raw:
         try:
             return decompressed(raw).read(count)

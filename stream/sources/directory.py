@@ -1,4 +1,4 @@
-"""A directory of saved pages (or one such file): every file with a suffix of a web page, in sorted order."""
+"""Saved pages: one file, or all files below a directory with the suffix of a page, in sorted order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stream.sources.encode import encode_page
 from stream.sources.source import MAX_MESSAGE, Message, Source
 
 FILE_URL: Final = "file://localhost"
-"""Stands before an absolute path (RFC 8089; with a host, as URLs of pages have one)."""
+"""Prefix of an absolute path (RFC 8089). It has a host because URLs of pages need one."""
 CONTENT_TYPES: Final = {
     ".html": "text/html",
     ".htm": "text/html",
@@ -27,22 +27,22 @@ CONTENT_TYPES: Final = {
     ".markdown": "text/plain",
     ".rst": "text/plain",
 }
-"""Which files are pages. Markup of plain text is read as text."""
+"""The suffixes of pages and their content types. Plain-text markup such as Markdown is read as text."""
 
 
 class DirectorySource(Source):
-    """Files below a directory, bodies as stored; `fetched_at` is the modification time.
+    """Pages from the files below a directory, or from one file. `fetched_at` is the modification time.
 
-    URLs are the base with the path relative to the directory, or `file:` URLs: two directories hold different
-    pages though their files have the same names. Directories are walked depth-first in name order; links to
-    directories are not followed, other files are counted in
-    `passed_over`.
+    The URL of a page is `base_url` and the path relative to the directory. Without a base it is a `file:`
+    URL, so that files of the same name in different directories are different pages. Directories are walked
+    depth-first in name order, without following links to directories. Files with other suffixes are counted
+    in `passed_over`.
     """
 
     def __init__(self, path: str, base_url: str | None = None) -> None:
         super().__init__(path)
         if base_url is not None and "://" not in base_url:
-            raise SettingsError(f"base-url: {base_url!r} is no URL; write https://example.com/")
+            raise SettingsError(f"base-url: {base_url!r} is not a URL such as https://example.com/")
         self._root = Path(path)
         whole = self._root.is_dir()
         if base_url is None:
@@ -50,7 +50,7 @@ class DirectorySource(Source):
             base_url = FILE_URL + quote(os.fsencode(directory))
         self._base = base_url if base_url.endswith("/") else base_url + "/"
         self.begins = self._base if whole else self._url(self._root)
-        """What all its URLs begin with; the URL itself of a single page."""
+        """The common prefix of all its URLs; for a single page, the page's URL."""
         self._bytes_read = 0
         self._total: int | None = None
 
@@ -65,7 +65,7 @@ class DirectorySource(Source):
         return self._bytes_read
 
     def urls(self) -> Iterator[str]:
-        """Of all its pages, in order; no page is read."""
+        """The URLs of all pages, in order, without reading the pages."""
         return map(self._url, self._files())
 
     def __iter__(self) -> Iterator[Message]:
@@ -96,7 +96,7 @@ class DirectorySource(Source):
         if not self._root.is_dir():
             yield self._root
             return
-        # A stack of sorted directories: memory for one path down the tree, not for the tree.
+        # A stack of sorted listings: memory for one path down the tree, not for the whole tree.
         stack = [iter(_entries(self._root))]
         while stack:
             entry = next(stack[-1], None)

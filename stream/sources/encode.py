@@ -1,4 +1,4 @@
-"""A `Page` as the JSON message of the pages topic."""
+"""Encodes a `Page` as a JSON message for the pages topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream.pages.page import Page
 
 
 def encode_page(page: Page) -> bytes:
-    """The page message: fields that are None are left out, `body` is base64, `fetched_at` RFC 3339 UTC."""
+    """The JSON message: without fields that are None, `body` in base64, `fetched_at` as RFC 3339 in UTC."""
     fields: dict[str, str] = {"url": page.url}
     if page.html is not None:
         fields["html"] = page.html

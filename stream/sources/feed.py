@@ -1,4 +1,4 @@
-"""Sources block while they read; an event loop must not: a thread reads ahead, bounded in bytes."""
+"""Reads a source in a thread, so that its blocking reads do not stop the event loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Final
 from stream.sources.source import Message
 
 AHEAD: Final = 8 << 20
-"""Bytes of messages read ahead."""
+"""Most bytes of messages read ahead."""
 
 
 class _Reader:
-    """The thread's side: fills `pending` until it is full, and wakes the loop when it was empty."""
+    """A thread that fills a buffer of at most `ahead` bytes, and wakes the event loop when it adds to an
+    empty buffer."""
 
     def __init__(self, messages: Iterable[Message], ahead: int) -> None:
         self._messages = messages
@@ -27,7 +28,7 @@ class _Reader:
         self._done = False
         self._error: BaseException | None = None
         self._ready = asyncio.Event()
-        # A daemon: a read of standard input cannot be interrupted and must not hold up the exit.
+        # A daemon thread: a blocked read of standard input cannot be interrupted, and must not delay exit.
         threading.Thread(target=self._run, name="feed", daemon=True).start()
 
     def _run(self) -> None:
@@ -41,7 +42,7 @@ class _Reader:
                     self._size += len(message.value)
                     if len(self._pending) == 1:
                         self._wake()
-        except BaseException as error:  # handed to the reading coroutine, which raises it
+        except BaseException as error:  # raised again by take()
             self._error = error
         finally:
             with self._room:
@@ -53,7 +54,8 @@ class _Reader:
         self._loop.call_soon_threadsafe(self._ready.set)
 
     async def take(self) -> list[Message]:
-        """What was read meanwhile, at least one message; empty at the end. Raises what reading raised."""
+        """All messages read so far. Waits for at least one; an empty list is the end. Raises what the source
+        raised."""
         while True:
             with self._room:
                 taken, self._pending, self._size = self._pending, [], 0
@@ -69,14 +71,14 @@ class _Reader:
             self._ready.clear()
 
     def close(self) -> None:
-        """Let the thread end at its next message."""
+        """Stop the thread at its next message."""
         with self._room:
             self._closed = True
             self._room.notify()
 
 
 async def feed(messages: Iterable[Message], *, ahead: int = AHEAD) -> AsyncGenerator[list[Message], None]:
-    """Lists of messages in order, as many at once as were read meanwhile. Close it (`aclosing`)."""
+    """Yield messages in order, in lists of those read since the last one. Use it with `aclosing`."""
     reader = _Reader(messages, ahead)
     try:
         while taken := await reader.take():

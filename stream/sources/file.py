@@ -1,4 +1,4 @@
-"""What sources out of one file have in common: how much there is to read, and how far they are."""
+"""The base of sources that read a single file: its size, and progress through it."""
 
 from __future__ import annotations
 
@@ -24,6 +24,6 @@ class FileSource(Source):
         return 0 if self._raw is None else self._raw.bytes_read
 
     def _opened(self) -> CountingFile:
-        """The file from its start, as stored; what is read of it from now on is counted."""
+        """Open the file, still compressed, and count the bytes read from now on."""
         self._raw = open_counting(self.name)
         return self._raw

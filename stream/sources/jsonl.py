@@ -1,4 +1,4 @@
-"""Page messages one a line (JSON Lines): plain, gzip, bzip2, xz or zstd, from a file or standard input."""
+"""JSON Lines: a page message per line, plain or compressed, from a file or standard input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _URL = msgspec.json.Decoder(_UrlOnly)
 
 
 def url_of(value: bytes) -> str | None:
-    """The `url` of a page message; None when it names none or is malformed."""
+    """The `url` of a page message; None if it has none or is malformed."""
     try:
         return _URL.decode(value).url
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -29,7 +29,7 @@ def url_of(value: bytes) -> str | None:
 
 
 class JsonlSource(FileSource):
-    """Lines pass through untouched, malformed ones too; blank lines are no messages."""
+    """Yields lines unchanged, even malformed ones, and skips empty lines."""
 
     def __iter__(self) -> Iterator[Message]:
         number = 0

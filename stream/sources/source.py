@@ -1,4 +1,4 @@
-"""What every source has in common: it yields page messages as they would go on the pages topic."""
+"""The interface of sources, which yield page messages as they are published to the pages topic."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 MAX_MESSAGE: Final = 64 << 20
-"""Bytes of the largest message a source yields; memory stays bounded whatever a file holds."""
+"""Bytes of the largest message that a source yields. It bounds memory, whatever a file contains."""
 
 
 PASSED_OVER: Final = {
@@ -18,44 +18,45 @@ PASSED_OVER: Final = {
     "record_type": "records of other types (requests, metadata, revisits), or without an http URL",
     "suffix": "files without the suffix of a page",
 }
-"""Why something that a source holds is no page."""
+"""Reasons why content of a source is passed over as no page, with their descriptions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One page message, not yet keyed: malformed ones travel too, and become `rejected` verdicts."""
+    """A page message read from a source. It may be malformed; it then gets a `rejected` verdict."""
 
     value: bytes
-    """The page message's JSON, untouched where the source already is JSON."""
+    """The message in JSON, unchanged if the source contains JSON."""
     url_hint: str | None
-    """The page's URL as far as the source could tell; a publisher derives the key from it."""
+    """The page's URL, if the source could tell. The message key is derived from it."""
     origin: str
-    """Where it was read, for error messages: `crawl.jsonl line 12`."""
+    """The place in the source for error messages, such as `crawl.jsonl line 12`."""
     key: bytes | None = None
-    """The key that the source itself holds, if any."""
+    """The message key, if the source has one."""
 
 
 class Source(abc.ABC):
-    """Messages in a fixed order, read lazily in constant memory.
+    """An iterable of messages in a fixed order, read lazily in constant memory.
 
-    Iterating again reads again from the start (standard input excepted). Iterating raises `PageError`, which
-    names file and line or record, where the source itself is damaged: what was yielded before stands.
+    Each iteration starts from the beginning, except that standard input can be read only once. Iterating
+    raises `PageError`, which names the file and the line or record, if the source is damaged; messages
+    yielded before remain valid.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.passed_over: Counter[str] = Counter()
-        """What was read and is no page, by the keys of `PASSED_OVER`."""
+        """Counts of content that is no page, by the keys of `PASSED_OVER`."""
 
     @property
     @abc.abstractmethod
     def total_bytes(self) -> int | None:
-        """Size of what will be read, as stored (compressed); None when unknown."""
+        """Stored (compressed) size of the source; None if unknown."""
 
     @property
     @abc.abstractmethod
     def bytes_read(self) -> int:
-        """How much of `total_bytes` was read so far; readable from another thread."""
+        """Bytes of `total_bytes` read so far. May be called from another thread."""
 
     @abc.abstractmethod
     def __iter__(self) -> Iterator[Message]: ...

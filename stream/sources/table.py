@@ -1,4 +1,4 @@
-"""Pages as rows of a table, CSV or Parquet: the columns are the fields of a page message."""
+"""CSV and Parquet tables with a page per row. The columns are the fields of a page message."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message, Source
 
 FIELDS: Final = ("url", "html", "text", "body", "content_type", "charset", "fetched_at")
-"""Columns that are read; others are passed over."""
+"""Columns that are read; others are ignored."""
 CONTENT: Final = ("html", "text", "body")
 ROWS: Final = 64
-"""Rows of a Parquet file that are decoded at once."""
+"""Rows of a Parquet file decoded at a time."""
 
 
 class CsvSource(FileSource):
-    """Rows of a CSV file (tabs between where it is named .tsv) in UTF-8, whose first line names the columns.
+    """A CSV file in UTF-8, tab-separated if it is named .tsv, whose first line names the columns.
 
-    Empty cells are fields that are not there; `body` is base64, as in a page message.
+    An empty cell is a missing field. `body` is base64, as in a page message.
     """
 
     def __iter__(self) -> Iterator[Message]:
@@ -50,9 +50,10 @@ class CsvSource(FileSource):
 
 
 class ParquetSource(Source):
-    """Rows of a Parquet file; bytes in `html`, `text` or `body` are the page as stored, `body` also base64.
+    """A Parquet file. A binary `html`, `text` or `body` holds the page's raw bytes; a string `body` is
+    base64.
 
-    Needs the extra `export` (pyarrow). Raises SettingsError.
+    Needs the extra `export` (pyarrow). Iterating raises SettingsError without it.
     """
 
     def __init__(self, path: str) -> None:
@@ -92,7 +93,8 @@ class ParquetSource(Source):
 
 
 def _refuse_other_columns(name: str, columns: Iterable[str]) -> None:
-    """A table without pages is a mistake, and not as many rejected pages."""
+    """Raise SettingsError for a table without the columns of pages: that is a mistake of the user, rather
+    than many pages to reject."""
     columns = list(columns)
     if "url" in columns and any(content in columns for content in CONTENT):
         return
@@ -113,7 +115,7 @@ def _message(row: dict[str, Any], origin: str) -> Message:
 
 
 def _field(value: Any) -> Any:
-    """As JSON has it. What JSON cannot hold is no field of a page: its type is refused like any wrong one."""
+    """A cell as a JSON value. A value of any other type becomes a string; page messages validate it."""
     match value:
         case bytes():
             return base64.b64encode(value).decode("ascii")

@@ -1,4 +1,4 @@
-"""Web archives: the HTML and plain-text pages of .warc and .wet, plain or compressed."""
+"""Web archives: the HTML and plain-text pages of WARC and WET files, plain or compressed."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from stream.sources.source import MAX_MESSAGE, Message
 
 PAGE_TYPES: Final = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
 MAX_BODY: Final = MAX_MESSAGE // 2
-"""Bytes of a body, stored or decoded; base64 and JSON must fit MAX_MESSAGE."""
+"""Most bytes of a body, stored or decoded. Its base64 must fit in MAX_MESSAGE."""
 
 
 class WarcSource(FileSource):
     """HTTP responses with status 2xx, and resource and conversion (WET) records, of the types in PAGE_TYPES.
 
-    Only pages with an http or https URL: some crawlers file extracted text under `urn:` beside the page.
-    Other records are counted in `passed_over`. A page whose Content-Encoding does not decode, or decodes to
-    more than MAX_BODY, is yielded without body, so that it still gets its (rejected) verdict.
+    Only pages with an http or https URL are read: some crawlers store the extracted text beside the page
+    under a `urn:`. Other records are counted in `passed_over`. A page whose body cannot be decoded, or is
+    larger than MAX_BODY, is yielded without a body, so that it still gets a verdict (`rejected`).
     """
 
     def __iter__(self) -> Iterator[Message]:
@@ -40,10 +40,10 @@ class WarcSource(FileSource):
         where, start = f"{self.name} at its start", 0
         with self._opened() as raw:
             try:
-                # fastwarc reads gzip and zstd itself, and then knows where a record begins in the file.
+                # If fastwarc decompresses (gzip and zstd), it knows each record's offset in the file.
                 own = self.name != STDIN and is_bzip2_or_xz(self.name)
                 file = CountingFile(decompressed(raw)) if own else raw
-                # auto_decode would end the whole archive at the first body that does not decode.
+                # auto_decode would stop at the first body that cannot be decoded.
                 for record in ArchiveIterator(file, parse_http=True, auto_decode="none", strict_mode=False):
                     start = record.stream_pos
                     where = f"{self.name} record at byte {start}"
@@ -59,7 +59,8 @@ class WarcSource(FileSource):
 
 
 def _check_end(path: str, start: int) -> None:
-    """Decompress again from the last record: fastwarc takes a frame cut off in its header for the end."""
+    """Decompress the last record again, since fastwarc takes a frame truncated in its header for the end of
+    the file. Raises one of DAMAGED."""
     with Path(path).open("rb") as file:
         file.seek(start)
         rest = decompressed(CountingFile(file, owned=False))
@@ -68,11 +69,11 @@ def _check_end(path: str, start: int) -> None:
 
 
 def _page(record: WarcRecord, where: str) -> Page | str:
-    """The page, or why there is none, as in `PASSED_OVER`."""
+    """The page of a record, or the reason why it has none, a key of `PASSED_OVER`."""
     length = record.headers.get("Content-Length", "")
     if not (length and length.isdecimal()):
-        # fastwarc takes a header cut off by the end of the file for an empty record.
-        raise PageError("damaged_source", f"{where}: no Content-Length; the archive is cut off or damaged")
+        # fastwarc takes a header truncated by the end of the file for an empty record.
+        raise PageError("damaged_source", f"{where}: no Content-Length; the archive is truncated or damaged")
     url = (record.headers.get("WARC-Target-URI") or "").strip().removeprefix("<").removesuffix(">")
     if not record.record_type & RECORDS or not url.lower().startswith(("http://", "https://")):
         return "record_type"
@@ -96,7 +97,7 @@ def _body(record: WarcRecord, where: str) -> bytes | None:
         return None
     payload = record.reader.read()
     if len(payload) != expected:
-        raise PageError("damaged_source", f"{where}: {len(payload)} of {expected} bytes; cut off")
+        raise PageError("damaged_source", f"{where}: truncated after {len(payload)} of {expected} bytes")
     try:
         return body_of(record, payload, MAX_BODY)
     except PageError:

@@ -57,7 +57,7 @@ def test_children_that_may_take_more_than_there_is_are_named_with_both_figures(t
     two = Settings(worker_processes=2, child_memory=2048 * MIB, worker_memory=128 * MIB)
     said = overcommitted(two, small, "worker_memory") or ""
     assert "child_memory 2048 MiB x worker_processes 2" in said
-    assert "want 4480 MiB" in said
+    assert "need 4480 MiB" in said
     assert "limit (memory.max) is 2048 MiB" in said
     assert "at most 832 MiB" in said
     assert overcommitted(two.model_copy(update={"child_memory": 832 * MIB}), small, "worker_memory") is None
@@ -75,4 +75,4 @@ async def test_a_scan_says_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             async with aclosing(scan(each, [], tmp_path / f"{said}")) as chunks:
                 assert [chunk async for chunk in chunks] == []
         assert [entry["event"] == "memory_overcommitted" for entry in logs] == [True] * said
-        assert all("tables_memory 1024 MiB want 2304 MiB" in entry["error"] for entry in logs)
+        assert all("tables_memory 1024 MiB need 2304 MiB" in entry["error"] for entry in logs)

@@ -1,1 +1,1 @@
-"""What a page message refers to -> the page: records of web archives, schemas of a registry."""
+"""What page messages refer to: records of web archives (claim checks) and schemas of a registry."""

@@ -1,7 +1,7 @@
-"""Claim checks: a message names a record of a web archive, and the record is read from under one directory.
+"""Claim checks: a message names a record of a web archive, which is read from below one root directory.
 
-Names come from outside, so every step from the root down is opened by itself and follows no link: no name
-can lead out, also not while somebody changes the directory.
+The names are untrusted. Each component of a path is opened on its own without following symbolic links, so
+no name leads out of the root, even while the directory is being changed.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from stream.pages.warc_record import ArchivedPage, MoreError, archived_page
 
 MAX_NAME: Final = 4096
 FIRST_BYTES: Final = 128 << 10
-"""Read of a record at first, more than most take; then four times as many, up to the largest page."""
+"""Bytes of the first read of a record, which suffice for most. Each further read brings the total to four
+times as much, up to the largest page."""
 _STEP: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FORBIDDEN: Final = {
     errno.ELOOP: "a symbolic link",
-    errno.ENOTDIR: "goes through a symbolic link or a file",
-    errno.ENAMETOOLONG: "too long a name",
-    errno.ENXIO: "no file",
+    errno.ENOTDIR: "a symbolic link or a file in its path",
+    errno.ENAMETOOLONG: "its name is too long",
+    errno.ENXIO: "not a regular file",
 }
 
 _Place = tuple[str, int]
 
 
 class _Held(NamedTuple):
-    """What was read of an archive, from a byte on."""
+    """The bytes read from an archive at an offset."""
 
     data: bytes
     ended: bool
-    """The archive has no more."""
+    """Whether the archive ends with `data`."""
 
 
 class Archive:
-    """The directory of the setting `claim_root`.
+    """Web archives below the directory of the setting `claim_root`.
 
-    Reading takes the time that the store takes; what was read is parsed in the time that the page has.
+    Reading and parsing are apart: a slow store delays the former, and the page's deadline covers only the
+    latter.
     """
 
     def __init__(self, root: str) -> None:
@@ -49,7 +51,7 @@ class Archive:
         self._held: tuple[_Place, _Held | PageError] | None = None
 
     def record(self, filename: str, offset: int, limit: int) -> ArchivedPage:
-        """The page at that byte of a file, once it was fetched; see `Outside.record`."""
+        """The page at `offset` of a file. Raises WantedError until it is fetched; see `Outside.record`."""
         steps, place = _steps(filename, offset), (filename, offset)
         where = f"{filename} at byte {offset}"
         held, self._held = self._held, None
@@ -61,12 +63,12 @@ class Archive:
         try:
             return archived_page(found.data, found.ended, limit, where)
         except MoreError:
-            if len(found.data) > limit + FIRST_BYTES:  # with room for headers
+            if len(found.data) > limit + FIRST_BYTES:  # leaves room for the headers
                 raise too_large(limit, "archived page") from None
             raise WantedError(where, lambda: self._fetch(place, steps, found.data, limit)) from None
 
     def _fetch(self, place: _Place, steps: list[str], begun: bytes, limit: int) -> None:
-        """Read on; bounded in memory, but in time only by the store."""
+        """Read more of a record after the bytes `begun`. Bounded in memory, but not in time."""
         filename, offset = place
         size = min(max(FIRST_BYTES, 3 * len(begun)), limit + FIRST_BYTES + 1 - len(begun))
         try:
@@ -82,26 +84,27 @@ class Archive:
         self._held = place, found
 
     def _open(self, filename: str, steps: list[str]) -> BinaryIO:
-        """Raises PageError for names that lead nowhere, OSError where the store is away."""
+        """Raises PageError for a name that leads to no file, OSError or AwayError if the store is
+        unavailable."""
         here = self._open_root()
         try:
             for step in steps[:-1]:
                 above, here = here, _down(step, os.O_DIRECTORY, here, filename)
                 os.close(above)
-            # Not blocking: a pipe of that name must not hold us.
+            # Not blocking, or opening a named pipe would hang.
             file = _down(steps[-1], os.O_NONBLOCK, here, filename)
         finally:
             os.close(here)
         if not stat.S_ISREG(os.fstat(file).st_mode):
             os.close(file)
-            raise PageError("bad_claim", f"{filename} is no file")
+            raise PageError("bad_claim", f"{filename} is not a regular file")
         return os.fdopen(file, "rb")
 
     def _open_root(self) -> int:
         root = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             with os.scandir(root) as entries:
-                if next(entries, None) is None:  # what a mount point looks like when nothing is mounted
+                if next(entries, None) is None:  # as a mount point is while nothing is mounted
                     raise AwayError(f"claim_root {self._root} is empty: is it mounted?")
         except BaseException:
             os.close(root)
@@ -115,11 +118,11 @@ def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
 
 
 def _steps(filename: str, offset: int) -> list[str]:
-    """Names from the root down. Raises PageError `bad_claim`."""
+    """The components of a relative path. Raises PageError `bad_claim`."""
     steps = filename.split("/")
     if not filename or len(filename) > MAX_NAME or "\0" in filename or set(steps) & {"", ".", ".."}:
         raise PageError(
-            "bad_claim", f"warc_filename {filename[:200]!r}: a relative path is expected, no `..`"
+            "bad_claim", f"warc_filename {filename[:200]!r}: expected a relative path without `..`"
         )
     if offset < 0:
         raise PageError("bad_claim", f"warc_offset {offset}")
@@ -136,4 +139,4 @@ def _down(step: str, flags: int, here: int, filename: str) -> int:
             raise PageError("bad_claim", f"{filename[:200]}: {_FORBIDDEN[error.errno]}") from None
         raise
     except UnicodeEncodeError:
-        raise PageError("bad_claim", f"warc_filename {filename[:200]!r} is no file name") from None
+        raise PageError("bad_claim", f"warc_filename {filename[:200]!r} is not a valid file name") from None

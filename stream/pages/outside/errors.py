@@ -1,7 +1,8 @@
-"""The two ways in which something outside of a message may not be at hand.
+"""Errors of stores and registries that messages refer to.
 
-A page has a deadline, and its process is killed at it. A store or registry that is away is not the page's
-fault: so whatever waits for one is handed to the caller, who does it on nobody's time and then asks again.
+A process is killed when a page exceeds its deadline, but a slow or unavailable store is not the page's fault.
+So nothing is fetched while a page is being read: a WantedError passes the fetch to the caller, who stops the
+page's clock, fetches, and tries again.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ from stream.errors import NeardupError
 
 
 class AwayError(NeardupError):
-    """A store or registry cannot be reached, or refuses us: try again later, no page is at fault."""
+    """A store or registry is unreachable or refuses our requests. No page is at fault; try again later."""
 
 
 class WantedError(NeardupError):
-    """A page cannot be read before `fetch` was called; that may take its time, and raises AwayError."""
+    """A page needs something that is not fetched yet. Call `fetch`, which may take long and raises AwayError,
+    then read the page again."""
 
     def __init__(self, what: str, fetch: Callable[[], None]) -> None:
         super().__init__(f"{what} is not fetched yet")

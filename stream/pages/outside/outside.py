@@ -1,4 +1,4 @@
-"""Everything outside of messages that a process may ask for."""
+"""Access to what messages refer to: schemas of a registry and records of web archives."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from stream.pages.warc_record import ArchivedPage
 
 
 class Outside:
-    """Schemas and archived records by what messages say of them; what was fetched is kept."""
+    """Looks up schemas by id and archived records by file and offset, and caches what was fetched."""
 
     def __init__(
         self, *, claim_root: str | None = None, ask: Callable[[int], Registered] | None = None
     ) -> None:
-        """`ask` gives a schema by its id, and may raise AwayError. Asks nobody yet."""
+        """`claim_root` is the directory of the archives; `ask` fetches a schema by its id and may raise
+        AwayError. Nothing is fetched yet."""
         self._archive = Archive(claim_root) if claim_root else None
         self._schemas = Schemas(ask) if ask else None
 
     def schema(self, number: int) -> Schema:
-        """The schema of that id. Raises WantedError, PageError `unknown_schema` or `unsupported_schema`."""
+        """The schema with that id. Raises WantedError, PageError `unknown_schema` or `unsupported_schema`."""
         if self._schemas is None:
-            raise PageError("unknown_schema", f"schema id {number}, and nobody to ask for it")
+            raise PageError("unknown_schema", f"schema id {number}, but no schema registry is configured")
         return self._schemas.schema(number)
 
     def record(self, filename: str, offset: int, limit: int) -> ArchivedPage:
-        """The page at that byte of an archive, its body of at most `limit` bytes.
+        """The page at byte `offset` of an archive, with a body of at most `limit` bytes.
 
         Raises WantedError, PageError `bad_claim`, `claim_not_found`, `claim_damaged`, `too_large` or
         `bad_compression`.
         """
         if self._archive is None:
-            raise PageError("bad_claim", "warc_filename, and no claim_root is set")
+            raise PageError("bad_claim", "warc_filename, but no claim_root is set")
         return self._archive.record(filename, offset, limit)

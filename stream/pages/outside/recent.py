@@ -1,4 +1,4 @@
-"""What was asked for lately, up to a bound."""
+"""A bounded cache that evicts the least recently used entry."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ V = TypeVar("V")
 
 
 class Recent(Generic[K, V]):
-    """The answers that were used last; the one unused for longest goes first."""
+    """A cache of at most `most` entries, by key. The least recently used one is evicted first."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -19,14 +19,14 @@ class Recent(Generic[K, V]):
         return len(self._kept)
 
     def get(self, key: K) -> V | None:
-        """The answer, if it is kept."""
+        """The cached value, or None."""
         found = self._kept.pop(key, None)
         if found is not None:
             self._kept[key] = found
         return found
 
     def put(self, key: K, answer: V) -> None:
-        """Keep an answer."""
+        """Cache a value."""
         self._kept.pop(key, None)
         while len(self._kept) >= self._most:
             del self._kept[next(iter(self._kept))]

@@ -1,6 +1,6 @@
-"""A schema registry: schemas by id, and the ids of our own.
+"""A client of a schema registry: fetches schemas by id and registers our own.
 
-The REST calls are Confluent's, which Karapace and Apicurio (`/apis/ccompat/v7`) answer too.
+It uses Confluent's REST API, which Karapace and Apicurio (`/apis/ccompat/v7`) implement as well.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from stream.settings import Settings
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 SECONDS: Final = 10.0
-"""How long an answer may take."""
+"""Timeout of a request, and of reading its whole answer."""
 MAX_ANSWER: Final = 8 << 20
 MAX_SCHEMA: Final = 1 << 20
-"""Characters of a schema and all that it refers to."""
+"""Most characters of a schema together with all that it refers to."""
 MAX_ERROR: Final = 64 << 10
 MAX_REFERENCES: Final = 100
 NOT_FOUND: Final = range(40_400, 40_500)
-"""Confluent's codes of what is not there; any other 404 is a wrong URL."""
+"""Confluent's error codes for unknown subjects, versions and schemas. Any other 404 means a wrong URL."""
 REFUSALS: Final = (400, 401, 403, 409, 422)
-"""Statuses of a schema that is not taken: asking again would not help."""
+"""HTTP statuses that refuse a schema for good: retrying would not help."""
 _T = TypeVar("_T")
 
 
@@ -58,7 +58,7 @@ class _Error(msgspec.Struct):
 
 
 class Registry:
-    """Schemas by id; an id means the same for ever, so each is asked for once while it is kept."""
+    """A schema registry. The schema of an id never changes, so answers are cached."""
 
     def __init__(self, url: str, user: str | None = None, password: str | None = None) -> None:
         self._url = url.rstrip("/")
@@ -71,7 +71,8 @@ class Registry:
         self._opener = urllib.request.build_opener(_Redirects)
 
     def schema(self, number: int) -> Registered:
-        """The schema of that id, or why it is of no use; takes seconds. Raises AwayError."""
+        """The schema with that id, or the reason why it cannot be used. May take seconds. Raises
+        AwayError."""
         if found := self._known.get(number):
             return found
         refused = self._refused.get(number)
@@ -101,7 +102,7 @@ class Registry:
         return Registered(kind, answer.schema, list(referred.values()))
 
     def _collect(self, answer: _Answer, found: dict[tuple[str, int], str], depth: int = 0) -> None:
-        """Everything that a schema refers to, leaves first."""
+        """Fetch the schemas that `answer` refers to into `found`, transitively, leaves first."""
         for each in answer.references or ():
             key = (each.subject, each.version)
             if key in found:
@@ -111,15 +112,16 @@ class Registry:
             subject = urllib.parse.quote(each.subject, safe="")
             below = self._ask(f"/subjects/{subject}/versions/{each.version}")
             if below is None:
-                raise PageError("unsupported_schema", f"refers to {each.subject} {each.version}: not there")
+                missing = f"refers to {each.subject} version {each.version}, which does not exist"
+                raise PageError("unsupported_schema", missing)
             self._collect(below, found, depth + 1)
             found[key] = below.schema
             _refuse_large(found.values())
 
     def _ask(self, path: str) -> _Answer | None:
-        """The answer; None where the registry says that there is no such thing.
+        """GET a schema; None if the registry does not have it.
 
-        Raises AwayError, and PageError `unsupported_schema` of an answer that is too large.
+        Raises AwayError, and PageError `unsupported_schema` if the answer is too large.
         """
         try:
             return self._call(path, _Answer)
@@ -131,10 +133,10 @@ class Registry:
             raise AwayError(str(error)) from None
 
     def register(self, subject: str, schema: str) -> int:
-        """The id of an Avro schema of that subject, to which it is added where it is not there.
+        """The id of an Avro schema in a subject. Registers the schema if the subject does not have it.
 
-        Looked up first: who may only read can use what somebody else registered. Raises AwayError, and
-        RefusedError when the registry does not take the schema.
+        The look-up comes first, so that a client with read permission can use a schema that was registered by
+        another. Raises AwayError, and RefusedError if the registry refuses the schema.
         """
         place = f"/subjects/{urllib.parse.quote(subject, safe='')}"
         content = {"schema": schema}
@@ -150,9 +152,9 @@ class Registry:
             raise kind(f"{error}: {error.said}") from None
 
     def _call(self, path: str, answer: type[_T], content: object = None) -> _T:
-        """GET, or POST with a content.
+        """GET a path, or POST `content` to it, and decode the answer.
 
-        Raises AwayError, _StatusError, _TooLargeError, and _NotThereError of nothing.
+        Raises AwayError, _StatusError, _TooLargeError, and _NotThereError for an unknown schema or subject.
         """
         where = f"schema_registry_url {self._url}: {path}"
         data = None if content is None else msgspec.json.encode(content)
@@ -177,7 +179,7 @@ def _refuse_large(texts: Iterable[str]) -> None:
 
 
 def registry_of(settings: Settings) -> Registry | None:
-    """The deployment's registry, if it has one."""
+    """The schema registry of the deployment, or None."""
     if settings.schema_registry_url is None:
         return None
     password = settings.schema_registry_password
@@ -189,7 +191,7 @@ def registry_of(settings: Settings) -> Registry | None:
 
 
 class _Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows them, and tells credentials only to whom they were meant for."""
+    """Follows redirects, but sends credentials only to the origin they are meant for."""
 
     def redirect_request(
         self,
@@ -212,7 +214,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _content(response: http.client.HTTPResponse, where: str) -> bytes:
-    """The whole answer. Raises OSError of one that takes too long, _TooLargeError."""
+    """The whole answer. Raises TimeoutError (an OSError) if it takes too long, _TooLargeError."""
     pieces, size, until = [], 0, time.monotonic() + SECONDS
     while piece := response.read1(1 << 16):
         pieces.append(piece)
@@ -225,15 +227,15 @@ def _content(response: http.client.HTTPResponse, where: str) -> bytes:
 
 
 class _TooLargeError(Exception):
-    """The registry's answer is over MAX_ANSWER."""
+    """The registry's answer is larger than MAX_ANSWER."""
 
 
 class _NotThereError(Exception):
-    """The registry knows no such thing."""
+    """The registry does not have the schema or subject."""
 
 
 class _StatusError(Exception):
-    """The registry answered, with an error."""
+    """The registry answered with an error status."""
 
     def __init__(self, what: str, status: int, said: str) -> None:
         super().__init__(what)

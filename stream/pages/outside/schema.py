@@ -1,6 +1,6 @@
-"""What a schema of a registry makes of the bytes behind its id.
+"""Decodes framed messages by their schemas: Avro, or JSON.
 
-The process that reads messages has no network and no credentials: it asks another one for a schema's text.
+The process that reads messages has neither network nor credentials. It asks its parent for the schemas.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from stream.pages.outside.errors import WantedError
 from stream.pages.outside.recent import Recent
 
 KEPT: Final = 256
-"""Schemas, and ids without one, that a process keeps."""
+"""Schemas that a process caches, and ids without a usable schema."""
 REFUSED_SECONDS: Final = 60.0
-"""How long an id that the registry does not know, or whose schema is of no use, is not asked for again."""
+"""Seconds before an id that is unknown, or has an unusable schema, is asked for again."""
 MAX_HEIGHT: Final = 100
-"""Types within types; fastavro recurses in C, without a bound."""
+"""Deepest nesting of types. fastavro recurses in C, without a limit."""
 BYTE_VALUES: Final = 4
-"""Values that a byte of a record may stand for in the long run. Nearly all take one byte at least."""
+"""Values per encoded byte that a record may decode to. Nearly all values take at least one byte."""
 MAX_FREE: Final = 10_000
-"""Values that a record may have besides."""
+"""Values that a record may decode to beyond BYTE_VALUES per byte."""
 _BYTES: Final = {
     "null": 0,
     "boolean": 1,
@@ -36,46 +36,46 @@ _BYTES: Final = {
     "bytes": 1,
     "string": 1,
 }
-"""Least bytes of a value of each primitive type."""
+"""Fewest encoded bytes of a value of each primitive type."""
 
 
 class Registered(msgspec.Struct, frozen=True):
-    """A schema as a registry has it; or why it is of no use."""
+    """A registry's answer for a schema id: the schema, or the reason why it cannot be used."""
 
     kind: str = "AVRO"
     """AVRO or JSON."""
     text: str = ""
     references: list[str] = []
-    """Texts of what it names, leaves first."""
+    """Texts of the schemas that it refers to, leaves first."""
     reason: str | None = None
-    """A page's reason, `unknown_schema` or `unsupported_schema`; None when it is of use."""
+    """Why its pages are rejected, `unknown_schema` or `unsupported_schema`; None if they are not."""
     detail: str = ""
 
     @classmethod
     def refused(cls, error: PageError) -> Registered:
-        """An answer that refuses the pages of this schema."""
+        """An answer by which all pages of this schema are rejected."""
         return cls(reason=error.reason, detail=error.detail)
 
 
 class Schema(Protocol):
-    """One schema."""
+    """Decodes messages of one schema."""
 
     def fields(self, body: bytes) -> bytes | dict[str, Any]:
-        """The page message in `body`: its JSON, or its fields. Raises PageError."""
+        """The page message in `body`, as JSON or as fields. Raises PageError."""
         ...
 
 
 class Schemas:
-    """Schemas by id, of a registry that somebody else asks."""
+    """A cache of schemas by id."""
 
     def __init__(self, ask: Callable[[int], Registered]) -> None:
-        """`ask` may take its time, and may raise AwayError."""
+        """`ask` fetches a schema; it may take long and raise AwayError."""
         self._ask = ask
         self._told: Recent[int, tuple[Registered, float]] = Recent(KEPT)
         self._read: Recent[int, Schema] = Recent(KEPT)
 
     def schema(self, number: int) -> Schema:
-        """The schema of that id. Raises WantedError, PageError `unknown_schema` or `unsupported_schema`."""
+        """The schema with that id. Raises WantedError, PageError `unknown_schema` or `unsupported_schema`."""
         if found := self._read.get(number):
             return found
         told, until = self._told.get(number) or (None, 0.0)
@@ -97,18 +97,19 @@ class Schemas:
 
 
 class JsonSchema:
-    """The body is JSON as it stands: page messages are checked when they are read, whatever their schema."""
+    """Passes JSON through: page messages are validated when they are parsed, whatever their schema."""
 
     def fields(self, body: bytes) -> bytes:
-        """The JSON."""
+        """`body` itself."""
         return body
 
 
 class AvroSchema:
-    """A record as its writer wrote it."""
+    """Decodes Avro records by their writer's schema."""
 
     def __init__(self, text: str, references: list[str]) -> None:
-        """`references`: what it names, leaves first. Raises PageError `unsupported_schema`."""
+        """`references` are the schemas that it refers to, leaves first. Raises PageError
+        `unsupported_schema`."""
         import fastavro
 
         named: dict[str, Any] = {}
@@ -119,10 +120,10 @@ class AvroSchema:
             free = _Measured(named).of(self._parsed).free
         except (PageError, MemoryError):
             raise
-        except Exception as error:  # whatever fastavro dies of: the schema is at fault
+        except Exception as error:  # whatever fastavro raises, the schema is at fault
             raise PageError("unsupported_schema", f"Avro: {type(error).__name__}: {error}") from None
         if free > MAX_FREE:
-            raise PageError("unsupported_schema", f"Avro: a record of {free} values without a byte")
+            raise PageError("unsupported_schema", f"Avro: a record of {free} values that take no byte")
 
     def fields(self, body: bytes) -> dict[str, Any]:
         """The record's fields. Raises PageError `bad_avro`."""
@@ -133,28 +134,28 @@ class AvroSchema:
             found = fastavro.schemaless_reader(rest, self._parsed, None)
         except MemoryError:
             raise
-        except Exception as error:  # whatever fastavro dies of: the record is at fault
+        except Exception as error:  # whatever fastavro raises, the record is at fault
             raise PageError("bad_avro", f"{type(error).__name__}: {error}") from None
         if rest.tell() != len(body):
-            raise PageError("bad_avro", f"{len(body) - rest.tell()} bytes behind the record")
+            raise PageError("bad_avro", f"{len(body) - rest.tell()} bytes after the record")
         if not isinstance(found, dict):
-            raise PageError("bad_avro", f"a record is expected, not {type(found).__name__}")
+            raise PageError("bad_avro", f"expected a record, not {type(found).__name__}")
         return found
 
 
 class _Type(NamedTuple):
     free: int
-    """Values, at most, that one of this type has beyond BYTE_VALUES for each byte that it takes."""
+    """Most values that a value of this type decodes to, beyond BYTE_VALUES for each byte that it takes."""
     height: int
-    """Types within one another."""
+    """Depth of nested types."""
 
 
 class _Measured:
-    """The types of a schema, measured before anything is decoded by it.
+    """Measures the types of a schema before anything is decoded by it.
 
-    A decoder believes lengths: an array of nulls, or of records of nulls, has as many items as its head
-    says, at no byte each. Where the items of an array or map have free values, the schema is refused; so is
-    one that contains itself, whose depth only the message would bound.
+    A decoder trusts lengths: an array of nulls, or of records of nulls, has as many items as its header
+    claims, and these take no bytes. So a schema is refused if items of an array or map can outgrow their
+    bytes. It is refused, too, if it contains itself, since only the message would bound its depth.
     """
 
     def __init__(self, named: dict[str, Any]) -> None:
@@ -166,7 +167,7 @@ class _Measured:
         """Raises PageError `unsupported_schema`."""
         found = self._measure(schema)
         if found.height > MAX_HEIGHT:
-            raise PageError("unsupported_schema", f"Avro: more than {MAX_HEIGHT} types within one another")
+            raise PageError("unsupported_schema", f"Avro: types nested more than {MAX_HEIGHT} deep")
         return found
 
     def _measure(self, schema: Any) -> _Type:
@@ -200,7 +201,7 @@ class _Measured:
         return self._known[name]
 
     def _unnamed(self, schema: dict[str, Any]) -> _Type:
-        """Of a fixed, an enum, or a primitive type with properties."""
+        """Measure a fixed, an enum, or a primitive type with properties."""
         kind = schema["type"]
         least = int(schema["size"]) if kind == "fixed" else 1 if kind == "enum" else _BYTES[kind]
         return _Type(1 - BYTE_VALUES * least, 1)
