@@ -1,1 +1,1 @@
-"""Tokens -> 64-bit SimHash, its least certain bits and a MinHash sketch; the scheme that names how."""
+"""Fingerprints of pages: the SimHash, its least certain bits and a sketch, by the options of a scheme."""

@@ -1,10 +1,10 @@
-"""The other sketch: b-bit MinHash, and the similarity that two of them estimate.
+"""The b-bit MinHash sketch (`sketch=minhash`), and the similarity estimated from two of them.
 
 Fast Similarity Sketching (Dahlgaard, Knudsen and Thorup, FOCS 2017): with t bins, round i < t throws every
-shingle into one bin, by a hash of (i, shingle), and a bin keeps its least (round, hash); round t + j throws
-every shingle into bin j. So every bin is filled by an honest sample of the set, however short the text, at
-the cost of about t ln t throws; no bin is copied from another. Of each bin's least hash the lowest b bits are
-kept (Li and Koenig, WWW 2010).
+shingle into one bin, by a hash of (i, shingle), and each bin keeps its least (round, hash). Round t + j
+throws every shingle into bin j. Thus every bin holds an unbiased sample of the set, even for a short text, at
+the cost of about t ln t throws, and no bin is copied from another. The sketch keeps the lowest b bits of each
+bin's hash (Li and Koenig, WWW 2010).
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ _EMPTY: Final = np.uint32(2**32 - 1)
 _GOLDEN: Final = np.uint32(0x9E3779B9)
 _FACTOR: Final = np.uint32(0x7FEB352D)
 _THROWS: Final = (8, 3)
-"""Throws a bin that are made at once, at first and then: 8 throws a bin fill all of 1024 in 71 % of texts
-(coupon collecting: t ln t, here 7 a bin, is the middle)."""
+"""Throws per bin before the bins are checked, for the first time and after that. 8 per bin fill all of 1024
+bins in 71 % of texts (coupon collector's problem: t ln t throws, here 7 per bin, are the median)."""
 _BLOCK: Final = 16_384
-"""Most throws made at once: 64 KiB an array stays in the second-level cache."""
+"""Most throws made at once. Arrays of 64 KiB stay in the second-level cache."""
 
 
 def minhash_sketch(shingle_hashes: NDArray[np.uint32], bins: int, bits: int) -> bytes:
     """The sketch of a set of shingles (n,), n > 0, repetitions allowed.
 
-    Planar: plane p has bit p of every bin, bin j at bit j % 8 of byte j // 8.
+    It consists of `bits` planes: plane p holds bit p of every bin, bin j at bit j % 8 of byte j // 8.
     """
     low = _least(shingle_hashes, bins).astype(np.uint8)
     planes = (low & np.uint8(1 << plane) for plane in range(bits))
@@ -37,10 +37,10 @@ def minhash_sketch(shingle_hashes: NDArray[np.uint32], bins: int, bits: int) -> 
 
 
 def minhash_similarity(a: NDArray[np.uint64], b: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
-    """Estimated Jaccard similarity, in ten-thousandths, of the sets behind `a` and `b`, both (m, words):
-    (m,).
+    """Estimated Jaccard similarity, in ten-thousandths, of the sets sketched in `a` and `b`, both
+    (m, bins * bits / 64): (m,).
 
-    A bin matches by chance with probability 2**-b, so E[matches / bins] = J + (1 - J) / 2**b.
+    Bins match by chance with probability 2**-b, so E[matches / bins] = J + (1 - J) / 2**b.
     """
     different = a ^ b
     words = different.shape[-1] // bits
@@ -52,8 +52,8 @@ def minhash_similarity(a: NDArray[np.uint64], b: NDArray[np.uint64], bits: int) 
 
 
 def _least(shingle_hashes: NDArray[np.uint32], bins: int) -> NDArray[np.uint32]:
-    """Each bin's least (round, hash): (bins,). The round takes as many high bits as a bin's index has, the
-    hash the others."""
+    """The least (round, hash) of each bin: (bins,). The round takes as many high bits as the index of a bin,
+    the hash the rest."""
     least = np.full(bins, _EMPTY)
     n = shingle_hashes.size
     first = 0
@@ -72,10 +72,10 @@ def _least(shingle_hashes: NDArray[np.uint32], bins: int) -> NDArray[np.uint32]:
 
 def _throw(part: NDArray[np.uint32], rounds: NDArray[np.uint32], least: NDArray[np.uint32]) -> None:
     mixed = _rehash(part, rounds)
-    # The high bits pick the bin (multiply and shift), the others are the order and the bits kept.
+    # The high bits select the bin (multiply and shift); the others are compared, and kept in the sketch.
     bins = least.size
     low = np.uint32(32 - (bins - 1).bit_length())
-    even = bins & (bins - 1) == 0  # a power of two: the same in one step
+    even = bins & (bins - 1) == 0  # for a power of two, a shift alone does the same
     places = mixed >> low if even else (mixed * np.uint64(bins)) >> np.uint64(32)
     mixed &= (np.uint32(1) << low) - np.uint32(1)
     mixed |= rounds[:, None] << low
@@ -83,7 +83,7 @@ def _throw(part: NDArray[np.uint32], rounds: NDArray[np.uint32], least: NDArray[
 
 
 def _fill(shingle_hashes: NDArray[np.uint32], least: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The last t rounds, for bins that t rounds left empty: only with a handful of shingles."""
+    """Run the last t rounds for bins that are still empty, which happens only with very few shingles."""
     empty = np.flatnonzero(least == _EMPTY)
     rounds = empty.astype(np.uint32) + np.uint32(least.size)
     least[empty] = _rehash(shingle_hashes, rounds).min(axis=1)
@@ -91,8 +91,8 @@ def _fill(shingle_hashes: NDArray[np.uint32], least: NDArray[np.uint32]) -> NDAr
 
 
 def _rehash(part: NDArray[np.uint32], rounds: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Hashes of the same shingles for each round, (rounds, n): a Weyl step, then half of `mix`, since
-    shingles come mixed (measured: the estimate errs no more than with all of it)."""
+    """Hashes of the shingles for each round, (rounds, n): a Weyl step, then half of `mix`. Shingles are mixed
+    already; measured, the estimate is no worse than with all of `mix`."""
     mixed = part + ((rounds + np.uint32(1)) * _GOLDEN)[:, None]
     shifted = mixed >> np.uint32(16)
     mixed ^= shifted

@@ -1,4 +1,4 @@
-"""Fingerprints of any width as arrays: (n,) words of 64 bits, or (n, 2) of 128, the upper one first."""
+"""Fingerprints of any width as uint64 arrays: (n,) for up to 64 bits, (n, 2) for 128, upper half first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MASK: Final = (1 << WORD) - 1
 
 
 def as_column(fingerprints: Sequence[int], width: int) -> NDArray[np.uint64]:
-    """The column of n fingerprints of `width` bits."""
+    """An array of fingerprints of `width` bits."""
     if width <= WORD:
         return np.array(fingerprints, np.uint64)
     words = [(each >> WORD, each & _MASK) for each in fingerprints]
@@ -22,23 +22,23 @@ def as_column(fingerprints: Sequence[int], width: int) -> NDArray[np.uint64]:
 
 
 def integers(fingerprints: NDArray[np.uint64]) -> list[int]:
-    """The fingerprints of a column."""
+    """The fingerprints of an array as integers."""
     values: list[Any] = fingerprints.tolist()
     return values if fingerprints.ndim == 1 else [upper << WORD | lower for upper, lower in values]
 
 
 def first_words(fingerprints: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The fingerprints of a column, or the upper 64 bits of wider ones (n,): no further apart than these."""
+    """The fingerprints, or the upper 64 bits of wider ones (n,), whose distances are lower bounds."""
     return fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0].copy()
 
 
 def distances(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """Hamming distances of n pairs, (n,); one of the two may be a single row."""
+    """Hamming distances of n pairs, (n,). `a` or `b` may be a single row."""
     differing: NDArray[np.uint8] = np.bitwise_count(a ^ b)
     return differing if differing.ndim == 1 else np.asarray(differing.sum(axis=1, dtype=np.uint8))
 
 
 def among(values: NDArray[np.uint8], codes: Sequence[int]) -> NDArray[np.bool_]:
-    """Which of the values are one of these few: for 32,768 of them `np.isin` takes 60 times as long."""
+    """Which values are one of a few codes. For 32,768 values `np.isin` takes 60 times as long."""
     found: NDArray[np.bool_] = np.logical_or.reduce([values == code for code in codes])
     return found

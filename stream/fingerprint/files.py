@@ -1,4 +1,4 @@
-"""Files that a scheme names: their content, not their place, is part of the scheme."""
+"""Files that a scheme names. Their content is part of the scheme, their path is not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stream.errors import SettingsError
 
 
 def digest(option: str, path: str) -> str:
-    """xxh3-128 of the file's bytes, 32 hex digits. Raises ValueError, naming the option."""
+    """xxh3-128 of the file's bytes, in 32 hex digits. Raises ValueError, which names the option."""
     try:
         return xxhash.xxh3_128_hexdigest(Path(path).read_bytes())
     except OSError as error:
@@ -18,7 +18,7 @@ def digest(option: str, path: str) -> str:
 
 
 def refuse_changed(option: str, path: str, expected: str) -> None:
-    """Raises SettingsError unless the file is there and is what the scheme was made with."""
+    """Raise SettingsError if the file is missing, or has changed since the scheme was made."""
     try:
         found = digest(option, path)
     except ValueError as error:
@@ -26,5 +26,5 @@ def refuse_changed(option: str, path: str, expected: str) -> None:
     if found != expected:
         raise SettingsError(
             f"scheme option {option}={path}: its content has digest {found},"
-            f" the scheme was made with {expected}"
+            f" but the scheme was made with {expected}"
         )

@@ -1,4 +1,4 @@
-"""A page, text or message -> fingerprint, least certain bits, sketch and text hash."""
+"""Fingerprints texts, pages and page messages."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ from stream.text.url import MAX_URL, url_key
 from stream.text.variants import simplified
 
 BATCH_CHARACTERS: Final = 65_536
-"""Most characters of texts done at once: what is made of them stays in the cache."""
+"""Most characters of a batch of texts, so that the working arrays stay in the cache."""
 MAX_DETAIL: Final = 500
-"""Longest `detail` of a rejected row, in characters: it travels in a header."""
+"""Longest `detail` of a rejected row, in characters, since it is sent in a header."""
 
 
 _EVERY_LOOP: Final = (
@@ -46,28 +46,28 @@ _EVERY_LOOP: Final = (
     ["预热" * 64, "e\u0301 ﬃ", "ไทย", "warm up"],
     ["a ไทย"],
 )
-"""Batches that take every way there is: letters of one byte or more, one text or several, marks."""
+"""Batches that exercise every code path: ASCII and wider text, one text and several, combining marks."""
 
 
 class Fingerprint(msgspec.Struct, frozen=True):
-    """What is kept of a text."""
+    """The fingerprint of a text, with its sketch and hash."""
 
     fingerprint: int
     """SimHash of `scheme.width` bits."""
     uncertain: bytes
-    """Its 32 least certain bit indexes, least certain first."""
+    """The indexes of the 32 least certain bits, least certain first."""
     sketch: bytes
-    """`scheme.sketch_bytes` that estimate similarity (see `stream.fingerprint.sketch`)."""
+    """A sketch to estimate similarity by, of `scheme.sketch_bytes` (see `stream.fingerprint.sketch`)."""
     text_hash: bytes
     """xxh3-128 of the normalised text, 16 bytes big-endian."""
     tokens: int
-    """How many tokens the text has; below `scheme.minimum_tokens` the rest says little."""
+    """Number of tokens. Below `scheme.minimum_tokens`, fingerprint and sketch say little."""
     features: int
-    """How many distinct features; without any, the fingerprint is the scheme's word for ties."""
+    """Number of distinct features. If there are none, the fingerprint is `scheme.tie_word`."""
 
 
 class ReadPage(NamedTuple):
-    """A page as far as its text."""
+    """A page whose text is extracted but not yet fingerprinted."""
 
     url: str
     url_key: str
@@ -76,14 +76,14 @@ class ReadPage(NamedTuple):
 
 
 class Fingerprinter:
-    """Turns texts and pages into fingerprints by one scheme. Stateless; dictionaries load on first use.
+    """Fingerprints texts and pages by one scheme. Stateless; dictionaries are loaded on first use.
 
     >>> Fingerprinter().text("Order once, then decide deterministically.").tokens
     5
     """
 
     def __init__(self, scheme: Scheme | None = None) -> None:
-        # Made anew from its options, which checks them: constructing a scheme does not.
+        # Converted from its options, since only conversion validates them; the constructor does not.
         self.scheme = Scheme() if scheme is None else Scheme.of(msgspec.structs.asdict(scheme))
         if self.scheme.dictionary:
             files.refuse_changed("dictionary", self.scheme.dictionary, self.scheme.dictionary_digest)
@@ -92,8 +92,8 @@ class Fingerprinter:
         self._warm = False
 
     def warm(self) -> None:
-        """Load tables, dictionary and all compiled loops now: no page pays for them, whatever is in it. Where
-        no earlier process has kept what is compiled, that takes 10 s."""
+        """Load tables, dictionaries and all compiled loops, so that no page has to wait for them. Takes 10 s
+        if the loops have to be compiled first."""
         from stream.text.markup import stripped, too_costly
 
         self._warm = True
@@ -103,19 +103,19 @@ class Fingerprinter:
         stripped(b"")
 
     def normalised(self, text: str) -> str:
-        """The form of a text that is fingerprinted."""
+        """The normalised form of a text, which is what gets fingerprinted."""
         plain = normalise(text)
         return plain if self.scheme.han_variants == "kept" else simplified(plain)
 
     def text(self, text: str) -> Fingerprint:
-        """The fingerprint of plain text; never raises (lone surrogates count as U+FFFD)."""
+        """The fingerprint of plain text. Never raises; lone surrogates count as U+FFFD."""
         return self.texts([text])[0]
 
     def texts(self, texts: Sequence[str]) -> list[Fingerprint]:
         """The fingerprint of each text: the same as by `text`, at a fraction of the cost.
 
-        Several are done by compiled loops, a single one by the libraries unless `warm` was called: a command
-        that fingerprints one page need not wait half a second for the compiler's import.
+        Several texts are processed by compiled loops. A single one is, too, once `warm` was called; before
+        that NumPy is used, to spare commands that fingerprint one page the import of the compiler (0.5 s).
         """
         if self._recipe:
             return [self._text(text, self._recipe) for text in texts]
@@ -134,7 +134,7 @@ class Fingerprinter:
         compiled = self._warm or len(texts) > 1
         points, text_hashes = self._points(texts, compiled)
         tokens = self._tokens(points, compiled)
-        # A long text is alone: sorting needs less memory than a table of what was seen.
+        # For a long text, which has a batch of its own, sorting takes less memory than a hash table.
         compiled = compiled and (len(texts) > 1 or len(texts[0]) <= BATCH_CHARACTERS)
         if compiled:
             from stream.fingerprint.sums import bit_sums_of_each
@@ -155,7 +155,7 @@ class Fingerprinter:
         return [Fingerprint(*of_sums, *others) for of_sums, *others in columns]
 
     def _points(self, texts: Sequence[str], compiled: bool) -> tuple[Points, list[bytes]]:
-        """The normalised texts, and the hash of each."""
+        """The normalised texts, and the `text_hash` of each."""
         if compiled and self.scheme.han_variants == "kept":
             from stream.text.normalise_batch import encoded, normalised_points
 
@@ -172,7 +172,7 @@ class Fingerprinter:
         return plain_tokens(texts, self.scheme.segmenter, self.scheme.dictionary)
 
     def _sketches(self, units: NDArray[np.uint32], bounds: NDArray[np.intp], compiled: bool) -> list[bytes]:
-        """Of each text, from the units of all."""
+        """The sketch of each text. Text i has the shingle units `units[bounds[i] : bounds[i + 1]]`."""
         if compiled and self.scheme.sketch == "parity":
             from stream.fingerprint.parity_batch import parity_sketches
 
@@ -184,8 +184,8 @@ class Fingerprinter:
         ]
 
     def _units(self, texts: Points, tokens: Tokens) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
-        """What shingles are made of, and each text's bounds therein: Han characters where there are enough,
-        otherwise words."""
+        """The units of which shingles are made, and each text's bounds (texts + 1,). The units are the text's
+        Han characters if it has more than `han_floor`, else hashes of its words."""
         counts = tokens.han_bounds[1:] - tokens.han_bounds[:-1]
         if not tokens.han.size and not tokens.cut_further.any():
             return tokens.hashes.astype(np.uint32), tokens.bounds
@@ -209,7 +209,7 @@ class Fingerprinter:
         token_hashes = hash_tokens(tokens)
         weighted = recipe.features(normalised, tokens)
         fingerprint, uncertain = simhash(*weighted, self.scheme.width, self._tie_word)
-        # Shingles are made of Han characters where there are enough, otherwise of words.
+        # As in `_units`.
         if han.size > self.scheme.han_floor:
             units = han
         elif normalised.isascii():  # its tokens are its words
@@ -226,10 +226,10 @@ class Fingerprinter:
         )
 
     def features(self, pairs: Iterable[tuple[str | bytes, float]]) -> Fingerprint:
-        """The fingerprint of your own (feature, weight) pairs: any distinct names, weights of any sign.
+        """The fingerprint of your own (feature, weight) pairs. Features are distinct; weights of any sign.
 
-        The scheme's hash, width, cap and ties are used, nothing is normalised. The sketch is that of the set
-        of features. Raises ValueError for a weight that is not finite or beyond 2**32 either way.
+        Uses the scheme's hash, width, weight cap and ties, and normalises nothing. The sketch is that of the
+        set of features. Raises ValueError for a weight that is not finite or not within -2**32 to 2**32.
         """
         names, weights = weighted_pairs(pairs, self.scheme.weight_cap)
         hashes = hasher(self.scheme)(names, self.scheme.width)
@@ -246,7 +246,7 @@ class Fingerprinter:
         )
 
     def page(self, page: Page) -> Row:
-        """The journal row of a page; what cannot be fingerprinted becomes a rejected row with a reason."""
+        """The journal row of a page. If it cannot be fingerprinted, the row is rejected, with a reason."""
         read = self.read_page(page)
         return read if isinstance(read, Row) else self.rows([read])[0]
 
@@ -256,14 +256,15 @@ class Fingerprinter:
         return page if isinstance(page, Row) else self.page(page)
 
     def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
-        """The page of a message's value, or the row that refuses it. Raises WantedError of `outside`."""
+        """The page in a message's value, or the row that rejects it. Raises WantedError if `outside` has to
+        fetch something first."""
         try:
             return decode_page(value, page_bytes, outside)
         except PageMessageError as error:
             return rejected(error, error.url, None, error.fetched_at)
 
     def read_page(self, page: Page) -> ReadPage | Row:
-        """The text of a page, or the row that refuses it."""
+        """The page with its text, or the row that rejects it."""
         key = None
         try:
             key = url_key(page.url)
@@ -272,7 +273,7 @@ class Fingerprinter:
             return rejected(error, page.url, key, page.fetched_at)
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
-        """The journal rows of pages that were read, made together."""
+        """The journal rows of a batch of pages."""
         made = self.texts([page.text for page in pages])
         return [self._row(page, found) for page, found in zip(pages, made, strict=True)]
 
@@ -295,8 +296,8 @@ class Fingerprinter:
 
 
 def rejected(error: PageError, url: str | None, key: str | None, fetched_at: int | None) -> Row:
-    """The row of a page that cannot be fingerprinted. The URL key is found where the URL has one; a URL over
-    MAX_URL is not kept, since rows must stay small."""
+    """The row of a page that cannot be fingerprinted, with its URL key if there is one. A URL longer than
+    MAX_URL is dropped, since rows must stay small."""
     if url is not None:
         url = None if len(url) > MAX_URL else replace_surrogates(url)
     if url is not None and key is None and error.reason != "bad_url":

@@ -1,4 +1,4 @@
-"""Tokens and texts -> hashes, the same on every machine."""
+"""Hashes of tokens and texts, which are the same on every machine."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ import xxhash
 from numpy.typing import NDArray
 
 BASE: Final = 0x9E3779B97F4A7C15
-"""Of the polynomial over a token's code points; odd, so that it has an inverse modulo 2**64."""
+"""Base of the polynomial over a token's code points; odd, so that it has an inverse modulo 2**64."""
 
 SEED: Final = 0xE4767981C6B1E8E5
-"""Added to the polynomial. Which words share bits is luck, and the commonest words are in every text: over 40
-seeds, modified revisions are 3.5 bits apart on average in Chinese and 1.4 in English; with this one 3.3 and
-1.2. How a seed does on half of the pages tells little about the other half (correlation 0.1 to 0.3)."""
+"""Added to the polynomial. The seed decides which words share bits, and the commonest words occur in every
+text. Averaged over 40 seeds, modified revisions are 3.5 bits apart in Chinese and 1.4 in English; with this
+seed, 3.3 and 1.2. A seed's result on half of the pages predicts little of that on the other half (correlation
+0.1 to 0.3)."""
 
 _REACH: Final = 16_384
-"""Code points hashed at once: the sums and powers stay in the cache."""
+"""Code points hashed at a time, so that sums and powers stay in the cache."""
 FIRST: Final = np.uint32(0x7FEB352D)
 SECOND: Final = np.uint32(0x846CA68B)
 
 
 def hash_tokens(tokens: Sequence[bytes]) -> NDArray[np.uint64]:
     """xxh3_64 of each UTF-8 token, (n,) in the order of the tokens."""
-    # Digests are joined and read at once: no Python integer a token.
+    # Digests are joined and parsed at once, which avoids a Python integer per token.
     digests = b"".join(map(xxhash.xxh3_64_digest, tokens))
     return np.frombuffer(digests, ">u8").astype(np.uint64)
 
@@ -33,16 +34,16 @@ def hash_tokens(tokens: Sequence[bytes]) -> NDArray[np.uint64]:
 def hash_ranges(
     points: NDArray[np.uint8] | NDArray[np.uint32], starts: NDArray[np.intp], ends: NDArray[np.intp]
 ) -> NDArray[np.uint64]:
-    """A 64-bit hash of each range of code points (n,), the ranges in order and apart.
+    """A 64-bit hash of each range of code points (n,). The ranges are in order and disjoint.
 
-    `mix64` of SEED + sum(point[i] * BASE ** i) modulo 2**64, i counting from the range's start:
-    differences of prefix sums, so that no object a token is made. Two words of one language practically never
-    share it, but it does not withstand whoever looks for words that do, as little as xxh3 with a known seed.
+    The hash is `mix64` of SEED + sum(point[i] * BASE ** i) modulo 2**64, with i counted from the start of the
+    range. It is computed from differences of prefix sums, without an object per token. Words of a language
+    practically never collide. Like xxh3 with a known seed, it does not resist deliberate collisions.
     """
     hashes = np.empty(starts.size, np.uint64)
     done = 0
     while done < starts.size:
-        # A block of tokens that reaches over no more than the tables of powers, or a single longer one.
+        # A block of tokens that span no more than the tables of powers, or a single longer token.
         begin = int(starts[done])
         last = max(done + 1, int(np.searchsorted(ends, begin + _REACH, "right")))
         length = int(ends[last - 1]) - begin
@@ -52,7 +53,7 @@ def hash_ranges(
         start = starts[done:last] - begin
         part = sums[ends[done:last] - begin]
         part -= sums[start]
-        part *= inverses[start]  # what starts later was multiplied by higher powers
+        part *= inverses[start]  # later ranges were multiplied by higher powers
         part += np.uint64(SEED)
         hashes[done:last] = part
         done = last

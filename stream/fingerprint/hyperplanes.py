@@ -1,12 +1,12 @@
-"""SimHash as it was meant: signs of projections on random hyperplanes (Charikar, STOC 2002; seeds 002, 003).
+"""SimHash in its original form: the signs of projections on random hyperplanes (Charikar, STOC 2002; seeds
+002, 003).
 
-Each bit tells on which side of a hyperplane through the origin a vector lies. Two vectors with angle t
-between them are on different sides with probability t / pi, so the distance of their fingerprints estimates
-the angle.
+Each bit tells on which side of a hyperplane through the origin a vector lies. Two vectors at an angle t are
+on different sides with probability t / pi, so the distance of their fingerprints estimates the angle.
 
-With few dimensions the planes can be written down. With many (every word that may ever occur) they need not
-be: bit i of the hash of dimension d, read as +1 or -1, is the d-th coordinate of plane i. Summing these by
-the weights is `simhash.simhash`; `planes_of` shows the planes it stands for.
+With few dimensions the planes can be stored. With many, such as one for every word, hashes replace them:
+bit i of the hash of dimension d, read as +1 or -1, is the d-th coordinate of plane i. The weighted sum of
+these is `simhash.simhash`, and `planes_of` gives the planes of such hashes.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 
 def normal_planes(width: int, dimensions: int, seed: int) -> NDArray[np.float64]:
-    """Normals of `width` hyperplanes, (width, dimensions), of uniform direction. Plane i is for
-    the bit of value 2**i."""
+    """Normals of `width` hyperplanes, (width, dimensions), with uniformly distributed directions. Plane i
+    belongs to the bit of value 2**i."""
     return np.random.default_rng(seed).standard_normal((width, dimensions))
 
 
 def planes_of(hashes: NDArray[np.uint64], width: int) -> NDArray[np.int64]:
-    """The planes that hashes of dimensions, (d,) or (d, 2), stand for: (width, d) of 1 and -1."""
+    """The normals, (width, d) of 1 and -1, of the planes given by the hashes of d dimensions, (d,) or
+    (d, 2)."""
     words = hashes[:, ::-1] if hashes.ndim == 2 else hashes[:, None]
     little = np.ascontiguousarray(words, "<u8").view(np.uint8).reshape(len(words), -1)
     bits = np.unpackbits(little, axis=1, bitorder="little")[:, :width]
@@ -36,8 +37,8 @@ def signs(
     planes: NDArray[np.float64] | NDArray[np.int64],
     tie_word: int = 0,
 ) -> list[int]:
-    """The fingerprint of each vector (n, dimensions): bit i is 1 on the positive side of plane i, 0 on the
-    other, and bit i of `tie_word` on the plane itself."""
+    """The fingerprint of each vector (n, dimensions). Bit i is 1 on the positive side of plane i, 0 on the
+    negative side, and bit i of `tie_word` on the plane itself."""
     found = []
     for sums in vectors @ planes.T:
         ones, on = (int.from_bytes(np.packbits(side, bitorder="little").tobytes(), "little")
@@ -47,16 +48,16 @@ def signs(
 
 
 def angle(distance: int, width: int) -> float:
-    """The angle in radians that this Hamming distance estimates, 0 to pi; its standard error is at most
+    """The angle in radians, 0 to pi, estimated from a Hamming distance. Its standard error is at most
     pi / (2 * sqrt(width))."""
     return math.pi * distance / width
 
 
 def cosine(distance: int, width: int) -> float:
-    """The cosine similarity that this Hamming distance estimates."""
+    """The cosine similarity estimated from a Hamming distance."""
     return math.cos(angle(distance, width))
 
 
 def expected_distance(cosine_similarity: float, width: int) -> float:
-    """The mean Hamming distance of fingerprints of two vectors with that cosine."""
+    """The expected Hamming distance of the fingerprints of two vectors with that cosine."""
     return width * math.acos(max(-1.0, min(1.0, cosine_similarity))) / math.pi

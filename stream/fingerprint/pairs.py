@@ -1,4 +1,4 @@
-"""A caller's own (feature, weight) pairs."""
+"""(feature, weight) pairs supplied by the caller instead of a text."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ LARGEST: Final = 2.0**32
 def weighted_pairs(
     pairs: Iterable[tuple[str | bytes, float]], cap: int = 100
 ) -> tuple[list[bytes], NDArray[np.int64]]:
-    """The features in UTF-8, and rint(UNIT * weight) of each (n,), none beyond `cap` percent of the sum of
-    magnitudes. Raises ValueError, naming the feature, for a weight that is not finite or beyond LARGEST."""
+    """The features in UTF-8, and rint(UNIT * weight) of each (n,), capped at `cap` percent of the sum of
+    their magnitudes. Raises ValueError, which names the feature, for a weight that is not finite or larger
+    than LARGEST."""
     names: list[bytes] = []
     weights: list[int] = []
     for feature, weight in pairs:
         if not math.isfinite(weight) or abs(weight) > LARGEST:
-            raise ValueError(f"feature {feature!r}: weight {weight}; allowed are -2**32 to 2**32")
+            raise ValueError(f"feature {feature!r}: weight {weight} is not within -2**32 to 2**32")
         names.append(feature.encode() if isinstance(feature, str) else feature)
         weights.append(round(UNIT * weight))
     whole = np.array(weights, np.int64)
@@ -34,6 +35,7 @@ def weighted_pairs(
 def signed(
     hashes: NDArray[np.uint64], weights: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The same sums with no weight below zero: a hash with all its bits turned weighs the opposite."""
+    """Equivalent hashes and weights without negative weights: negating a weight equals inverting all bits of
+    the hash."""
     turned = np.where(weights < 0, np.uint64(2**64 - 1), np.uint64(0))
     return hashes ^ (turned if hashes.ndim == 1 else turned[:, None]), np.abs(weights)

@@ -1,14 +1,14 @@
-"""The default sketch: an odd sketch of a sample of the shingles, with the size of the set.
+"""The default sketch (`sketch=parity`): an odd sketch of a sample of the shingles, and the size of the set.
 
 Odd sketches (Mitzenmacher, Pagh and Pham, "Efficient Estimation for High Similarities using Odd Sketches",
-WWW 2014) keep of each bin only whether an odd number of elements fell into it. The XOR of two of them is
-the odd sketch of the sets' symmetric difference, so what two near-duplicates share adds no noise at all.
+WWW 2014) store one bit per bin: whether an odd number of elements fell into it. The XOR of two sketches is
+the odd sketch of the sets' symmetric difference, so the elements that two near-duplicates share add no noise.
 
-Of a set too large for the bins, those shingles are sampled whose hash lies in the lowest half, quarter,
-eighth ... of the range, so that at most MOST a bin are. Sets of like size mostly sample at the same rate,
-hence the same elements. Where one sampled half as many, the other is taken back to that: elements of the
-upper half of the sampled range have bins of their own, the odd ones, so those are left out, and each two bins
-of the coarser one are joined.
+A set that is too large for the bins is sampled: only hashes in the lowest half, quarter, eighth ... of the
+range are used, so that there are at most MOST per bin. Sets of similar size mostly sample at the same rate,
+and so the same elements. If one set samples at half the rate of the other, the finer sketch is reduced to the
+coarser: hashes in the upper half of the sampled range fall into odd bins, which are dropped from the finer
+one, and each even bin of the coarser one is joined with the odd bin after it.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from numpy.typing import NDArray
 from stream.fingerprint.hashes import mix
 
 MOST: Final = (5, 2)
-"""Most sampled shingles a bin, a fraction: 1.25 to 2.5 a bin then. More lessen the noise of sampling, fewer
-that of bins filled twice."""
+"""Most sampled shingles per bin, as a fraction; a sampled set has 1.25 to 2.5 per bin. More would reduce the
+noise of sampling, fewer that of collisions in a bin."""
 SIZE_BYTES: Final = 8
-"""After the bins: how many shingles the set has, u64 little-endian."""
+"""Bytes after the bins that hold the size of the set, u64 little-endian."""
 ONE: Final = 10_000
-"""Similarities are whole ten-thousandths (rule 15)."""
+"""Similarity 1; similarities are integers in ten-thousandths (rule 15)."""
 SCALE: Final = 1024
-"""Sizes of differences are whole 1024ths."""
+"""Size 1; sizes of symmetric differences are integers in 1024ths."""
 
 
 def parity_sketch(ordered: NDArray[np.uint32], bins: int) -> bytes:
-    """The sketch of a set of well mixed shingle hashes (n,), ascending: bin j is bit j % 8 of byte j // 8,
-    then the size of the set."""
+    """The sketch of a set of well mixed shingle hashes (n,), ascending: the bins, bin j at bit j % 8 of byte
+    j // 8, then the size of the set."""
     size = ordered.size
     halved = int(limits(bins).searchsorted(size))
     if halved:
@@ -50,17 +50,17 @@ def parity_sketch(ordered: NDArray[np.uint32], bins: int) -> bytes:
 
 @functools.cache
 def limits(bins: int) -> NDArray[np.int64]:
-    """The largest sets that are sampled whole, by half, by a quarter ... (32,)."""
+    """Sizes of the largest sets that are used whole, sampled by half, by a quarter ... (32,)."""
     return np.array([(bins * MOST[0] // MOST[1]) << halved for halved in range(32)], np.int64)
 
 
 @functools.cache
 def differing(bins: int) -> NDArray[np.int64]:
-    """How many elements, in 1024ths, make that many of the bins odd (bins + 1,): from half the bins on, more
-    than a sketch can tell.
+    """Number of odd bins -> estimated number of elements, in 1024ths (bins + 1,). From half of the bins on,
+    the estimate is unbounded and the table holds a very large number.
 
-    d elements make bins * (1 - (1 - 2 / bins)**d) / 2 of them odd. By decimal logarithms, so that all
-    machines have the same table.
+    d elements make an expected bins * (1 - (1 - 2 / bins)**d) / 2 bins odd. The table is computed with
+    decimal logarithms, so that it is the same on all machines.
     """
     table = np.full(bins + 1, 32 * bins * SCALE)
     with localcontext() as context:

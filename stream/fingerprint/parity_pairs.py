@@ -1,4 +1,4 @@
-"""Pairs of odd sketches -> estimated Jaccard similarity, compiled: a judge estimates a few for every page."""
+"""The similarity estimated from pairs of odd sketches, in a compiled loop: the judge needs some per page."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from stream.fingerprint.parity import ONE, SCALE, differing, limits
 
 _SCALE: Final = np.int64(SCALE)
 _LOWER: Final = np.uint64(0x5555555555555555)
-"""The even bins of a word: elements of the lower half of the sampled range."""
+"""Mask of the even bins, which hold the lower half of the sampled range."""
 _JOIN: Final = np.uint64(1)
 
 
 def parity_similarity(
     a: NDArray[np.uint64], rows_a: NDArray[np.int64], b: NDArray[np.uint64], rows_b: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Estimated Jaccard similarity, in ten-thousandths, of the sets behind the m pairs `a[rows_a]` and
-    `b[rows_b]`, sketches being (n, words), minima included: (m,)."""
+    """Estimated Jaccard similarity, in ten-thousandths, of the sets sketched in the m pairs `a[rows_a]` and
+    `b[rows_b]`: (m,). Sketches are uint64 arrays (n, bins / 64 + 2) that include size and minima."""
     bins = 64 * (a.shape[1] - 2)
     return _similarity(a, rows_a, b, rows_b, differing(bins), differing(bins // 2), limits(bins))
 
@@ -43,7 +43,7 @@ def _similarity(
         if not size_one + size_two:
             similarities[i] = ONE
             continue
-        halved_one = halved_two = np.int64(0)  # as of most pages
+        halved_one = halved_two = np.int64(0)  # most pages are not sampled
         if size_one > limits[0]:
             halved_one = np.int64(np.searchsorted(limits, size_one))
         if size_two > limits[0]:
@@ -58,9 +58,9 @@ def _similarity(
             for word in range(last):
                 unequal += popcount((one[word] ^ two[word] ^ coarser[word] >> _JOIN) & _LOWER)
             differing = of_even[unequal] << np.maximum(halved_one, halved_two)
-        else:  # less than half as large
+        else:  # one set is less than half as large: not similar
             continue
-        # Sizes are known exactly, and sets differ by at least as much as these do.
+        # Sizes are known exactly, and the symmetric difference is at least their difference.
         both = (size_one + size_two) * _SCALE
         differing = np.maximum(differing, np.abs(size_one - size_two) * _SCALE)
         similarities[i] = ONE * np.maximum(both - differing, 0) // (both + differing)

@@ -1,4 +1,4 @@
-"""Tokens -> features -> weights -> hashes, put together for the scheme's options."""
+"""Features, weights and hashes by the options of a scheme, wherever these differ from the defaults."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.weighting import weigher
 
 _PLAIN = ("width", "features", "stop_words", "stem", "weights", "weight_cap", "hash")
-"""Options that need a recipe unless they have their default."""
+"""Options that need a Recipe unless they have their default values."""
 
 
 class Recipe:
-    """What a scheme makes of tokens. Raises SettingsError when a file that the scheme names is not there or
-    not the same any more."""
+    """Computes the weighted, hashed features of a text by a scheme. Raises SettingsError if a file that the
+    scheme names is missing or has changed."""
 
     def __init__(self, scheme: Scheme) -> None:
         if scheme.idf:
@@ -47,7 +47,7 @@ class Recipe:
 
 
 def recipe_of(scheme: Scheme) -> Recipe | None:
-    """None for the default way, which `fingerprinter` has in its own columns: nothing is loaded for it."""
+    """The recipe of a scheme, or None for the default options, which have a faster path without it."""
     default = Scheme()
     plain = all(getattr(scheme, option) == getattr(default, option) for option in _PLAIN)
     return None if plain else Recipe(scheme)

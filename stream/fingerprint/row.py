@@ -1,4 +1,4 @@
-"""What a worker makes of one page: the fingerprinter's result."""
+"""The row that a worker produces for one page, as it is written to the journal."""
 
 from __future__ import annotations
 
@@ -16,45 +16,45 @@ NO_HASH: Final = bytes(16)
 
 
 class Status(enum.IntEnum):
-    """What the worker could make of a page."""
+    """The result of fingerprinting a page."""
 
     READY = 0
     INSUFFICIENT = 1
     REJECTED = 2
     SHORT = 3
-    """Ready, with fewer tokens than `scheme.short_tokens`: a larger distance may hold."""
+    """Ready, but with fewer tokens than `scheme.short_tokens`: `short_distance` applies to it."""
 
 
 FINGERPRINTED: Final = (Status.READY, Status.SHORT)
 
 
 class Row(msgspec.Struct, frozen=True, array_like=True):
-    """One page, fingerprinted or refused."""
+    """One page, fingerprinted or rejected."""
 
     status: int
     url: str | None
-    """As the crawler sent it; None when the message names none."""
+    """The URL as the crawler sent it; None if the message has none."""
     url_key: str | None
-    """Normalised URL; equal keys are the same URL. None when `url` is None or no URL."""
+    """The normalised URL, by which URLs are compared. None if `url` is None or malformed."""
     fetched_at: int | None
     """Milliseconds since the epoch."""
     low: int = 0
-    """The lowest 64 bits of the fingerprint: no larger number travels in msgpack."""
+    """The lowest 64 bits of the fingerprint; msgpack integers are at most 64 bits."""
     uncertain: bytes = bytes(UNCERTAIN_BITS)
-    """Bit indexes, least certain first."""
+    """The indexes of the least certain bits, least certain first."""
     sketch: bytes = b""
     text_hash: bytes = NO_HASH
     """xxh3-128 of the normalised text, big-endian."""
     reason: str | None = None
-    """Why the page was rejected: a short stable code."""
+    """Why the page was rejected, as a stable code (`docs/reasons.md`)."""
     detail: str | None = None
-    """Why, for a person; goes to the dead letter's header, not to the journal."""
+    """Why the page was rejected, for people. Sent in the dead letter's header, not in the journal."""
     high: int = 0
-    """The other bits of a wider fingerprint."""
+    """The bits of the fingerprint above the lowest 64."""
 
     @property
     def fingerprint(self) -> int:
-        """The SimHash, of as many bits as the scheme says."""
+        """The SimHash, of the scheme's width."""
         return self.high << WORD | self.low
 
     @property

@@ -1,5 +1,7 @@
-"""Normalised texts -> hashes of their tokens, in one compiled loop over their code points: what `pieces` and
-`hash_ranges` give, without an array a step."""
+"""Token hashes of normalised texts in one compiled loop over their code points.
+
+Gives the same as `pieces` and `hash_ranges`, without their intermediate arrays.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +33,21 @@ _ZERO: Final = np.uint64(0)
 
 
 def scanned_tokens(texts: Points) -> Tokens:
-    """The tokens of normalised texts, Han runs cut as rjieba with its own dictionary does."""
+    """The tokens of normalised texts, with Han runs cut as by rjieba with its own dictionary."""
     points, bounds = texts
     if points.dtype == np.uint8:
         hashes, token_bounds = _scan_ascii(points.astype(np.uint8, copy=False), bounds, kinds_of_characters())
         han = np.empty(0, np.uint32)
         return Tokens(hashes, token_bounds, han, np.zeros_like(bounds), np.zeros(bounds.size - 1, np.bool_))
     wide, kinds = points.astype(np.uint32, copy=False), kinds_of_characters()
-    # One after another, since Numba does not notice when a loop of another file that it compiled in changes.
+    # Separate calls rather than one: Numba's cache misses changes to functions inlined from other files.
     runs = han_runs(wide, kinds)
     return Tokens(*_scan(wide, bounds, kinds, runs, word_starts(runs, jieba_tables())))
 
 
 @compiled
 def _finished(value: np.uint64) -> np.uint64:
-    """The hash of a token whose polynomial that is: `hashes.mix64` of SEED and it."""
+    """The hash of a token from its polynomial: `hashes.mix64` of the sum with SEED."""
     value = value + _SEED
     value ^= value >> np.uint64(30)
     value *= np.uint64(0xBF58476D1CE4E5B9)
@@ -67,13 +69,13 @@ def _hash(points: NDArray[np.uint32]) -> np.uint64:
 def _scan_ascii(
     points: NDArray[np.uint8], bounds: NDArray[np.intp], kinds: NDArray[np.uint8]
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
-    """Hashes of tokens and each text's bounds therein."""
+    """The token hashes of ASCII texts, and each text's bounds (texts + 1,)."""
     hashes = np.empty(len(points) // 2 + 1, np.uint64)
     token_bounds = np.zeros(len(bounds), np.intp)
     tokens = 0
     for text in range(len(bounds) - 1):
         value, power = _ZERO, _ONE
-        for i in range(bounds[text], bounds[text + 1]):  # the NUL after a text ends its last word
+        for i in range(bounds[text], bounds[text + 1]):  # including the NUL, which ends the last word
             point = points[i]
             if kinds[point] == ASCII:
                 value += np.uint64(point) * power
@@ -94,7 +96,7 @@ def _scan(
     runs: NDArray[np.uint32],
     starts: NDArray[np.bool_],
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp], NDArray[np.bool_]]:
-    """The columns of `Tokens`, from the Han runs among the points and where words start in them."""
+    """The fields of `Tokens`. `runs` are the Han runs among the points, `starts` the word starts in them."""
     texts = len(bounds) - 1
     hashes = np.empty(len(points), np.uint64)
     han = np.empty(len(runs), np.uint32)
@@ -107,7 +109,7 @@ def _scan(
             kind = kinds[points[i]]
             if kind in (ASCII, WIDE):
                 value, power = _ZERO, _ONE
-                while True:  # marks go with what they stand on
+                while True:  # combining marks belong to the token of their base character
                     value += np.uint64(points[i]) * power
                     power *= _BASE
                     i += 1

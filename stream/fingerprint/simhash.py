@@ -1,5 +1,5 @@
-"""Features -> SimHash with its least certain bits (Charikar, STOC 2002; Manku, Jain and Das Sarma, WWW 2007,
-section 2.1)."""
+"""SimHash of weighted features, and its least certain bits (Charikar, STOC 2002; Manku, Jain and Das Sarma,
+WWW 2007, section 2.1)."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from stream.fingerprint.scheme import UNCERTAIN_BITS
 
 WIDTH: Final = 64
 TIES: Final = 0x9E3779B97F4A7C15
-"""Bits of sums that are 0: the golden ratio's digits, so that neither 0 nor 1 is preferred."""
+"""Values of bits whose sums are 0: the golden ratio's digits, so that neither 0 nor 1 is preferred."""
 
 _CHUNK: Final = 2048
-"""Features summed at once: their bits as floats, 512 KiB, stay in the cache, and BLAS keeps to one thread."""
+"""Features summed at a time. Their bits as floats, 512 KiB, stay in the cache, and BLAS uses one thread."""
 _FLOAT32_EXACT: Final = 2**24
 
 
 def simhash(
     hashes: NDArray[np.uint64], weights: NDArray[np.int64], width: int = WIDTH, tie_word: int = TIES
 ) -> tuple[int, bytes]:
-    """The fingerprint of features with those `hashes` and `weights` (n,), and its UNCERTAIN_BITS bit
-    indexes with the smallest |sum|, least certain first (ties: lower index first).
+    """The fingerprint of features with `hashes` and `weights` (n,), and the indexes of the UNCERTAIN_BITS
+    bits with the smallest |sum|, least certain first (on ties, the lower index first).
 
-    Hashes are (n,), of which the lowest `width` bits count, or (n, width / 64), the most significant word
-    first. Bit i (of value 2**i) is 1 where sum i > 0, 0 where it is < 0, bit i of `tie_word` where it is 0.
+    Hashes are (n,), of which the lowest `width` bits count, or (n, width / 64), most significant first. Bit i
+    (of value 2**i) is 1 if sum i > 0, 0 if it is < 0, and bit i of `tie_word` if it is 0.
     """
     sums = bit_sums(hashes, weights, width)
     ones = int.from_bytes(np.packbits(sums > 0, bitorder="little").tobytes(), "little")
@@ -36,10 +36,10 @@ def simhash(
 
 
 def signs(sums: NDArray[np.int64], tie_word: int) -> list[tuple[int, bytes]]:
-    """Bit sums of texts (texts, 64) -> what `simhash` gives of each."""
+    """The results of `simhash` from the bit sums of several texts (texts, 64)."""
     ones = np.packbits(sums > 0, axis=1, bitorder="little").view("<u8").ravel()
     ties = np.packbits(sums == 0, axis=1, bitorder="little").view("<u8").ravel()
-    # The bit index below the sum: sorting puts ties in the order of their indexes.
+    # The index in the lowest bits of the sort key orders equal sums by index.
     keyed = np.abs(sums) << 6 | np.arange(WIDTH)
     keyed.sort(axis=1)
     order = (keyed[:, :UNCERTAIN_BITS] & 63).astype(np.uint8).tobytes()
@@ -48,12 +48,13 @@ def signs(sums: NDArray[np.int64], tie_word: int) -> list[tuple[int, bytes]]:
 
 
 def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.int64], width: int = WIDTH) -> NDArray[np.int64]:
-    """For each bit, the weights of the features whose hash has it minus the weights of the others, (width,).
+    """For each bit, the sum of weights of features whose hash has the bit set, minus that of the others:
+    (width,).
 
-    Weights are added in floats, which is exact, hence the same in any order, while those of a chunk together
-    stay below 2**53: at 4096 a token that is 2**41 tokens, and pages are bounded by memory long before.
+    Sums are in floats. These are exact, and so independent of order, while the weights of a chunk add up to
+    less than 2**53. With 4096 per token that is 2**41 tokens, far more than fit in memory.
     """
-    words = hashes[:, ::-1] if hashes.ndim == 2 else hashes[:, None]  # the least significant first
+    words = hashes[:, ::-1] if hashes.ndim == 2 else hashes[:, None]  # least significant first
     size = 8 * words.shape[1]
     ones = np.zeros(width, np.int64)
     little = np.ascontiguousarray(words, "<u8").view(np.uint8).ravel()

@@ -1,6 +1,6 @@
-"""Units -> shingles -> sketch, and pairs of sketches -> similarity, by the kind that the scheme names.
+"""Shingles and sketches of texts, and the similarity estimated from two sketches, by the scheme's `sketch`.
 
-Every sketch ends with the word of the set's minima (see `stream.fingerprint.minima`).
+Every sketch ends with the key of the set's minima (see `stream.fingerprint.minima`).
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.scheme import Scheme
 
 SHINGLE_BASE: Final = np.uint32(0x846CA68B)
-"""Of the shingles' polynomial: none of its first four powers takes the difference of two characters below
-2**16 to such a difference, so shingles of Han characters that differ in one or two never fall together."""
+"""Base of the shingles' polynomial. None of its first four powers maps a difference of two characters below
+2**16 to such a difference, so shingles of Han characters that differ in one or two places never collide."""
 _SLICE: Final = 1 << 15
-"""Pairs compared at once: 256-byte sketches of so many pairs take 8 MiB."""
+"""Pairs compared at a time. With sketches of 256 bytes they take 8 MiB."""
 
 
 def shingles(units: NDArray[np.uint32], length: int) -> NDArray[np.uint32]:
-    """A hash of each run of `length` units (n,), characters or hashes of words: (n - length + 1,).
+    """A hash of each run of `length` units (n,), which are characters or hashes of words: (n - length + 1,).
 
-    Fewer units than `length` make one shingle of all; no unit makes none. Of s different shingles about
-    s**2 / 2**33 pairs share a hash: one pair in a text of 90 000, which no estimate can see.
+    Fewer units than `length` make a single shingle; no units make none. Among s distinct shingles about
+    s**2 / 2**33 pairs collide: one pair in a text of 90 000, far below the precision of an estimate.
     """
     if not units.size:
         return np.empty(0, np.uint32)
@@ -35,16 +35,14 @@ def shingles(units: NDArray[np.uint32], length: int) -> NDArray[np.uint32]:
     count = units.size - length + 1
     combined = units[:count].copy()
     for place in range(1, length):
-        combined *= SHINGLE_BASE  # a polynomial: order matters
+        combined *= SHINGLE_BASE
         combined += units[place : place + count]
     return mix(combined)
 
 
 def sketch(shingle_hashes: NDArray[np.uint32], scheme: Scheme) -> bytes:
-    """The sketch of a set of shingles (n,), repetitions allowed; `scheme.sketch_bytes` long.
-
-    No shingles: all zeros.
-    """
+    """The sketch of a set of shingles (n,), repetitions allowed, in `scheme.sketch_bytes` bytes. Without
+    shingles it is all zeros."""
     if not shingle_hashes.size:
         return bytes(scheme.sketch_bytes)
     ordered = _distinct(shingle_hashes)
@@ -56,7 +54,7 @@ def sketch(shingle_hashes: NDArray[np.uint32], scheme: Scheme) -> bytes:
 
 
 def _distinct(shingle_hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Each hash once, ascending."""
+    """The distinct hashes, ascending."""
     ordered = np.sort(shingle_hashes)
     fresh = np.empty(ordered.size, np.bool_)
     fresh[:1] = True
@@ -65,10 +63,10 @@ def _distinct(shingle_hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def similarities(a: NDArray[np.uint64], b: NDArray[np.uint64], scheme: Scheme) -> NDArray[np.int64]:
-    """Estimated Jaccard similarity, in whole ten-thousandths, of the texts behind `a` and `b`, both
-    (m, words): (m,).
+    """Estimated Jaccard similarity, in whole ten-thousandths, of the texts sketched in `a` and `b`, both
+    uint64 (m, sketch_bytes / 8): (m,).
 
-    One of the two may be a single sketch (1, words) or (words,), compared with all of the other.
+    `a` or `b` may be a single sketch, which is compared with all of the other.
     """
     a, b = a.reshape(-1, a.shape[-1]), b.reshape(-1, b.shape[-1])
     rows = np.arange(max(len(a), len(b)))
@@ -82,7 +80,7 @@ def similarities_at(
     rows_b: NDArray[np.int64],
     scheme: Scheme,
 ) -> NDArray[np.int64]:
-    """The same of the m pairs (a[rows_a], b[rows_b])."""
+    """Estimated Jaccard similarity, in whole ten-thousandths, of the m pairs (a[rows_a], b[rows_b]): (m,)."""
     if scheme.sketch == "minhash":
         found = [
             minhash_similarity(
@@ -91,7 +89,7 @@ def similarities_at(
             for i in range(0, len(rows_a), _SLICE)
         ]
         return np.concatenate(found) if found else np.zeros(0, np.int64)
-    # Workers make sketches and compare none: only who does waits for the compiler's import.
+    # Imported here, since workers never compare sketches and need not wait for the compiler's import.
     from stream.fingerprint.parity_pairs import parity_similarity
 
     return parity_similarity(a, rows_a, b, rows_b)

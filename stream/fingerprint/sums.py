@@ -1,4 +1,4 @@
-"""Token hashes of many texts -> bit sums: `features` and `simhash.bit_sums` of each, in one compiled loop."""
+"""The bit sums of many texts in a compiled loop: `features` and `simhash.bit_sums` of each."""
 
 from __future__ import annotations
 
@@ -17,27 +17,26 @@ _ONE: Final = np.uint64(1)
 _BYTE: Final = np.uint64(255)
 _EIGHT: Final = np.uint64(8)
 _WEIGHTS: Final = weigh(np.arange(256))
-"""Of features that occur so often."""
+"""Weights of features by their counts, up to 255."""
 _SPREAD: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(
     np.int32
 )
-"""Byte -> its bits, the lowest first (256, 8)."""
+"""Byte -> its bits, lowest first (256, 8)."""
 _FULL: Final = 1 << 30
-"""Sums of 32 bits are carried over before they could pass this."""
+"""Limit of 32-bit partial sums. They are added to the 64-bit sums before they can exceed it."""
 _COUNTED: Final = 4
-"""Features that occur at most so often, which most do, are counted by bit rather than added one by one."""
+"""Features with at most this count, which most have, are summed bit-parallel rather than one by one."""
 _PLANES: Final = 40
-"""Binary digits of a count of features."""
+"""Binary digits of a bit-parallel count."""
 
 
 def bit_sums_of_each(
     hashes: NDArray[np.uint64], bounds: NDArray[np.intp]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For each text and bit, the weights of the features whose hash has it minus the weights of the others
-    (texts, 64), and how many features the text has (texts,). Text i has the token hashes
-    `hashes[bounds[i] : bounds[i + 1]]`."""
+    """The bit sums of each text (texts, 64), as in `simhash.bit_sums`, and its number of distinct features
+    (texts,). Text i has the token hashes `hashes[bounds[i] : bounds[i + 1]]`."""
     largest = int((bounds[1:] - bounds[:-1]).max(initial=0))
-    # Half of the slots stay empty, so a search for one ends soon.
+    # At least half of the slots stay empty, which keeps probe sequences short.
     return _sums(hashes, bounds, 1 << (2 * largest).bit_length())
 
 
@@ -107,10 +106,11 @@ def _sums(
 
 @compiled
 def _add_counted(words: NDArray[np.uint64], size: int, weight: np.int64, row: NDArray[np.int64]) -> None:
-    """Add the weight to the sum of each bit as often as one of `size` words has it; 8 zeros follow them.
+    """Add `weight` to the sum of each bit, times the number of the `size` hashes that have it set. Eight
+    zeros follow the hashes.
 
-    The counts of all 64 bits grow together, as binary numbers whose digits are words: eight words by seven
-    carry-save adders (Harley and Seal; Warren, Hacker's Delight, section 5-1).
+    All 64 counts are kept in parallel, as bit planes: eight hashes are added by seven carry-save adders
+    (Harley and Seal; Warren, Hacker's Delight, section 5-1).
     """
     planes = np.zeros(_PLANES, np.uint64)
     ones = twos = fours = _NONE
@@ -139,6 +139,6 @@ def _add_counted(words: NDArray[np.uint64], size: int, weight: np.int64, row: ND
 
 @compiled
 def _carry(a: np.uint64, b: np.uint64, c: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """The sum of three bits in each place: its upper bits and its lower ones."""
+    """A carry-save adder: carries and sums of the three bits at each position."""
     either = a ^ b
     return a & b | either & c, either ^ c

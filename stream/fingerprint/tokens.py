@@ -1,4 +1,4 @@
-"""Tokens of a batch of texts, as hashes."""
+"""The tokens of a batch of texts as hashes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from stream.text.points import Points
 
 
 class Tokens(NamedTuple):
-    """Text i has the tokens `bounds[i]` to `bounds[i + 1]`."""
+    """The tokens of a batch. Text i has the tokens `bounds[i]` to `bounds[i + 1]`."""
 
     hashes: NDArray[np.uint64]
-    """Of each token, in text order (n,)."""
+    """Hash of each token, in text order (n,)."""
     bounds: NDArray[np.intp]
     """(texts + 1,)"""
     han: NDArray[np.uint32]
@@ -25,7 +25,7 @@ class Tokens(NamedTuple):
     han_bounds: NDArray[np.intp]
     """(texts + 1,)"""
     cut_further: NDArray[np.bool_]
-    """Whether a text has tokens, other than Han words, that are not its words: 3-grams, marks (texts,)."""
+    """Whether a text's tokens differ from its words in more than Han runs, by 3-grams or marks (texts,)."""
 
 
 def plain_tokens(texts: Points, segmenter: Segmenter, dictionary: str = "") -> Tokens:

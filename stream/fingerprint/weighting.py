@@ -1,4 +1,5 @@
-"""Counts -> integer weights: scheme options `weights` and `weight_cap`. The default is in `weights`."""
+"""Integer weights of features by the scheme options `weights` and `weight_cap`. See `weights` for the
+default."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from stream.fingerprint.weights import UNIT, weigh
 from stream.text.normalise import normalise
 
 Weigher = Callable[[Mapping[bytes, int]], NDArray[np.int64]]
-"""Features with their counts -> weights (n,), in the same order."""
+"""Maps features with their counts to weights (n,), in the same order."""
 
 HEAVIEST: Final = 1 << 44
-"""No feature weighs more: 2**8 of them are summed exactly (see `simhash.bit_sums`)."""
+"""Largest weight of a feature. 2**8 of these are still summed exactly (see `simhash.bit_sums`)."""
 
 
 def weigher(scheme: Scheme) -> Weigher:
-    """The weights that the scheme selects, dictionaries loaded."""
+    """The weigher that the scheme selects, with its files loaded."""
     weighted = _tfidf(scheme.idf) if scheme.weights == "tfidf" else _BY_COUNT[scheme.weights]
     if scheme.weight_cap == 100:
         return weighted
@@ -32,13 +33,13 @@ def weigher(scheme: Scheme) -> Weigher:
 
 @functools.lru_cache(1 << 12)
 def log_weight(count: int) -> int:
-    """floor(UNIT * log2(1 + tf)), from integers alone: libraries round logarithms differently."""
+    """floor(UNIT * log2(1 + tf)), in integer arithmetic, since libraries round logarithms differently."""
     return int((1 + count) ** UNIT).bit_length() - 1
 
 
 def capped(weights: NDArray[np.int64], percent: int) -> NDArray[np.int64]:
-    """Weights of which none is more than `percent` of their new sum, the others as they were; all equal where
-    there are too few features for that. Rounded down."""
+    """The weights, capped so that none exceeds `percent` of their new sum, rounded down. With too few
+    features for that, all are equal."""
     ordered: list[int] = np.sort(weights)[::-1].tolist()
     rest = sum(ordered)
     for heavy, largest in enumerate(ordered):
@@ -91,8 +92,8 @@ def _tfidf(path: str) -> Weigher:
 
 @functools.cache
 def inverse_frequencies(path: str) -> tuple[dict[bytes, int], int]:
-    """rint(UNIT * IDF) of each feature of an IDF file ("feature number" a line; jieba's own for ""), and the
-    median, which is for features that it does not know. Raises SettingsError, naming the option."""
+    """rint(UNIT * IDF) of each feature of an IDF file (a "feature number" per line; jieba's own for ""), and
+    their median, which is used for unknown features. Raises SettingsError, which names the option."""
     if not path:
         from stream.text.cutters import analyse
 

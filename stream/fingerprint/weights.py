@@ -1,4 +1,4 @@
-"""Token hashes -> features: distinct hashes with integer weights."""
+"""The default features and weights: distinct token hashes, weighted by the square root of their counts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 UNIT: Final = 4096
-"""Weight of a token that occurs once: a power of two, so that scaling a square root is exact."""
+"""Weight of a token that occurs once. A power of two, so that scaling a square root is exact."""
 
 
 def features(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The distinct `hashes` (d,), ascending, and the weight of each (d,), from the token hashes (n,)."""
+    """The distinct values of token `hashes` (n,), ascending (d,), and their weights (d,)."""
     if not hashes.size:
         return np.empty(0, np.uint64), np.empty(0, np.int64)
     ordered = np.sort(hashes)
@@ -27,9 +27,9 @@ def features(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np
 
 
 def weigh(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """rint(UNIT * sqrt(tf)) for each term frequency: long pages are not ruled by their commonest words.
+    """rint(UNIT * sqrt(tf)) for each term frequency, so that the commonest words do not dominate long pages.
 
-    IEEE 754 defines the square root and the rounding to the last bit, so machines agree.
+    IEEE 754 specifies square root and rounding exactly, so all machines agree.
     """
     weights: NDArray[np.int64] = np.rint(UNIT * np.sqrt(counts.astype(np.float64))).astype(np.int64)
     return weights

@@ -1,1 +1,1 @@
-"""Text -> features: one file a method, all but plain words loaded only where a scheme selects them."""
+"""Kinds of features, one per file. All but plain words are loaded only if a scheme selects them."""

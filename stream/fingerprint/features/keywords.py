@@ -1,4 +1,4 @@
-"""What the two keyword methods share: how many keywords, and scores as integers."""
+"""Common parts of the keyword methods TF-IDF and TextRank: the number of keywords, and integer scores."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Final
 from stream.fingerprint.scheme import Scheme
 
 SCORE_UNIT: Final = 1 << 20
-"""Scores are below 1 and of a handful of words; as integers they keep six digits."""
+"""Scale of integer scores. The scores of a few words, all below 1, keep six digits."""
 
 
 def keyword_count(scheme: Scheme, tokens: int) -> int:
-    """N: `keywords`, and one more for every `keyword_every` tokens of the text."""
+    """The number of keywords: `keywords`, plus one per `keyword_every` tokens of the text."""
     return scheme.keywords + (tokens // scheme.keyword_every if scheme.keyword_every else 0)
 
 
 def chosen(scheme: Scheme, tags: list[tuple[str, float]], tokens: list[bytes]) -> dict[bytes, int]:
-    """The keywords with their scores (`weights=score`), or with how often each is a token (at least once)."""
+    """The keywords with their scores (`weights=score`) or else their token counts, at least 1."""
     if scheme.weights == "score":
         return {word.encode(): max(1, round(SCORE_UNIT * score)) for word, score in tags}
     counts = Counter(tokens)

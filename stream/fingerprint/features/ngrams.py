@@ -1,5 +1,5 @@
-"""Character n-grams: every run of `feature_length` characters of the words, joined by one space (seed 000 has
-the fifteen 2-grams of "the cat sat on the mat"). Needs no dictionary; small edits touch n features each."""
+"""Character n-grams: every run of `feature_length` characters of the words, joined by single spaces (seed 000
+has the fifteen 2-grams of "the cat sat on the mat"). They need no dictionary; an edit changes n features."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stream.text.segment import words
 
 
 def maker(scheme: Scheme) -> Maker:
-    """Counts n-grams; a text shorter than one is one feature."""
+    """Counts n-grams. A text shorter than that is a single feature."""
     length = scheme.feature_length
 
     def make(text: str, _tokens: list[bytes]) -> dict[bytes, int]:

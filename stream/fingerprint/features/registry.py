@@ -1,4 +1,4 @@
-"""Scheme option `features` -> who makes them."""
+"""Looks up the kind of features that the scheme option `features` selects."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Final, cast
 from stream.fingerprint.scheme import Scheme
 
 Maker = Callable[[str, list[bytes]], dict[bytes, int]]
-"""(normalised text, tokens) -> distinct features in UTF-8, each with how often it occurs or, where the scheme
-says `weights=score`, with the method's own integer score."""
+"""Maps (normalised text, tokens) to distinct features in UTF-8 with their counts or, with `weights=score`,
+with the method's integer scores."""
 
 HOMES: Final = {
     "words": "stream.fingerprint.features.words",
@@ -24,6 +24,6 @@ HOMES: Final = {
 
 
 def maker(scheme: Scheme) -> Maker:
-    """The maker that the scheme selects, dictionaries loaded."""
+    """The maker that the scheme selects, with its dictionaries loaded."""
     make = cast(Callable[[Scheme], Maker], import_module(HOMES[scheme.features]).maker)
     return make(scheme)

@@ -1,5 +1,5 @@
-"""The n longest sentences (seed 000: Baidu's way, n = 3): two texts get the same fingerprint when these are
-the same. Meant for `--mode strict -k 0`; where one of three differs, about 16 of 64 bits do."""
+"""The n longest sentences (Baidu's method with n = 3, by seed 000): texts that share them have the same
+fingerprint. Meant for `--mode strict -k 0`; if one of three differs, about 16 of 64 bits do."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stream.fingerprint.scheme import Scheme
 from stream.text.segment import words
 
 _END: Final = re.compile(r"[。．｡!?;\n\r…]+|\.(?=\s|$)")
-"""NFKC has folded the full-width forms; a full stop inside a number or a name ends nothing."""
+"""Ends of sentences. NFKC has folded the full-width forms. A full stop within a number or name is not one."""
 
 
 def maker(scheme: Scheme) -> Maker:
-    """Picks sentences, by words and so whatever their punctuation; of equally long ones the first."""
+    """Picks the longest sentences, of equally long ones the first. Punctuation is ignored."""
     count = scheme.sentences
 
     def make(text: str, _tokens: list[bytes]) -> dict[bytes, int]:

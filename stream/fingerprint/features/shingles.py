@@ -1,5 +1,5 @@
-"""Word shingles: every run of `feature_length` tokens. The order of words matters, and one changed word
-changes as many features."""
+"""Word shingles: every run of `feature_length` tokens. Word order matters, and one changed word changes
+`feature_length` features."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stream.fingerprint.scheme import Scheme
 
 
 def maker(scheme: Scheme) -> Maker:
-    """Counts shingles, tokens in the order in which `segment` gives them; fewer tokens make one feature."""
+    """Counts shingles of tokens in the order of `segment`. Fewer tokens make a single feature."""
     length = scheme.feature_length
 
     def make(_text: str, tokens: list[bytes]) -> dict[bytes, int]:

@@ -1,4 +1,4 @@
-"""Words -> their stems, by a Snowball algorithm (Porter, 2001): "crawled" and "crawling" are one feature."""
+"""Stemming by a Snowball algorithm (Porter, 2001): "crawled" and "crawling" are one feature."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Callable
 from typing import Final
 
 REMEMBERED: Final = 1 << 16
-"""Stems kept: a stemmer in Python takes 10-20 us a word, and texts repeat theirs."""
+"""Stems cached. A stemmer in Python takes 10-20 us per word, and texts repeat their words."""
 
 
 def refuse_unknown(algorithm: str) -> None:
-    """Raises ValueError for an algorithm that Snowball does not have, naming the option."""
+    """Raise ValueError, which names the option, for an algorithm that Snowball does not have."""
     import snowballstemmer
 
     if algorithm not in snowballstemmer.algorithms():
         known = " ".join(sorted(snowballstemmer.algorithms()))
-        raise ValueError(f"stem={algorithm}: unknown; there are {known}")
+        raise ValueError(f"stem={algorithm}: unknown; known are {known}")
 
 
 def stemmer(algorithm: str) -> Callable[[bytes], bytes]:
-    """A token's stem. Words of other scripts come out as they are."""
+    """A function that stems tokens. Words of other scripts are unchanged."""
     import snowballstemmer
 
     stem = snowballstemmer.stemmer(algorithm).stemWord

@@ -1,4 +1,4 @@
-"""Words so common that they say nothing of a text, by language (the `stopwordsiso` lists)."""
+"""Stop words: words too common to characterise a text, by language (the lists of `stopwordsiso`)."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ SEPARATOR: Final = ","
 
 
 def refuse_unknown(languages: str) -> None:
-    """Raises ValueError for a language without a list, naming the option."""
+    """Raise ValueError, which names the option, for a language without a list."""
     import stopwordsiso
 
     for language in languages.split(SEPARATOR):
         if not stopwordsiso.has_lang(language):
             known = " ".join(sorted(stopwordsiso.langs()))
-            raise ValueError(f"stop_words={languages}: no list for {language!r}; there are {known}")
+            raise ValueError(f"stop_words={languages}: no list for {language!r}; there are lists for {known}")
 
 
 @functools.cache
 def stop_words(languages: str) -> frozenset[bytes]:
-    """The stop words of those languages, ISO 639-1 codes with commas between, normalised; none for ""."""
+    """The normalised stop words of `languages`, comma-separated ISO 639-1 codes; none for ""."""
     if not languages:
         return frozenset()
     import stopwordsiso

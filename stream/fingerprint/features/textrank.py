@@ -1,5 +1,6 @@
-"""The N nouns and verbs that TextRank puts first, by jieba's extractor (seed 004): words that stand within
-five of each other vote for each other. A text without any, say an English one, has no features."""
+"""The N nouns and verbs ranked highest by TextRank, with jieba's extractor (seed 004): words within five of
+each other vote for each other. A text without nouns and verbs in jieba's dictionary, such as an English one,
+has no features."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class _Tagged(NamedTuple):
 
 
 class _Tagger:
-    """Stands in for jieba's tagging tokenizer: the scheme's segmenter and dictionary."""
+    """Replaces jieba's tagging tokenizer by the scheme's segmenter and dictionary."""
 
     def __init__(self, scheme: Scheme) -> None:
         self._tag = tagger(scheme.segmenter, scheme.dictionary)

@@ -1,5 +1,5 @@
-"""The N tokens of highest TF-IDF, by jieba's extractor (seeds 000, 001 and 004). Words that its IDF file does
-not know, most of other languages, get the file's median; one-character words are left out."""
+"""The N tokens of highest TF-IDF, with jieba's extractor (seeds 000, 001 and 004). Words that are not in its
+IDF file, as most of other languages, get the file's median. One-character words are left out."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stream.text.cutters import tfidf_extractor
 
 
 class _Cut:
-    """Stands in for jieba's tokenizer: the text is cut already."""
+    """Replaces jieba's tokenizer, as the text is already cut into tokens."""
 
     def __init__(self) -> None:
         self.tokens: list[bytes] = []
@@ -20,7 +20,7 @@ class _Cut:
 
 
 def maker(scheme: Scheme) -> Maker:
-    """Keywords with jieba's IDF, or that of the scheme's file."""
+    """Extracts keywords by jieba's IDF file or the scheme's."""
     extractor, cut = tfidf_extractor(scheme.idf), _Cut()
     extractor.tokenizer = cut
 

@@ -1,4 +1,4 @@
-"""Words: the tokens themselves. The order of words is not looked at."""
+"""Words: the tokens themselves, regardless of their order."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Features -> hashes of 32, 64 or 128 bits: one file a function, loaded only where a scheme selects it."""
+"""Hash functions of features, of 32, 64 or 128 bits. Each is loaded only if a scheme selects it."""

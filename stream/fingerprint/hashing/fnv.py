@@ -1,4 +1,4 @@
-"""FNV-1a (Fowler, Noll and Vo; RFC 9923) of 32, 64 and 128 bits; seed 004 uses that of 64."""
+"""FNV-1a (Fowler, Noll and Vo; RFC 9923) of 32, 64 and 128 bits. Seed 004 uses 64 bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BASIS: Final = {32: 0x811C9DC5, 64: 0xCBF29CE484222325, 128: 0x6C62272E07BB0142
 
 
 def fnv1a(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:
-    """FNV-1a of that width: a byte is mixed in, then the whole multiplied."""
+    """FNV-1a of `width` bits: each byte is XORed in, then the hash is multiplied."""
     return from_integers(_hashed(features, width), width)
 
 

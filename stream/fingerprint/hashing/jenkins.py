@@ -1,7 +1,7 @@
-"""Jenkins' one-at-a-time hash (Dr. Dobb's Journal, 1997), 32 bits a word.
+"""Jenkins' one-at-a-time hash (Dr. Dobb's Journal, 1997), which has 32 bits.
 
-For 64 and 128 bits each further word, towards the more significant, begins from another state: word i from
-i times the golden ratio's digits, so that the least significant word is the published hash.
+For 64 and 128 bits, several hashes with different initial states are concatenated. Hash i starts from i times
+the golden ratio's digits, so that the least significant 32 bits are the published hash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _GOLDEN: Final = 0x9E3779B9
 
 
 def jenkins(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:
-    """`width` / 32 words of one-at-a-time."""
+    """`width` / 32 one-at-a-time hashes, concatenated."""
     words = range(width // 32)
     return from_integers(
         (
@@ -31,7 +31,7 @@ def jenkins(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:
 
 
 def one_at_a_time(data: bytes, state: int = 0) -> int:
-    """The 32-bit hash of `data`, from that state on."""
+    """The 32-bit hash of `data` with the initial value `state`."""
     for byte in data:
         state = (state + byte) & _MASK
         state = (state + (state << 10)) & _MASK

@@ -1,4 +1,4 @@
-"""MurmurHash3 (Appleby), by mmh3, seed 0: x86_32 for 32 bits, x64_128 for 128, its first word for 64."""
+"""MurmurHash3 (Appleby), by mmh3, seed 0: x86_32 for 32 bits, x64_128 for 128, its first half for 64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stream.fingerprint.hashing.registry import from_integers
 
 
 def murmur3(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:
-    """MurmurHash3. The 128-bit value is h1 + h2 * 2**64, as mmh3 has it; 64 bits are h1."""
+    """MurmurHash3. 128 bits are h1 + h2 * 2**64, as in mmh3; 64 bits are h1."""
     if width == 32:
         return from_integers(map(mmh3.mmh3_32_uintdigest, features), 32)
     values = map(mmh3.mmh3_x64_128_uintdigest, features)

@@ -1,5 +1,5 @@
-"""A polynomial over a feature's code points, mixed (`stream.fingerprint.hashes.hash_ranges`): the default,
-since ranges of a text are hashed all at once, without an object each."""
+"""A mixed polynomial over the code points of a feature (`stream.fingerprint.hashes.hash_ranges`). The
+default, since it hashes all tokens of a text at once, without a Python object per token."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stream.fingerprint.hashes import BASE, hash_ranges, mix64
 
 
 def polynomial(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:
-    """The lower `width` bits of 64; for 128 these mixed once more come before them."""
+    """The lower `width` bits of the 64-bit hash. For 128 bits, the hash mixed once more is the upper half."""
     texts = [feature.decode(errors="surrogateescape") for feature in features]
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), "<u4")
     ends = np.cumsum([0, *map(len, texts)], dtype=np.intp)

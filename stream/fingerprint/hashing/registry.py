@@ -1,8 +1,8 @@
-"""Scheme option `hash` -> the function.
+"""Looks up the hash function that the scheme option `hash` selects.
 
-Every function takes `(features in UTF-8, width)` and gives `(n,)` uint64 for 32 and 64 bits, the upper half
-zero for 32, and `(n, 2)` for 128, the more significant word first. None is salted: every machine and every
-run gives the same.
+Every function takes `(features in UTF-8, width)` and returns uint64: `(n,)` for 32 and 64 bits, with the
+upper half zero for 32, and `(n, 2)` for 128, the upper half first. None is salted, so all machines and runs
+agree.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def hasher(scheme: Scheme) -> Hash:
 
 
 def from_big_endian(digests: Iterable[bytes], width: int) -> NDArray[np.uint64]:
-    """Columns of digests of `width` bits each."""
+    """An array of hashes from digests of `width` bits each."""
     words: NDArray[Any] = np.frombuffer(b"".join(digests), f">u{min(width, 64) // 8}").astype(np.uint64)
     return words.reshape(-1, 2) if width > 64 else words
 
 
 def from_integers(values: Iterable[int], width: int) -> NDArray[np.uint64]:
-    """Columns of integers below 2**width."""
+    """An array of hashes from integers below 2**width."""
     return from_big_endian((value.to_bytes(width // 8, "big") for value in values), width)

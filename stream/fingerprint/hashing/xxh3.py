@@ -1,4 +1,4 @@
-"""XXH3 (Collet). 32 bits are the lower half of 64."""
+"""XXH3 (Collet)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stream.fingerprint.hashing.registry import from_big_endian
 
 
 def xxh3(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:
-    """XXH3 with seed 0, of 64 bits for widths up to 64, of 128 bits for 128."""
+    """XXH3 with seed 0. The 32-bit hash is the lower half of the 64-bit one."""
     if width > 64:
         return from_big_endian(map(xxhash.xxh3_128_digest, features), 128)
     hashes = from_big_endian(map(xxhash.xxh3_64_digest, features), 64)
