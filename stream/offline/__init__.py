@@ -1,1 +1,1 @@
-"""Fingerprints without a stream: matching a batch against a corpus, index files, planning."""
+"""Offline use of fingerprints: matching a batch against a corpus, index files, planning of tables."""

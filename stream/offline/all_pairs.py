@@ -1,6 +1,7 @@
-"""All near pairs within one set, by sorting it once a table (Manku, Jain, Das Sarma, WWW 2007, section 3.1).
+"""All near pairs within one set, by sorting it once per table (Manku, Jain, Das Sarma, WWW 2007,
+section 3.1).
 
-Fingerprints that are near share the prefix of some table, so in its order they stand together.
+Near fingerprints share the prefix of at least one table, so they are adjacent in the order of that table.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from stream.tables.words import WORD, Pairs, as_words, distances
 def all_pairs(
     fingerprints: U64, width: int, distance: int, *, threads: int = 1, layout: Layout | None = None
 ) -> tuple[Pairs, int]:
-    """Pairs (row < stored) within the distance, and how many were compared.
+    """All pairs (row < stored) within the distance, and the number of comparisons.
 
-    A table a thread; each needs 8 bytes a fingerprint. Raises SettingsError.
+    Each thread processes one table at a time, in 8 bytes per fingerprint. Raises SettingsError.
     """
     words = as_words(fingerprints, width)
     layout = layout if layout is not None else layout_for(len(words), width, distance)
@@ -42,7 +43,7 @@ def all_pairs(
 
 
 def _together(layout: Layout, words: U64, table: int) -> Iterator[tuple[I64, I64]]:
-    """Rows of equal prefixes, each two of them once, the smaller first."""
+    """Yield all pairs of rows with equal prefixes in a table, the smaller row first."""
     count = len(words)
     low = np.uint64(count.bit_length())
     if layout.key_bits(table) + int(low) > WORD:
@@ -50,7 +51,7 @@ def _together(layout: Layout, words: U64, table: int) -> Iterator[tuple[I64, I64
         order = np.argsort(keys, kind="stable")
         keys, rows = keys[order], order
     else:
-        # One sort of plain numbers, which NumPy vectorises, instead of an argsort.
+        # Sorting (prefix, row) packed into integers, which NumPy vectorises, is faster than an argsort.
         keys = np.empty(count, np.uint64)
         for first in range(0, count, CHUNK):
             part = words[first : first + CHUNK]

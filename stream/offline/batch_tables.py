@@ -1,8 +1,8 @@
-"""Batch queries, the paper's way (Manku, Jain, Das Sarma, WWW 2007, section 4): tables are made of the batch,
-which is small, and the corpus, which is large and need not be sorted, is read once, in chunks.
+"""Batch queries (Manku, Jain, Das Sarma, WWW 2007, section 4): the small batch is indexed in tables, and the
+large corpus is read once, in chunks and in any order.
 
-Only equal prefixes are asked for, so nothing is permuted or sorted: what stands in a table's prefix is masked
-and hashed, and the batch is filed by that.
+Look-ups need only equal prefixes, so nothing is permuted or sorted: the tables are hash tables, whose keys
+are the masked prefix bits.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from stream.tables.words import Pairs, as_words
 Held = TypeVar("Held")
 
 CHUNK: Final = 1 << 16
-"""Corpus fingerprints a chunk: half a MiB of 64 bits, so that a chunk stays cached from table to table."""
+"""Corpus fingerprints per chunk: half a MiB of 64-bit ones, so that a chunk stays cached for all tables."""
 AT_ONCE: Final = 1 << 18
-"""Pairs that one call of the compiled loop has room for."""
+"""Most pairs found by one call of the compiled loop."""
 _SPREAD: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)
-"""Odd numbers, one a word, for Fibonacci hashing (Knuth, The Art of Computer Programming, section 6.4)."""
+"""Odd multipliers, one per 64 bits, for Fibonacci hashing (Knuth, The Art of Computer Programming, section
+6.4)."""
 _FEWEST_SLOTS: Final = 12
 _MOST_SLOTS: Final = 30
 _ONE: Final = np.uint64(1)
@@ -36,9 +37,9 @@ _LOW: Final = np.uint64(63)
 
 
 class BatchTables:
-    """A batch filed in tables by hashed prefixes, in front of each a filter of those that it has.
+    """A batch indexed in tables by hashed prefixes. Each table has a bitmap filter in front of it.
 
-    `layout` is chosen for the size of the batch unless given. Raises SettingsError.
+    `layout` is chosen by the size of the batch unless it is given. Raises SettingsError.
     """
 
     def __init__(self, batch: U64, width: int, distance: int, layout: Layout | None = None) -> None:
@@ -48,7 +49,7 @@ class BatchTables:
         self.layout: Final = layout if layout is not None else layout_for(len(self.batch), width, distance)
         self.layout.refuse_beyond(distance)
         size, tables = len(self.batch), self.layout.tables
-        # 32 slots a fingerprint: 3 % of foreign prefixes pass.
+        # 32 filter bits per fingerprint let 3 % of foreign prefixes pass.
         slots = min(max(size.bit_length() + 4, _FEWEST_SLOTS), _MOST_SLOTS)
         buckets = max(1, size.bit_length())
         self._slot_shift, self._bucket_shift = np.uint64(64 - slots), np.uint64(64 - buckets)
@@ -62,7 +63,8 @@ class BatchTables:
             )  # fmt: skip
 
     def scan(self, corpus: U64) -> tuple[Pairs, int]:
-        """Pairs of the batch (row) and a chunk of the corpus (stored), and how many were compared."""
+        """All near pairs of the batch (row) and a chunk of the corpus (stored), and the number of
+        comparisons."""
         words = np.ascontiguousarray(as_words(corpus, self.width))
         parts, compared, at = [], 0, np.zeros(3, np.int64)
         while at[0] < self.layout.tables:
@@ -78,13 +80,13 @@ class BatchTables:
 
     @property
     def bytes(self) -> int:
-        """Size of the tables and their filters."""
+        """Size of the tables and their filters in bytes."""
         return self._seen.nbytes + self._first.nbytes + self._hashes.nbytes + self._rows.nbytes
 
 
 @compiled
 def hash_prefix(words: U64, which: int, mask: U64) -> np.uint64:
-    """Of the prefix of one of the fingerprints."""
+    """The hash of a table's prefix, given by `mask`, of the fingerprint in row `which`."""
     hashed = (words[which, 0] & mask[0]) * _SPREAD[0]
     for part in range(1, words.shape[1]):
         hashed += (words[which, part] & mask[part]) * _SPREAD[part]
@@ -102,8 +104,11 @@ def _file(
     hashes: U64,
     rows: U32,
 ) -> None:
-    """Fill one table, all zero before: a bit of `seen` for each hash; the batch by buckets in `rows`, with
-    their `hashes`; in `first` where each bucket begins."""
+    """Fill one table; its arrays are initially zero.
+
+    Sets a bit in the filter `seen` for each hash. Writes the rows of the batch and their hashes, grouped by
+    bucket, to `rows` and `hashes`, and the start of each bucket to `first`.
+    """
     for row in range(len(batch)):
         hashed = hash_prefix(batch, row, mask)
         slot = hashed >> slot_shift
@@ -113,7 +118,7 @@ def _file(
     for bucket in range(len(first)):
         end += first[bucket]
         first[bucket] = end
-    # From the last row on, each goes to the end of what is left of its bucket.
+    # A counting sort: backwards, each row takes the last free place of its bucket.
     for row in range(len(batch) - 1, -1, -1):
         hashed = hash_prefix(batch, row, mask)
         place = hashed >> bucket_shift
@@ -139,14 +144,17 @@ def _scan(
     stored: I64,
     apart: U8,
 ) -> tuple[int, int]:
-    """Fill `row`, `stored` and `apart` with pairs, each once, from table, word and place `at` on, which is
-    moved to where there was no room, or beyond the last table. Returns how many, and how many were compared.
+    """Write near pairs, each once, to `row`, `stored` and `apart`, with their distances. Returns the number
+    of pairs and of comparisons.
+
+    `at` holds the table, corpus row and position at which to start. It is updated to where the output was
+    full, or to beyond the last table.
     """
     found = compared = 0
     passed = np.empty(len(words), np.int64)
     for table in range(at[0], len(masks)):
         mask, seen_here, first_here, hashes_here = masks[table], seen[table], first[table], hashes[table]
-        # Without a branch, so that the processor waits for many places of the filter at a time.
+        # Branch-free, so that the cache misses of many filter look-ups overlap.
         count = 0
         for each in range(at[1], len(words)):
             slot = hash_prefix(words, each, mask) >> slot_shift
@@ -177,7 +185,7 @@ def _scan(
 
 @compiled
 def met_first(one: U64, other: U64, masks: U64, table: int) -> bool:
-    """Whether they share this table's prefix, and none before."""
+    """Whether this is the first table whose prefix the two share. A pair is reported by that table only."""
     for each in range(table + 1):
         shared = True
         for part in range(len(one)):
@@ -188,12 +196,13 @@ def met_first(one: U64, other: U64, masks: U64, table: int) -> bool:
 
 
 def layout_for(batch: int, width: int, distance: int) -> Layout:
-    """The layout of fewest tables whose probes meet less than half a batch fingerprint each, by chance.
+    """The layout with the fewest tables in which a probe has less than half a random candidate on average.
 
-    A probe costs about as much as two comparisons: the filter drops most, comparisons gather from memory.
+    A probe costs about as much as two comparisons: the filter rejects most probes, while each comparison is
+    a random access to memory.
     """
     if not 0 <= distance < width:
-        raise SettingsError(f"distance: {distance} bits of {width}; allowed are 0 to {width - 1}")
+        raise SettingsError(f"distance: {distance} bits of {width} is not within 0 to {width - 1}")
     found = None
     for chosen in range(1, 4):
         if distance + chosen > width:
@@ -214,10 +223,11 @@ def layout_for(batch: int, width: int, distance: int) -> Layout:
 def match(
     tables: BatchTables, chunks: Iterable[tuple[U64, Held]], threads: int
 ) -> Iterator[tuple[Pairs, int, Held]]:
-    """Scan the chunks of a corpus on `threads` threads: pairs, comparisons, and what came with the chunk.
+    """Scan the chunks of a corpus on `threads` threads. Yields pairs, the number of comparisons, and the
+    value that accompanies the chunk.
 
-    Answers come in the order of the chunks; `stored` counts within its chunk. A chunk more than there are
-    threads is held at once.
+    Results are in the order of the chunks, and `stored` is relative to the chunk. At most `threads` + 1
+    chunks are in memory.
     """
 
     def scan(corpus: U64, held: Held) -> tuple[Pairs, int, Held]:

@@ -1,12 +1,12 @@
-"""Sorted fingerprints, compressed as the paper does (Manku, Jain, Das Sarma, WWW 2007, section 3.2).
+"""Compression of sorted fingerprints (Manku, Jain, Das Sarma, WWW 2007, section 3.2).
 
-A block begins with one fingerprint in full. Every further one is the Huffman code of h, the position of the
-first bit (from the top) in which it differs from its predecessor, followed by the bits after h; bit h itself
-is 1, since fingerprints ascend. An equal successor is h = width and nothing else. The last fingerprint of
-each block, its key, stays uncompressed: it tells which block to open.
+A block begins with one uncompressed fingerprint. Each further one is the Huffman code of h, the position of
+the first bit (from the top) in which it differs from its predecessor, followed by the bits after h. Bit h
+itself is 1, since fingerprints ascend. A repeated fingerprint is h = width and nothing else. The last
+fingerprint of each block is also stored uncompressed as the block's key, by which blocks are searched.
 
-n random fingerprints of f bits take about f - log2(n) + 3 bits each: the paper's "almost half" is 64 bits and
-2**33 of them. Few fingerprints compress less.
+n random fingerprints of f bits take about f - log2(n) + 3 bits each. The paper's "almost half" holds for
+2**33 fingerprints of 64 bits; fewer compress less.
 """
 
 from __future__ import annotations
@@ -22,52 +22,52 @@ from stream.tables.arrays import I64, U8, U64
 from stream.tables.words import WORD, words_of
 
 BLOCK_BYTES: Final = 1024
-"""The paper's block size."""
+"""Block size of the paper."""
 LEAST_BLOCK: Final = 64
 MOST_BLOCK: Final = 1 << 16
-"""Bytes of a block: a multiple of 8 between these."""
+"""Smallest and largest block in bytes. Sizes are multiples of 8."""
 TOGETHER: Final = 4096
-"""Blocks decoded side by side: one step of all of them is a few NumPy calls on arrays that stay cached."""
+"""Blocks decoded in parallel: one step for all of them takes a few NumPy calls on arrays that stay cached."""
 _ONE: Final = np.uint64(1)
 _LAST: Final = np.uint64(WORD - 1)
 
 
 class CorruptBlockError(ValueError):
-    """Bits that no encoder wrote."""
+    """A block that is not the output of the encoder."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Compressed:
-    """A sorted set of fingerprints, in blocks."""
+    """A sorted set of fingerprints, compressed in blocks."""
 
     width: int
     lengths: U8
-    """Bits of the code of each h, shape (width + 1,)."""
+    """Length in bits of the Huffman code of each h, shape (width + 1,)."""
     counts: NDArray[np.uint16]
     """Fingerprints in each block, shape (b,)."""
     keys: U64
     """The last fingerprint of each block, shape (b, words)."""
     blocks: U8
-    """Shape (b, block bytes): big-endian bit strings, zeros behind the last bit."""
+    """Shape (b, block bytes): big-endian bit strings, padded with zeros."""
 
     @property
     def count(self) -> int:
-        """How many fingerprints there are."""
+        """Number of fingerprints."""
         return int(self.counts.sum(dtype=np.int64))
 
     @property
     def bytes(self) -> int:
-        """Size of everything that is needed to search: blocks, keys, counts, code."""
+        """Size in bytes of all that a search needs: blocks, keys, counts, code."""
         return sum(part.nbytes for part in (self.lengths, self.counts, self.keys, self.blocks))
 
     @property
     def starts(self) -> I64:
-        """Place of each block's first fingerprint in the sorted set, shape (b,)."""
+        """Index of each block's first fingerprint in the sorted set, shape (b,)."""
         ends = np.cumsum(self.counts, dtype=np.int64)
         return ends - self.counts
 
     def decode(self, chosen: I64 | None = None) -> U64:
-        """The fingerprints (n, words) of the chosen blocks (of all of them), ascending within each block.
+        """The fingerprints (n, words) of the chosen blocks, by default of all, ascending within each block.
 
         Raises CorruptBlockError.
         """
@@ -81,7 +81,7 @@ class Compressed:
 
 
 def encode(words: U64, width: int, block_bytes: int = BLOCK_BYTES) -> Compressed:
-    """Compress fingerprints (n, words) in ascending order."""
+    """Compress fingerprints (n, words), which must be in ascending order."""
     n, per = words.shape
     if not n:
         none = np.zeros((0, per), np.uint64)
@@ -105,7 +105,7 @@ def encode(words: U64, width: int, block_bytes: int = BLOCK_BYTES) -> Compressed
     inner[starts] = False
     at = np.flatnonzero(inner)
     if len(at):
-        before = at - 1  # first_different has no entry for the very first
+        before = at - 1  # first_different has no entry for the first fingerprint
         place = np.repeat(base + width - total[starts], sizes)[at] + total[at] - bits[at]
         symbol, left = first_different[before], rest[before]
         length = lengths[symbol].astype(np.int64)
@@ -121,25 +121,25 @@ def encode(words: U64, width: int, block_bytes: int = BLOCK_BYTES) -> Compressed
 
 
 def sort_words(words: U64) -> U64:
-    """Fingerprints (n, words) in ascending order."""
+    """Sort fingerprints (n, words) in ascending order."""
     if words.shape[1] == 1:
         return np.sort(words, axis=0)
     return words[np.lexsort(words.T[::-1])]
 
 
 def expected_bytes(n: float, width: int, block_bytes: int = BLOCK_BYTES) -> float:
-    """Size of n random distinct fingerprints, compressed, computed and not measured.
+    """Expected compressed size in bytes of n distinct random fingerprints, computed rather than measured.
 
-    Each neighbouring pair that first differs in bit h is a node at depth h of the binary trie with something
-    on both sides; 2**h (1 - 2 (1 - 2**-(h+1))**n + (1 - 2**-h)**n) of them are expected. Their entropy stands
-    for the Huffman code, which is within a few hundredths of a bit of it.
+    Neighbours that first differ in bit h correspond to a node at depth h of the binary trie with two
+    children; 2**h (1 - 2 (1 - 2**-(h+1))**n + (1 - 2**-h)**n) of these are expected. The length of the
+    Huffman code is approximated by their entropy, from which it differs by a few hundredths of a bit.
     """
     if n <= 1:
         return n * width / 8
     depth = np.arange(min(width, 1000), dtype=np.float64)
     half, whole = np.log1p(-(2.0 ** -(depth + 1))), np.full(len(depth), -np.inf)
     whole[1:] = np.log1p(-(2.0 ** -depth[1:]))
-    # With p = 2**-(h+1) and small n p, the difference is n**2 p**2: take it from expm1, not from 1.
+    # With p = 2**-(h+1) and small n p, the difference is n**2 p**2. expm1 avoids cancellation against 1.
     nodes = 2.0**depth * (np.expm1(n * whole) - 2 * np.expm1(n * half))
     nodes = np.maximum(nodes, 0)
     share = nodes / nodes.sum()
@@ -155,7 +155,8 @@ def _bit_length(values: U64) -> I64:
 
 
 def _first_different(words: U64, width: int) -> I64:
-    """Position from the top of the first differing bit of each pair of neighbours, (n - 1,), or width."""
+    """Position, from the top, of the first differing bit of each pair of neighbours, or width if they are
+    equal (n - 1,)."""
     apart = words[1:] ^ words[:-1]
     found = np.full(len(apart), width, np.int64)
     for word in range(words.shape[1] - 1, -1, -1):
@@ -166,7 +167,7 @@ def _first_different(words: U64, width: int) -> I64:
 
 
 def _cut(total: I64, budget: int) -> I64:
-    """Where blocks start, so that the items after the first take at most `budget` bits."""
+    """Starts of blocks, such that the items of each block after the first take at most `budget` bits."""
     starts, start, n = [], 0, len(total)
     most = (1 << 16) - 1  # counts are 16 bits
     while start < n:
@@ -176,11 +177,11 @@ def _cut(total: I64, budget: int) -> I64:
 
 
 def _put(buffer: U64, place: I64, values: U64, bits: I64) -> None:
-    """OR the low `bits` (0 to 64) of each value into a bit string at `place`."""
+    """OR the low `bits` (0 to 64) of each value into the bit string `buffer` at the bit `place`."""
     some = np.flatnonzero(bits)
     place, values, bits = place[some], values[some], bits[some].astype(np.uint64)
     spare = np.uint64(WORD) - bits  # 0 to 63
-    left = values << spare  # the wanted bits, at the top
+    left = values << spare  # the bits to write, left-aligned
     word, offset = place >> 6, (place & 63).astype(np.uint64)
     np.bitwise_or.at(buffer, word, left >> offset)
     over = np.flatnonzero(offset + bits > np.uint64(WORD))
@@ -188,11 +189,11 @@ def _put(buffer: U64, place: I64, values: U64, bits: I64) -> None:
 
 
 def _decode(blocks: U8, counts: I64, width: int, symbols: U8, taken: U8) -> U64:
-    """Fingerprints of some blocks: one step decodes the next fingerprint of every block."""
+    """Decode blocks in parallel: each step decodes the next fingerprint of every block."""
     per = words_of(width)
     ends = np.cumsum(counts)
     out = np.empty((int(ends[-1]) if len(ends) else 0, per), np.uint64)
-    order = np.argsort(-counts, kind="stable")  # blocks that are finished leave at the end
+    order = np.argsort(-counts, kind="stable")  # longest first, so that finished blocks are at the end
     place, left = (ends - counts)[order], -np.sort(-counts)
     held = np.zeros((len(blocks), blocks.shape[1] // 8 + 3), np.uint64)
     held[:, :-3] = np.ascontiguousarray(blocks).view(">u8")[order]
@@ -217,7 +218,7 @@ def _decode(blocks: U8, counts: I64, width: int, symbols: U8, taken: U8) -> U64:
         code = (window(active) >> np.uint64(WORD - LONGEST)).astype(np.int64)
         symbol, length = symbols.take(code).astype(np.int64), taken.take(code)
         if not length.all():
-            raise CorruptBlockError("a code that stands for nothing")
+            raise CorruptBlockError("invalid Huffman code")
         at[:active] += length
         rest = np.maximum(width - 1 - symbol, 0)
         same = symbol == width
@@ -233,11 +234,11 @@ def _decode(blocks: U8, counts: I64, width: int, symbols: U8, taken: U8) -> U64:
             at[:active] += bits
             out[place[:active] + step, word] = current[word, :active]
         if int(at[:active].max()) > limit:
-            raise CorruptBlockError("a fingerprint runs over the end of its block")
+            raise CorruptBlockError("a fingerprint extends beyond the end of its block")
     return out
 
 
 def _tail(window: U64, bits: I64) -> U64:
-    """The first `bits` (0 to 64) bits of a window, as a number."""
+    """The first `bits` (0 to 64) bits of a 64-bit window, as an integer."""
     shift = (WORD - bits).astype(np.uint64)
     return np.asarray(np.where(bits > 0, window >> np.minimum(shift, _LAST), 0), np.uint64)

@@ -1,7 +1,7 @@
-"""Files that hold fingerprints already -> arrays of them, chunk by chunk.
+"""Reads files of fingerprints, in chunks.
 
-An index file, a NumPy array, lines of hex digits as `neardup fingerprint` prints them, JSON Lines with a
-`fingerprint` as verdicts have, or the live anchors of a state directory.
+These are index files, NumPy arrays, lines of hex digits as `neardup fingerprint` prints them, JSON Lines with
+a field `fingerprint`, such as verdicts, and state directories, of which the live anchors are read.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from stream.tables.rocks import state_directory
 from stream.tables.words import WIDTHS, as_words
 
 CHUNK: Final = 1 << 16
-"""Fingerprints a chunk."""
+"""Fingerprints per chunk."""
 BLOCKS: Final = 384
-"""Blocks of an index file a chunk: about as many fingerprints."""
+"""Blocks of an index file per chunk; they contain about CHUNK fingerprints."""
 _NPY: Final = b"\x93NUMPY"
 _HEX: Final = re.compile(rb"([0-9a-fA-F]{8}|[0-9a-fA-F]{16}|[0-9a-fA-F]{32})(\s|$)")
 _FINGERPRINT: Final = re.compile(rb'"fingerprint"\s*:')
@@ -34,7 +34,7 @@ _UNREADY: Final = re.compile(rb"\((insufficient|rejected)")
 
 
 class _Record(msgspec.Struct):
-    """What is read of a JSON line."""
+    """The fields that are read from a JSON line."""
 
     fingerprint: str | msgspec.UnsetType | None = msgspec.UNSET
     url: str | None = None
@@ -43,35 +43,36 @@ class _Record(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Some fingerprints."""
+    """Fingerprints, with names if the file has them."""
 
     words: U64
     """Shape (n, words)."""
     names: list[str] | None
-    """URL, or whatever stands behind each; None where there is nothing."""
+    """URL of each, or the rest of its line; None if the format has no names."""
 
 
 @dataclass(slots=True)
 class FingerprintFile:
-    """Iterating gives chunks in order; once for standard input. Raises IndexFileError, SettingsError."""
+    """A file of fingerprints. Iterating yields its chunks in order, once. Raises IndexFileError,
+    SettingsError."""
 
     name: str
     width: int
     scheme: str | None
-    """Id of the scheme, where the file tells it; of JSON Lines, known once the first was read."""
+    """Id of the scheme, if the file has it. In JSON Lines it may appear only in a later line."""
     chunks: Iterator[Chunk]
     count: int | None
-    """How many there are, where that is known."""
+    """Number of fingerprints, if known."""
     skipped: int = field(default=0)
-    """Records without a fingerprint so far."""
+    """Number of records without a fingerprint read so far."""
 
     def __iter__(self) -> Iterator[Chunk]:
         return self.chunks
 
 
 def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | None:
-    """The fingerprints at `path`; None where it holds pages instead. `width` matters for NumPy arrays only,
-    whose words may hold 32 bits or 64. Raises IndexFileError, SettingsError."""
+    """The fingerprints at `path`, or None if it contains pages. `width` applies to NumPy arrays only, whose
+    elements may be fingerprints of 32 or of 64 bits. Raises IndexFileError, SettingsError."""
     if path != STDIN and not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
     if path != STDIN and Path(path).is_dir():
@@ -97,14 +98,14 @@ def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | 
 
 
 def is_fingerprint(line: bytes) -> bool:
-    """Whether a line is a fingerprint or a record of one, and no page message."""
+    """Whether a line is a fingerprint or a record with one, rather than a page message."""
     text = line.strip()
     record = text.startswith(b"{") and _FINGERPRINT.search(text) and not _PAGE.search(text)
     return bool(record or _HEX.match(text) or _UNREADY.match(text))
 
 
 def _state(directory: Path) -> FingerprintFile:
-    from stream.judge.live import live_anchors  # with it come compiled loops, a third of a second
+    from stream.judge.live import live_anchors  # imports compiled loops, which takes a third of a second
 
     anchors = live_anchors(directory)
     words = anchors.fingerprints
@@ -149,7 +150,7 @@ def _lines(path: str, width: int) -> FingerprintFile:
                 file.skipped += 1
                 continue
             if len(parts[0]) * 4 != width or not _HEX.match(parts[0]):
-                raise IndexFileError(f"source {path} line {number}: {width // 4} hex digits are expected")
+                raise IndexFileError(f"source {path} line {number}: expected {width // 4} hex digits")
             digits.append(parts[0])
             names.append(parts[1].strip().decode(errors="replace") if len(parts) > 1 else "")
             if len(digits) == CHUNK:
@@ -177,16 +178,18 @@ def _records(path: str) -> FingerprintFile:
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise IndexFileError(f"{where}: {error}") from None
             if record.fingerprint is msgspec.UNSET:
-                raise IndexFileError(f"{where}: it has no field `fingerprint`, where earlier lines have")
-            if record.fingerprint is None:  # a page too short, or rejected
+                raise IndexFileError(f"{where}: it has no field `fingerprint`, unlike the lines before")
+            if record.fingerprint is None:  # of a page that is too short, or rejected
                 file.skipped += 1
                 continue
             if record.scheme is not None and file.scheme not in (None, record.scheme):
-                raise SchemeMismatchError(f"{where}: scheme {record.scheme}, but {file.scheme} before")
+                raise SchemeMismatchError(
+                    f"{where}: scheme {record.scheme}, but the lines before have {file.scheme}"
+                )
             file.scheme = record.scheme or file.scheme
             encoded = record.fingerprint.encode()
             if len(encoded) * 4 != width or not _HEX.fullmatch(encoded):
-                raise IndexFileError(f"{where}: {width // 4} hex digits are expected as `fingerprint`")
+                raise IndexFileError(f"{where}: `fingerprint` is not {width // 4} hex digits")
             digits.append(encoded)
             names.append(record.url or "")
             if len(digits) == CHUNK:
@@ -201,16 +204,17 @@ def _records(path: str) -> FingerprintFile:
 
 
 def _first_record(path: str) -> tuple[int, str | None]:
-    """Width and scheme of the first line that has a fingerprint."""
+    """Width and scheme id of the first line that has a fingerprint."""
     for number, line in enumerate(_read_lines(path), 1):
         try:
             record = msgspec.json.decode(line.removeprefix(b"\xef\xbb\xbf"), type=_Record)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            break  # named when it is read
+            break  # reported when the chunks are read
         if isinstance(record.fingerprint, str):
             width = len(record.fingerprint) * 4
             if width not in WIDTHS:
-                raise IndexFileError(f"source {path} line {number}: {record.fingerprint!r} is no fingerprint")
+                what = f"{record.fingerprint!r} is not a fingerprint"
+                raise IndexFileError(f"source {path} line {number}: {what}")
             return width, record.scheme
     return 64, None
 

@@ -1,7 +1,7 @@
-"""Canonical Huffman codes of bounded length.
+"""Length-limited canonical Huffman codes.
 
-Package-merge (Larmore and Hirschberg, 1990): optimal among codes of at most `longest` bits. Codes are
-canonical, so the lengths alone say what they are.
+Code lengths are found by package-merge (Larmore and Hirschberg, 1990), which is optimal among codes of at
+most `longest` bits. Since codes are canonical, they are determined by their lengths.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from stream.tables.arrays import U8
 
 LONGEST: Final = 15
-"""Bits of the longest code: its decoding table has 32 Ki entries."""
+"""Longest code in bits. The decoding table has 2**LONGEST entries."""
 
 
 def code_lengths(counts: NDArray[np.int64], longest: int = LONGEST) -> U8:
-    """Bits of each symbol's code, (s,); 0 where its count is 0. At most 2**longest symbols may occur."""
+    """Code length in bits of each symbol, (s,); 0 if its count is 0. At most 2**longest symbols may occur."""
     used = np.flatnonzero(counts).tolist()
     lengths = np.zeros(len(counts), np.uint8)
     if len(used) == 1:
@@ -39,7 +39,7 @@ def code_lengths(counts: NDArray[np.int64], longest: int = LONGEST) -> U8:
 
 
 def codes(lengths: U8) -> NDArray[np.uint64]:
-    """The canonical code of each symbol, (s,): shorter ones first, then by symbol."""
+    """The canonical code of each symbol, (s,), ascending by length, then by symbol."""
     found = np.zeros(len(lengths), np.uint64)
     code, previous = 0, 0
     for length, symbol in sorted((int(bits), symbol) for symbol, bits in enumerate(lengths) if bits):
@@ -50,15 +50,16 @@ def codes(lengths: U8) -> NDArray[np.uint64]:
 
 
 def decoding_table(lengths: U8) -> tuple[NDArray[np.uint8], U8]:
-    """For every value of the next LONGEST bits, the symbol that stands there and its length.
+    """For each value of the next LONGEST bits, the symbol that they begin with and the length of its code;
+    0 for no symbol.
 
-    Raises ValueError for lengths that are no prefix code.
+    Raises ValueError if the lengths do not form a prefix code.
     """
     table, taken = np.zeros(1 << LONGEST, np.uint8), np.zeros(1 << LONGEST, np.uint8)
     if len(lengths) and int(lengths.max()) > LONGEST:
         raise ValueError(f"a code of {lengths.max()} bits; at most {LONGEST}")
     if sum(1 << (LONGEST - int(bits)) for bits in lengths if bits) > 1 << LONGEST:
-        raise ValueError("code lengths are no prefix code")
+        raise ValueError("the code lengths do not form a prefix code")
     for symbol, code in enumerate(codes(lengths).tolist()):
         bits = int(lengths[symbol])
         if bits:

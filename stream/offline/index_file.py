@@ -1,4 +1,4 @@
-"""Index files: a compressed sorted set of fingerprints, with checksums (`schemas/index.md`)."""
+"""Index files: a sorted, compressed set of fingerprints with checksums. `schemas/index.md` has the format."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ NO_SCHEME: Final = "0" * 16
 
 
 def write_index(path: Path, compressed: Compressed, scheme: str | None) -> int:
-    """Write a file, see `writing`, and return its size.
+    """Write an index file (see `writing`) and return its size in bytes.
 
-    `scheme` is the id of the scheme that made the fingerprints. Raises OutputError.
+    `scheme` is the id of the fingerprints' scheme. Raises OutputError.
     """
     blocks = np.ascontiguousarray(compressed.blocks)
     header = _HEADER.pack(
@@ -54,9 +54,9 @@ def write_index(path: Path, compressed: Compressed, scheme: str | None) -> int:
 
 
 class IndexFile:
-    """An index file: its directory in memory, its blocks mapped.
+    """An index file opened for reading: its directory in memory, its blocks memory-mapped.
 
-    Raises IndexFileError, naming the file, for one that is damaged, cut off, or of another format.
+    Raises IndexFileError, which names the file, if it is damaged, truncated, or of another format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -66,9 +66,9 @@ class IndexFile:
         except OSError as error:
             raise IndexFileError(f"index {path}: {error.strerror}") from None
         if bytes(content[:8]) != MAGIC:
-            self._refuse("it does not begin as an index file does")
+            self._refuse("it is not an index file: the magic number is missing")
         if len(content) < HEADER_BYTES:
-            self._refuse("its header is cut off")
+            self._refuse("its header is truncated")
         raw = content[:HEADER_BYTES].tobytes()
         _, version, width, block_bytes, count, blocks, scheme = _HEADER.unpack(raw[: _HEADER.size])
         if version != VERSION:
@@ -76,15 +76,15 @@ class IndexFile:
         if xxhash.xxh3_64_intdigest(raw[: _HEADER.size]) != _CHECK.unpack(raw[_HEADER.size :])[0]:
             self._refuse("its header is damaged: the checksum differs")
         if width not in WIDTHS or block_bytes % 8 or not LEAST_BLOCK <= block_bytes <= MOST_BLOCK:
-            self._refuse(f"width {width}, blocks of {block_bytes} bytes: no such file is written")
+            self._refuse(f"width {width} or blocks of {block_bytes} bytes: not supported by the format")
         words = words_of(width)
         key_bytes = 4 if width < WORD else words * 8
         parts = (width + 1, blocks * 2, blocks * 4, blocks * key_bytes)
         start = HEADER_BYTES
         end = start + sum(parts)
         if len(content) != end + _CHECK.size + blocks * block_bytes:
-            self._refuse(f"{len(content)} bytes, where its header promises"
-                         f" {end + _CHECK.size + blocks * block_bytes}")  # fmt: skip
+            self._refuse(f"{len(content)} bytes, but {end + _CHECK.size + blocks * block_bytes}"
+                         " by its header")  # fmt: skip
         directory = content[start:end].tobytes()
         if (
             xxhash.xxh3_64_intdigest(directory)
@@ -106,11 +106,11 @@ class IndexFile:
         )
         self.count: Final[int] = count
         if self._compressed.count != count:
-            self._refuse(f"{self._compressed.count} fingerprints, where its header promises {count}")
+            self._refuse(f"{self._compressed.count} fingerprints, but {count} by its header")
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """Number of blocks."""
         return len(self._checks)
 
     def read(self, start: int, end: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
@@ -128,7 +128,7 @@ class IndexFile:
 
 
 def is_index(start: bytes) -> bool:
-    """Whether a file that begins so is an index file, be it of another version or damaged."""
+    """Whether a file with these first bytes is an index file, even of another version or damaged."""
     return start.startswith(MAGIC)
 
 

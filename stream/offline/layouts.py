@@ -1,10 +1,10 @@
-"""Permutations of fingerprints of 32, 64 or 128 bits: which bits stand first in each table.
+"""Table layouts for fingerprints of 32, 64 or 128 bits: the permutation of bits of each table.
 
-Manku, Jain, Das Sarma (WWW 2007), section 3.1: the bits are cut into blocks, and each table moves some of
-them to the front. `choose` takes r of m blocks; `two_level` takes one of m blocks, cuts the other bits into
-blocks again, and takes one of those: the paper's 16 tables with prefixes of 28 bits.
+Manku, Jain, Das Sarma (WWW 2007), section 3.1: the bits are divided into blocks, and each table moves some
+blocks to the front. `choose` moves r of m blocks. `two_level` moves one of m blocks, divides the remaining
+bits into blocks again, and moves one of those as well: the paper's 16 tables with prefixes of 28 bits.
 
-`stream.tables.design` is the judge's own arithmetic for the first kind and 64 bits; this one is for any.
+The judge has its own implementation of the first kind for 64 bits, `stream.tables.design`.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _TWO_LEVEL: Final = re.compile(r"(\d+) ?then ?(\d+)")
 
 
 class Layout:
-    """Tables of permuted fingerprints. Every pair within `distance` bits shares the prefix of some table.
+    """A set of tables such that every pair within `distance` bits shares the prefix of at least one table.
 
-    Blocks are counted from the most significant bit; their widths differ by at most one, wider ones first.
-    Raises SettingsError, naming `layout`, when there are not enough bits or too many tables.
+    Blocks are numbered from the most significant bit; their widths differ by at most one, wider ones first.
+    Raises SettingsError, which names `layout`, if there are too few bits or too many tables.
     """
 
     def __init__(self, name: str, width: int, prefixes: list[list[int]], distance: int) -> None:
@@ -39,10 +39,10 @@ class Layout:
         self.tables: Final = len(prefixes)
         self.distance: Final = distance
         self.prefix_bits: Final[NDArray[np.int64]] = np.array([len(p) for p in prefixes], np.int64)
-        """Shape (T,): length of each table's prefix."""
+        """Shape (T,): length in bits of each table's prefix."""
         self._words = words_of(width)
         self.masks: Final[U64] = np.zeros((len(prefixes), self._words), np.uint64)
-        """Shape (T, words): the bits of each table's prefix, where they stand in a fingerprint."""
+        """Shape (T, words): mask of the bits of a fingerprint that form each table's prefix."""
         self._pieces: list[list[tuple[int, int, int, int, int]]] = []
         for table, prefix in enumerate(prefixes):
             for bit in prefix:
@@ -52,7 +52,7 @@ class Layout:
             self._pieces.append(self._cut([*prefix, *(bit for bit in range(width) if bit not in first)]))
 
     def _cut(self, order: list[int]) -> list[tuple[int, int, int, int, int]]:
-        """Runs of bits that move together: (from word, right shift, mask, to word, left shift)."""
+        """The permutation as moves of runs of bits: (from word, right shift, mask, to word, left shift)."""
         pieces, place = [], 0
         while place < self.width:
             length = 1
@@ -70,7 +70,7 @@ class Layout:
         return pieces
 
     def permute(self, words: U64, table: int) -> U64:
-        """Fingerprints (n, words) as they stand in a table: same bits, the prefix first."""
+        """Fingerprints (n, words) with their bits in the order of a table, the prefix first."""
         permuted = np.zeros(words.shape, np.uint64)
         for from_word, right, mask, to_word, left in self._pieces[table]:
             part = (words[:, from_word] >> np.uint64(right)) & np.uint64(mask)
@@ -78,15 +78,15 @@ class Layout:
         return permuted
 
     def key_bits(self, table: int) -> int:
-        """How many bits `keys` compares: the prefix, of which the first word is enough."""
+        """Bits of the prefix that `keys` covers, at most 64."""
         return min(int(self.prefix_bits[table]), WORD)
 
     def key_shift(self, table: int) -> np.uint64:
-        """How far a permuted first word is shifted to give the key."""
+        """The right shift that turns the first 64 bits of a permuted fingerprint into its key."""
         return np.uint64(min(self.width, WORD) - self.key_bits(table))
 
     def keys(self, words: U64, table: int) -> U64:
-        """Prefixes of one table as numbers, (n,); the first 64 bits of a longer one."""
+        """The prefixes for one table as integers, (n,), or the first 64 bits of longer ones."""
         top = min(self.width, WORD)
         keys = np.zeros(len(words), np.uint64)
         low = top - self.key_bits(table)
@@ -99,7 +99,7 @@ class Layout:
 
     @classmethod
     def choose(cls, blocks: int, chosen: int, width: int = 64) -> Layout:
-        """`chosen` of `blocks` blocks in front: comb(blocks, chosen) tables, exact to blocks - chosen."""
+        """A table for each `chosen` of `blocks` blocks. Finds all pairs within blocks - chosen bits."""
         if not 1 <= chosen <= blocks <= width:
             raise SettingsError(f"layout: {blocks} choose {chosen} of {width} bits; 1 <= r <= m <= {width}")
         if comb(blocks, chosen) > MOST_TABLES:
@@ -112,7 +112,8 @@ class Layout:
 
     @classmethod
     def two_level(cls, first: int, second: int, width: int = 64) -> Layout:
-        """One of `first` blocks, then one of `second` blocks of the rest; exact to the smaller one less 1."""
+        """A table for each of `first` blocks and each of `second` blocks of the remaining bits. Finds all
+        pairs within min(first, second) - 1 bits."""
         if not (1 <= first <= width and 1 <= second <= width - -(-width // first)):
             raise SettingsError(f"layout: {first} then {second} blocks do not fit {width} bits")
         if first * second > MOST_TABLES:
@@ -125,15 +126,15 @@ class Layout:
 
     @classmethod
     def parse(cls, text: str, width: int = 64) -> Layout:
-        """`5 choose 2` or `4 then 4`. Raises SettingsError."""
+        """The layout of a name such as `5 choose 2` or `4 then 4`. Raises SettingsError."""
         if found := _CHOOSE.fullmatch(text.strip()):
             return cls.choose(int(found[1]), int(found[2]), width)
         if found := _TWO_LEVEL.fullmatch(text.strip()):
             return cls.two_level(int(found[1]), int(found[2]), width)
-        raise SettingsError(f"layout: {text!r}; write `5 choose 2` or `4 then 4`")
+        raise SettingsError(f"layout: {text!r} is not a layout such as `5 choose 2` or `4 then 4`")
 
     def refuse_beyond(self, distance: int) -> None:
-        """Raises SettingsError when pairs at that distance could be missed."""
+        """Raise SettingsError if pairs at that distance could be missed."""
         if distance > self.distance:
             raise SettingsError(
                 f"distance: {distance}, but {self.name} finds every pair up to {self.distance} bits only"

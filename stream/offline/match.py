@@ -1,4 +1,4 @@
-"""Offline: batches of fingerprints against a corpus of them, whatever files they come from."""
+"""`neardup match`: finds all near pairs of a batch and a corpus of fingerprints, or within a batch."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ Advance = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Matches:
-    """Neighbours of a batch in a corpus."""
+    """The near pairs of a batch and a corpus."""
 
     pairs: Pairs
-    """Batch rows and corpus rows, both counted from 0 over the fingerprints read."""
+    """Batch rows and corpus rows. Both are counted from 0 over all fingerprints read."""
     batch: Chunk
     corpus: dict[int, tuple[str, str | None]]
-    """Hex digits and name of the corpus rows that matched."""
+    """Fingerprint (hex digits) and name of each corpus row that matched."""
     width: int
     distance: int
     layout: str
     compared: int
     corpus_size: int
     skipped: int
-    """Pages and records of either side without a fingerprint."""
+    """Pages and records without a fingerprint, in batch and corpus."""
     build_seconds: float
     scan_seconds: float
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """One a pair, sorted by batch row, then corpus row."""
+        """A record per pair, sorted by batch row, then corpus row."""
         own = to_hex(self.batch.words, self.width)
         names = self.batch.names
         for row, stored, distance in zip(
@@ -64,11 +64,11 @@ class Matches:
 
     @property
     def rule(self) -> str:
-        """Which pairs these are, for a person."""
+        """The condition that pairs meet, for messages."""
         return f"within {self.distance} bits"
 
     def summary(self) -> dict[str, Any]:
-        """What was done, in figures."""
+        """Counts and times of the search."""
         return {
             "batch": len(self.batch.words),
             "corpus": self.corpus_size,
@@ -91,7 +91,7 @@ def open_either(
     source_format: str,
     base_url: str | None = None,
 ) -> FingerprintFile:
-    """Fingerprints at `path`, or those of the pages there, made by `scheme` on all cores."""
+    """The fingerprints at `path`. If it contains pages, these are fingerprinted by `scheme` on all cores."""
     found = open_fingerprints(path, width) if source_format == "auto" else None
     if found is not None:
         return found
@@ -111,8 +111,8 @@ def open_either(
 def rows_of(
     settings: Settings, scheme: Scheme, messages: Iterable[Message]
 ) -> Iterator[tuple[list[Row], int]]:
-    """Rows of the pages that have a fingerprint, chunk by chunk, and how many of each chunk have none."""
-    # The loop is run for a chunk at a time, so that pages are read as fast as they are asked for.
+    """Yield, for each chunk of pages, the rows with a fingerprint and the number of pages without one."""
+    # The event loop runs only while a chunk is requested, so that pages are read no faster than consumed.
     with asyncio.Runner() as runner:
         rows = fingerprinted(settings, scheme, messages)
         try:
@@ -128,7 +128,7 @@ async def _next(rows: Any) -> Any:
 
 
 def gather(file: FingerprintFile) -> Chunk:
-    """All of a file's fingerprints."""
+    """All fingerprints of a file in one chunk."""
     parts = list(file)
     words = [np.zeros((0, words_of(file.width)), np.uint64), *(part.words for part in parts)]
     names = None
@@ -146,9 +146,10 @@ def find_matches(
     threads: int,
     advance: Advance | None = None,
 ) -> Matches:
-    """All pairs within the distance; `advance` is told how many corpus fingerprints were scanned so far.
+    """All pairs within the distance. `advance` is called with the number of corpus fingerprints scanned so
+    far.
 
-    Raises SettingsError, and SchemeMismatchError where both sides name schemes that differ.
+    Raises SettingsError, and SchemeMismatchError if batch and corpus have different schemes.
     """
     if batch.width != corpus.width:
         raise SettingsError(
@@ -191,7 +192,7 @@ def find_matches(
 
 
 def find_pairs(batch: FingerprintFile, distance: int, *, layout: str | None = None, threads: int) -> Matches:
-    """All pairs of one batch within the distance, each once. Raises SettingsError."""
+    """All pairs within a batch and within the distance, each once. Raises SettingsError."""
     held = gather(batch)
     start = time.perf_counter()
     chosen = (
@@ -220,7 +221,7 @@ def find_pairs(batch: FingerprintFile, distance: int, *, layout: str | None = No
 
 
 def _joined(file: FingerprintFile) -> Iterator[tuple[U64, Chunk]]:
-    """Chunks with their words; small ones, as pages give them, put together."""
+    """Chunks with their fingerprints. Small ones, which come from pages, are concatenated."""
     small: list[Chunk] = []
     size = 0
     for chunk in file:
@@ -242,7 +243,7 @@ def _put_together(chunks: list[Chunk]) -> Chunk:
     return Chunk(np.concatenate([chunk.words for chunk in chunks]), list(names))
 
 
-WHERE: Final = "fingerprints of different schemes say nothing about each other"
+WHERE: Final = "fingerprints of different schemes cannot be compared"
 
 
 def _refuse_other_scheme(batch: FingerprintFile, corpus: FingerprintFile) -> None:

@@ -1,7 +1,8 @@
-"""Which pages meet in a table of minima and have near fingerprints: every pair, however full the bucket.
+"""Finds all pairs of pages that share a bucket in a table of minima and have near fingerprints.
 
-The judge keeps anchors out of full buckets and compares a page with anchors alone. Here every two pages are
-compared that share the prefix of a table, in order, so that pairs can be written as they are found.
+The judge compares a page with anchors only, and adds no anchors to full buckets. Here every two pages that
+share the prefix of a table are compared. Pairs are found in the order of pages, so that they can be written
+as they are found.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from stream.tables.design import Design
 from stream.tables.words import Pairs, as_words
 
 SLICE: Final = 1 << 12
-"""Rows that a thread takes at once."""
+"""Rows that a thread processes at a time."""
 MOST_PAIRS: Final = 1 << 16
-"""Pairs after which a slice ends early, between two rows: so memory is bounded, whatever the buckets hold."""
+"""Pairs after which a slice ends early, between two rows, to bound memory even with large buckets."""
 _ONE: Final = np.uint64(1)
 _SIX: Final = np.uint64(6)
 _LOW: Final = np.uint64(63)
@@ -32,7 +33,7 @@ _LOW: Final = np.uint64(63)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Columns:
-    """What is known of n pages, for the tables."""
+    """The minima and fingerprints of n pages."""
 
     minima: U64
     """(n,)"""
@@ -44,17 +45,17 @@ class Columns:
 
 
 class Met(NamedTuple):
-    """Pairs of some consecutive rows."""
+    """The pairs of a range of query rows."""
 
     pairs: Pairs
-    """Pages asked for (row) and filed (stored), sorted by row, then stored."""
+    """Query rows (row) and indexed rows (stored), sorted by row, then stored."""
     compared: int
     end: int
-    """The first row that was not asked for."""
+    """End of the range of query rows that was processed."""
 
 
 class MeetingTables(BatchTables):
-    """Pages filed by the prefixes of their minima, as `design` cuts these. Raises SettingsError."""
+    """Pages indexed by the prefixes of their minima in the tables of a `design`. Raises SettingsError."""
 
     def __init__(self, filed: Columns, width: int, distance: int, design: Design) -> None:
         super().__init__(filed.minima, design.width, 0, Layout.choose(design.blocks, design.choose))
@@ -62,8 +63,10 @@ class MeetingTables(BatchTables):
         self._within: Final = distance
 
     def meet(self, asked: Columns, first: int, end: int, *, later: bool) -> Met:
-        """Pairs of the rows from `first` to `end`, or as many of them as have MOST_PAIRS; with `later`, of
-        tables made of `asked` itself, each pair once: with filed rows that come after."""
+        """The pairs of the query rows `first` to `end`, or of fewer rows if these have MOST_PAIRS.
+
+        `later` is for tables made of `asked` itself. It finds each pair once, with the greater indexed row.
+        """
         row, stored, apart, compared, reached = _meet(
             np.ascontiguousarray(asked.minima.reshape(-1, 1)), np.ascontiguousarray(asked.fingerprints),
             self.batch, self._prints, self.layout.masks, self._slot_shift, self._bucket_shift,
@@ -79,7 +82,7 @@ Asked = TypeVar("Asked", bound=Columns)
 def meet_all(
     tables: MeetingTables, chunks: Iterable[Asked], threads: int, *, later: bool = False
 ) -> Iterator[tuple[Asked, Met]]:
-    """Ask for all pages of the chunks, on `threads` threads; answers come in order."""
+    """Find the pairs of all pages of the chunks on `threads` threads. Results are in order."""
 
     def slices() -> Iterator[tuple[Asked, int, int]]:
         for chunk in chunks:
@@ -100,7 +103,7 @@ def meet_all(
                     under_way.append(pool.submit(ask, *some))
             if under_way:
                 chunk, end, met = under_way.popleft().result()
-                if met.end < end:  # the rest of the slice, before all others
+                if met.end < end:  # the rest of the slice comes before all others
                     under_way.appendleft(pool.submit(ask, chunk, met.end, end))
                 yield chunk, met
 
@@ -124,8 +127,8 @@ def _meet(
     later: bool,
     most: int,
 ) -> tuple[I64, I64, U8, int, int]:
-    """Rows asked for, filed rows and distances of the pairs (m,), each pair once; how many were compared; and
-    the row where it ended, for `end` or because there were `most` pairs."""
+    """Query rows, indexed rows and distances of the pairs (m,), each pair once; the number of comparisons;
+    and the row at which the search ended, which is `end` unless there were `most` pairs."""
     row, stored, apart = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.uint8)
     found = compared = 0
     for each in range(begin, end):

@@ -1,8 +1,8 @@
-"""Which tables for how many pages: designs compared as the paper does (Manku, Jain, Das Sarma, WWW 2007,
-section 3.1: more tables mean longer prefixes, so less time a query, and more memory).
+"""`neardup plan`: recommends table designs for a number of pages (Manku, Jain, Das Sarma, WWW 2007, section
+3.1: more tables have longer prefixes, hence faster queries, and take more memory).
 
-All figures are computed for random fingerprints. Real crawls are crowded in places, so candidates are the
-least to expect.
+All figures are computed for random fingerprints. Those of real crawls cluster, so the numbers of candidates
+are lower bounds.
 """
 
 from __future__ import annotations
@@ -21,119 +21,122 @@ from stream.tables.design import LONGEST_PREFIX, MOST_TABLES
 from stream.tables.words import WIDTHS
 
 PROBE_SECONDS: Final = 0.6e-6
-"""Permuting a query and finding its prefix in a sorted table in RAM (measured by `neardup bench tables`)."""
+"""Time to permute a query and find its prefix in a sorted table in RAM; measured by `neardup bench
+tables`."""
 CANDIDATE_SECONDS: Final = 25e-9
-"""Comparing one candidate, gathered from RAM (measured likewise)."""
+"""Time to compare one candidate, at a random position in RAM; measured likewise."""
 BLOCK_SECONDS: Final = 10e-6
-"""Decoding a compressed block of 1024 bytes among many (measured likewise)."""
+"""Time to decode one of many compressed blocks of 1024 bytes; measured likewise."""
 SCAN_SECONDS: Final = 0.35e-6
-"""One corpus fingerprint of `neardup match` on one core, against a batch in 10 tables (measured likewise)."""
+"""Time of `neardup match` per corpus fingerprint, on one core and with 10 tables; measured likewise."""
 MOST_PAGES: Final = 1e15
 LEAST_MEMORY: Final = 1 << 20
 SLOW_SECONDS: Final = 5e-3
-"""Designs that do not fit into one machine should still answer in the paper's "few milliseconds"."""
+"""Slowest query of designs recommended for several machines, after the paper's "few milliseconds"."""
 BATCH: Final = 1_000_000
-"""The batch that the advice on batch queries reckons with; the paper's."""
+"""Size of the batch in the advice on batch queries, as in the paper."""
 
 _UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _MEMORY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 
 _PACKED_SHARE: Final = 0.875
-"""Of `tables_memory`, for packed anchors: a fingerprint, and a table 4 bytes and the start of their group."""
+"""Fraction of `tables_memory` for packed anchors. An anchor takes its fingerprint and, per table, 4 bytes and
+a share of the starts of groups."""
 _ENTRY_PREFIX: Final = 29
-"""Longer prefixes have no room in an entry: words are kept too."""
+"""Longest prefix that fits in a table entry. Designs with longer ones keep 8 bytes more per anchor."""
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """One design and what it costs."""
+    """A table design and its costs."""
 
     layout: str
     tables: int
     prefix_bits: tuple[int, int]
     """Shortest and longest prefix."""
     candidates: float
-    """Stored fingerprints that one probe meets, on average of the tables."""
+    """Candidates per probe, averaged over the tables."""
     bytes: float
-    """Of all tables, fingerprints alone, as in the paper."""
+    """Size of all tables, counting fingerprints only, as in the paper."""
     compressed_bytes: float
-    """The same in compressed blocks, with their keys."""
+    """Size of all tables in compressed blocks, with the blocks' keys."""
     reads: float
-    """Compressed blocks opened a query, in all tables."""
+    """Compressed blocks read per query, in all tables."""
     query_seconds: float
-    """A query on plain tables in RAM, on one core."""
+    """Time of a query on plain tables in RAM, on one core."""
     compressed_query_seconds: float
-    """A query on compressed tables in RAM, on one core."""
+    """Time of a query on compressed tables in RAM, on one core."""
     judge_bytes: float | None
-    """RAM (`tables_memory`) with which the judge holds all pages, exact probes; None where it has no such
-    design."""
+    """RAM (`tables_memory`) in which the judge holds all pages, with exact probes; None if the judge does not
+    support the design."""
 
     def seconds(self, storage: str) -> float:
-        """A query on plain or compressed tables."""
+        """Time of a query on `plain` or `compressed` tables."""
         return self.query_seconds if storage == "plain" else self.compressed_query_seconds
 
     def size(self, storage: str) -> float:
-        """Bytes of plain or compressed tables."""
+        """Size in bytes of `plain` or `compressed` tables."""
         return self.bytes if storage == "plain" else self.compressed_bytes
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """Designs and a recommendation."""
+    """The designs compared, and the recommended one."""
 
     pages: int
     distance: int
     width: int
     memory: int
     designs: list[Candidate]
-    """By number of tables."""
+    """Sorted by number of tables."""
     recommended: str
     storage: Literal["plain", "compressed"]
     machines: int
-    """Of that memory, tables spread over them."""
+    """Machines with `memory` each that the tables would fill."""
     reasons: list[str]
     batch: str
-    """What a batch query would take instead."""
+    """The cost of a batch query instead, as a sentence."""
 
 
 def parse_pages(text: str) -> int:
-    """`8e9`, `100_000_000` or `1,000`. Raises SettingsError."""
+    """Parse a number of pages such as `8e9`, `100_000_000` or `1,000`. Raises SettingsError."""
     try:
         pages = float(text.replace(",", ""))
     except ValueError:
         pages = -1.0
     if not 1 <= pages <= MOST_PAGES:
-        raise SettingsError(f"pages: {text!r}; a number from 1 to {MOST_PAGES:.0e} is expected, such as 8e9")
+        raise SettingsError(f"pages: {text!r} is not a number from 1 to {MOST_PAGES:.0e}, such as 8e9")
     return round(pages)
 
 
 def parse_memory(text: str) -> int:
-    """`64GiB`, `64GB`, `512M` or a number of bytes. Raises SettingsError."""
+    """Parse a size such as `64GiB`, `64GB`, `512M` or a number of bytes. Raises SettingsError."""
     found = _MEMORY.fullmatch(text.strip())
     size = 0
     if found:
         size = int(float(found[1]) * (1024 if found[3] else 1000) ** _UNITS[found[2].lower()])
     if size < LEAST_MEMORY:
-        raise SettingsError(f"memory: {text!r}; a size of 1 MiB or more is expected, such as 64GiB")
+        raise SettingsError(f"memory: {text!r} is not a size of 1 MiB or more, such as 64GiB")
     return size
 
 
 def plan(pages: int, distance: int, memory: int, width: int = 64) -> Plan:
-    """Compare the designs for that many fingerprints and bytes of RAM, and recommend one.
+    """Compare the designs for a number of fingerprints and bytes of RAM, and recommend one.
 
-    Among designs that fit into the memory, plain or compressed, the fastest wins; where none does, that which
-    needs the fewest machines of that memory and still answers in a few milliseconds. Raises SettingsError,
-    naming the option.
+    Of the designs that fit in memory, plain or compressed, the fastest wins. If none fits, the one wins that
+    needs the fewest machines with this memory and still answers in a few milliseconds. Raises SettingsError,
+    which names the option.
     """
     if width not in WIDTHS:
         raise SettingsError(f"width: {width} bits; fingerprints have {', '.join(map(str, WIDTHS))}")
     if not 0 <= distance < width // 2:
         raise SettingsError(
-            f"distance: {distance} bits of {width}; random fingerprints differ in {width // 2}, so from 0 to"
-            f" {width // 2 - 1} makes sense"
+            f"distance: {distance} bits of {width}; random fingerprints differ in {width // 2}, so it must"
+            f" be within 0 to {width // 2 - 1}"
         )
     designs = [_candidate(layout, pages) for layout in layouts(width, distance)]
     if not designs:
         raise SettingsError(
-            f"distance: {distance} bits need {distance + 1} tables or more, and {MOST_TABLES} are the most"
+            f"distance: {distance} bits need {distance + 1} tables or more, but at most {MOST_TABLES} are"
+            " supported"
         )
     choices = [(design, storage) for design in designs for storage in ("plain", "compressed")]
 
@@ -161,7 +164,7 @@ def plan(pages: int, distance: int, memory: int, width: int = 64) -> Plan:
 
 
 def layouts(width: int, distance: int) -> list[Layout]:
-    """The designs worth comparing: m choose m - distance, and two levels, of at most 64 tables."""
+    """The layouts to compare: m choose m - distance, and two levels, with at most 64 tables."""
     found = []
     for chosen in count(1):
         blocks = distance + chosen
@@ -200,7 +203,7 @@ def _candidate(layout: Layout, pages: int) -> Candidate:
 
 
 def size(value: float) -> str:
-    """Bytes for people, in units of 1024."""
+    """A number of bytes for people, in units of 1024."""
     for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
         if value < 1024:
             return f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
@@ -209,7 +212,7 @@ def size(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time for people."""
+    """A duration for people."""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if seconds >= scale:
             return f"{seconds / scale:,.3g} {unit}" if seconds < 999.5 else f"{seconds:,.0f} s"
@@ -237,8 +240,8 @@ def _reasons(
     held = f"{best.layout}, {storage}"
     if machines == 1:
         reasons.append(
-            f"{held}: {size(best.size(storage))} fits into {size(memory)}, and of what fits it is the"
-            f" fastest: {duration(best.seconds(storage))} a query on one core."
+            f"{held}: {size(best.size(storage))} fits into {size(memory)}, and it is the fastest design that"
+            f" fits: {duration(best.seconds(storage))} per query on one core."
         )
     else:
         least = min(designs, key=lambda design: design.compressed_bytes)
@@ -247,9 +250,9 @@ def _reasons(
             f" {size(least.compressed_bytes)}."
         )
         reasons.append(
-            f"{held}: {size(best.size(storage))} is the least that answers in a few milliseconds:"
-            f" {duration(best.seconds(storage))} a query. A judge is one process on one machine: give it that"
-            f" memory ({machines} times {size(memory)}), split the crawl into namespaces, or leave older"
+            f"{held}: {size(best.size(storage))} is the smallest that answers in a few milliseconds:"
+            f" {duration(best.seconds(storage))} per query. A judge is one process on one machine: give it"
+            f" that memory ({machines} times {size(memory)}), split the crawl into namespaces, or leave older"
             " pages to RocksDB, which is slower."
         )
     fewer = [design for design in designs if design.tables < best.tables]
@@ -257,29 +260,29 @@ def _reasons(
         other = fewer[-1]
         share = other.candidates * other.tables / max(best.candidates * best.tables, 1e-9)
         reasons.append(
-            f"Fewer tables save memory but compare more: {other.layout} meets {number(other.candidates)}"
-            f" candidates a probe, {best.layout} {number(best.candidates)}"
-            + (f" ({number(share)} times fewer a query)." if share < 1e6 else ".")
+            f"Fewer tables save memory but compare more: {other.layout} has {number(other.candidates)}"
+            f" candidates per probe, {best.layout} {number(best.candidates)}"
+            + (f" ({number(share)} times fewer per query)." if share < 1e6 else ".")
         )
     more = [design for design in designs if design.tables > best.tables]
     if more:
         other = more[0]
         met, fewer_met = number(best.candidates * best.tables), number(other.candidates * other.tables)
         reasons.append(
-            f"More tables would not pay: with {other.layout}, {met} candidates a query become {fewer_met},"
+            f"More tables would not pay: with {other.layout}, {met} candidates per query become {fewer_met},"
             f" for {other.tables - best.tables} more probes and"
             f" {size(other.size(storage) - best.size(storage))} more memory."
         )
     if storage == "compressed":
         reasons.append(
-            f"Compression takes {best.compressed_bytes / best.bytes:.0%} of the plain size at"
-            f" {number(pages)} fingerprints, and costs {number(best.reads)} decoded blocks a query."
+            f"Compressed tables take {best.compressed_bytes / best.bytes:.0%} of the plain size at"
+            f" {number(pages)} fingerprints, and {number(best.reads)} blocks are decoded per query."
         )
     chance = pages * sum(comb(width, bits) for bits in range(distance + 1)) / 2.0**width
     if chance >= 0.001:
         reasons.append(
             f"Beware: {number(chance)} of {number(pages)} random fingerprints are within {distance} bits of"
-            " any page by chance alone; verify matches, or use wider fingerprints."
+            " any page by chance; verify matches, or use wider fingerprints."
         )
     return reasons
 
@@ -290,6 +293,6 @@ def _batch(pages: int, width: int, memory: int) -> str:
     cores = pages * SCAN_SECONDS / 3600
     time = f"{cores:,.1f} core hours" if cores >= 0.1 else duration(cores * 3600) + " on a core"
     return (
-        f"Where answers may wait, `neardup match` keeps tables of the batch alone in RAM and reads the corpus"
-        f" once: {size(compressed)} as an index file ({size(plain)} plain), {time} for a batch of {batch:,}."
+        f"For batch queries, `neardup match` keeps tables of only the batch in RAM and reads the corpus once:"
+        f" {size(compressed)} as an index file ({size(plain)} plain), {time} for a batch of {batch:,}."
     )

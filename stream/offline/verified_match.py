@@ -1,7 +1,7 @@
-"""Offline: pairs of pages that the judge's rule calls similar, whichever of them came first.
+"""`neardup match --verified`: all pairs of pages that are similar by the judge's rule, in any order.
 
-Candidates share two of five minima, as in the judge's tables. But every two pages that do are compared: none
-stays out of a full bucket, and duplicates count as anchors do.
+Candidates share two of five minima, as in the judge's tables. Unlike in the judge, all pairs of candidates
+are compared: buckets are not limited in size, and duplicates are compared as well as anchors.
 """
 
 from __future__ import annotations
@@ -31,32 +31,33 @@ from stream.tables.rocks import state_directory
 from stream.tables.words import from_integers, to_hex, words_of
 
 CHUNK: Final = 1 << 12
-"""Pages of a corpus that are compared at once, at least."""
+"""Least number of corpus pages in a chunk."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sketched(Columns):
-    """n pages with all that the rule looks at."""
+    """n pages with their sketches: all that the rule compares."""
 
     sketches: U64
-    """(n, words)"""
+    """(n, sketch_bytes / 8)"""
     names: list[str]
     first: int = 0
-    """Number of the first of them in its file."""
+    """Index of the first page in its file."""
 
     @classmethod
     def of(cls, fingerprints: U64, sketches: U64, names: list[str]) -> Sketched:
-        """The minima are the last word of each sketch."""
+        """Pages with the minima taken from the last 64 bits of each sketch."""
         return cls(np.ascontiguousarray(sketches[:, -1]), fingerprints, sketches, names)
 
 
 @dataclass(slots=True)
 class SketchedFile:
-    """Iterating gives chunks in order, once. Raises SchemeMismatchError, StateError."""
+    """A file of pages with sketches. Iterating yields chunks in order, once. Raises SchemeMismatchError,
+    StateError."""
 
     chunks: Iterator[Sketched]
     skipped: int = field(default=0)
-    """Pages without a fingerprint so far."""
+    """Number of pages without a fingerprint read so far."""
 
     def __iter__(self) -> Iterator[Sketched]:
         return self.chunks
@@ -67,7 +68,7 @@ def open_sketched(
 ) -> SketchedFile:
     """The pages at `path`, sketched on all cores, or the live anchors of a state directory.
 
-    Raises SettingsError for fingerprints alone.
+    Raises SettingsError for a file of fingerprints, which has no sketches.
     """
     if path != STDIN and source_format == "auto":
         directory = state_directory(Path(path)) if Path(path).is_dir() else None
@@ -76,7 +77,7 @@ def open_sketched(
         if open_fingerprints(path) is not None:
             raise _no_sketches(path)
     messages: Iterable[Message] = open_source(path, format=source_format, base_url=base_url)
-    if path == STDIN:  # what it is, its first line says
+    if path == STDIN:  # detected by the first line
         coming = iter(messages)
         first = list(islice(coming, 1))
         if first and is_fingerprint(first[0].value):
@@ -100,13 +101,14 @@ def open_sketched(
 
 def _no_sketches(path: str) -> SettingsError:
     return SettingsError(
-        f"source {path}: fingerprints alone, and --verified compares sketches too; name the pages that they"
-        " are of, or a state directory, or leave --verified out"
+        f"source {path}: contains fingerprints alone, but --verified compares sketches, too; give the pages"
+        " themselves or a state directory, or leave --verified out"
     )
 
 
 class Verified:
-    """Similar pairs within a batch, or of a batch and a corpus. The batch is read and held; pairs are not.
+    """Finds similar pairs within a batch, or of a batch and a corpus. The batch is held in memory; pairs are
+    yielded as they are found.
 
     Raises SettingsError, SchemeMismatchError, StateError.
     """
@@ -126,13 +128,13 @@ class Verified:
 
     @property
     def rule(self) -> str:
-        """Which pairs these are, for a person."""
+        """The condition that pairs meet, for messages."""
         options = self._rule.options
         return f"within {options.distance} bits and alike by {options.similarity}"
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """One a pair, as they are found, once: sorted by row, then that of the match, within a batch; by the
-        match's row, then the row, where there is a corpus."""
+        """Yield a record per pair as it is found; may be called once. Pairs within a batch are sorted by row,
+        then the match's row; with a corpus, by the match's row, then row."""
         start, held, rule = time.perf_counter(), self._held, self._rule
         own = self._corpus is None
         chunks = [held] if self._corpus is None else self._counted(self._corpus)
@@ -155,7 +157,7 @@ class Verified:
         self._scan_seconds = time.perf_counter() - start
 
     def summary(self) -> dict[str, Any]:
-        """What was done, in figures, once all was read."""
+        """Counts and times of the search, complete once all records are read."""
         return {
             "batch": len(self._held),
             "corpus": self._scanned,
@@ -169,7 +171,7 @@ class Verified:
         }
 
     def _counted(self, corpus: SketchedFile) -> Iterator[Sketched]:
-        """Its chunks, numbered; small ones, as pages give them, put together."""
+        """The chunks of the corpus with row numbers. Small ones, which come from pages, are concatenated."""
         small: list[Sketched] = []
         for chunk in chain(corpus, [None]):
             if chunk is not None:
@@ -182,7 +184,7 @@ class Verified:
 
 
 class _Sides:
-    """One side of some pairs, as records have it."""
+    """The part of records for one side of pairs."""
 
     def __init__(self, pages: Sketched, rows: Any, rule: Rule) -> None:
         self._digits = to_hex(pages.fingerprints[rows], rule.scheme.width)
@@ -212,5 +214,5 @@ def _joined(parts: list[Sketched], scheme: Scheme, first: int) -> Sketched:
 
 
 def default_rule(scheme: Scheme, distance: int | None = None) -> Rule:
-    """The rule of a stream with the default options, or with another largest distance."""
+    """The rule by the default verdict options, or with a different `distance`."""
     return Rule(VerdictOptions() if distance is None else VerdictOptions(distance=distance), scheme)

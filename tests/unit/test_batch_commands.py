@@ -213,8 +213,8 @@ def damage(content: bytes, place: int) -> bytes:
         (lambda c: damage(c, 20), "its header is damaged"),
         (lambda c: damage(c, HEADER_BYTES + 100), "its directory is damaged"),
         (lambda c: damage(c, len(c) - 2000), "block [0-9]+ is damaged"),
-        (lambda c: c[:-1], r"bytes, where its header promises"),
-        (lambda c: c[:30], "its header is cut off"),
+        (lambda c: c[:-1], r"bytes, but \d+ by its header"),
+        (lambda c: c[:30], "its header is truncated"),
     ],
 )
 def test_a_damaged_index_is_named_and_told(spoil, message: str, tmp_path: Path) -> None:
@@ -233,10 +233,10 @@ def test_a_damaged_index_is_named_and_told(spoil, message: str, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"0123456789abcdef  a\n0123456789abcde  b\n", "line 2: 16 hex digits"),
+        (b"0123456789abcdef  a\n0123456789abcde  b\n", "line 2: expected 16 hex digits"),
         (b'{"fingerprint": "0123456789abcdef"}\n{"url": "x"}\n', "line 2: it has no field `fingerprint`"),
-        (b'{"fingerprint": "0123456789abcdeg"}\n', "line 1: 16 hex digits"),
-        (b'{"fingerprint": "012"}\n', "'012' is no fingerprint"),
+        (b'{"fingerprint": "0123456789abcdeg"}\n', "line 1: `fingerprint` is not 16 hex digits"),
+        (b'{"fingerprint": "012"}\n', "'012' is not a fingerprint"),
         (b'{"fingerprint": "0123456789abcdef"}\n{', "line 2"),
         (b"\x93NUMPY nothing", "source"),
         (b"no fingerprints at all\n", "neither its name nor its content"),

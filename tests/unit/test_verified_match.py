@@ -212,7 +212,7 @@ def test_fingerprints_alone_are_refused_and_what_to_do_is_said(
     path = tmp_path / "fingerprints"
     path.write_bytes(content)
     runner = CliRunner(catch_exceptions=False)
-    with pytest.raises(SettingsError, match=r"fingerprints alone.*name the pages that they are of"):
+    with pytest.raises(SettingsError, match=r"fingerprints alone.*give the pages themselves"):
         runner.invoke(cli, ["match", "--verified", *(given or [str(path)])], input=content)
 
 

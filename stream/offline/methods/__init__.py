@@ -1,7 +1,7 @@
-"""Near-neighbour methods, one a file: fingerprints and a distance into pairs. All give the same answer.
+"""Near-neighbour methods for fingerprints, one per file. All find the same pairs.
 
-The judge uses none of these: its tables grow while they are asked (`stream.tables.tables`). These are what
-the literature compares it with, and what `neardup bench tables` measures side by side.
+The judge uses none of them, since its tables grow while they are probed (`stream.tables.tables`). They are
+the methods of the literature, which `neardup bench tables` compares.
 """
 
 from __future__ import annotations
@@ -40,15 +40,14 @@ METHODS: Final[dict[str, type[Method]]] = {
     "interpolation": Interpolation,
     "compressed": CompressedTables,
 }
-"""By name. The numbers of tables are those for distance 3; other distances make other numbers."""
+"""Methods by name. The numbers of tables in the names are for distance 3; they vary with the distance."""
 
 _LAYOUT: Final = re.compile(r"\d+ ?(choose|then) ?\d+")
 
 
 def open_method(name: str, stored: U64, width: int, distance: int) -> Method:
-    """The method of that name over the stored fingerprints; `7 choose 4` is sorted tables of that layout.
-
-    Raises SettingsError.
+    """The method of that name over `stored` fingerprints. A layout such as `7 choose 4` means sorted tables
+    with that layout. Raises SettingsError.
     """
     if _LAYOUT.fullmatch(name):
         return SortedTables(stored, width, distance, layout=Layout.parse(name, width))

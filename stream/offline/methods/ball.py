@@ -18,12 +18,13 @@ _FOLD: Final = np.uint64(0x9E3779B97F4A7C15)
 
 
 def ball_size(width: int, distance: int) -> int:
-    """How many fingerprints lie within the distance: 43 745 for 64 bits and 3."""
+    """Number of fingerprints within the distance of one: 43 745 for 64 bits and distance 3."""
     return sum(comb(width, flipped) for flipped in range(distance + 1))
 
 
 def ball_masks(width: int, distance: int) -> U64:
-    """What XOR makes the ball of, (ball_size, words). Raises SettingsError for a ball beyond 4 M members."""
+    """Masks whose XOR with a fingerprint gives its ball, (ball_size, words). Raises SettingsError for a ball
+    of more than MOST_MEMBERS."""
     members = ball_size(width, distance)
     if members > MOST_MEMBERS:
         raise SettingsError(
@@ -42,7 +43,7 @@ def ball_masks(width: int, distance: int) -> U64:
 
 
 def folded(words: U64) -> U64:
-    """A 64-bit key of each fingerprint, (n,): itself, or a mixture of its words."""
+    """A 64-bit key of each fingerprint, (n,): itself, or a hash of a wider one."""
     if words.shape[1] == 1:
         return words[:, 0]
     return words[:, 0] ^ (words[:, 1] * _FOLD)

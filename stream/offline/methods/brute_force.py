@@ -1,4 +1,4 @@
-"""Every query against every stored fingerprint."""
+"""Brute force: compares every query with every stored fingerprint."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stream.tables.words import Pairs, words_of
 
 STORED: Final = 1 << 14
 QUERIES: Final = 1 << 4
-"""A tile of the two is 2 MiB of XORs, which stay in the second-level cache."""
+"""Size of a tile in stored fingerprints and queries. Its XORs, 2 MiB, stay in the second-level cache."""
 
 
 class BruteForce(Method):
-    """No index: n comparisons a query. What the others must equal."""
+    """No index: n comparisons per query. The reference for the other methods."""
 
     summary: ClassVar = "compare with all"
 
@@ -29,7 +29,7 @@ class BruteForce(Method):
                 apart = np.bitwise_count(tile[:, None, 0] ^ stored[:, 0])
                 for word in range(1, stored.shape[1]):
                     apart += np.bitwise_count(tile[:, None, word] ^ stored[:, word])
-                near = np.flatnonzero((apart <= self.distance).ravel())  # far faster than of two dimensions
+                near = np.flatnonzero((apart <= self.distance).ravel())  # far faster than np.nonzero in 2-D
                 row, place = np.divmod(near, len(stored))
                 parts.append(Pairs(row + first, place + start, apart[row, place]))
         self.probes += len(queries)

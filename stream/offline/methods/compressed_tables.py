@@ -1,4 +1,5 @@
-"""The paper's tables in compressed blocks: about half the memory, a block decoded a probe (section 3.2)."""
+"""The paper's tables in compressed blocks: about half the memory, and a block is decoded per probe (section
+3.2)."""
 
 from __future__ import annotations
 
@@ -14,9 +15,10 @@ from stream.tables.words import Pairs, distances, words_of
 
 
 class CompressedTables(Method):
-    """Tables with two blocks of bits in front, each compressed; a probe opens the blocks its prefix lies in.
+    """Tables with two blocks of bits in front, compressed. A probe decodes the blocks that may contain its
+    prefix.
 
-    Compressing needs the order of the values themselves, so a row number a fingerprint is kept beside them.
+    Compression needs sorted values, so the row number of each fingerprint is stored separately.
     """
 
     summary: ClassVar = "10 compressed tables, a block opened a probe"
@@ -41,7 +43,7 @@ class CompressedTables(Method):
             low = asked[:, 0] >> shift << shift
             high = low | ((np.uint64(1) << shift) - np.uint64(1))
             last_of = np.ascontiguousarray(held.keys[:, 0])
-            # A block whose key is `high` may be followed by one that begins with it.
+            # After a block with the key `high`, the next block may begin with the same value.
             from_block = last_of.searchsorted(low)
             to_block = np.minimum(last_of.searchsorted(high, side="right") + 1, len(last_of))
             block, row = expand(from_block, to_block - from_block)

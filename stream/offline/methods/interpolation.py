@@ -1,8 +1,8 @@
-"""Interpolation search: where a value stands in a sorted array, guessed from its size.
+"""Interpolation search: the position of a value in a sorted array is estimated from the value.
 
-Fingerprints are spread evenly, so about log2 log2 n guesses are needed instead of log2 n halvings (the paper,
-section 3). Guesses of many values are made together; a value that is not found after `ROUNDS` of them, since
-the values are not spread evenly there, is left to binary search.
+Fingerprints are uniformly distributed, so it takes about log2 log2 n estimates instead of the log2 n steps of
+a binary search (the paper, section 3). Many values are searched in parallel. A value that is not found after
+`ROUNDS` estimates, because the values around it are not uniform, is found by binary search.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ ROUNDS: Final = 12
 
 
 def interpolate(ascending: U64, wanted: U64) -> tuple[I64, int]:
-    """What `ascending.searchsorted(wanted)` gives, (n,), and how many values were read for it."""
+    """The result of `ascending.searchsorted(wanted)`, (n,), and the number of values read."""
     size = len(ascending)
     answer = np.zeros(len(wanted), np.int64)
     if not size:
         return answer, 0
-    # ascending[low] < wanted <= ascending[high] holds for everyone still searched for.
+    # Invariant: ascending[low] < wanted <= ascending[high].
     answer[wanted > ascending[-1]] = size
     open_ = np.flatnonzero((wanted > ascending[0]) & (wanted <= ascending[-1]))
     low, high = np.zeros(len(open_), np.int64), np.full(len(open_), size - 1)
@@ -40,7 +40,7 @@ def interpolate(ascending: U64, wanted: U64) -> tuple[I64, int]:
         if not len(open_):
             return answer, read
         share = (value - value_low).astype(np.float64) / (value_high - value_low).astype(np.float64)
-        # Half a step aside, so that the far end comes nearer as well.
+        # Bias the estimate towards the middle, so that the far bound moves as well.
         span = (high - low).astype(np.float64)
         lean = np.where(share < 0.5, 1, -1) * np.sqrt(span) * 0.5
         guess = low + np.clip((share * span + lean).astype(np.int64), 1, high - low - 1)

@@ -1,4 +1,4 @@
-"""What every near-neighbour method has in common."""
+"""The interface of near-neighbour methods."""
 
 from __future__ import annotations
 
@@ -13,29 +13,30 @@ from stream.tables.words import Pairs, as_words
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one query costs, and what the method holds."""
+    """The cost of a query, and the memory of the method."""
 
     probes: float
-    """Look-ups a query."""
+    """Look-ups per query."""
     candidates: float
-    """Stored fingerprints a query is compared with."""
+    """Comparisons per query."""
     bytes: float
-    """Of all arrays built over the stored fingerprints."""
+    """Size of all arrays built over the stored fingerprints."""
 
 
 class Method(abc.ABC):
-    """Finds, for queries, all stored fingerprints at a Hamming distance of at most `distance`.
+    """An index over `stored` fingerprints of `width` bits (see `stream.tables.words` for shapes), to find
+    those within a Hamming distance of `distance` of queries.
 
-    All methods give the same answer: every pair once, equal stored fingerprints each on their own. Made from
-    stored fingerprints of `width` bits (see `stream.tables.words` for shapes). Raises SettingsError.
+    All methods find the same pairs, each once; equal stored fingerprints count separately. Raises
+    SettingsError.
     """
 
     summary: ClassVar[str]
-    """The method in a line."""
+    """A description of the method in one line."""
 
     def __init__(self, stored: U64, width: int, distance: int) -> None:
         if not 0 <= distance < width:
-            raise SettingsError(f"distance: {distance} bits of {width}; allowed are 0 to {width - 1}")
+            raise SettingsError(f"distance: {distance} bits of {width} is not within 0 to {width - 1}")
         self.stored: Final = as_words(stored, width)
         self.width: Final = width
         self.distance: Final = distance
@@ -47,30 +48,30 @@ class Method(abc.ABC):
         """Comparisons so far."""
 
     def search(self, queries: U64) -> Pairs:
-        """The neighbours of each query."""
+        """All pairs of a query and a stored fingerprint within the distance."""
         words = as_words(queries, self.width)
         self.queries += len(words)
         return self._search(words)
 
     @abc.abstractmethod
     def _search(self, queries: U64) -> Pairs:
-        """The neighbours of queries (n, words)."""
+        """`search` for queries (n, words)."""
 
     @property
     @abc.abstractmethod
     def bytes(self) -> int:
-        """Of all arrays built."""
+        """Size of all arrays built."""
 
     @classmethod
     @abc.abstractmethod
     def predicted(cls, stored: int, width: int, distance: int) -> Cost:
-        """The cost over that many random fingerprints, computed and not measured."""
+        """The computed cost over `stored` random fingerprints."""
 
     @property
     def measured(self) -> Cost:
-        """The cost so far."""
+        """The cost of the queries so far."""
         queries = max(self.queries, 1)
         return Cost(self.probes / queries, self.candidates / queries, self.bytes)
 
     def close(self) -> None:  # noqa: B027  # few methods hold more than arrays
-        """Let go of threads and processes."""
+        """Release threads and processes."""

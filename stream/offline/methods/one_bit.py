@@ -1,4 +1,4 @@
-"""An inverted index a bit: who has a 1 there (seed 001)."""
+"""One inverted index per bit (seed 001)."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _BUILT: Final = 1 << 16
 class OneBit(Method):
     """`width` indexes with the keys 0 and 1, as bitmaps over the stored fingerprints.
 
-    Half of all fingerprints stand under every key, so the indexes narrow nothing down: nearly all
-    fingerprints share some bit with a query. What they do allow is counting: the bitmaps of the differing
-    values are added bit-sliced, 64 fingerprints an operation, and whoever has more than `distance` drops out.
+    Each key matches half of all fingerprints, so the indexes are not selective: nearly all fingerprints share
+    a bit with a query. But they can count differences: the bitmaps of differing bits are added bit-sliced, 64
+    fingerprints per operation, and fingerprints with more than `distance` differences are discarded.
     """
 
     summary: ClassVar = "one inverted index a bit, differences counted"

@@ -1,4 +1,4 @@
-"""One sorted table, and a look-up for every fingerprint that is near the query (seeds 000 and 002)."""
+"""One sorted table with a look-up for every fingerprint near the query (seeds 000 and 002)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stream.tables.arrays import U64, expand
 from stream.tables.words import Pairs, distances, words_of
 
 PROBES: Final = 1 << 20
-"""Look-ups made at once."""
+"""Look-ups made at a time."""
 
 
 class QueryBall(Method):
-    """43 745 exact look-ups a query at 64 bits and distance 3: little memory, far too many probes."""
+    """43 745 exact look-ups per query at 64 bits and distance 3: little memory, but far too many probes."""
 
     summary: ClassVar = "look up the query's ball in one sorted table"
 

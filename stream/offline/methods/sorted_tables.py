@@ -1,4 +1,4 @@
-"""The paper's tables: permuted fingerprints, sorted, searched for the query's prefix (sections 3 and 3.1)."""
+"""The paper's tables: sorted permuted fingerprints, searched by the query's prefix (sections 3 and 3.1)."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ Find = Literal["binary", "interpolation"]
 Probing = Literal["turn", "threads", "processes"]
 
 AT_ONCE: Final = 1 << 21
-"""Candidates compared at once: 64 MiB with their indexes."""
+"""Candidates compared at a time; they take 64 MiB with their indexes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One permutation of the stored fingerprints, sorted by its first word."""
+    """The stored fingerprints in one permutation, sorted by the first 64 bits."""
 
     permuted: U64
     """Shape (n, words), the prefix first; each column contiguous."""
     row: NDArray[np.uint32]
-    """Shape (n,): which stored fingerprint stands here."""
+    """Shape (n,): the row of each in the stored fingerprints."""
 
     @property
     def bytes(self) -> int:
-        """Size in memory."""
+        """Size in memory in bytes."""
         return self.permuted.nbytes + self.row.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What probing one table found, and what it took."""
+    """The result of probing one table, and its cost."""
 
     pairs: Pairs
     candidates: int
     read: int
-    """Values that the search for the prefixes read."""
+    """Values read by the searches for prefixes."""
 
 
 def build(stored: U64, layout: Layout, table: int) -> Table:
-    """Permute and sort by the first word."""
+    """Build a table: permute, and sort by the first 64 bits."""
     permuted = layout.permute(stored, table)
     order = np.argsort(permuted[:, 0], kind="stable")
     return Table(np.asfortranarray(permuted[order]), order.astype(np.uint32))
@@ -64,7 +64,7 @@ def build(stored: U64, layout: Layout, table: int) -> Table:
 def probe(
     held: Table, layout: Layout, table: int, queries: U64, distance: int, find: Find = "binary"
 ) -> Probed:
-    """All stored fingerprints with the prefix of a query (n, words), compared with it."""
+    """Probe one table: compare each query (n, words) with all stored fingerprints that share its prefix."""
     asked = layout.permute(queries, table)
     shift = layout.key_shift(table)
     low = asked[:, 0] >> shift << shift
@@ -80,7 +80,8 @@ def probe(
 
 
 def compare(held: Table, asked: U64, starts: I64, ends: I64, distance: int) -> tuple[Pairs, int]:
-    """Pairs within the distance among [starts, ends) of each permuted query, and how many were compared."""
+    """Compare each permuted query with the entries [starts, ends) of a table. Returns the pairs within the
+    distance, and the number of comparisons."""
     lengths = ends - starts
     total = np.cumsum(lengths)
     parts = []
@@ -98,11 +99,12 @@ def compare(held: Table, asked: U64, starts: I64, ends: I64, distance: int) -> t
 
 
 class SortedTables(Method):
-    """T tables, each a sorted copy of all fingerprints; one search a table, then a few comparisons.
+    """T tables, each a sorted copy of all fingerprints. A query takes one search per table, then a few
+    comparisons.
 
-    `find` says how a prefix is found; `probing` whether tables are probed in turn, by threads or by
-    processes. NumPy lets go of the GIL in its long loops: on two cores, two threads take 0.55 to 0.62 of the
-    time of one; processes, which are sent queries and send answers, 0.66 to 1.3. Close it when it has either.
+    `find` selects the search for prefixes, `probing` whether tables are probed in turn, by threads or by
+    processes. NumPy releases the GIL in its long loops: on two cores, two threads take 0.55 to 0.62 of the
+    time of one. Processes, which exchange queries and results, take 0.66 to 1.3. Close it if it has either.
     """
 
     summary: ClassVar = "sorted tables of permuted fingerprints"
@@ -125,7 +127,7 @@ class SortedTables(Method):
             raise SettingsError(f"layout: for {self.layout.width} bits, not {width}")
         self.find: Final = find
         self.read = 0
-        """Values that searches for prefixes have read."""
+        """Values read by searches for prefixes so far."""
         self._tables = [build(self.stored, self.layout, table) for table in range(self.layout.tables)]
         workers = workers or os.cpu_count() or 1
         self._executor: Executor | None = None
@@ -146,7 +148,7 @@ class SortedTables(Method):
 
     @classmethod
     def default_layout(cls, width: int, distance: int) -> Layout:
-        """The paper's 4 tables for distance 3: one block more than bits may differ."""
+        """The paper's 4 tables for distance 3: one more block than bits that may differ."""
         return Layout.choose(distance + 1, 1, width)
 
     def _search(self, queries: U64) -> Pairs:
@@ -182,7 +184,7 @@ class SortedTables(Method):
 
 
 def predicted(layout: Layout, stored: int) -> Cost:
-    """The cost over random fingerprints: a table's probe meets n / 2**prefix of them."""
+    """The expected cost over random fingerprints: a probe has n / 2**prefix candidates."""
     met = float((stored / 2.0**layout.prefix_bits).sum())
     return Cost(layout.tables, met, layout.tables * stored * (words_of(layout.width) * 8 + 4))
 
@@ -214,12 +216,12 @@ class FourThenFour(SortedTables):
 
     @classmethod
     def default_layout(cls, width: int, distance: int) -> Layout:
-        blocks = max(distance + 1, 2)  # of one block nothing would be left to cut
+        blocks = max(distance + 1, 2)  # a single block would leave no bits for the second level
         return Layout.two_level(blocks, blocks, width)
 
 
 class Interpolation(FiveChooseTwo):
-    """The same 10 tables, the prefix found by interpolation search."""
+    """The paper's 10 tables, with prefixes found by interpolation search."""
 
     summary: ClassVar = "10 tables, prefixes found by interpolation search"
 
@@ -228,11 +230,11 @@ class Interpolation(FiveChooseTwo):
 
 
 _opened: tuple[list[Table], Layout, int, Find] | None = None
-"""In a process of `probing="processes"`: the tables, mapped."""
+"""The memory-mapped tables in a process of `probing="processes"`."""
 
 
 def _open(folder: Path, layout: Layout, distance: int, find: Find) -> None:
-    global _opened  # what an initializer is for
+    global _opened  # the initializer of a process
     tables = [
         Table(
             np.load(folder / f"permuted-{number}.npy", mmap_mode="r"),

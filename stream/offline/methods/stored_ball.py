@@ -1,4 +1,4 @@
-"""Every fingerprint that is near a stored one in a table; a query is one look-up (seed 000)."""
+"""A table of every fingerprint near a stored one; a query takes one look-up (seed 000)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from stream.tables.arrays import U64, expand
 from stream.tables.words import Pairs, distances
 
 MOST_BYTES: Final = 1 << 30
-"""Largest table that is built."""
+"""Largest table that is built, in bytes."""
 _ENTRY: Final = 12  # folded fingerprint u64, row u32
 
 
 class StoredBall(Method):
-    """One probe a query, for 43 745 times the memory: 0.5 MB a fingerprint at 64 bits and distance 3.
+    """One probe per query, for 43 745 times the memory: 0.5 MB per fingerprint at 64 bits and distance 3.
 
-    A billion pages would take 525 TB. So it is built up to a GiB only, which is 2 045 fingerprints. Raises
-    SettingsError beyond.
+    A billion pages would take 525 TB. It is built only up to 1 GiB, which holds 2 045 fingerprints. Raises
+    SettingsError beyond that.
     """
 
     summary: ClassVar = "store every fingerprint's ball, look up the query"
@@ -32,7 +32,7 @@ class StoredBall(Method):
         if size > MOST_BYTES:
             raise SettingsError(
                 f"stored ball: {len(self.stored):,} fingerprints within distance {distance} would take"
-                f" {size:,.0f} bytes; it is built up to {MOST_BYTES:,}"
+                f" {size:,.0f} bytes; at most {MOST_BYTES:,} are supported"
             )
         masks = ball_masks(width, distance)
         keys = folded((self.stored[:, None] ^ masks).reshape(-1, self.stored.shape[1]))
