@@ -1,1 +1,1 @@
-"""A local Kafka broker for demo and tests: named, embedded or in Docker."""
+"""A Kafka broker for demo and tests: an existing one, an embedded one or one in Docker."""

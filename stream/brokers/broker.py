@@ -1,7 +1,8 @@
-"""A real Kafka broker for `neardup demo` and the tests, found or started without being asked how.
+"""Finds or starts a real Kafka broker for `neardup demo` and the tests.
 
-In this order: the cluster that NEARDUP_BOOTSTRAP_SERVERS names; an embedded Apache Kafka (Java 17 and Maven);
-a Docker engine. NEARDUP_BROKER=embedded or NEARDUP_BROKER=docker skips the choice between the last two.
+The first of these that is available: the Kafka cluster named by NEARDUP_BOOTSTRAP_SERVERS; an embedded Apache
+Kafka, which needs Java 17 and Maven; a container, which needs a Docker engine. NEARDUP_BROKER=embedded and
+NEARDUP_BROKER=docker select one of the last two.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from stream.errors import BrokerError
 
 
 class ExternalBroker(LocalBroker):
-    """Somebody else's cluster: used, never stopped."""
+    """An existing Kafka cluster, which is used but never stopped."""
 
     ours = False
 
@@ -25,23 +26,23 @@ class ExternalBroker(LocalBroker):
         self.description = f"Kafka at {bootstrap_servers} (NEARDUP_BOOTSTRAP_SERVERS)"
 
     def stop(self) -> None:
-        """Leave it alone."""
+        """Does nothing."""
 
     def kill(self) -> None:
-        """Refused. Raises BrokerError."""
+        """Not supported. Raises BrokerError."""
         raise BrokerError(f"{self.description} is not ours to kill")
 
     def restart(self) -> None:
-        """Refused. Raises BrokerError."""
+        """Not supported. Raises BrokerError."""
         raise BrokerError(f"{self.description} is not ours to restart")
 
 
 def start_broker(
     data_dir: Path | None = None, progress: Callable[[str], None] = lambda line: None
 ) -> LocalBroker:
-    """A broker that answers metadata requests, and one line about it to `progress`.
+    """A broker that answers metadata requests. Passes a line that describes it to `progress`.
 
-    `data_dir` keeps the embedded broker's data; without it they are temporary. Raises BrokerError that says
+    `data_dir` keeps the embedded broker's data, which are temporary otherwise. Raises BrokerError, which says
     what was tried and what to install.
     """
     broker = _choose(data_dir, progress)
@@ -71,5 +72,5 @@ def _choose(data_dir: Path | None, progress: Callable[[str], None]) -> LocalBrok
         "no Kafka broker: "
         + "; ".join(tried)
         + ". Install Java 17 or newer and Maven, or a Docker engine, "
-        + "or name a cluster in NEARDUP_BOOTSTRAP_SERVERS"
+        + "or name a Kafka cluster in NEARDUP_BOOTSTRAP_SERVERS"
     )

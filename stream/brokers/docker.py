@@ -1,4 +1,4 @@
-"""Apache Kafka in a container, where there is a Docker engine but no Java."""
+"""Apache Kafka in a Docker container, for machines without Java."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream.brokers.ports import free_port
 from stream.errors import BrokerError
 
 IMAGE: Final = "confluentinc/cp-kafka:7.9.2"
-"""Kafka 3.9; testcontainers' start script is written for this line of images."""
+"""Kafka 3.9. The start script of testcontainers is written for this series of images."""
 CONTAINER_PORT: Final = 9093
 START_SECONDS: Final = 120
 ENVIRONMENT: Final = {
@@ -33,7 +33,7 @@ def missing() -> str | None:
     """What this machine lacks for a broker in Docker, or None."""
     try:
         import docker  # type: ignore[import-untyped]
-        import testcontainers.community.kafka  # noqa: F401 (is it there?)
+        import testcontainers.community.kafka  # noqa: F401 (checks that it is installed)
     except ImportError:
         return "the Python package `testcontainers` is not installed (extra `docker`)"
     try:
@@ -50,14 +50,14 @@ def missing() -> str | None:
 
 
 class DockerBroker(LocalBroker):
-    """One Kafka container; testcontainers' reaper removes it should we be killed."""
+    """A broker in a container, which testcontainers' reaper removes if this process is killed."""
 
     def __init__(self, progress: Callable[[str], None]) -> None:
-        """Starts a container and returns when its broker answers. Raises BrokerError."""
+        """Start a container and wait until its broker answers. Raises BrokerError."""
         from testcontainers.community.kafka import KafkaContainer
 
-        progress(f"starting {IMAGE} (the first time, Docker fetches it)")
-        # A fixed port, not one of Docker's choice: it must be the same after a restart.
+        progress(f"starting {IMAGE} (Docker fetches it the first time)")
+        # Docker would choose another port after a restart.
         self._port = free_port()
         self._container = KafkaContainer(IMAGE, port=CONTAINER_PORT).with_kraft()
         self._container.with_bind_ports(CONTAINER_PORT, self._port)
@@ -82,11 +82,11 @@ class DockerBroker(LocalBroker):
             self._container.stop()
 
     def kill(self) -> None:
-        """SIGKILL to the container."""
+        """Send SIGKILL to the container."""
         self._container.get_wrapped_container().kill()
 
     def restart(self) -> None:
-        """Start the container again: same port, same data. Raises BrokerError."""
+        """Restart the container with the same port and data. Raises BrokerError."""
         self._container.get_wrapped_container().restart()
         self._wait()
 

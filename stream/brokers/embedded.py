@@ -1,4 +1,4 @@
-"""Apache Kafka (KRaft, one node) in a JVM of our own, on loopback."""
+"""Apache Kafka (KRaft, one node) in a JVM that this process starts, on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from stream.brokers.ports import HOST, free_port
 from stream.errors import BrokerError
 
 ATTEMPTS: Final = 4
-"""Starts with other ports when somebody was quicker."""
+"""Attempts to start, each with other ports, in case another process takes a port first."""
 START_SECONDS: Final = 90
 STOP_SECONDS: Final = 30
 JVM: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
@@ -54,25 +54,25 @@ def _java_version() -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Secured:
-    """What a broker has besides its plain listener, which is for whoever may do everything."""
+    """Secured listeners and settings of a broker, besides its plaintext listener, which has full access."""
 
     listeners: Mapping[str, str] = field(default_factory=dict)
-    """Name -> security protocol; each gets a port of its own."""
+    """Name -> security protocol. Each listener gets its own port."""
     properties: Mapping[str, str] = field(default_factory=dict)
     scram: Sequence[str] = ()
-    """Users, as StorageTool's `--add-scram` takes them."""
+    """Users in the format of StorageTool's `--add-scram`."""
 
 
 class EmbeddedBroker(LocalBroker):
-    """One Kafka process, which dies with ours even when ours is killed."""
+    """A broker in a child process, which ends with this process even if that is killed."""
 
     def __init__(
         self, data_dir: Path | None, progress: Callable[[str], None], secured: Secured | None = None
     ) -> None:
-        """Starts a broker and returns when it answers. Raises BrokerError."""
+        """Start a broker and wait until it answers. Raises BrokerError."""
         self._secured = secured or Secured()
         self.ports: dict[str, int] = {}
-        """By the names of the further listeners, theirs."""
+        """Ports of the secured listeners by name."""
         self._jars = embedded_jars.jars(progress)
         self._temporary = data_dir is None
         self._dir = (
@@ -91,28 +91,28 @@ class EmbeddedBroker(LocalBroker):
 
     @property
     def pid(self) -> int:
-        """Process id of the JVM, also after it ended."""
+        """Process id of the JVM, even after it ended."""
         return self._pid
 
     @property
     def log(self) -> Path:
-        """The broker's own log."""
+        """Path of the broker's log."""
         return self._dir / "kafka.log"
 
     def stop(self) -> None:
-        """End the broker: in good order where its data are kept, at once where they are not."""
+        """Stop the broker: gracefully if its data are kept, else at once."""
         self._end(graceful=not self._temporary)
         if self._temporary:
             shutil.rmtree(self._dir, ignore_errors=True)
 
     def kill(self) -> None:
-        """SIGKILL to the JVM."""
+        """Send SIGKILL to the JVM."""
         self._end(graceful=False)
 
     def restart(self) -> None:
-        """Start again on the same port with the same data. Raises BrokerError."""
+        """Restart the broker with the same port and data. Raises BrokerError."""
         if not self._dir.is_dir():
-            raise BrokerError("a stopped broker cannot be started again: its data are gone")
+            raise BrokerError("a stopped broker cannot be restarted: its data are gone")
         self._end(graceful=True)
         for _ in range(ATTEMPTS):
             if self._start():
@@ -129,7 +129,7 @@ class EmbeddedBroker(LocalBroker):
         raise BrokerError(f"no free port on {HOST}: {ATTEMPTS} attempts, the last with {self._port}")
 
     def _configure(self) -> None:
-        """Writes the broker's properties, and formats its storage the first time."""
+        """Write the broker's properties, and format its storage the first time."""
         storage = self._dir / "data"
         self._properties = self._dir / "server.properties"
         template = (embedded_jars.deployment() / "server.properties").read_text()
@@ -149,7 +149,7 @@ class EmbeddedBroker(LocalBroker):
         self._properties.write_text("\n".join([template, *(f"{k}={v}" for k, v in own.items()), ""]))
         identity = self._dir / "cluster-id"
         if not (storage / "meta.properties").is_file():
-            # Kafka's Uuid: 16 bytes in URL-safe base64; a leading dash would read as an option.
+            # Kafka's Uuid: 16 bytes in URL-safe base64. A leading dash would be taken for an option.
             cluster = "N" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:]
             tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
             for user in self._secured.scram:
@@ -177,12 +177,12 @@ class EmbeddedBroker(LocalBroker):
         ]
 
     def _start(self) -> bool:
-        """Starts the JVM and waits for an answer; False when a port was taken."""
+        """Start the JVM and wait for an answer. Returns False if a port was taken."""
         command = self._java(main=["kafka.Kafka", str(self._properties)])
         guard = [sys.executable, "-I", "-S", embedded_guard.__file__]
         begun = self.log.stat().st_size if self.log.exists() else 0
         with (self._dir / "kafka.out").open("ab") as output:
-            # A session of its own: Ctrl-C ends our roles first, which still need the broker.
+            # A session of its own, so that Ctrl-C does not end the broker before our roles, which need it.
             self._guard = subprocess.Popen(
                 [*guard, str(os.getpid()), str(self._dir) if self._temporary else "", *command],
                 stdin=subprocess.PIPE,
@@ -204,10 +204,10 @@ class EmbeddedBroker(LocalBroker):
         words = self._last_words(begun)
         if TAKEN in words:
             return False
-        raise BrokerError(f"Kafka ended while it started: {words}")
+        raise BrokerError(f"Kafka exited during its start: {words}")
 
     def _last_words(self, begun: int) -> str:
-        """The end of what this start logged."""
+        """The end of the log since this start."""
         said = self.log.read_bytes()[begun:] if self.log.exists() else b""
         return (said or (self._dir / "kafka.out").read_bytes()).decode(errors="replace")[-4000:].strip()
 
@@ -221,7 +221,7 @@ class EmbeddedBroker(LocalBroker):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 guard.wait(STOP_SECONDS)
         elif self._pid and guard.poll() is None:
-            # Not the end of its standard input: a guard that sees it removes temporary data.
+            # Do not close the guard's standard input, as it would then remove temporary data.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -232,7 +232,7 @@ class EmbeddedBroker(LocalBroker):
 
 
 def _open(pipe: IO[bytes] | None) -> IO[bytes]:
-    """The pipe: Popen was asked for it."""
+    """The pipe, which exists because Popen was called with PIPE."""
     if pipe is None:
         raise TypeError("not a pipe")
     return pipe

@@ -1,10 +1,11 @@
-"""A small parent for a child that must not outlive the process that asked for it, even after `kill -9`.
+"""A supervisor for a command that must not outlive the process that started it, even after `kill -9`.
 
     python embedded_guard.py PARENT_PID DIRECTORY_TO_REMOVE COMMAND...
 
-Runs the command and prints its process id. The child is killed when standard input ends (the parent closed
-it, or died and the kernel did) or when the parent is no longer our parent; then the directory, where one is
-named, is removed. SIGTERM is passed on, so that the child can end in good order. Imports nothing of ours.
+Runs the command as a child and prints its process id. The child is killed when standard input ends, because
+the parent closed it or died, or when the parent is no longer our parent. Then the directory, unless it is
+empty (""), is removed. SIGTERM is forwarded, so that the child can stop gracefully. Standalone: imports no
+other module of this project.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ POLL_SECONDS = 0.25
 
 
 def die_with_parent() -> None:
-    """On Linux also the guard's own `kill -9` takes the child along (prctl PR_SET_PDEATHSIG)."""
+    """On Linux, have the child killed when the guard itself is (prctl PR_SET_PDEATHSIG)."""
     import ctypes
 
     with contextlib.suppress(OSError, AttributeError):
@@ -30,7 +31,7 @@ def die_with_parent() -> None:
 
 
 def main(parent: int, remove: str, command: list[str]) -> int:
-    """Exit code of the child."""
+    """Run the command. Returns its exit code."""
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""Fetches Apache Kafka from Maven, once for each user and version."""
+"""Fetches Apache Kafka's jars with Maven, once per user and version."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ import platformdirs
 from stream.errors import BrokerError
 
 FETCH_SECONDS = 900
-"""How long Maven may take for about 43 MB."""
+"""Longest time for Maven to fetch about 43 MB."""
 REPORT_SECONDS = 10
 
 
 def deployment() -> Path:
-    """The directory of pom.xml, server.properties and log4j2.properties: in a wheel or in a checkout."""
+    """The directory of pom.xml, server.properties and log4j2.properties, in a wheel or a checkout."""
     package = Path(__file__).parent
     for directory in (package / "kafka", package.parents[1] / "deploy" / "kafka"):
         if (directory / "pom.xml").is_file():
@@ -33,7 +33,7 @@ def deployment() -> Path:
 
 
 def version() -> str:
-    """The version of Kafka that pom.xml names."""
+    """The version of Kafka in pom.xml."""
     found = re.search(r"<kafka\.version>([^<]+)<", (deployment() / "pom.xml").read_text())
     if found is None:
         raise BrokerError("deploy/kafka/pom.xml names no kafka.version")
@@ -41,9 +41,9 @@ def version() -> str:
 
 
 def jars(progress: Callable[[str], None]) -> Path:
-    """The directory of Kafka's jars, fetched when missing. Concurrent callers wait for one fetch.
+    """The directory of Kafka's jars, which are fetched if missing. Concurrent callers wait for one fetch.
 
-    A directory exists only when it is complete, and its name changes with pom.xml. Raises BrokerError.
+    The directory exists only if it is complete, and its name changes with pom.xml. Raises BrokerError.
     """
     pom = deployment() / "pom.xml"
     stamp = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
@@ -65,12 +65,12 @@ def jars(progress: Callable[[str], None]) -> Path:
 
 
 def _fetch(work: Path, progress: Callable[[str], None]) -> None:
-    """Copies the dependencies of `work`/pom.xml into `work`/jars."""
+    """Copy the dependencies of `work`/pom.xml to `work`/jars."""
     progress(f"fetching Apache Kafka {version()} with Maven (43 MB, once)")
     started, log = time.monotonic(), work / "mvn.log"
     with log.open("wb") as output:
         maven = subprocess.Popen(
-            # Maven's plugin is told where to put things; -C refuses a jar whose checksum is wrong.
+            # -C refuses jars with wrong checksums.
             [
                 *("mvn", "-q", "-B", "-C", "dependency:copy-dependencies"),
                 *("-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"),

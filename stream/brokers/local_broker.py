@@ -1,4 +1,4 @@
-"""What every local broker can do."""
+"""The interface of brokers for demo and tests."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from typing import Self
 
 
 class LocalBroker(abc.ABC):
-    """A broker that answers; stopped when the `with` block ends."""
+    """A running broker. As a context manager, it is stopped at the end."""
 
     bootstrap_servers: str
-    """`host:port`, the same after a restart."""
+    """`host:port`, which does not change with a restart."""
     description: str
-    """One line: what it is and where."""
+    """The kind of broker and its address, in one line."""
     ours: bool = True
-    """Whether we started it, and hence may kill and restart it."""
+    """Whether we started it, and may kill and restart it."""
 
     @abc.abstractmethod
     def stop(self) -> None:
-        """End the broker; a temporary data directory is removed. Doing it twice is fine."""
+        """Stop the broker and remove temporary data. May be called twice."""
 
     @abc.abstractmethod
     def kill(self) -> None:
-        """End the broker at once, as a power cut would; `restart` brings it back."""
+        """Kill the broker at once, as a power cut would. `restart` starts it again."""
 
     @abc.abstractmethod
     def restart(self) -> None:
-        """Stop the broker in good order if it runs, and start it again: same port, same data."""
+        """Stop the broker gracefully if it runs, and start it again with the same port and data."""
 
     def __enter__(self) -> Self:
         return self

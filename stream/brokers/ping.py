@@ -1,4 +1,4 @@
-"""Asks one broker for metadata over a plain socket, without an event loop: does it answer yet?"""
+"""Checks whether a broker is up by a Metadata request over a plain socket, without an event loop."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from aiokafka.protocol.metadata import MetadataRequest_v2, MetadataResponse_v2
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a broker says of its cluster."""
+    """A broker's answer about its Kafka cluster."""
 
     cluster_id: str | None
     ports: frozenset[int]
-    """Advertised ports of the brokers that are alive; none while a broker starts."""
+    """Advertised ports of the live brokers; empty while a broker starts."""
 
 
 def ping(host: str, port: int, timeout: float) -> Answer | None:
-    """The broker's answer to a Metadata request, or None when there is none within `timeout` seconds."""
+    """The broker's answer to a Metadata request, or None if there is none within `timeout` seconds."""
     request = MetadataRequest_v2([])
     message = request.build_request_header(1, "neardup").encode() + request.encode()
     try:
@@ -31,7 +31,7 @@ def ping(host: str, port: int, timeout: float) -> Answer | None:
     except (OSError, struct.error):
         return None
     try:
-        response = MetadataResponse_v2.decode(body[4:])  # behind the correlation id
+        response = MetadataResponse_v2.decode(body[4:])  # after the correlation id
     except ValueError:
         return None
     return Answer(response.cluster_id, frozenset(broker[2] for broker in response.brokers))

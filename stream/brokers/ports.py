@@ -1,4 +1,4 @@
-"""Ports of this machine that nobody listens on."""
+"""Finds free ports on this machine."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stream.errors import BrokerError
 
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(20_000, 32_000)
-"""Below the ports that Linux and macOS give to clients, so that nobody takes ours while a broker restarts."""
+"""Below the ephemeral ports of Linux and macOS, so that no client takes ours while a broker restarts."""
 
 
 def free_port() -> int:
-    """A port that nobody listened on a moment ago."""
+    """A port on which no process was listening a moment ago. Raises BrokerError."""
     for port in random.SystemRandom().sample(PORTS, 200):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,8 +1,8 @@
-"""Loops that NumPy has no words for, compiled to machine code by Numba when they are first called.
+"""Compiles loops that NumPy cannot express to machine code, by Numba, at their first call.
 
-What is compiled is kept beside the source, or in the user's cache directory (`stream.compiled.code_cache`):
-only a first process waits. Importing this takes a third of a second, and the first call as long: only code
-that judges, or fingerprints many texts at once, does.
+Compiled code is cached beside the source or in the user's cache directory (`stream.compiled.code_cache`), so
+only the first process waits for the compiler. Importing this module takes a third of a second, and so does
+the first call. Therefore it is imported only by code that judges, or that fingerprints many texts.
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ _Result = TypeVar("_Result")
 
 
 def compiled(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
-    """The function, compiled for the types it is called with. It releases the GIL while it runs.
+    """Decorator: compile the function for the types of arguments with which it is called. It releases the GIL
+    while it runs.
 
-    In it, mixing uint64 with a signed integer makes a float: every number is of one kind. Of globals it may
-    read numbers, strings, arrays, tuples of them, and compiled functions; a call raises TypeError otherwise.
+    Within the function, mixing uint64 with a signed integer gives a float, so do not mix them. Globals that
+    it reads must be numbers, strings, arrays, tuples of these, or compiled functions; a call raises TypeError
+    otherwise.
     """
     made: Any = njit(nogil=True)(function)
     if hasattr(made, "py_func"):  # not under NUMBA_DISABLE_JIT
@@ -47,7 +49,7 @@ _popcount = cast(Callable[[np.uint64], int], intrinsic(_count_bits))
 
 @compiled
 def popcount(word: np.uint64) -> np.int64:
-    """How many bits of `word` are one; inlined where it is called from compiled code."""
+    """Number of one bits in `word`. Inlined into compiled code."""
     return np.int64(_popcount(word))
 
 
@@ -70,7 +72,7 @@ def _copy_bytes(_context: Any, out: Any, at: Any, data: Any, first: Any, size: A
 
 
 def _check_bounds(context: Any, builder: Any, first: Any, count: Any, size: Any) -> None:
-    """In the code: raise IndexError unless 0 <= first <= first + count <= size."""
+    """Generate code that raises IndexError unless 0 <= first <= first + count <= size."""
     end = builder.add(first, count)
     inside = builder.and_(
         builder.icmp_signed(">=", first, first.type(0)),
@@ -87,17 +89,17 @@ def _prefetch(_context: Any, array: Any, _index: Any) -> Any:
         number = ir.IntType(32)
         kind = ir.FunctionType(ir.VoidType(), [cgutils.voidptr_t, number, number, number])
         hint = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0")  # type: ignore[no-untyped-call]
-        builder.call(hint, [address, number(0), number(3), number(1)])  # to read, into all caches, data
+        builder.call(hint, [address, number(0), number(3), number(1)])  # read, all cache levels, data
         return context.get_dummy_value()
 
     return types.void(array, types.uint64), generate
 
 
 prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
-"""In compiled code: have an element of a flat array on its way to the cache, and do not wait for it. Loops
-over memory at random ask for what many rounds need, then come back: waiting for each takes 100 ns. Any index
-is allowed."""
+"""For compiled code: `prefetch(array, index)` starts loading an element of a flat array into the cache. Loops
+that access memory at random prefetch for many iterations ahead, as each cache miss takes 100 ns. Any index is
+allowed."""
 
 copy_bytes = cast(Callable[[Any, int, Any, int, int], None], intrinsic(_copy_bytes))
-"""In compiled code: put `size` bytes of `data` from `first` on into `out` at `at`. Bounds are checked under
-NUMBA_BOUNDSCHECK only, as Numba checks those of an array."""
+"""For compiled code: `copy_bytes(out, at, data, first, size)` copies `size` bytes from `data[first:]` to
+`out[at:]`. As for arrays, bounds are checked only under NUMBA_BOUNDSCHECK."""

@@ -1,9 +1,9 @@
-"""Machine code of compiled functions, kept on disk between processes.
+"""A cache of compiled functions on disk, shared by processes.
 
-A file holds one function for one set of argument types. Its name is a digest of everything that the code
-depends on: another state of the source, other versions and another CPU are other files, and no file is stale.
-Files appear whole, by renaming, and carry a checksum: processes of several versions may share a directory,
-and what a damaged file held is compiled again.
+A file contains the machine code of one function for one set of argument types. Its name includes a digest of
+everything that the code depends on, such as source, versions and CPU, so no file is ever stale. Files are
+written under another name and renamed, and have a checksum, so processes of different versions can share a
+directory, and damaged files are compiled again.
 """
 
 from __future__ import annotations
@@ -40,31 +40,33 @@ from stream.compiled.code_digest import code_digest
 FORMAT: Final = 1
 SUFFIX: Final = ".code"
 LOCK_SECONDS: Final = 60.0
-"""How long a process waits for one that has its turn and shows no sign of life. Then it compiles too:
-the other may be stopped. For one that is at work it waits as long as that takes."""
+"""Longest wait for a lock whose holder sends no heartbeat, since that process may be stopped. After that we
+compile as well. There is no limit while the holder sends heartbeats."""
 _SIGN_SECONDS: Final = 1.0
-"""How often a process that compiles shows that it lives, by touching the lock."""
+"""Interval of heartbeats: the process that compiles touches the lock file."""
 _POLL_SECONDS: Final = 0.05
 _TELL_SECONDS: Final = 10.0
-"""How often it is told how far compiling is, and after how long that a process waits for another one."""
+"""Interval of log lines about progress, and time until the log says that we wait for another process."""
 _IN_TREE: Final = Path(__file__).parents[1] / "__pycache__" / "compiled"
-"""As trusted as Python's own bytecode beside it. An image, or root, may have filled it for all users."""
+"""The directory beside the source, as trusted as Python's own bytecode. An image, or root, may have filled it
+for all users."""
 _CONFIGURED: Final = (
     *("BOUNDSCHECK", "OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE", "USING_SVML", "ENABLE_PROFILING"),
     *("DEBUGINFO_DEFAULT", "LLVM_REFPRUNE_PASS", "LLVM_REFPRUNE_FLAGS", "DEBUG_NRT", "DEBUG_NRT_STACK_LIMIT"),
 )
-"""Settings of Numba that change what it compiles."""
+"""Settings of Numba that affect the machine code."""
 _CHECKSUM_BYTES: Final = 32
 _DAY: Final = 86_400.0
 _KEPT_SECONDS: Final = 30 * _DAY
-"""How long a file is kept after it was last used."""
+"""Retention of a file after its last use."""
 
 log = logging.getLogger(__name__)
-"""Not structlog's: where nobody configures logging, its lines go to stderr and not to stdout."""
+"""The standard logger instead of structlog's: unless logging is configured, it writes to stderr, not to
+stdout."""
 
 
 class CodeCache(_Cache):
-    """The cache of one compiled function, in the place of Numba's own."""
+    """The cache of one compiled function; replaces Numba's own."""
 
     def __init__(self, function: Dispatcher[Any]) -> None:
         self._function: Any = function
@@ -74,11 +76,12 @@ class CodeCache(_Cache):
 
     @property
     def cache_path(self) -> str:
-        """Where what is compiled now is kept; empty when nowhere."""
+        """The directory to which compiled code is saved; empty if there is none."""
         return str(next(_directories(make=True), ""))
 
     def compile(self, sig: Any) -> Any:
-        """In the place of the function's method: of several processes that need it, one compiles."""
+        """Compile the function for a signature; replaces the function's own method. Of several processes that
+        need it, one compiles, and the others load its result."""
         with global_compiler_lock:
             self._function.targetctx.refresh()
             name = self._file_name(self._key(sig, self._function.targetctx.codegen()))
@@ -92,7 +95,7 @@ class CodeCache(_Cache):
                 return self._compile(sig)
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
-        """The function for arguments of these types, or None when it must be compiled."""
+        """The cached function for a signature, or None if it has to be compiled."""
         target_context.refresh()
         if not self._enabled:
             return None
@@ -102,42 +105,42 @@ class CodeCache(_Cache):
             if content is None:
                 continue
             try:
-                parts = pickle.loads(content)  # noqa: S301 (nobody else can have written it)
+                parts = pickle.loads(content)  # noqa: S301 (only this user or root can have written it)
                 result: CompileResult = CompileResult._rebuild(target_context, *parts)  # type: ignore[no-untyped-call]
                 return result
-            except Exception as error:  # it names something that is gone: compiling does not need it
-                log.debug("cannot use what is kept of %s: %r", self._function, error)
+            except Exception as error:  # it refers to something that no longer exists: compile again
+                log.debug("cannot use the cached code of %s: %r", self._function, error)
         _progress.begin()
         return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
-        """Keep the function where that is possible."""
+        """Save the function to the first directory that is writable."""
         if not self._enabled or data.lifted or data.library.has_dynamic_globals:
             return
         _progress.tell()
         key = self._key(sig, data.codegen)
         content = dumps(data._reduce())  # type: ignore[no-untyped-call]
         for directory in _directories(make=True):
-            with suppress(OSError):  # read-only or full
+            with suppress(OSError):  # the file system is read-only or full
                 _write(directory / self._file_name(key), key, content)
                 _remove_unused(directory)
                 return
 
     def enable(self) -> None:
-        """Load and save."""
+        """Load and save from now on."""
         self._enabled = True
 
     def disable(self) -> None:
-        """Neither load nor save."""
+        """Neither load nor save from now on."""
         self._enabled = False
 
     def flush(self) -> None:
-        """Nothing to do: no file is stale."""
+        """Does nothing, as no file is ever stale."""
 
     def _key(self, sig: Any, codegen: Any) -> bytes:
         digest = code_digest(self._function)
         if self._digest not in (None, digest):
-            # Code with the old value, in this function or in one that calls it, would get the new one's key.
+            # Code compiled with the old value would be saved under the key of the new value.
             raise RuntimeError(f"a constant that {self._function.py_func.__qualname__} reads has changed")
         self._digest = digest
         parts = (
@@ -158,17 +161,17 @@ class CodeCache(_Cache):
 
 
 def _directories(*, make: bool = False) -> Iterator[Path]:
-    """Where code is looked for, in this order; with `make`, where it may be kept."""
+    """The directories to load from, in order; with `make`, those to save to, created if needed."""
     chosen = str(getattr(config, "CACHE_DIR", ""))
     if not chosen:
         yield _IN_TREE
     cache_directory = Path(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("neardup"))
     if cache_directory.is_absolute() and _is_private(cache_directory / "compiled", make):
-        yield cache_directory / "compiled"  # not absolute: a user without a home
+        yield cache_directory / "compiled"  # the path is relative for a user without a home
 
 
 def _is_private(directory: Path, make: bool) -> bool:
-    """Whether it is there, and only this user or root can put code into it."""
+    """Whether the directory exists, and only this user and root can write to it."""
     try:
         if make:
             directory.parent.mkdir(parents=True, exist_ok=True)
@@ -185,7 +188,7 @@ def _is_private(directory: Path, make: bool) -> bool:
 
 @cache
 def _warn_of(directory: Path) -> None:
-    log.warning("others can write to %s: no compiled code is kept there or taken from there", directory)
+    log.warning("other users can write to %s: compiled code is neither saved there nor loaded", directory)
 
 
 def _only_we_write(status: os.stat_result) -> bool:
@@ -193,8 +196,8 @@ def _only_we_write(status: os.stat_result) -> bool:
 
 
 class _Turn:
-    """Taken by one process at a time; a function that another one calls is compiled in the turn of that one.
-    Only entered by a thread that holds `global_compiler_lock`."""
+    """A lock by which one process at a time compiles. It is re-entrant, since compiling a function compiles
+    those that it calls. Entered only by a thread that holds `global_compiler_lock`."""
 
     def __init__(self) -> None:
         self._depth = 0
@@ -202,7 +205,7 @@ class _Turn:
 
     @contextmanager
     def taken(self, kept: Callable[[], bool]) -> Iterator[None]:
-        """Wait for our turn to compile, or until another process has `kept` what it compiled."""
+        """Hold the lock, or go on without it once `kept` says that another process has saved the result."""
         file = _lock_file() if self._patient and not self._depth else None
         self._depth += 1
         try:
@@ -217,7 +220,7 @@ class _Turn:
                 os.close(file)
 
     def _has_come(self, file: int, kept: Callable[[], bool]) -> bool:
-        """Whether we have the lock. Otherwise there is no need of it, or no use in waiting."""
+        """Acquire the lock. Returns False if it is no longer needed, or waiting is pointless."""
         began = since = time.monotonic()
         sign = 0
         while True:
@@ -226,7 +229,7 @@ class _Turn:
             except BlockingIOError:
                 if kept():
                     return False
-            except OSError:  # a file system without locks
+            except OSError:  # the file system does not support locks
                 self._patient = False
                 return False
             else:
@@ -244,7 +247,7 @@ class _Turn:
 
 @contextmanager
 def _signs_of_life(file: int) -> Iterator[None]:
-    """Touch the lock again and again: who waits for it sees that we are at work, however slowly."""
+    """Send heartbeats to the processes that wait for the lock, by touching its file."""
     done = threading.Event()
 
     def touch() -> None:
@@ -254,7 +257,7 @@ def _signs_of_life(file: int) -> Iterator[None]:
     touching = threading.Thread(target=touch, name="compiling", daemon=True)
     try:
         touching.start()
-    except RuntimeError:  # no thread is allowed: others wait LOCK_SECONDS at most
+    except RuntimeError:  # threads are forbidden; others then wait at most LOCK_SECONDS
         yield
         return
     try:
@@ -276,7 +279,7 @@ _turn: Final = _Turn()
 
 
 def _read(path: Path, key: bytes) -> bytes | None:
-    """What was written under `key`; None if there is nothing, or nothing to be trusted."""
+    """The content saved under `key`; None if it is missing, damaged or untrusted."""
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
@@ -285,7 +288,7 @@ def _read(path: Path, key: bytes) -> bytes | None:
             found = file.read()
             if time.time() - status.st_mtime > _DAY:
                 with suppress(OSError):
-                    os.utime(file.fileno())  # still in use
+                    os.utime(file.fileno())  # marks it as used
     except OSError:
         return None
     checksum, content = found[:_CHECKSUM_BYTES], found[_CHECKSUM_BYTES:]
@@ -305,7 +308,7 @@ def _write(path: Path, key: bytes, content: bytes) -> None:
 
 @cache
 def _remove_unused(directory: Path) -> None:
-    """What other states of the source and other versions left, once a process."""
+    """Remove expired files, of old sources and versions, once per process."""
     oldest = time.time() - _KEPT_SECONDS
     for path in directory.iterdir():
         with suppress(OSError):
@@ -314,20 +317,20 @@ def _remove_unused(directory: Path) -> None:
 
 
 class _Progress:
-    """Says what a first start waits for, in a line every now and then."""
+    """Logs the progress of compiling, which a first start waits for."""
 
     def __init__(self) -> None:
         self._functions = 0
         self._began = self._told = 0.0
 
     def begin(self) -> None:
-        """Something must be compiled."""
+        """Note that a function has to be compiled."""
         if not self._began:
             self._began = self._told = time.monotonic()
             log.warning("compiling inner loops, once: some 20 s, longer on a busy machine")
 
     def tell(self) -> None:
-        """One function more is compiled."""
+        """Note that a function is compiled."""
         self._functions += 1
         now = time.monotonic()
         if now - self._told > _TELL_SECONDS:
@@ -340,4 +343,4 @@ _progress: Final = _Progress()
 
 @cache
 def _tell_waiting() -> None:
-    log.warning("waiting for another process, which compiles inner loops for all")
+    log.warning("waiting for another process that is compiling inner loops")

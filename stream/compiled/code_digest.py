@@ -1,9 +1,9 @@
-"""What the machine code of a compiled function depends on, as a digest.
+"""A digest of everything that determines the machine code of a compiled function.
 
-Numba inlines the functions that it calls and freezes the constants that it reads, whichever files they come
-from. The digest covers both by value: the bytecode of the function and of all compiled functions and
-intrinsics that it reaches, and every global that they name. What belongs to Python, NumPy, Numba or llvmlite
-counts by its name, since the cache's key has their versions. Any other value is refused.
+Numba inlines called functions and freezes constants, whichever files they come from. The digest therefore
+covers the bytecode of the function and of all compiled functions and intrinsics that it reaches, and the
+values of all globals that they read. Globals from Python, NumPy, Numba or llvmlite are covered by name, since
+the cache key has the versions of these. Globals of any other kind are refused.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _PLAIN: Final = (bool, int, float, complex, str, bytes, type(None), EllipsisType
 
 
 def code_digest(function: Dispatcher[Any]) -> bytes:
-    """SHA-256 over everything of ours that decides `function`'s machine code, except argument types.
+    """SHA-256 over all of our code and data that determine `function`'s machine code, except argument types.
 
-    Raises TypeError when it reads a global whose value cannot be covered.
+    Raises TypeError if it reads a global whose value cannot be covered.
     """
     reading = _Reading()
     reading.value(function, function.py_func.__qualname__)
@@ -34,7 +34,7 @@ def code_digest(function: Dispatcher[Any]) -> bytes:
 
 
 class _Reading:
-    """Values one after another, each preceded by its kind and length."""
+    """Hashes a sequence of values, each preceded by its kind and length."""
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
@@ -44,7 +44,7 @@ class _Reading:
         return self._hash.digest()
 
     def value(self, value: Any, name: str) -> None:
-        """`name` says in an error where the value stands."""
+        """Add a value to the digest. `name` says in errors where the value is."""
         if isinstance(value, _PLAIN):
             self._put(type(value).__name__, repr(value))
         elif isinstance(value, CodeType):
@@ -69,14 +69,14 @@ class _Reading:
             self._put("module", value.__name__)
         elif isinstance(value, _NAMED) and _is_versioned(value.__module__):
             self._put("foreign", value.__module__, value.__qualname__)
-        elif isinstance(value, FunctionType):  # generates code for an intrinsic: compiled ones cannot call it
+        elif isinstance(value, FunctionType):  # only code generators of intrinsics call plain functions
             self._function(value)
         else:
             raise TypeError(f"compiled code reads {name}, a {type(value).__name__}: import a number or array")
 
     def _function(self, function: FunctionType) -> None:
         met = self._met.get(function)
-        if met is not None:  # it calls itself, or is called twice
+        if met is not None:  # it is recursive, or called from several places
             self._put("met", met)
             return
         self._met[function] = len(self._met)
@@ -108,7 +108,8 @@ def _is_versioned(module: str) -> bool:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Globals and attributes alike: telling them apart by `dis` takes five times as long as all the rest."""
+    """The names of globals and attributes. To tell these apart by `dis` would take five times as long as all
+    the rest."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

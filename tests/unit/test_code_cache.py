@@ -158,7 +158,7 @@ def test_directory_that_others_can_write_is_not_used(
     kept.chmod(mode)
     assert make()(30) == 10
     assert not list(kept.iterdir())
-    assert f"others can write to {kept}" in caplog.text
+    assert f"other users can write to {kept}" in caplog.text
 
 
 def test_link_to_a_directory_is_not_used(kept: Path) -> None:
