@@ -1,1 +1,1 @@
-"""Verdicts -> figures that people look at: a Faust app folds them, a page and a JSON API show them."""
+"""The dashboard: a Faust app aggregates verdicts, and a web page and a JSON API show the figures."""

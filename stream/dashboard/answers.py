@@ -1,4 +1,4 @@
-"""What the JSON API answers with. The OpenAPI document is made from these types and their descriptions."""
+"""Request and response types of the JSON API, from which the OpenAPI document is generated."""
 
 from __future__ import annotations
 
@@ -14,65 +14,69 @@ ByVerdict = Annotated[dict[str, int], Meta(description="Verdict -> pages.")]
 
 
 class Session(Struct):
-    """How a request is let in."""
+    """How a request is authenticated."""
 
     by: Annotated[
         str | None,
-        Meta(description="token, session (a cookie), proxy, or nobody: none is asked; null: not let in."),
+        Meta(
+            description="token, session (a cookie), proxy, or nobody: no authentication needed; null: denied."
+        ),
     ]
 
 
 class LoginRequest(Struct, forbid_unknown_fields=True):
-    """Logs a browser in."""
+    """Login of a browser."""
 
     token: Annotated[str, Meta(max_length=4096)]
 
 
 class RangeAnswer(Struct, rename={"start": "from", "end": "to"}):
-    """The range that was answered for: widened to whole steps, so that the figures are exact."""
+    """The range of the response, widened to whole steps so that the figures are exact."""
 
     start: Moment
     end: Moment
-    step: Annotated[int, Meta(description="Seconds that one point of the series stands for.")]
+    step: Annotated[int, Meta(description="Length of a point of the series, in seconds.")]
     host: Annotated[str | None, Meta(description="Only pages of this host; null for all.")] = None
 
 
 class Series(Struct):
-    """Pages a step, by verdict."""
+    """Pages per step, by verdict."""
 
-    time: Annotated[list[float], Meta(description="Begin of each step, seconds since 1970-01-01T00:00:00Z.")]
+    time: Annotated[list[float], Meta(description="Start of each step, seconds since 1970-01-01T00:00:00Z.")]
     verdicts: Annotated[dict[str, list[int]], Meta(description="Verdict -> pages in each step.")]
 
 
 class Figures(Struct):
-    """What was decided in a range of time."""
+    """Figures of a time range."""
 
     range: RangeAnswer
     pages: Pages
     verdicts: ByVerdict
-    duplicate_ratio: Annotated[float | None, Meta(description="Duplicates by pages; null without pages.")]
-    pages_per_second: Annotated[float, Meta(description="Verdicts a second, all hosts, over the last 30 s.")]
+    duplicate_ratio: Annotated[
+        float | None, Meta(description="Duplicates divided by pages; null without pages.")
+    ]
+    pages_per_second: Annotated[
+        float, Meta(description="Verdicts per second of all hosts, over the last 30 s.")
+    ]
     series: Series
     distances: Annotated[
         dict[str, list[int]],
-        Meta(
-            description="Verdict -> pages by Hamming distance to the page they are like, in bits; 64 places."
-        ),
+        Meta(description="Verdict -> pages by Hamming distance to the matching page, 0 to 63 bits."),
     ]
     similarities: Annotated[
         dict[str, list[int]],
-        Meta(description="Verdict -> pages by estimated Jaccard similarity, in hundredths; 101 places."),
+        Meta(description="Verdict -> pages by estimated Jaccard similarity, 0 to 100 hundredths."),
     ]
     reasons: Annotated[dict[str, int], Meta(description="Reason -> rejected pages.")]
     last: Annotated[
         Moment | None,
-        Meta(description="By when the last verdict was decided, of all hosts and ranges; null without any."),
+        Meta(description="End of the last window with a verdict, of any host; null without any verdict."),
     ]
-    revision: Annotated[int, Meta(description="Changes when new verdicts were counted.")]
+    revision: Annotated[int, Meta(description="Changes whenever verdicts are counted.")]
 
 
 class HostFigures(Struct):
-    """A host's pages in a range."""
+    """Figures of a host in a range."""
 
     host: str
     pages: Pages
@@ -80,31 +84,31 @@ class HostFigures(Struct):
 
 
 class Hosts(Struct):
-    """Hosts, those with the most duplicates first."""
+    """Hosts by number of duplicates, descending."""
 
     range: RangeAnswer
     hosts: list[HostFigures]
-    total: Annotated[int, Meta(description="How many there are on all pages of this list.")]
+    total: Annotated[int, Meta(description="Number of hosts in the range.")]
     next: Annotated[int | None, Meta(description="`offset` of the next page; null at the end.")]
-    complete: Annotated[bool, Meta(description="False where small hosts were dropped from memory.")]
+    complete: Annotated[bool, Meta(description="False if small hosts may be missing.")]
 
 
 class ClusterFigures(Struct):
-    """A cluster, by its size."""
+    """A cluster with its size."""
 
-    cluster: Annotated[str, Meta(description="Id of its anchor.")]
-    anchor: Annotated[str, Meta(description="URL of its anchor.")]
-    pages: Annotated[int, Meta(description="Its anchor and the duplicates, since the topic's beginning.")]
+    cluster: Annotated[str, Meta(description="Id of the anchor.")]
+    anchor: Annotated[str, Meta(description="URL of the anchor.")]
+    pages: Annotated[int, Meta(description="The anchor and its duplicates, since the start of the topic.")]
     superseded: Annotated[
-        bool, Meta(description="Its anchor's URL says something else now: it matches no more.")
+        bool, Meta(description="Whether the anchor's URL changed, so that it no longer matches.")
     ]
 
 
 class Clusters(Struct):
-    """Clusters, the largest first."""
+    """Clusters by size, descending."""
 
     clusters: list[ClusterFigures]
-    total: Annotated[int, Meta(description="Clusters with duplicates that are held in memory.")]
+    total: Annotated[int, Meta(description="Number of clusters with duplicates, as far as in memory.")]
     next: Annotated[int | None, Meta(description="`offset` of the next page; null at the end.")]
 
 
@@ -119,18 +123,18 @@ class MemberPage(Struct):
 
 
 class ClusterPages(Struct):
-    """A cluster and some of its pages."""
+    """A cluster with some of its pages."""
 
     cluster: str
     anchor: str
-    pages: Annotated[int, Meta(description="Its anchor and the duplicates.")]
+    pages: Annotated[int, Meta(description="The anchor and its duplicates.")]
     members: Annotated[list[MemberPage], Meta(description="The first duplicates of each partition.")]
 
 
 class SeenVerdict(Struct):
     """A verdict in the list of the latest."""
 
-    sequence: Annotated[int, Meta(description="Counts verdicts as they came; for `before`.")]
+    sequence: Annotated[int, Meta(description="Number in the order of arrival; for `before`.")]
     verdict: VerdictRecord
 
 
@@ -142,29 +146,31 @@ class Verdicts(Struct):
 
 
 class GroupLag(Struct):
-    """How far a consumer group is behind."""
+    """Lag of a consumer group."""
 
     role: str
     group: str
     topic: str
-    state: Annotated[str, Meta(description="As Kafka says: Stable, Empty, Dead, PreparingRebalance, ...")]
+    state: Annotated[
+        str, Meta(description="Kafka's state of the group: Stable, Empty, Dead, PreparingRebalance, ...")
+    ]
     members: Annotated[int, Meta(description="Processes in the group.")]
-    lag_records: Annotated[int | None, Meta(description="Records not read yet; null while not known.")]
+    lag_records: Annotated[int | None, Meta(description="Records not read yet; null if unknown.")]
     lag_seconds: Annotated[
         float | None, Meta(description="Age of the oldest record not read yet; 0 without any.")
     ]
 
 
 class RoleHealth(Struct):
-    """Whether a role is at work."""
+    """State of a role."""
 
     role: str
     state: Annotated[str, Meta(description="up, behind, down or unknown.")]
-    detail: Annotated[str, Meta(description="Why, for a person.")]
+    detail: Annotated[str, Meta(description="The reason in words.")]
 
 
 class Process(Struct):
-    """A role's process, as its own `/readyz` tells."""
+    """State of a role's process, from its `/readyz`."""
 
     role: str
     url: str
@@ -173,45 +179,45 @@ class Process(Struct):
 
 
 class System(Struct):
-    """The stream itself: who runs, and how far everybody is."""
+    """The roles of the deployment and their progress."""
 
     namespace: str
     at: Moment
     roles: list[RoleHealth]
     groups: list[GroupLag]
-    processes: Annotated[list[Process], Meta(description="Those that `dashboard_roles` names.")]
-    journal_position: Annotated[int | None, Meta(description="The next journal record to judge, an offset.")]
+    processes: Annotated[list[Process], Meta(description="The processes in `dashboard_roles`.")]
+    journal_position: Annotated[int | None, Meta(description="Offset of the next journal record to judge.")]
     journal_end: Annotated[int | None, Meta(description="The offset after the journal's last record.")]
     anchors: Annotated[
-        int | None, Meta(description="Anchors searched; null until the judge or the look-up tells.")
+        int | None, Meta(description="Number of anchors; null until reported by the judge or the look-up.")
     ]
     state_bytes: Annotated[
         int | None,
-        Meta(description="Size of the judge's state directory; null where it is on another machine."),
+        Meta(description="Size of the judge's state directory; null if it is on another machine."),
     ]
     partitions_read: Annotated[
-        int, Meta(description="Partitions of the verdicts that this dashboard counts.")
+        int, Meta(description="Partitions of the verdicts topic that this dashboard reads.")
     ]
     partitions: int
     error: Annotated[
-        str | None, Meta(description="Why these figures could not be had; null when they could.")
+        str | None, Meta(description="Why these figures could not be determined; null on success.")
     ]
 
 
 class About(Struct):
-    """What this deployment is. Nothing of it changes while a dashboard runs."""
+    """Version, scheme and rule of the deployment. Constant while a dashboard runs."""
 
     namespace: str
-    version: Annotated[str, Meta(description="Of the dashboard's neardup.")]
-    scheme: Annotated[str, Meta(description="Id of the scheme, as verdicts name it.")]
-    scheme_options: Annotated[dict[str, Any], Meta(description="What fingerprints and sketches are made by.")]
-    verdict_options: Annotated[dict[str, Any], Meta(description="What makes two pages near-duplicates.")]
-    reasons: Annotated[dict[str, str], Meta(description="Reason of a rejected page -> what it means.")]
-    rejected_topic: Annotated[str, Meta(description="The topic with the bytes of rejected pages.")]
+    version: Annotated[str, Meta(description="Version of the dashboard.")]
+    scheme: Annotated[str, Meta(description="Id of the scheme, as in verdicts.")]
+    scheme_options: Annotated[dict[str, Any], Meta(description="Options of fingerprints and sketches.")]
+    verdict_options: Annotated[dict[str, Any], Meta(description="Options that decide near-duplicates.")]
+    reasons: Annotated[dict[str, str], Meta(description="Reject reason -> its meaning.")]
+    rejected_topic: Annotated[str, Meta(description="Topic with the bytes of rejected pages.")]
 
 
 class LookupRequest(Struct, forbid_unknown_fields=True):
-    """A page to look up; a URL, or one of text and html, or both."""
+    """A page to look up: a URL, or one of text and html, or both."""
 
     url: Annotated[str, Meta(max_length=8192)] | None = None
     text: str | None = None
@@ -230,22 +236,22 @@ class Near(Struct):
 
 
 class Lookup(Struct):
-    """What is known of a page. Nothing was inserted."""
+    """Result of a look-up. Nothing was inserted."""
 
     url: str | None
     verdict: Annotated[
-        str | None, Meta(description="What the page would get now; null where only a URL was given.")
+        str | None, Meta(description="The verdict that the page would get now; null if only a URL was given.")
     ]
-    why: Annotated[str, Meta(description="Why, for a person.")]
+    why: Annotated[str, Meta(description="Explanation of the verdict or history.")]
     history: Annotated[list[VerdictRecord], Meta(description="The URL's last verdicts, newest first.")]
     cluster: ClusterPages | None
     fingerprint: str | None
     near: Annotated[list[Near], Meta(description="The nearest anchors, best first.")]
-    behind: Annotated[int, Meta(description="Decisions that the look-up has not read yet, records.")]
+    behind: Annotated[int, Meta(description="Decision records that the look-up has not applied yet.")]
 
 
 class Problem(Struct):
-    """What was wrong with a request (RFC 9457)."""
+    """A problem with a request (RFC 9457)."""
 
     title: str
     status: int

@@ -1,4 +1,4 @@
-"""The JSON API: questions about the view, the latest verdicts, the stream and single pages."""
+"""The JSON API: figures, latest verdicts, the state of the deployment and look-ups."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from stream.dashboard.windows import DAY, HOUR, MINUTE
 from stream.messages.verdict import VERDICTS
 
 MOST: Final = 200
-"""Largest `limit`."""
+"""Maximum `limit`."""
 LOOKUP_BYTES: Final = 4 << 20
-"""Largest body of a look-up."""
+"""Maximum size of the body of a look-up."""
 SECONDS: Final = 15.0
-"""A request that takes longer is given up."""
+"""Time-out of a request."""
 HEARTBEAT_SECONDS: Final = 10.0
 LONGEST: Final = 1100 * DAY
-"""Seconds of the longest range."""
-TOO_LONG: Final = f"at most {LONGEST // DAY} days can be asked for"
+"""Maximum length of a range, in seconds."""
+TOO_LONG: Final = f"a range has at most {LONGEST // DAY} days"
 _RANGE: Final = re.compile(r"^(\d{1,5})([mhd])$")
 _UNITS: Final = {"m": MINUTE, "h": HOUR, "d": DAY}
 
@@ -64,7 +64,7 @@ class Api:
     about: About
 
     def routes(self) -> list[web.RouteDef]:
-        """Paths, methods and handlers; `stream.dashboard.openapi` documents each."""
+        """Return the routes, which `stream.dashboard.openapi` documents."""
         return [
             web.get("/api/v1/figures", self.figures),
             web.get("/api/v1/hosts", self.hosts),
@@ -78,7 +78,7 @@ class Api:
         ]
 
     async def figures(self, request: web.Request) -> web.Response:
-        """Counts of a range."""
+        """Return the figures of a range."""
         view, host = self.statistics.view, _host(request)
         plan = view.plan(*_range(request), host)
         series, total = view.series(plan, host), Counts()
@@ -104,7 +104,7 @@ class Api:
         )
 
     async def hosts(self, request: web.Request) -> web.Response:
-        """Hosts by duplicates."""
+        """Return hosts by number of duplicates."""
         start, end = _range(request)
         limit, offset = _number(request, "limit", 20, 1, MOST), _number(request, "offset", 0, 0, 10**9)
         view = self.statistics.view
@@ -127,7 +127,7 @@ class Api:
         )
 
     async def clusters(self, request: web.Request) -> web.Response:
-        """Clusters by size."""
+        """Return clusters by size."""
         limit, offset = _number(request, "limit", 20, 1, MOST), _number(request, "offset", 0, 0, 10**9)
         known = self.statistics.view.clusters
         ranked = sorted(known.values(), key=lambda each: (-each.duplicates, each.id))
@@ -145,15 +145,15 @@ class Api:
         )
 
     async def cluster(self, request: web.Request) -> web.Response:
-        """One cluster's pages."""
+        """Return the pages of a cluster."""
         cluster = request.match_info["cluster"]
         found = cluster_pages(cluster, self.statistics.cluster_rows(cluster))
         if found is None:
-            raise ProblemError(404, "No such cluster", f"no duplicate is known of cluster {cluster[:80]}")
+            raise ProblemError(404, "No such cluster", f"cluster {cluster[:80]} has no known duplicates")
         return answer(found)
 
     async def verdicts(self, request: web.Request) -> web.Response:
-        """The latest verdicts."""
+        """Return the latest verdicts."""
         limit = _number(request, "limit", 50, 1, MOST)
         before = _number(request, "before", 0, 0, 1 << 62) or None
         found = self.recent.latest(_wanted(request), limit, before)
@@ -161,27 +161,27 @@ class Api:
         return answer(Verdicts(recent.answers(found), more))
 
     async def system(self, request: web.Request) -> web.Response:
-        """Roles, lags and positions."""
+        """Return roles, lag and positions."""
         return answer(self.watch.now)
 
     async def tell_about(self, request: web.Request) -> web.Response:
-        """Version, scheme and rule."""
+        """Return version, scheme and rule."""
         return answer(self.about)
 
     async def lookup(self, request: web.Request) -> web.Response:
-        """What is known of one page."""
+        """Look up a URL or page."""
         asked = decoded(await request.read(), LookupRequest)
         if asked.text is not None and asked.html is not None:
-            raise ProblemError(400, "Bad request", "only one of text and html can be looked up")
+            raise ProblemError(400, "Bad request", "text and html exclude each other")
         if not (asked.url or asked.text is not None or asked.html is not None):
-            raise ProblemError(400, "Bad request", "one of url, text and html is needed")
+            raise ProblemError(400, "Bad request", "one of url, text and html is required")
         try:
             return answer(await self.finder.look_up(asked))
         except BusyError as error:
             raise ProblemError(503, "Busy", str(error)) from None
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Server-sent events: new verdicts as they come."""
+        """Stream new verdicts as server-sent events."""
         wanted = _wanted(request)
         try:
             async with self.recent.listening(wanted) as news:
@@ -210,15 +210,15 @@ class Api:
                     upcoming.cancel()
                     await asyncio.gather(upcoming, return_exceptions=True)
         except TooManyListenersError:
-            raise ProblemError(503, "Busy", "too many pages listen already") from None
+            raise ProblemError(503, "Busy", "too many open event streams") from None
 
 
 def _range(request: web.Request) -> tuple[float | None, float | None]:
-    """Begin and end that the request names; None for the first verdict, and for now."""
+    """Return start and end of the requested range; None means the first verdict, or now."""
     query = request.query
     named = query.get("range")
     if named and ("from" in query or "to" in query):
-        raise ProblemError(400, "Bad request", "either range, or from and to")
+        raise ProblemError(400, "Bad request", "range excludes from and to")
     if named == "all":
         return None, None
     if named:
@@ -248,7 +248,7 @@ def _moment(value: str | None, name: str) -> float | None:
         moment = math.nan
     if not 0 <= moment <= 253_402_300_799:
         raise ProblemError(400, "Bad request", f"{name} must be seconds since 1970-01-01T00:00:00Z")
-    return min(moment, time.time())  # what is to come holds nothing, and would be counted through
+    return min(moment, time.time())  # steps in the future would be empty
 
 
 def _number(request: web.Request, name: str, default: int, least: int, most: int) -> int:
@@ -271,7 +271,7 @@ def _wanted(request: web.Request) -> Wanted:
     verdicts = frozenset(request.query.getall("verdict", []))
     if unknown := verdicts - set(VERDICTS):
         named = ", ".join(sorted(unknown))[:80]
-        raise ProblemError(400, "Bad request", f"no such verdict: {named}; there are {', '.join(VERDICTS)}")
+        raise ProblemError(400, "Bad request", f"unknown verdict: {named}; choose from {', '.join(VERDICTS)}")
     return Wanted(_host(request), verdicts)
 
 

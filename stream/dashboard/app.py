@@ -1,11 +1,12 @@
 """The Faust app: an agent that folds verdicts into tables, exactly once (docs/architecture.md, Dashboard).
 
-Faust itself would read aborted verdicts, commit a verdict whose handler failed, lose some around a rebalance,
-and count one twice after a crash. So here: the consumer reads committed records only, and tells of each batch
-which one came before it, so that a hole ends the dashboard; batches are acknowledged after their rows are in
-RocksDB and in the changelogs; and every row knows up to where it is folded, so what comes again counts once.
+Plain Faust would read aborted verdicts, commit verdicts whose handler failed, lose some around a rebalance,
+and count some twice after a crash. Here, the consumer reads committed records only. Each batch names its
+predecessor, so that a skipped batch ends the dashboard. Batches are acknowledged after their rows are in
+RocksDB and in the changelogs. Each row stores the last offset folded into it, so redelivered verdicts count
+once.
 
-A message is a whole batch of records, and many of them are folded at once: a row is written once for
+A message is a whole batch of records, and many batches are folded together, so that a row is written once for
 thousands of verdicts.
 """
 
@@ -42,10 +43,10 @@ from stream.private import private_directory
 from stream.settings import Settings
 
 TURN: Final = 16
-"""Batches of records that are taken at once, a megabyte each at most."""
+"""Maximum number of batches of records taken at once, of at most a megabyte each."""
 TURN_SECONDS: Final = 0.2
 FETCH_BYTES: Final = 256 << 10
-"""Of a partition at once, compressed; held several times while it is folded."""
+"""Maximum fetch size per partition, compressed. Several copies are in memory during a fold."""
 SWEEP_SECONDS: Final = 600.0
 
 log = structlog.get_logger(__name__)
@@ -56,15 +57,15 @@ def _directory(settings: Settings) -> Path:
 
 
 def tables_directory(settings: Settings) -> Path:
-    """Where the tables' RocksDB are, all of which can be rebuilt from the changelogs."""
+    """Return the directory of the tables' RocksDB databases, which can be rebuilt from the changelogs."""
     return (_directory(settings) / "v1" / "tables").absolute()
 
 
 class Statistics:
-    """Tables, the agent that fills them, and the view of their sums."""
+    """The tables, the agent that fills them, and the view of their sums."""
 
     def __init__(self, settings: Settings, partitions: int, told: Callable[[VerdictColumns], None]) -> None:
-        """`told` gets every batch of verdicts that were new to this dashboard."""
+        """`told` is called with every batch of verdicts that is new to this dashboard."""
         names = Names(settings.namespace)
         self._settings, self._partitions, self._told = settings, partitions, told
         self._verdicts = names.verdicts
@@ -76,9 +77,9 @@ class Statistics:
         self.folded: dict[int, int] = {}
         """Partition -> the offset after the last verdict folded by this process."""
         self._given: dict[int, int] = {}
-        """Partition -> the offset of the last verdict that the agent was given."""
+        """Partition -> the offset of the last verdict delivered to the agent."""
         self._told_to: dict[int, int] = {}
-        """Partition -> the offset of the last verdict that `told` got."""
+        """Partition -> the offset of the last verdict passed to `told`."""
         self._ends: defaultdict[int, Ends] = defaultdict(Ends)
         self._pending = Pending(-1)
         self.app = self._app(settings, names)
@@ -113,9 +114,9 @@ class Statistics:
             topic_partitions=self._partitions,
             topic_replication_factor=1 if settings.dev else 3,
             reply_create_topic=False,
-            # What is not folded at the end is not acknowledged: there is nothing to wait for.
+            # At shutdown, unfolded verdicts stay unacknowledged, so there is nothing to wait for.
             stream_wait_empty=False,
-            # A static member: started again, also after a kill, it has its partitions at once.
+            # A static member gets its partitions back at once after a restart, even after a kill.
             consumer_group_instance_id=member_id(directory / "instance"),
             broker_session_timeout=settings.session_seconds,
             broker_heartbeat_interval=settings.session_seconds / 4,
@@ -125,7 +126,7 @@ class Statistics:
             consumer_max_fetch_size=FETCH_BYTES,
             stream_buffer_maxsize=TURN // 2,
             stream_recovery_delay=0.0,
-            # Quiet hours are no error: without these, Faust reports agents that have nothing to do as stuck.
+            # By default, Faust reports idle agents as stuck.
             stream_processing_timeout=float(DAY),
             worker_redirect_stdouts=False,
         )
@@ -137,7 +138,7 @@ class Statistics:
         table = RowTable(self.app, name=name, partitions=self._partitions)
         if calendar is not None:
             table.using_window(calendar)
-            # Old windows leave the changelog in whole segments.
+            # Retention deletes old windows from the changelog by whole segments.
             table.extra_topic_configs = {"segment.ms": str(DAY * 1000)}
         self.app.tables.add(table)
         self._tables[name] = table
@@ -145,7 +146,7 @@ class Statistics:
     # Reading the verdicts.
 
     async def _fold_all(self, stream: Any) -> None:
-        """Take batches and add them up; beside that, fold what was added up."""
+        """Accumulate batches, and fold the sums concurrently."""
         folding = asyncio.create_task(self._or_fail(self._fold_pending(stream)))
         try:
             await self._or_fail(self._take_all(stream))
@@ -153,7 +154,7 @@ class Statistics:
             folding.cancel()
 
     async def _or_fail(self, work: Awaitable[None]) -> None:
-        """An error must not acknowledge anything, nor start the agent anew: it ends the dashboard."""
+        """On an error, end the dashboard without acknowledging events or restarting the agent."""
         try:
             await work
         except Exception as error:
@@ -181,20 +182,20 @@ class Statistics:
                     self.folded[event.message.partition] = event.message.offset + 1
 
     async def _take(self, event: Any) -> None:
-        """Put a batch of verdicts into the history, and add it up."""
+        """Store a batch of verdicts in the history, and add it to the pending sums."""
         if not self.ready.is_set():
-            raise RuntimeError("verdicts came before the tables were recovered")
+            raise RuntimeError("verdicts arrived before the tables were recovered")
         self._drop_after_rebalance()
         pending, message = self._pending, event.message
         if message.generation_id != pending.generation:
-            return  # comes again
+            return  # will be redelivered
         partition, records = message.partition, message.value
         with in_scope_of(event):
             for table in self._tables.values():
-                table.partition_for_key(b"")  # refuses a changelog of another number of partitions
+                table.partition_for_key(b"")  # raises if the changelog has another number of partitions
         if hole(message, self._given.get(partition)):
             raise RuntimeError(
-                f"{self._verdicts}[{partition}]: Faust left out verdicts before {message.offset}"
+                f"{self._verdicts}[{partition}]: Faust skipped verdicts before offset {message.offset}"
             )
         offsets, values = records.offsets, records.values
         if any(map(bytes.startswith, values, repeat(MAGIC))):
@@ -205,7 +206,7 @@ class Statistics:
         batch = batch_of(partition, offsets, values)
         self._given[partition] = message.offset
         records.clear()  # the event is kept until it is acknowledged
-        # The history first, so that what is counted can be looked up.
+        # The history first, so that all counted verdicts can be looked up.
         pending.send(self._urls.send(partition, self._urls.keep([batch])))
         pending.add(event, batch, self._ends[partition])
         told = max(self._told_to.get(partition, -1), self._ends[partition].last)
@@ -214,7 +215,7 @@ class Statistics:
             self._told(batch.between(told + 1, batch.last))
 
     def _drop_after_rebalance(self) -> None:
-        """What was read before a rebalance comes again, here or at another dashboard."""
+        """After a rebalance, drop pending verdicts. They are redelivered, here or to another dashboard."""
         generation = self.app.consumer_generation_id
         if generation != self._pending.generation:
             self._pending.drop()
@@ -226,7 +227,7 @@ class Statistics:
         return [self._reader.json(PlacedValue(self._verdicts, partition, *each)) for each in placed]
 
     async def _fold(self, pending: Pending) -> bool:
-        """Fold what was added up into tables, changelogs and view; False where a rebalance came between."""
+        """Fold pending sums into tables, changelogs and view. Returns False if a rebalance interrupted it."""
         for partition, sums in pending.sums.items():
             for each in sums:
                 rows = await self._write(partition, each, pending.generation)
@@ -234,7 +235,7 @@ class Statistics:
                     pending.drop()
                     return False
                 if each is not sums[0]:
-                    await pending.sent()  # an older row must not follow in the changelog
+                    await pending.sent()  # keep the order of rows in the changelog
                 for table, its in rows.items():
                     pending.send(table.send(partition, its))
         await pending.sent()
@@ -244,9 +245,9 @@ class Statistics:
     async def _write(
         self, partition: int, found: Sum, generation: int
     ) -> dict[RowTable, dict[bytes, bytes]] | None:
-        """The rows that were written, for the changelogs; None where a rebalance came between.
+        """Write a sum, and return the rows for the changelogs, or None if a rebalance interrupted it.
 
-        Others have their turn after each slice of rows.
+        Other tasks run after each slice of rows.
         """
         if generation != self.app.consumer_generation_id:
             return None
@@ -262,7 +263,7 @@ class Statistics:
     # Reading the tables, outside of the agent.
 
     def host_counts(self, window: Window, host: str) -> Counts:
-        """A host's counts of a window, from the tables: the sum over partitions."""
+        """Return the counts of a host and window from the tables, summed over partitions."""
         counts = Counts()
         for partition in range(self._partitions):
             (row,) = self._tables["hosts"].rows(partition, [window_key(partition, window, host)])
@@ -270,14 +271,14 @@ class Statistics:
         return counts
 
     def cluster_rows(self, cluster: str) -> list[ClusterRow]:
-        """What each partition knows of a cluster."""
+        """Return the rows of a cluster, one per partition."""
         table, found = self._tables["clusters"], []
         for partition in range(self._partitions):
             found += table.rows(partition, [cluster_key(partition, cluster)])
         return [cluster_row(row) for row in found if row]
 
     def history(self, url_key: str) -> list[VerdictRecord]:
-        """The last verdicts of a URL, newest first."""
+        """Return the last verdicts of a URL, newest first."""
         found: list[VerdictRecord] = []
         for partition in range(self._partitions):
             found += self._urls.of(partition, url_key)
@@ -285,7 +286,7 @@ class Statistics:
 
     @property
     def read(self) -> int:
-        """How many partitions of the verdicts this dashboard has; not all when there is another one."""
+        """Number of partitions of the verdicts topic assigned here. Another dashboard may have some."""
         return (
             sum(tp.topic == self._verdicts for tp in self.app.consumer.assignment())
             if self.ready.is_set()
@@ -338,7 +339,7 @@ class Statistics:
             yield
 
     async def sweep(self) -> None:
-        """Again and again, forget windows whose time is over."""
+        """Delete expired windows periodically."""
         while True:
             await asyncio.sleep(SWEEP_SECONDS)
             now = time.time()

@@ -1,4 +1,4 @@
-"""Verdicts of one partition in columns, and what they add up to."""
+"""Batches of verdicts of one partition in columnar form, and sums over them."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from stream.messages.verdict import VERDICTS, VerdictRecord
 from stream.text.url import url_key
 
 NO_HOST: Final = "(no host)"
-"""Stands for the host of a page whose URL is missing or malformed."""
+"""Placeholder for the host of a page whose URL is missing or malformed."""
 PAGES_KEPT: Final = 12
-"""Pages of a cluster that a partition remembers for show; all are counted."""
+"""Maximum number of pages stored per cluster and partition for display. All are counted."""
 _TICK: Final = min(TOTALS)
 _MINUTE: Final = min(HOSTS)
 _REJECTED: Final = VERDICTS.index("rejected")
 _VERDICT_BITS, _DISTANCE_BITS, _HUNDREDTHS_BITS = 3, 17, 24
-"""Of what the scan reads, in one word."""
+"""Widths of the fields that `_shapes` packs into one integer."""
 T = TypeVar("T")
 
 Shape = tuple[str, int | None, int | None, str | None]
-"""What is counted of a verdict: its kind, distance, hundredths of the similarity, and why it was rejected."""
+"""The counted properties of a verdict: kind, distance, hundredths of the similarity, and reject reason."""
 
 
 class Anchor(msgspec.Struct, gc=False):
-    """The page that a page is like."""
+    """The anchor of a duplicate."""
 
     url: str
 
 
 class VerdictFields(msgspec.Struct, gc=False):
-    """What is counted or shown of a verdict."""
+    """The fields of a verdict that are counted or shown."""
 
     id: str
     url: str | None
@@ -59,7 +59,7 @@ class VerdictFields(msgspec.Struct, gc=False):
 
     @property
     def shape(self) -> Shape:
-        """What is counted of it."""
+        """The counted properties."""
         hundredths = None if self.similarity is None else int(self.similarity * 100 + 1e-9)
         reason = (self.reason or "unknown") if self.verdict == "rejected" else None
         return self.verdict, self.distance, hundredths, reason
@@ -67,27 +67,27 @@ class VerdictFields(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class VerdictColumns:
-    """n verdicts of a partition in the order of their offsets."""
+    """n verdicts of a partition, in the order of offsets."""
 
     partition: int
     offsets: NDArray[np.int64]
     json: bytes
-    """All of them, as an array; slices share it."""
+    """A JSON array of all verdicts, shared by slices of the batch."""
     starts: NDArray[np.int64]
-    """Where each begins in it."""
+    """(n,): positions in `json` where the verdicts start."""
     ends: NDArray[np.int64]
     seconds: NDArray[np.int64]
-    """`decided_at`, whole seconds since the epoch. Never falls within a partition."""
+    """(n,): `decided_at` in whole seconds since the epoch, which never decreases within a partition."""
     shape: NDArray[np.int64]
-    """Places in `shapes`."""
+    """(n,): indexes into `shapes`."""
     shapes: Sequence[Shape]
     host: NDArray[np.int64]
-    """Places in `hosts`."""
+    """(n,): indexes into `hosts`."""
     hosts: Sequence[str]
     clustered: NDArray[np.bool_]
-    """Duplicates that are in a cluster."""
+    """(n,): whether the verdict is a duplicate with a cluster."""
     digests: NDArray[np.uint64]
-    """XXH3 of the URL keys, or of URLs as they are where they have none."""
+    """(n,): XXH3 of the URL keys, or of malformed URLs as they are."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -98,11 +98,11 @@ class VerdictColumns:
         return int(self.offsets[-1])
 
     def between(self, first: int, last: int) -> VerdictColumns:
-        """Those at offsets from `first` to `last`."""
+        """Return the verdicts at offsets from `first` to `last`, inclusive."""
         return self.rows(bisect_left(self.offsets, first), bisect_right(self.offsets, last))
 
     def rows(self, first: int, end: int) -> VerdictColumns:
-        """Those from the place `first` to before `end`."""
+        """Return the verdicts at indexes [first, end)."""
         if first == 0 and end == len(self):
             return self
         rows = slice(first, end)
@@ -122,37 +122,37 @@ class VerdictColumns:
         )
 
     def kind(self, row: int) -> str:
-        """Which verdict it is."""
+        """Return the kind of a verdict."""
         return self.shapes[int(self.shape[row])][0]
 
     def host_name(self, row: int) -> str:
-        """The host of its page."""
+        """Return the host of a verdict's page."""
         return self.hosts[int(self.host[row])]
 
     def kinds(self) -> Counter[str]:
-        """How many there are of each kind."""
+        """Return the number of verdicts of each kind."""
         found: Counter[str] = Counter()
         for (kind, *_), pages in zip(self.shapes, np.bincount(self.shape).tolist(), strict=False):
             found[kind] += pages
         return found
 
     def record(self, row: int) -> VerdictRecord:
-        """A verdict with all its fields."""
+        """Decode a verdict with all its fields."""
         return _RECORD.decode(self.json[self.starts[row] : self.ends[row]])
 
     def array(self) -> bytes:
-        """Their JSON as an array."""
+        """Return the verdicts as a JSON array."""
         return b"[" + self.json[self.starts[0] : self.ends[-1]] + b"]"
 
     def duplicates(self) -> list[VerdictFields]:
-        """Those that are in clusters, in order."""
+        """Decode the duplicates with a cluster, in order."""
         rows = np.flatnonzero(self.clustered)
         spans = zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
         return _ALL.decode(b"[" + b",".join([self.json[first:end] for first, end in spans]) + b"]")
 
 
 def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) -> VerdictColumns:
-    """The verdicts at these places. Raises RecordError, which names the first that is none."""
+    """Decode verdicts to columns. Raises RecordError that names the first record which is not a verdict."""
     json = b"[" + b",".join(values) + b"]"
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)) + 1)
     starts = np.concatenate(([0], ends[:-1])) + 1
@@ -182,7 +182,7 @@ def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) ->
 
 
 def _decoded(partition: int, offset: int, value: bytes) -> tuple[VerdictFields, int]:
-    """A verdict's fields, and when it was decided."""
+    """Decode a verdict, and its `decided_at` in seconds since the epoch."""
     try:
         fields = _ONE.decode(value)
         return fields, _moment(fields.decided_at)
@@ -196,7 +196,7 @@ def _moment(decided_at: str) -> int:
 
 
 def _odd_keys(json: bytes, scanned: Scanned, decoded: Mapping[int, VerdictFields]) -> dict[int, str]:
-    """Keys of the URLs, by row, that are not their own keys or that the scan could not tell."""
+    """Return row -> URL key, where the key differs from the URL or the compiled scan did not find it."""
     keys = {}
     for row in np.flatnonzero(scanned.host[:, 0] == NONE).tolist():
         if row in decoded:
@@ -219,7 +219,7 @@ def _digests(json: bytes, scanned: Scanned, keys: Mapping[int, str]) -> NDArray[
 def _shapes(
     json: bytes, scanned: Scanned, decoded: Mapping[int, VerdictFields]
 ) -> tuple[NDArray[np.int64], list[Shape]]:
-    """Each row's place among the shapes, and those."""
+    """Return for each row its index into the distinct shapes, and these."""
     reasons: dict[str, int] = {"": 0}
     reason = np.zeros(len(scanned.read), np.int64)
     for row in np.flatnonzero(scanned.read & (scanned.verdict == _REJECTED)).tolist():
@@ -251,7 +251,7 @@ def _shape(word: int, reasons: Sequence[str]) -> Shape:
 
 
 def _hosts(json: bytes, scanned: Scanned, keys: Mapping[int, str]) -> tuple[NDArray[np.int64], list[str]]:
-    """Each row's place among the hosts, and those."""
+    """Return for each row its index into the distinct hosts, and these."""
     host = np.zeros(len(scanned.read), np.int64)
     known = scanned.host[:, 0] != NONE
     firsts, host[known] = np.unique(scanned.same_host[known], return_inverse=True)
@@ -266,17 +266,17 @@ def _hosts(json: bytes, scanned: Scanned, keys: Mapping[int, str]) -> tuple[NDAr
 
 @dataclass(slots=True)
 class ClusterNews:
-    """Duplicates of one cluster."""
+    """New duplicates of one cluster."""
 
     duplicates: int = 0
     anchor: str | None = None
-    """URL of the anchor, as the last one tells."""
+    """URL of the anchor, from the last duplicate."""
     pages: list[VerdictFields] = field(default_factory=list)
-    """The first PAGES_KEPT."""
+    """The first PAGES_KEPT duplicates."""
 
 
 class Sum:
-    """What verdicts of one partition add up to; rows are written once for them all."""
+    """The sum of consecutive verdicts of one partition, which are folded together."""
 
     def __init__(self) -> None:
         self.last = -1
@@ -284,12 +284,12 @@ class Sum:
         self.verdicts = 0
         self.clusters: dict[str, ClusterNews] = {}
         self._columns: list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]] = []
-        """Seconds, and places among the shapes and the hosts."""
+        """Seconds, indexes into the shapes, and indexes into the hosts."""
         self._shapes: dict[Shape, int] = {}
         self._hosts: dict[str, int] = {}
 
     def add(self, batch: VerdictColumns) -> None:
-        """Count verdicts that follow."""
+        """Add the next verdicts."""
         shape = _places(self._shapes, batch.shapes)[batch.shape]
         host = _places(self._hosts, batch.hosts)[batch.host]
         self._columns.append((batch.seconds, shape, host))
@@ -304,7 +304,7 @@ class Sum:
                 news.pages.append(each)
 
     def totals(self) -> Iterator[tuple[int, Shape, int]]:
-        """Windows of _TICK seconds, counted from the epoch, and what is counted in each: how many pages."""
+        """Yield (window, shape, pages). Windows have _TICK seconds and are numbered from the epoch."""
         seconds, shape, _ = self._all()
         shapes = list(self._shapes)
         words, counts = np.unique(seconds // _TICK * len(shapes) + shape, return_counts=True)
@@ -313,7 +313,7 @@ class Sum:
             yield tick, shapes[place], pages
 
     def hosts(self) -> Iterator[tuple[int, str, Shape, int]]:
-        """The same by windows of a minute, and by host."""
+        """Yield (window, host, shape, pages). Windows have a minute and are numbered from the epoch."""
         seconds, shape, host = self._all()
         shapes, hosts = list(self._shapes), list(self._hosts)
         words = (seconds // _MINUTE * len(hosts) + host) * len(shapes) + shape
@@ -329,15 +329,15 @@ class Sum:
 
 
 def _places(known: dict[T, int], names: Sequence[T]) -> NDArray[np.int64]:
-    """The number of each name; new names get the next ones."""
+    """Return the number of each name, numbering new names consecutively."""
     return np.array([known.setdefault(name, len(known)) for name in names], np.int64)
 
 
 def pieces(batch: VerdictColumns, cuts: Iterable[int]) -> Iterator[VerdictColumns]:
-    """A batch, cut after the offsets `cuts`; no piece is empty.
+    """Split a batch after the offsets `cuts` into non-empty pieces.
 
-    A row knows the last offset that is folded into it. Where no sum reaches over it, each sum is either
-    wholly in the row or not at all.
+    A row stores the last offset folded into it. If no sum spans that offset, each sum is contained in the row
+    either completely or not at all.
     """
     edges = {bisect_right(batch.offsets, cut) for cut in cuts} | {0, len(batch)}
     for first, end in pairwise(sorted(edges)):
@@ -345,7 +345,7 @@ def pieces(batch: VerdictColumns, cuts: Iterable[int]) -> Iterator[VerdictColumn
 
 
 def normal(url: str) -> str:
-    """The URL's key, by which equal URLs are known; the URL itself where it is malformed."""
+    """Return the key of a URL, which is the same for equivalent URLs, or a malformed URL unchanged."""
     try:
         return url_key(url)
     except PageError:
@@ -353,7 +353,7 @@ def normal(url: str) -> str:
 
 
 def host_of(url: str) -> str:
-    """The host that figures of a URL are counted under."""
+    """Return the host under which a URL is counted."""
     site, mark, rest = url.partition("//")
     return _host(site + mark + rest.partition("/")[0])
 

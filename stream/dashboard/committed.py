@@ -1,5 +1,7 @@
-"""Faust's Kafka consumer, made fit for counting: committed records only, a batch of them as one message, and
-none left out unseen."""
+"""Faust's Kafka consumer, adapted for exact counting.
+
+It reads committed records only, passes a batch of records as one message, and makes skipped records visible.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from stream.kafka.clients import heed_offset_errors
 
 BEFORE: Final = "before"
-"""Header that we add: the offset of the record fetched before this one; none after a seek."""
+"""Added header: the offset of the previously fetched record. It is absent after a seek."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records in order: the value of a message that stands for a batch."""
+    """Records in order: the value of the message that represents a batch."""
 
     offsets: list[int] = field(default_factory=list)
     values: list[bytes] = field(default_factory=list)
@@ -29,14 +31,14 @@ class Records:
         return len(self.offsets)
 
     def clear(self) -> None:
-        """Forget them: the message is kept for longer."""
+        """Free the memory, because Faust keeps the message until it is acknowledged."""
         self.offsets.clear()
         self.values.clear()
 
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """The records of a batch in the place of one; it stands at the offset of the last."""
+    """A record that represents a whole batch. Its offset is that of the last record."""
 
     offset: int
     value: Records
@@ -48,7 +50,7 @@ class _Whole:
 
 
 class _Batch:
-    """A batch of records whose only record is all of them."""
+    """Wraps a batch of records, which then yields one `_Whole` with all of them."""
 
     def __init__(self, batch: Any) -> None:
         self._batch = batch
@@ -69,7 +71,7 @@ class _Batch:
 
 
 class _Batches:
-    """What was fetched, in such batches. aiokafka goes on deciding which of them are committed."""
+    """Wraps the fetched batches. aiokafka still filters out batches that are not committed."""
 
     def __init__(self, fetched: Any) -> None:
         self.has_next = fetched.has_next
@@ -81,7 +83,8 @@ class _Batches:
 
 
 class _Fetched(OrderedDict[Any, Any]):
-    """aiokafka's store of what was fetched and not taken yet: changelogs one by one, all else whole."""
+    """aiokafka's buffer of fetched records. All but those of changelogs are wrapped to yield whole
+    batches."""
 
     def __init__(self, found: Mapping[Any, Any], one_by_one: Callable[[Any], bool]) -> None:
         self._one_by_one = one_by_one
@@ -99,7 +102,7 @@ class _Fetched(OrderedDict[Any, Any]):
 class _Thread(AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
-        # Read when the fetcher starts; Faust sets it for its own transactions only.
+        # The fetcher reads this at its start. Faust sets it for its own transactions only.
         consumer._isolation_level = "read_committed"
         heed_offset_errors(consumer._client)
         return consumer
@@ -120,23 +123,23 @@ class _Consumer(Consumer):
         return _Thread(self, loop=self.loop, beacon=self.beacon)
 
     async def perform_seek(self) -> None:
-        """Seek to the committed offsets, with nothing on its way meanwhile.
+        """Seek to the committed offsets, with fetching stopped.
 
-        Faust clears the queues of its agents afterwards: records that the fetcher put there after the seek
-        would be lost, until others behind them are committed, and then for ever. It lets the flow go on
-        itself once the queues are cleared.
+        Faust clears the queues of its agents afterwards. Records that were fetched after the seek would be
+        dropped, and lost for good once later ones are committed. Faust resumes fetching when the queues are
+        cleared.
         """
         self.stop_flow()
         await super().perform_seek()
 
     async def seek_to_committed(self) -> Any:
-        """Seek to the committed offsets; where nothing is committed yet, to the beginning.
+        """Seek to the committed offsets, or to the beginning of partitions without one.
 
-        aiokafka leaves the position of such a partition where it is. Records that were fetched during
-        recovery, and dropped, would never be read: a dashboard killed before its first commit stood still.
+        aiokafka would leave the position of such a partition unchanged. Records fetched and dropped during
+        recovery would never be read: a dashboard killed before its first commit made no progress.
         """
         committed = await super().seek_to_committed()
-        # What follows has nothing before it: it may have been read already, or by another dashboard.
+        # The records before may have been read already, or by another dashboard.
         self._fetched.clear()
         never = [tp for tp, offset in committed.items() if not offset and not self._is_changelog_tp(tp)]
         if never:
@@ -147,18 +150,18 @@ class _Consumer(Consumer):
         message = super()._to_message(tp, record)
         before = self._fetched.get(tp, -1)
         self._fetched[tp] = record.offset
-        # Not the difference of offsets: control records and aborted ones leave gaps that are none.
+        # Offsets need not be consecutive: control records and aborted records leave gaps.
         message.headers = {BEFORE: str(before).encode()} if 0 <= before < record.offset else {}
         return message
 
 
 class CommittedTransport(Transport):
-    """Kafka, read committed."""
+    """Faust's Kafka transport with the consumer above."""
 
     Consumer = _Consumer
 
 
 def hole(message: Any, last: int | None) -> bool:
-    """Whether records between the `last` one given and this one were fetched, but not given."""
+    """Return whether records between the `last` one delivered and this one were fetched but not delivered."""
     before = message.headers.get(BEFORE)
     return before is not None and int(before) != last

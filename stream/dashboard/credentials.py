@@ -1,4 +1,4 @@
-"""The settings of `stream.kafka.clients` in Faust's words."""
+"""Kafka credentials in the form that Faust expects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stream.settings import OAUTHBEARER, Settings
 
 
 def credentials(settings: Settings) -> faust.auth.Credentials | None:
-    """How Faust's clients are let in; None for plain text."""
+    """Return the credentials for Faust's clients, or None for PLAINTEXT."""
     context = tls(settings)
     if settings.security_protocol.startswith("SASL"):
         if settings.sasl_mechanism == OAUTHBEARER:

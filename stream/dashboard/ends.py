@@ -1,4 +1,4 @@
-"""Up to which offsets rows are folded: where verdicts that come again are cut."""
+"""The offsets up to which rows are folded, at which batches of redelivered verdicts are split."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from bisect import bisect_left, bisect_right
 from typing import Final
 
 MOST: Final = 10_000
-"""Offsets that are kept at least, the largest; a second's worth is enough."""
+"""Minimum number of offsets kept, the largest ones. Those of one second would suffice."""
 
 
 class Ends:
-    """Offsets that rows of a partition are folded up to."""
+    """The distinct last folded offsets of the rows of one partition."""
 
     def __init__(self) -> None:
         self._known: set[int] = set()
         self._sorted: list[int] = []
         self.last = -1
-        """The largest."""
+        """The largest offset."""
 
     def add(self, offset: int) -> None:
-        """Some row is folded up to there, or is about to be."""
+        """Record that some row is, or is about to be, folded up to `offset`."""
         if offset in self._known:
             return
         self._known.add(offset)
@@ -31,8 +31,8 @@ class Ends:
             self._known = set(self._sorted)
 
     def between(self, first: int, end: int) -> list[int]:
-        """Those from `first` to before `end`, in order."""
-        if first > self.last:  # nearly always: what comes is new
+        """Return the offsets in [first, end), in order."""
+        if first > self.last:  # the common case: nothing is redelivered
             return []
         if len(self._sorted) != len(self._known):
             self._sorted = sorted(self._known)

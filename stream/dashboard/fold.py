@@ -1,4 +1,4 @@
-"""Folds sums of verdicts into the tables and the view, a slice of rows at a time."""
+"""Folds sums of verdicts into the tables and the view, in slices of rows."""
 
 from __future__ import annotations
 
@@ -17,30 +17,29 @@ from stream.dashboard.view import View, Window
 from stream.dashboard.windows import HOSTS, TOTALS, expired
 
 SLICE: Final = 500
-"""Rows that are folded before others have a turn: some milliseconds."""
+"""Rows folded before other tasks run: some milliseconds."""
 T = TypeVar("T")
 TableT = TypeVar("TableT", bound="Table")
 
 
 class Table(Protocol):
-    """What folding needs of a table; `RowTable` is one."""
+    """The methods of a table that folding uses; implemented by `RowTable`."""
 
     def rows(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]: ...
     def write(self, partition: int, rows: Rows) -> None: ...
 
 
 class Folder(Generic[TableT]):
-    """Knows the tables and the view."""
+    """Folds sums into the tables and the view."""
 
     def __init__(self, totals: TableT, hosts: TableT, clusters: TableT, view: View) -> None:
         self._totals, self._hosts, self._clusters, self._view = totals, hosts, clusters, view
 
     def fold(self, partition: int, found: Sum) -> Iterator[tuple[TableT, dict[bytes, bytes]]]:
-        """Fold in a sum, slice by slice; with each, tables and view agree.
+        """Fold a sum slice by slice. After each slice, tables and view agree.
 
-        Gives the rows that were written to a table, for its changelog.
-
-        Rows are written also when nothing was new: the changelog may have lost them in a crash.
+        Yields the table and the rows that were written, for its changelog. Rows are also yielded if they
+        contain the sum already, because a crash may have kept them from the changelog.
         """
         now, last, view = time.time(), found.last, self._view
         hosts = [
@@ -130,13 +129,13 @@ def _slices(each: Sequence[T]) -> Iterator[list[T]]:
 
 
 def window_key(partition: int, window: Window, host: str = "") -> bytes:
-    """As Faust writes a key of a windowed table."""
+    """Encode the key of a windowed table as Faust does."""
     start, size = window
     return f"[{_string(partition, host)},[{start}.0,{start + size}.0]]".encode()
 
 
 def cluster_key(partition: int, cluster: str) -> bytes:
-    """As Faust writes a key."""
+    """Encode the key of a table as Faust does."""
     return _string(partition, cluster).encode()
 
 

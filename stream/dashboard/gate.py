@@ -1,8 +1,8 @@
-"""Who may look: a token, or a name that a reverse proxy vouches for.
+"""Authentication for the dashboard: by token, or by a user name from a trusted reverse proxy.
 
-Programs send the token (`Authorization: Bearer`); browsers exchange it for a cookie that no script can read
-and no other site can use. A cookie is an expiry signed with the token: nothing is stored, and another token
-ends every session. Wrong tokens are counted by address, and an address with too many must wait.
+Programs send the token (`Authorization: Bearer`). Browsers exchange it for a session cookie (HttpOnly,
+SameSite=Strict), which is an expiry time signed with the token. So nothing is stored, and changing the token
+ends all sessions. Wrong tokens are counted by client address and rate-limited.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from stream.errors import SettingsError
 from stream.settings import Settings, networks
 
 OPEN: Final = ("/livez", "/readyz", "/login", "/api/v1/session")
-"""What nobody has to log in for: health, and logging in. Files under /static/ are no secret either."""
+"""Paths without authentication: health and login. Files under /static/ are public too."""
 SESSION_SECONDS: Final = 12 * 3600
 FAILURES: Final = 5
-"""Wrong tokens an address may send in FAILURE_SECONDS before it must wait."""
+"""Wrong tokens that an address may send per FAILURE_SECONDS."""
 FAILURE_SECONDS: Final = 60.0
 MOST_ADDRESSES: Final = 10_000
 T = TypeVar("T")
@@ -38,14 +38,14 @@ log = structlog.get_logger(__name__)
 
 
 class ProblemError(Exception):
-    """A request that cannot be answered, told as a problem document."""
+    """A request that is refused with a problem document (RFC 9457)."""
 
     def __init__(self, status: int, title: str, detail: str, **headers: str) -> None:
         super().__init__(detail)
         self.problem, self.headers = Problem(title, status, detail), headers
 
     def response(self) -> web.Response:
-        """The document."""
+        """Return the problem document as a response."""
         headers = {name.replace("_", "-"): value for name, value in self.headers.items()}
         if self.problem.status == 503:
             headers["Retry-After"] = "2"
@@ -53,7 +53,7 @@ class ProblemError(Exception):
 
 
 def decoded(body: bytes, kind: type[T]) -> T:
-    """What JSON says. Raises ProblemError."""
+    """Decode a JSON body. Raises ProblemError."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -63,12 +63,12 @@ def decoded(body: bytes, kind: type[T]) -> T:
 def answer(
     body: Any, status: int = 200, headers: dict[str, str] | None = None, kind: str = "application/json"
 ) -> web.Response:
-    """`body` as JSON."""
+    """Return `body` as a JSON response."""
     return web.Response(body=msgspec.json.encode(body), status=status, headers=headers, content_type=kind)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can mean this name or address."""
+    """Return whether a host name or address is that of the local machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -76,7 +76,7 @@ def is_loopback(host: str) -> bool:
 
 
 def host_of(url: str) -> str:
-    """The host that a URL names; empty without one, and for what is no URL."""
+    """Return the host of a URL, or an empty string without one or for a malformed URL."""
     try:
         return urlsplit(url).hostname or ""
     except ValueError:
@@ -91,31 +91,31 @@ def _netloc(origin: str) -> str | None:
 
 
 def check_reach(settings: Settings) -> None:
-    """Refuse to be reached from elsewhere by whoever likes to. Raises SettingsError."""
+    """Raise SettingsError if other machines could reach the dashboard without authentication."""
     if is_loopback(settings.dashboard_host) or settings.dashboard_token or settings.dashboard_user_header:
         return
     raise SettingsError(
-        f"dashboard_host: {settings.dashboard_host} can be reached from other machines, and nobody would be "
-        "asked who they are: set dashboard_token (NEARDUP_DASHBOARD_TOKEN), or dashboard_user_header with "
-        "dashboard_trusted_proxies, or listen on 127.0.0.1"
+        f"dashboard_host: {settings.dashboard_host} is reachable from other machines without authentication:"
+        " set dashboard_token (NEARDUP_DASHBOARD_TOKEN), or dashboard_user_header with"
+        " dashboard_trusted_proxies, or listen on 127.0.0.1"
     )
 
 
 class Gate:
-    """Lets requests in, or raises ProblemError. `now` is the time in seconds since the epoch."""
+    """Admits requests, or raises ProblemError. `now` returns the time in seconds since the epoch."""
 
     def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
         token = settings.dashboard_token
         self._token = token.get_secret_value().encode() if token else None
         self._header = settings.dashboard_user_header
         self._proxies = networks(settings.dashboard_trusted_proxies)
-        self._cookie = f"neardup_session_{settings.namespace}"  # cookies know no ports
+        self._cookie = f"neardup_session_{settings.namespace}"  # cookies are shared between ports
         self._open = (*OPEN, "/metrics") if settings.dashboard_metrics_open else OPEN
         self._now = now
         self._failures: dict[str, deque[float]] = {}
 
     def routes(self) -> list[web.RouteDef]:
-        """Logging in and out."""
+        """Return the routes for login and logout."""
         return [
             web.get("/api/v1/session", self.session),
             web.post("/api/v1/session", self.log_in),
@@ -123,7 +123,8 @@ class Gate:
         ]
 
     def admit(self, request: web.Request) -> None:
-        """Raise ProblemError, or send a browser to log in, unless this may be answered."""
+        """Return if the request is allowed. Otherwise raise ProblemError, or redirect a browser to the
+        login."""
         if request.method not in ("GET", "HEAD", "OPTIONS"):
             self._refuse_other_sites(request)
         if request.path in self._open or request.path.startswith("/static/"):
@@ -132,7 +133,7 @@ class Gate:
             return
         if self._token is None:
             raise ProblemError(
-                401, "Unauthorized", f"only what a proxy sends with {self._header} is answered"
+                401, "Unauthorized", f"requests must come from a trusted proxy, with {self._header}"
             )
         if request.path == "/":
             raise web.HTTPSeeOther("/login")
@@ -144,7 +145,7 @@ class Gate:
         )
 
     def way(self, request: web.Request) -> Way | None:
-        """How this request is let in; None when it is not. Raises ProblemError when it must wait."""
+        """Return how a request is authenticated, or None. Raises ProblemError if its address must wait."""
         if self._token is None and self._header is None:
             return "nobody"
         if self._header and self._from_proxy(request):
@@ -163,13 +164,13 @@ class Gate:
     # Handlers.
 
     async def session(self, request: web.Request) -> web.Response:
-        """How one is let in."""
+        """Return how the request is authenticated."""
         return answer(Session(self.way(request)), headers={"Cache-Control": "no-store"})
 
     async def log_in(self, request: web.Request) -> web.Response:
-        """A cookie for the right token."""
+        """Set a session cookie in exchange for the token."""
         if self._token is None:
-            raise ProblemError(404, "Not found", "this dashboard has no token to log in with")
+            raise ProblemError(404, "Not found", "login is disabled: this dashboard has no token")
         given = decoded(await request.read(), LoginRequest).token
         if not self._right(request, given.strip()):
             raise ProblemError(401, "Unauthorized", "this is not the dashboard's token")
@@ -185,22 +186,22 @@ class Gate:
         return response
 
     async def log_out(self, request: web.Request) -> web.Response:
-        """Take the cookie back."""
+        """Delete the session cookie."""
         response = answer(Session(None))
         response.del_cookie(self._cookie, httponly=True, samesite="Strict", secure=self._over_tls(request))
         return response
 
-    # What requests say of themselves, and how far it is believed.
+    # Request headers, and whether to trust them.
 
     def _refuse_other_sites(self, request: web.Request) -> None:
-        """Browsers say which site asks; a form of another one cannot send JSON either (CSRF)."""
+        """Refuse requests from pages of other sites (CSRF). Their forms cannot send JSON either."""
         site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
         if site is not None:
             same = site == "same-origin"
-        else:  # an old browser; programs send neither
+        else:  # an old browser, or a program, which sends neither header
             same = origin is None or _netloc(origin) == self._host(request)
         if not same:
-            raise ProblemError(403, "Forbidden", "a page of another site asks this")
+            raise ProblemError(403, "Forbidden", "the request comes from a page of another site")
         if request.method == "POST" and request.content_type != "application/json":
             raise ProblemError(415, "Unsupported media type", "the body must be application/json")
 
@@ -225,7 +226,7 @@ class Gate:
         return any(found in network for network in self._proxies)
 
     def _address(self, request: web.Request) -> str:
-        """Whose failures are counted: the last hop that no proxy of ours made."""
+        """Return the client address for counting failures: the last hop that is not a trusted proxy."""
         hops = [request.remote or ""]
         if self._from_proxy(request):
             said = ",".join(request.headers.getall("X-Forwarded-For", []))
@@ -249,7 +250,7 @@ class Gate:
         log.warning("wrong_token", address=address)
         failures.append(now)
         self._failures.pop(address, None)
-        self._failures[address] = failures  # the last to fail is the last to be forgotten
+        self._failures[address] = failures  # move to the end: the oldest are dropped first
         while len(self._failures) > MOST_ADDRESSES:
             del self._failures[next(iter(self._failures))]
         return False

@@ -1,7 +1,7 @@
-"""The table of verdicts by URL: blocks of verdicts as they came, and where each URL's are.
+"""The table of verdicts by URL: compressed blocks of consecutive verdicts, and an index from URLs to blocks.
 
-A row a URL would be read, written and sent for nearly every verdict. A block is one row for hundreds, and
-takes a tenth of the bytes. What leads to it is in RocksDB alone, made again when blocks are recovered.
+With a row per URL, nearly every verdict would read, write and send a row. A block is one row for hundreds of
+verdicts and takes a tenth of the bytes. The index is only in RocksDB, and rebuilt when blocks are recovered.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from stream.dashboard.tables import RowTable
 from stream.messages.verdict import VerdictRecord
 
 KEPT: Final = 8
-"""Verdicts of a URL that are shown of each partition."""
+"""Maximum number of verdicts returned for a URL and partition."""
 BLOCK_BYTES: Final = 256 << 10
-"""Of a block's verdicts, before compression; a single verdict may be larger."""
+"""Maximum size of a block's verdicts before compression, except for a single larger verdict."""
 _INDEX: Final = b"\0"
-"""Begins the keys that lead to blocks; no key of a row, which is JSON, does."""
+"""Prefix of index keys. Keys of rows are JSON and never start with it."""
 _PLACE_BYTES: Final = 8
 _DIGEST_BYTES: Final = 8
 _NEWEST: Final = (1 << 64) - 1
 
 
 class Block(msgspec.Struct, array_like=True):
-    """Consecutive verdicts of a partition."""
+    """A block of consecutive verdicts of a partition."""
 
     offsets: bytes
-    """u64 LE each."""
+    """Offsets of the verdicts, u64 LE each."""
     digests: bytes
-    """Of the URL keys, 8 bytes each."""
+    """Digests of the URL keys, 8 bytes each."""
     verdicts: bytes
-    """Their JSON as one array, compressed by zstd."""
+    """The verdicts as one JSON array, compressed by zstd."""
 
 
 class History(RowTable):
-    """Verdicts by URL."""
+    """The table of verdicts by URL."""
 
     def apply_changelog_batch(self, batch: Iterable[Any]) -> None:
-        """As Faust does, and lead to the blocks again, before it is noted that they are recovered."""
+        """Recover rows as Faust does, but index the blocks before Faust records them as recovered."""
         events = list(batch)
         for event in events:
             key, value = event.message.key, event.message.value
@@ -54,9 +54,9 @@ class History(RowTable):
         super().apply_changelog_batch(events)
 
     def keep(self, batches: Iterable[VerdictColumns]) -> dict[bytes, bytes]:
-        """Put the verdicts of a partition into RocksDB; the rows that must be sent to the changelog.
+        """Write verdicts of a partition to RocksDB, and return the rows to send to the changelog.
 
-        Verdicts that come again take their place again.
+        Redelivered verdicts overwrite themselves.
         """
         rows: dict[bytes, bytes] = {}
         for batch in _parts(batches):
@@ -70,7 +70,7 @@ class History(RowTable):
         return rows
 
     def of(self, partition: int, url_key: str) -> list[VerdictRecord]:
-        """A URL's last verdicts in a partition, newest first."""
+        """Return the last verdicts of a URL in a partition, newest first."""
         encoded = url_key.encode(errors="replace")
         stored = self.stored(partition)
         if stored is None:
@@ -97,14 +97,14 @@ class History(RowTable):
             return None
         block = _BLOCK.decode(row)
         (place,) = np.flatnonzero(np.frombuffer(block.offsets, "<u8") == offset).tolist() or (None,)
-        if place is None:  # a block that was cut shorter when its verdicts came again
+        if place is None:  # the block was overwritten by a shorter one on redelivery
             return None
         verdicts: list[msgspec.Raw] = _ARRAY.decode(bytes(cramjam.zstd.decompress(block.verdicts)))
         return _VERDICT.decode(verdicts[place])
 
 
 def _parts(batches: Iterable[VerdictColumns]) -> Iterator[VerdictColumns]:
-    """The verdicts in batches as large as blocks."""
+    """Split batches of verdicts into parts of at most BLOCK_BYTES."""
     for batch in batches:
         first = 0
         while first < len(batch):
@@ -119,7 +119,8 @@ def _key(partition: int, first: int) -> bytes:
 
 
 def _first(key: bytes) -> int | None:
-    """Offset of a block's first verdict; None for the key of a URL's row, as earlier versions wrote them."""
+    """Return the offset of a block's first verdict, or None for the key of a `UrlRow` of an earlier
+    version."""
     _, mark, offset = key.strip(b'"').partition(b"/@")
     return int(offset) if mark else None
 
@@ -129,7 +130,7 @@ def _index(first: int, block: Block) -> Iterator[tuple[bytes, bytes]]:
     offsets = np.frombuffer(block.offsets, "<u8")
     keys = np.empty((len(offsets), 2), ">u8")
     keys[:, 0] = np.frombuffer(block.digests, ">u8")
-    keys[:, 1] = _NEWEST - offsets  # the newest stand first
+    keys[:, 1] = _NEWEST - offsets  # sorts the newest first
     written, size = keys.tobytes(), _DIGEST_BYTES + _PLACE_BYTES
     for at in range(0, len(written), size):
         yield _INDEX + written[at : at + size], place

@@ -1,4 +1,4 @@
-"""Loading the view from the tables after a recovery, beside everything else that the event loop does."""
+"""Loads the in-memory view from the tables after a recovery, without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -7,23 +7,29 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 ROWS: Final = 500
-"""Rows between two turns of the others: 8 ms. Tens of millions take minutes, in which `/livez` is asked."""
+"""Rows loaded before other tasks run (8 ms). Tens of millions of rows take minutes, in which `/livez` must
+answer."""
 
 
 class Loading:
-    """What Faust calls when the tables are recovered: again after each rebalance, all tables at once, without
-    ending what it began before."""
+    """Tracks the loading of all tables.
+
+    Faust calls back for all tables concurrently after each recovery, hence after each rebalance. It does not
+    cancel earlier callbacks that are still running.
+    """
 
     def __init__(self, names: set[str], forget: Callable[[], None], generation: Callable[[], int]) -> None:
-        """`forget` drops what was loaded; `generation` is that of the assignment."""
+        """`forget` clears the view; `generation` returns the generation of the group's assignment."""
         self._names, self._forget, self._generation = names, forget, generation
         self._round = 0
         self._begun: set[str] = set()
         self._loaded: set[str] = set()
 
     async def load(self, name: str, rows: Callable[[], Iterator[None]]) -> bool:
-        """Load one table, row by row; whether all are loaded now. Gives up when partitions come or go: then
-        it is called again."""
+        """Load one table by iterating `rows`. Returns whether all tables are loaded now.
+
+        Gives up after a rebalance, because Faust then calls it again.
+        """
         if name in self._begun:
             self._round += 1
             self._begun.clear()
@@ -38,7 +44,7 @@ class Loading:
                     if (self._round, self._generation()) != began:
                         return False
         except Exception:
-            if (self._round, self._generation()) != began:  # a partition went, and its rows
+            if (self._round, self._generation()) != began:  # the rows of a revoked partition
                 return False
             raise
         self._loaded.add(name)

@@ -1,7 +1,7 @@
-"""What is known of a page, and what it would get now: nothing is inserted, superseded or published.
+"""Looks up the verdicts of a URL, and the verdict that a page would get now. Nothing is stored or published.
 
-Anchors come from a state directory of the dashboard's own, which follows the decisions as a standby judge
-does (the judge's is open in another process). Pasted pages are fingerprinted in a child that they may kill.
+The dashboard has its own copy of the judge's state, which follows the decisions topic like that of a standby
+judge. Pasted pages are fingerprinted in a child process, because they may crash it.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from stream.pages.outside.registry import registry_of
 from stream.settings import MIB, Settings
 
 MEMORY: Final = 64 * MIB
-"""RAM for the newest anchors; a look-up may wait for RocksDB."""
+"""RAM for the newest anchors. It is small because a look-up may wait for RocksDB."""
 NEAREST: Final = 10
 NO_URL: Final = "http://pasted.invalid/"
-"""Stands for the URL of a page that was pasted without one."""
+"""Placeholder for the URL of a pasted page without one."""
 RETRY_SECONDS: Final = 5.0
 MOST_WAITING: Final = 8
 
@@ -45,7 +45,7 @@ log = structlog.get_logger(__name__)
 
 
 class BusyError(Exception):
-    """Too many look-ups wait already, or the anchors are not there yet; the message says which."""
+    """Too many look-ups are waiting, or the anchors are not loaded yet; the message says which."""
 
 
 class Finder:
@@ -66,15 +66,15 @@ class Finder:
         self._one_at_a_time = asyncio.Lock()
         self._waiting = 0
         self.behind = 0
-        """Offsets of the decisions topic that are not applied yet."""
+        """Lag behind the decisions topic, in offsets."""
 
     @property
     def anchors(self) -> int | None:
-        """How many anchors there are; None until everything decided was applied once."""
+        """Number of anchors; None until the end of the decisions topic was reached once."""
         return self._follower.state.tables.count if self._follower else None
 
     async def run(self) -> None:
-        """Follow the decisions until cancelled; begin again after an error."""
+        """Follow the decisions until cancelled, starting over after an error."""
         configuration = configuration_of(self._settings, self._genesis.scheme)
         while True:
             try:
@@ -101,13 +101,13 @@ class Finder:
                 await asyncio.sleep(0)
         finally:
             self._follower = None
-            async with self._one_at_a_time:  # what is being looked up reads what is closed next
+            async with self._one_at_a_time:  # let a running look-up finish before the state is closed
                 pass
 
     async def look_up(self, request: LookupRequest) -> Lookup:
-        """Raises BusyError when it cannot be answered now."""
+        """Look up a URL or page. Raises BusyError if that is not possible at the moment."""
         if self._waiting >= MOST_WAITING:
-            raise BusyError("too many look-ups wait; try again in a moment")
+            raise BusyError("too many look-ups are waiting; try again in a moment")
         self._waiting += 1
         try:
             return await self._look_up(request)
@@ -132,18 +132,18 @@ class Finder:
             return found
         pool = self._pool
         if pool is None or self._follower is None:
-            raise BusyError("the anchors are still being read from the decisions; try again in a moment")
+            raise BusyError("the anchors are still being loaded; try again in a moment")
         row = await self._row(pool, url or NO_URL, request)
         if row.status == Status.REJECTED:
             found.verdict, found.why = "rejected", f"rejected: {row.reason} ({row.detail or 'no detail'})"
             return found
         if row.status == Status.INSUFFICIENT:
             found.verdict = "insufficient"
-            found.why = "insufficient: the page has too little text to tell pages apart"
+            found.why = "insufficient: the page has too little text for a fingerprint"
             return found
         async with self._one_at_a_time:
             if self._follower is None:
-                raise BusyError("the anchors are being read again; try again in a moment")
+                raise BusyError("the anchors are being reloaded; try again in a moment")
             near, baseline = await in_thread(_nearest, self._follower.judge, row, url)
         found.fingerprint = f"{row.fingerprint:0{self._genesis.scheme.width // 4}x}"
         found.near = near
@@ -157,12 +157,12 @@ class Finder:
         return (await pool.fingerprint([msgspec.json.encode({"url": url, **content})]))[0]
 
     def cluster(self, cluster: str) -> ClusterPages | None:
-        """A cluster's size and some of its pages; None where it has no duplicates."""
+        """Return the size and some pages of a cluster, or None if it has no duplicates."""
         return cluster_pages(cluster, self._cluster_rows(cluster))
 
 
 def cluster_pages(cluster: str, rows: list[ClusterRow]) -> ClusterPages | None:
-    """The sum of what the partitions know of a cluster."""
+    """Combine the rows of all partitions for a cluster."""
     if not rows:
         return None
     members = [
@@ -176,13 +176,13 @@ def cluster_pages(cluster: str, rows: list[ClusterRow]) -> ClusterPages | None:
 
 def _why_of_history(history: list[VerdictRecord]) -> str:
     if not history:
-        return "no verdict of this URL is remembered"
+        return "no verdict is stored for this URL"
     last = history[0]
-    return f"the last of {len(history)} remembered verdicts is {last.verdict}, decided at {last.decided_at}"
+    return f"the latest of {len(history)} stored verdicts is {last.verdict}, decided at {last.decided_at}"
 
 
 def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near | None]:
-    """The nearest live anchors, those alike first; and the URL's baseline, where there is one."""
+    """Return the nearest live anchors, matching ones first, and the URL's baseline page if it has one."""
     state, rule = judge.state, judge.rule
     uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
     sketch = np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
@@ -225,12 +225,12 @@ def _explained(judge: Judge, url: str, page: int, distance: int, similarity: int
 
 
 def _judged(near: list[Near], baseline: Near | None) -> tuple[str, str]:
-    """What the page would get now, and why."""
+    """Return the verdict that the page would get now, and why."""
     if baseline and baseline.alike:
-        return "recrawl", f"recrawl: like this URL's own last page; {baseline.why}"
+        return "recrawl", f"recrawl: matches the last page of this URL; {baseline.why}"
     alike = [each for each in near if each.alike and not (baseline and each.id == baseline.id)]
     if alike:
         return "duplicate", f"duplicate of {alike[0].url}; {alike[0].why}"
     if near:
-        return "unique", f"unique: the nearest anchor is not alike; {near[0].why}"
-    return "unique", "unique: no anchor shares a table's prefix with this page"
+        return "unique", f"unique: the nearest anchor does not match; {near[0].why}"
+    return "unique", "unique: no anchor shares a table bucket with this page"

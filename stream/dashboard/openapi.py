@@ -1,4 +1,4 @@
-"""The OpenAPI document of the API, made from the types that it answers with."""
+"""The OpenAPI document of the API, generated from the types of its responses."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ def _query(name: str, what: str, **schema: Any) -> dict[str, Any]:
 
 
 _RANGE: Final = [
-    _query("range", "The last so many minutes, hours or days; `all` from the first verdict to the last.",
+    _query("range", "The last N minutes, hours or days; or `all`, from the first verdict to the last.",
            type="string", pattern=r"^(all|\d{1,5}[mhd])$", default="15m"),
-    _query("from", "Begin, seconds since 1970-01-01T00:00:00Z; not with `range`.", type="number", minimum=0),
-    _query("to", "End, exclusive; now unless given.", type="number", minimum=0),
+    _query("from", "Start, seconds since 1970-01-01T00:00:00Z; not with `range`.", type="number", minimum=0),
+    _query("to", "End, exclusive; now by default.", type="number", minimum=0),
 ]  # fmt: skip
 _HOST: Final = _query("host", "Only pages of this host.", type="string", maxLength=253)
 _VERDICT: Final = {
-    **_query("verdict", "Only these verdicts; may be given several times.", type="array",
+    **_query("verdict", "Only this verdict; may be repeated.", type="array",
              items={"enum": list(VERDICTS)}),
     "explode": True,
 }  # fmt: skip
-_LIMIT: Final = _query("limit", "Length of a page of the list.", type="integer", minimum=1, maximum=MOST)
+_LIMIT: Final = _query("limit", "Maximum number of items to return.", type="integer", minimum=1, maximum=MOST)
 _OFFSET: Final = _query(
-    "offset", "Where the page begins: `next` of the one before.", type="integer", minimum=0
+    "offset", "Items to skip: `next` of the previous response.", type="integer", minimum=0
 )
-_BEFORE: Final = _query("before", "Older than this sequence number: `next` of the page before.",
+_BEFORE: Final = _query("before", "Only sequence numbers below this: `next` of the previous response.",
                         type="integer", minimum=0)  # fmt: skip
 
 
@@ -61,7 +61,7 @@ def _answers(kind: type, *problems: int, media: str = "application/json") -> dic
 def _problems(*statuses: int) -> dict[str, Any]:
     problem = {"$ref": _REFERENCE.format(name="Problem")}
     content = {"application/problem+json": {"schema": problem}}
-    return {str(status): {"description": "What was wrong.", "content": content} for status in statuses}
+    return {str(status): {"description": "The problem.", "content": content} for status in statuses}
 
 
 def _body(kind: type, what: str) -> dict[str, Any]:
@@ -74,9 +74,9 @@ def _get(what: str, parameters: list[dict[str, Any]], answers: dict[str, Any]) -
 
 
 def document() -> dict[str, Any]:
-    """OpenAPI 3.1."""
+    """Return the OpenAPI 3.1 document."""
     _, components = msgspec.json.schema_components(ANSWERS, ref_template=_REFERENCE)
-    cluster = {"name": "cluster", "in": "path", "required": True, "description": "Id of its anchor.",
+    cluster = {"name": "cluster", "in": "path", "required": True, "description": "Id of the anchor.",
                "schema": {"type": "string"}}  # fmt: skip
     paths = {
         "/api/v1/figures": _get("Verdicts of a range of time", [*_RANGE, _HOST], _answers(Figures, 400)),
@@ -87,23 +87,23 @@ def document() -> dict[str, Any]:
             "The latest verdicts", [_HOST, _VERDICT, _LIMIT, _BEFORE], _answers(Verdicts, 400)
         ),
         "/api/v1/events": _get(
-            "New verdicts as they come: server-sent events named `verdicts`, each with this JSON as its data",
+            "New verdicts as server-sent events named `verdicts`, with this JSON as data",
             [_HOST, _VERDICT],
             _answers(Verdicts, 400, 503, media="text/event-stream"),
         ),
-        "/api/v1/system": _get("Roles, lags and positions", [], _answers(System)),
+        "/api/v1/system": _get("Roles, lag and positions", [], _answers(System)),
         "/api/v1/about": _get("Version, scheme and rule", [], _answers(About)),
         "/api/v1/lookup": {
             "post": {
-                "summary": "What is known of a page, and what it would get now; nothing is inserted",
+                "summary": "Stored verdicts of a URL, or the verdict a page would get; inserts nothing",
                 "requestBody": _body(LookupRequest, f"At most {LOOKUP_BYTES} bytes."),
                 "responses": _answers(Lookup, 400, 403, 413, 415, 503, 504),
             }
         },
         "/api/v1/session": {
-            **_get("How one is let in", [], _answers(Session, 429)),
+            **_get("How the request is authenticated", [], _answers(Session, 429)),
             "post": {
-                "summary": "Log a browser in: a cookie for the token",
+                "summary": "Log a browser in: exchange the token for a session cookie",
                 "requestBody": _body(LoginRequest, "The dashboard's token."),
                 "responses": _answers(Session, 400, 401, 403, 404, 415, 429),
             },
@@ -121,7 +121,7 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "neardup dashboard",
             "version": "1",
-            "description": "Figures of a namespace. Only committed verdicts are counted, each once.",
+            "description": "Figures of a namespace. Only committed verdicts are counted, each exactly once.",
             "license": {"name": "MIT", "identifier": "MIT"},
         },
         "paths": paths,
@@ -132,6 +132,6 @@ def document() -> dict[str, Any]:
                 "session": {"type": "apiKey", "in": "cookie", "name": "neardup_session_NAMESPACE"},
             },
         },
-        # The empty one: nobody is asked on loopback, and a proxy may vouch for its users.
+        # The empty alternative: no authentication on loopback, or authentication by a proxy.
         "security": [{"token": []}, {"session": []}, {}],
     }

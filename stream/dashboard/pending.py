@@ -1,4 +1,5 @@
-"""Verdicts that were read and are not folded yet: added up, until enough of them share the rows' cost."""
+"""Accumulates verdicts between folds, because writing a row costs the same for one verdict as for
+thousands."""
 
 from __future__ import annotations
 
@@ -12,28 +13,28 @@ from stream.dashboard.batch import Sum, VerdictColumns, pieces
 from stream.dashboard.ends import Ends
 
 FOLD_SECONDS: Final = 1.0, 10.0
-"""For so long verdicts are added up while more wait: a quarter of what they are behind by, within these."""
+"""Bounds of the time, in seconds, between folds while more verdicts wait. It is a quarter of the lag."""
 FOLD_VERDICTS: Final = 100_000
-"""So many are folded at once at most; one batch more, to be exact."""
+"""Maximum number of verdicts per fold, exceeded by at most one batch."""
 
 
 class Pending:
-    """What was read in one generation of the group, since the last fold."""
+    """The verdicts read since the last fold, within one generation of the consumer group."""
 
     def __init__(self, generation: int) -> None:
         self.generation = generation
         self.sums: dict[int, list[Sum]] = {}
-        """By partition, in order. No sum reaches over the end of what some row has."""
+        """Partition -> sums in order. No sum spans the last folded offset of any row."""
         self.events: list[Any] = []
-        """To be acknowledged once all is folded."""
+        """Events to acknowledge once everything is folded."""
         self._sends: list[asyncio.Task[None]] = []
         self._verdicts = 0
         self._decided = 0
-        """When the last verdict was, seconds since the epoch."""
+        """Time of the last verdict, in seconds since the epoch."""
         self._begun, self._due, self._taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def add(self, event: Any, batch: VerdictColumns, ends: Ends) -> None:
-        """Add up the verdicts of an event. `ends` are those of its partition."""
+        """Add the verdicts of an event. `ends` are those of its partition."""
         sums = self.sums.setdefault(batch.partition, [])
         first = sums[-1].last if sums else int(batch.offsets[0])
         for piece in pieces(batch, ends.between(first, batch.last)):
@@ -46,22 +47,22 @@ class Pending:
         self._begun.set()
 
     def send(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have this done before the events are acknowledged."""
+        """Start `work`, which must complete before the events are acknowledged."""
         self._sends.append(asyncio.create_task(work))
 
     async def sent(self) -> None:
-        """Wait until all of `send` is done. Raises what it raises."""
+        """Wait for all work started by `send`, and raise its first error."""
         sends, self._sends = self._sends, []
         await asyncio.gather(*sends)
 
     def drop(self) -> None:
-        """Forget it: it comes again."""
+        """Discard everything after a rebalance, since it will be redelivered."""
         asyncio.gather(*self._sends, return_exceptions=True)
         for each in (self._begun, self._due, self._taken):
             each.set()
 
     async def added(self, *, idle: bool) -> None:
-        """Batches were added; `idle` where no more wait. Returns once others may be."""
+        """Report that batches were added; `idle` means no more wait. Returns when more may be added."""
         full = self._verdicts >= FOLD_VERDICTS
         if idle or full:
             self._due.set()
@@ -69,7 +70,7 @@ class Pending:
             await self._taken.wait()
 
     async def due(self) -> None:
-        """Wait until it is best folded."""
+        """Wait until it is time to fold."""
         await self._begun.wait()
         least, most = FOLD_SECONDS
         behind = time.time() - self._decided

@@ -1,4 +1,4 @@
-"""The latest verdicts: a bounded list, and those who want to hear of new ones."""
+"""A bounded list of the latest verdicts, with subscriptions to new ones."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from stream.settings import Settings
 
 KEPT: Final = 5000
 TAIL: Final = 100
-"""Records of each partition that are read again after a start."""
+"""Number of records per partition that are read at startup."""
 TAIL_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.25
-"""A listener hears at most this often: a browser cannot show more."""
+"""Minimum interval between updates of a listener; a browser cannot show more."""
 MOST_AT_ONCE: Final = 50
 MOST_LISTENERS: Final = 100
 
 
 class TooManyListenersError(Exception):
-    """So many are listening that another one is refused."""
+    """The maximum number of listeners is reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A verdict, numbered as it came."""
+    """A verdict with its number in the order of arrival."""
 
     sequence: int
     batch: VerdictColumns
@@ -40,29 +40,29 @@ class Seen:
 
     @property
     def host(self) -> str:
-        """Of its page."""
+        """Host of the page."""
         return self.batch.host_name(self.row)
 
     @property
     def verdict(self) -> str:
-        """Its kind."""
+        """Kind of the verdict."""
         return self.batch.kind(self.row)
 
     def answer(self) -> SeenVerdict:
-        """As the API shows it."""
+        """Convert to the type of the API."""
         return SeenVerdict(self.sequence, self.batch.record(self.row))
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which verdicts somebody wants."""
+    """A filter of verdicts."""
 
     host: str | None = None
     verdicts: frozenset[str] = frozenset()
-    """Empty for all."""
+    """Kinds of verdicts; empty for all."""
 
     def __call__(self, seen: Seen) -> bool:
-        """Whether this one."""
+        """Return whether a verdict passes the filter."""
         return (not self.host or seen.host == self.host) and (
             not self.verdicts or seen.verdict in self.verdicts
         )
@@ -70,23 +70,23 @@ class Wanted:
 
 @dataclass(slots=True)
 class Recent:
-    """The last verdicts: whole batches that have KEPT of them, or a few more."""
+    """The latest verdicts, stored as whole batches of KEPT verdicts or a few more."""
 
     told: int = 0
-    """How many have come; the last one's number."""
+    """Number of verdicts so far, which is the number of the last one."""
     _batches: deque[VerdictColumns] = field(default_factory=deque)
     _kept: int = 0
     _listeners: set[asyncio.Event] = field(default_factory=set)
     _read_before: dict[int, int] = field(default_factory=dict)
-    """Partition -> end of what `fill` has read: the agent tells of it too."""
+    """Partition -> end offset of what `fill` read, which the agent will report too."""
 
     @property
     def listeners(self) -> int:
-        """How many listen."""
+        """Number of listeners."""
         return len(self._listeners)
 
     def tell(self, batch: VerdictColumns) -> None:
-        """New verdicts have come."""
+        """Add new verdicts and notify the listeners."""
         batch = batch.between(self._read_before.get(batch.partition, 0), batch.last)
         if not len(batch):
             return
@@ -106,7 +106,7 @@ class Recent:
                 sequence -= 1
 
     def latest(self, wanted: Wanted, limit: int, before: int | None) -> list[Seen]:
-        """The newest first, below the number `before`."""
+        """Return the newest verdicts first, with numbers below `before`."""
         matching = (
             each
             for each in itertools.islice(self._newest(), KEPT)
@@ -116,9 +116,9 @@ class Recent:
 
     @asynccontextmanager
     async def listening(self, wanted: Wanted) -> AsyncIterator[AsyncIterator[list[Seen]]]:
-        """New verdicts as they come, newest first, at most MOST_AT_ONCE each PAUSE_SECONDS.
+        """Subscribe to new verdicts: lists with the newest first, of at most MOST_AT_ONCE each PAUSE_SECONDS.
 
-        An empty list says that others came. Raises TooManyListenersError.
+        A list is empty if all new verdicts were filtered out. Raises TooManyListenersError.
         """
         if len(self._listeners) >= MOST_LISTENERS:
             raise TooManyListenersError
@@ -140,7 +140,7 @@ class Recent:
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def fill(self, settings: Settings, topic: str) -> None:
-        """Read the end of the topic, so that a restarted dashboard does not begin empty."""
+        """Read the end of the topic, so that a restarted dashboard does not start empty."""
         async with cluster.connect(settings) as client:
             bounds = await cluster.log_bounds(client, [topic], committed=True)
         open_ones = {key: bound.end for key, bound in bounds.items() if bound.start < bound.end}
@@ -158,7 +158,7 @@ class Recent:
             consumer.assign(list(open_ones))
             for key, end in open_ones.items():
                 consumer.seek(key, max(bounds[key].start, end - TAIL))
-            with suppress(TimeoutError):  # what came will do
+            with suppress(TimeoutError):  # an incomplete list is good enough
                 async with asyncio.timeout(TAIL_SECONDS):
                     while open_ones:
                         for key, records in (await consumer.getmany(timeout_ms=200)).items():
@@ -170,10 +170,10 @@ class Recent:
         found.sort(key=lambda batch: batch.seconds[0])
         for batch in found:
             self.tell(batch)
-        for batch in found:  # the agent tells of them too
+        for batch in found:  # skip them when the agent reports them
             self._read_before[batch.partition] = batch.last + 1
 
 
 def answers(seen: Iterable[Seen]) -> list[SeenVerdict]:
-    """All of them as the API shows them."""
+    """Convert verdicts to the type of the API."""
     return [each.answer() for each in seen]

@@ -1,4 +1,4 @@
-"""The dashboard: folds the verdicts and serves what they add up to. Crash-only, like every role."""
+"""The dashboard role: folds verdicts and serves the figures. It is crash-only, like every role."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from stream.settings import Settings
 from stream.tables.failures import renamed, underlying
 
 GRACE_SECONDS: Final = 1.0
-"""How long open requests may take at the end."""
+"""Seconds that open requests may take at shutdown."""
 
 log = structlog.get_logger(__name__)
 
@@ -48,19 +48,19 @@ class DashboardRole:
     """One dashboard process."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises SettingsError when strangers could look."""
+        """Raises SettingsError if the dashboard would be reachable without authentication."""
         check_reach(settings)
         self.settings = settings
         self._stop = asyncio.Event()
         self.url: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Where the page is, once it is served."""
+        """URL of the page, once it is served."""
 
     def stop(self) -> None:
         """Ask `run` to return."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Serve until SIGTERM, SIGINT or `stop()`. Any error ends it: start it again."""
+        """Serve until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart."""
         with made_for_batches(), stop_event_on_signals(self._stop), clients.explained_errors():
             genesis = await unless_stopped(self._stop, self._genesis())
             if genesis is not None:
@@ -76,7 +76,7 @@ class DashboardRole:
                         moved = renamed(directory)
                         log.error("state_damaged", error=str(ours), moved_to=str(moved))
                         ours = StaleError(
-                            f"state directory {directory}: damaged, moved to {moved}; the next start"
+                            f"state directory {directory}: damaged and moved to {moved}; the next start"
                             " rebuilds it"
                         )
                     raise ours from error
@@ -95,12 +95,13 @@ class DashboardRole:
 
     @asynccontextmanager
     async def _begun(self, genesis: Genesis) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
-        """All that runs, for as long as the context lasts; it gives what raises the first error."""
+        """Run all parts while entered. Yields a coroutine function that waits for the first error and raises
+        it."""
         settings, names = self.settings, Names(self.settings.namespace)
         async with cluster.connect(settings) as client:
             partitions = (await cluster.partition_counts(client, [names.verdicts]))[names.verdicts]
         metrics, health = DashboardMetrics(), Health()
-        # The loops that verdicts are read and changelog records written with: the event loop would wait.
+        # Compile the loops for reading verdicts and writing changelogs now, outside the event loop.
         for rehearse in (record_batches.rehearse, scan.rehearse):
             await asyncio.to_thread(rehearse)
         recent = Recent()
@@ -136,7 +137,7 @@ class DashboardRole:
                 for work in (statistics.sweep(), watch.run(), finder.run(), superseded.run())
             ]
             _spare_the_collector()
-            await permits.demand(settings, "dashboard")  # of the topics, too, that Faust has made meanwhile
+            await permits.demand(settings, "dashboard")  # now also for the topics that Faust created
             log.info("dashboard_started", url=self.url.result(), group=names.dashboard)
             yield partial(_first_error, statistics, beside)
 
@@ -152,7 +153,7 @@ class DashboardRole:
 
 
 def about(settings: Settings, genesis: Genesis) -> About:
-    """What this deployment is, for the page."""
+    """Describe this deployment for the page."""
     return About(
         namespace=settings.namespace,
         version=our_version(),
@@ -165,13 +166,13 @@ def about(settings: Settings, genesis: Genesis) -> About:
 
 
 def _spare_the_collector() -> None:
-    """What is there stays: a look for garbage that goes through it takes a tenth of a second."""
+    """Exempt existing objects from garbage collection, which takes 0.1 s per full pass otherwise."""
     gc.collect()
     gc.freeze()
 
 
 async def _first_error(statistics: Statistics, beside: list[asyncio.Task[None]]) -> None:
-    """Raise what ends the Faust app, or the work beside it."""
+    """Wait until the Faust app or a background task fails, and raise the error."""
     while not statistics.failed.done():
         crash = getattr(statistics.app, "crash_reason", None) or statistics.app.should_stop
         if isinstance(crash, clients.DENIED):
@@ -188,7 +189,7 @@ async def _first_error(statistics: Statistics, beside: list[asyncio.Task[None]])
 
 @asynccontextmanager
 async def _started(app: Any) -> AsyncIterator[None]:
-    # Faust reports every rebalance and commit; what is wrong reaches us as an error.
+    # Faust logs every rebalance and commit. Failures reach us as errors.
     for name in ("faust", "mode"):
         logging.getLogger(name).setLevel(logging.ERROR)
     try:

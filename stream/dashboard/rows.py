@@ -1,7 +1,7 @@
-"""What the tables hold: counts of a window, of a cluster, each with the last offset folded into it.
+"""Rows of the tables: counts of a window or of a cluster, each with the last offset folded into it.
 
-A row belongs to one partition of the verdicts topic and is folded in the order of its offsets. So a verdict
-that comes again after a restart is told by its offset, row by row, and counted once whatever was lost.
+A row belongs to one partition of the verdicts topic, and verdicts are folded into it in the order of offsets.
+Redelivered verdicts are recognised by their offset in each row, so each verdict counts once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ K = TypeVar("K")
 
 
 class Counts(msgspec.Struct, array_like=True, gc=False):
-    """Verdicts counted by kind, and what is known of them. Adds up."""
+    """Verdicts counted by kind, distance, similarity and reason. Counts can be added."""
 
     verdicts: dict[str, int] = {}
     distances: dict[str, Histogram] = {}
@@ -26,10 +26,10 @@ class Counts(msgspec.Struct, array_like=True, gc=False):
     similarities: dict[str, Histogram] = {}
     """Verdict -> hundredths of the estimated similarity, rounded down -> pages."""
     reasons: dict[str, int] = {}
-    """Why pages were rejected -> pages."""
+    """Reject reason -> pages."""
 
     def count(self, shape: Shape, pages: int) -> None:
-        """Add so many verdicts of this shape."""
+        """Add `pages` verdicts of a shape."""
         kind, distance, hundredths, reason = shape
         self.verdicts[kind] = self.verdicts.get(kind, 0) + pages
         if distance is not None:
@@ -40,7 +40,7 @@ class Counts(msgspec.Struct, array_like=True, gc=False):
             _bump(self.reasons, reason, pages)
 
     def add(self, other: Counts) -> None:
-        """Add what another one counted."""
+        """Add the counts of another one."""
         for kind, pages in other.verdicts.items():
             self.verdicts[kind] = self.verdicts.get(kind, 0) + pages
         for reason, pages in other.reasons.items():
@@ -52,7 +52,7 @@ class Counts(msgspec.Struct, array_like=True, gc=False):
                     _bump(into, place, pages)
 
     def copy(self) -> Counts:
-        """The same counts, to be added to."""
+        """Return an independent copy."""
         return Counts(
             self.verdicts.copy(),
             {kind: histogram.copy() for kind, histogram in self.distances.items()},
@@ -67,7 +67,7 @@ class Counts(msgspec.Struct, array_like=True, gc=False):
 
     @property
     def pages(self) -> int:
-        """Verdicts of all kinds."""
+        """Number of verdicts of all kinds."""
         return sum(self.verdicts.values())
 
 
@@ -75,12 +75,12 @@ class WindowRow(msgspec.Struct, array_like=True, gc=False):
     """Counts of one window, partition and host (or all hosts)."""
 
     offset: int = -1
-    """Verdicts up to this offset are folded in."""
+    """Offset of the last verdict folded into this row."""
     counts: Counts = msgspec.field(default_factory=Counts)
 
 
 class ClusterPage(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A page of a cluster, as its verdict told."""
+    """A page of a cluster, from its verdict."""
 
     url: str | None
     id: str
@@ -90,25 +90,25 @@ class ClusterPage(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class ClusterRow(msgspec.Struct, array_like=True, gc=False):
-    """What one partition knows of a cluster that has duplicates."""
+    """The duplicates of a cluster in one partition."""
 
     offset: int = -1
     duplicates: int = 0
     anchor: str = ""
     """URL of the anchor."""
     pages: list[ClusterPage] = []
-    """The first PAGES_KEPT of this partition."""
+    """The first PAGES_KEPT pages of this partition."""
 
 
 class UrlRow(msgspec.Struct, array_like=True):
-    """The last verdicts of a URL, newest first, as earlier versions kept them."""
+    """The last verdicts of a URL, newest first, in the format of earlier versions."""
 
     offset: int = -1
     verdicts: list[VerdictRecord] = []
 
 
 def fold_window(row: WindowRow, news: Counts, last: int) -> bool:
-    """Add what the verdicts up to the offset `last` count; False where the row has them already."""
+    """Add the counts of verdicts up to offset `last`. Returns False if the row contains them already."""
     if row.offset >= last:
         return False
     row.counts.add(news)
@@ -117,7 +117,7 @@ def fold_window(row: WindowRow, news: Counts, last: int) -> bool:
 
 
 def fold_cluster(row: ClusterRow, news: ClusterNews, last: int) -> bool:
-    """Add duplicates up to the offset `last`; False where the row has them already."""
+    """Add duplicates up to offset `last`. Returns False if the row contains them already."""
     if row.offset >= last:
         return False
     row.offset = last

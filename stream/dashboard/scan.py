@@ -1,7 +1,7 @@
-"""What the dashboard counts of verdicts, read out of their JSON by a compiled loop.
+"""Compiled parser for the counted fields of verdicts in JSON.
 
-A judge writes every verdict in one layout (`stream.judge.verdict_json`). Whatever stands in it, in plain
-ASCII, is read here; any other row is left to a decoder of JSON.
+The judge writes all verdicts in one layout (`stream.judge.verdict_json`). Verdicts in this layout and in
+plain ASCII are parsed here; others are left to a JSON decoder.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stream.messages.verdict import VERDICTS, VERSION
 from stream.text.url import MAX_URL
 
 NONE: Final = -1
-"""In the place of a number or of a position: there is none."""
+"""Marks a missing number or position."""
 _STRING, _NULL, _INTEGER, _DECIMAL = 1, 2, 4, 8
 _LAYOUT: Final = (
     (f'{{"v":{VERSION},"id":', _STRING),
@@ -57,12 +57,12 @@ _VERDICTS: Final = len(VERDICTS)
 _DUPLICATE: Final = VERDICTS.index("duplicate")
 _TIME: Final = np.frombuffer(bytearray(b"0000-00-00T00:00:00.000Z"), np.uint8)
 _DIGITS: Final = 5
-"""Of an integer; no distance has more."""
+"""Maximum number of digits of an integer, which suffices for distances."""
 _DECIMALS: Final = 8
-"""Of a similarity; with more, cutting digits off might not be rounding down."""
+"""Maximum number of decimals of a similarity. With more, truncation might not equal rounding down."""
 _HASH_BASE: Final = np.uint64(0x9E3779B97F4A7C15)
 
-# Classes of bytes in the URLs that are their own keys (`stream.text.url`).
+# Classes of bytes in URLs that are equal to their key (`stream.text.url`).
 _HOST, _PATH, _QUERY = 1, 2, 4
 
 
@@ -86,30 +86,30 @@ _CLASS: Final = _classes()
 
 
 class Scanned(NamedTuple):
-    """What n rows say; positions are in the text that was read. Rows that are not `read` say nothing."""
+    """Fields of n verdicts. Positions refer to the parsed text. Rows with `read` False were not parsed."""
 
     read: NDArray[np.bool_]
     verdict: NDArray[np.int64]
-    """Place in VERDICTS."""
+    """Index into VERDICTS."""
     distance: NDArray[np.int64]
     hundredths: NDArray[np.int64]
-    """Of the similarity, rounded down."""
+    """Hundredths of the similarity, rounded down."""
     seconds: NDArray[np.int64]
-    """`decided_at`, whole seconds since the epoch."""
+    """`decided_at`, in whole seconds since the epoch."""
     clustered: NDArray[np.bool_]
-    """Duplicates that are in a cluster."""
+    """Whether the verdict is a duplicate with a cluster."""
     url: NDArray[np.int64]
-    """(n, 2): where the URL begins and ends; NONE where it is null."""
+    """(n, 2): start and end of the URL, or NONE if it is null."""
     host: NDArray[np.int64]
-    """(n, 2): the same of its host, where the URL is its own key."""
+    """(n, 2): start and end of its host, or NONE if the URL differs from its key."""
     reason: NDArray[np.int64]
-    """(n, 2): why the page was rejected."""
+    """(n, 2): start and end of the reject reason."""
     same_host: NDArray[np.int64]
-    """The first row with the same host."""
+    """Index of the first row with the same host."""
 
 
 def scan(text: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Scanned:
-    """Read n verdicts, the i-th of which is `text[starts[i]:ends[i]]`. Lets go of the GIL."""
+    """Parse n verdicts, the i-th of which is `text[starts[i]:ends[i]]`. Releases the GIL."""
     n = len(starts)
     numbers, spans = np.full((4, n), NONE, np.int64), np.full((3, n, 2), NONE, np.int64)
     read, clustered = np.zeros((2, n), np.bool_)
@@ -118,7 +118,7 @@ def scan(text: NDArray[np.uint8], starts: NDArray[np.int64], ends: NDArray[np.in
     scanned = Scanned(
         read, verdict, distance, hundredths, seconds, clustered, url, host, reason, np.arange(n)
     )
-    # At most half full, so that a free place is found soon.
+    # A hash table at most half full, so that probing stays short.
     places = np.full(1 << (2 * n + 1).bit_length(), NONE, np.int64)
     _scan(text, starts, ends, scanned, places)
     return scanned
@@ -158,7 +158,7 @@ def _scan(
 
 @compiled
 def _fields(text: NDArray[np.uint8], at: int, end: int, found: NDArray[np.int64]) -> bool:
-    """Where the values of a verdict begin and end; False where it is not in the layout."""
+    """Find the start and end of all values of a verdict. Returns False if it is not in the layout."""
     field = 0
     while field < len(_KINDS):
         size = _EDGES[field + 1] - _EDGES[field]
@@ -180,7 +180,7 @@ def _fields(text: NDArray[np.uint8], at: int, end: int, found: NDArray[np.int64]
             return False
         found[field, 0], found[field, 1] = first, last
         if field == _OTHER:
-            field = _OTHER_ID  # there is none: it is null
+            field = _OTHER_ID  # null: skip the fields of the object
         elif field == _OTHER_ID:
             if at >= end or text[at] != ord("}"):
                 return False
@@ -191,7 +191,7 @@ def _fields(text: NDArray[np.uint8], at: int, end: int, found: NDArray[np.int64]
 
 @compiled
 def _value(text: NDArray[np.uint8], at: int, end: int, kinds: int) -> tuple[int, int, int]:
-    """Where a value begins and ends, without quotes, and what follows; NONE where it is not of `kinds`."""
+    """Return start and end of a value without quotes, and the position after it; NONE if not of `kinds`."""
     if text[at] == ord('"') and kinds & _STRING:
         first = at + 1
         at = first
@@ -241,7 +241,7 @@ def _which_verdict(text: NDArray[np.uint8], first: int, end: int) -> int:
 
 @compiled
 def _integer(text: NDArray[np.uint8], first: int, end: int) -> int:
-    """NONE for null, less than NONE for what has too many digits."""
+    """Parse an integer. Returns NONE for null, and less than NONE for too many digits."""
     if first == NONE:
         return NONE
     if end - first > _DIGITS:
@@ -254,7 +254,10 @@ def _integer(text: NDArray[np.uint8], first: int, end: int) -> int:
 
 @compiled
 def _hundredths(text: NDArray[np.uint8], first: int, end: int) -> int:
-    """Of a decimal number, rounded down; NONE for null, less than NONE for what has too many digits."""
+    """Parse a decimal number to hundredths, rounded down.
+
+    Returns NONE for null, and less than NONE for too many digits.
+    """
     if first == NONE:
         return NONE
     point = _after_digits(text, first, end)
@@ -268,7 +271,7 @@ def _hundredths(text: NDArray[np.uint8], first: int, end: int) -> int:
 
 @compiled
 def _seconds(text: NDArray[np.uint8], first: int, end: int) -> int:
-    """Of a time as `rfc3339` writes it, since the epoch; NONE where it is none."""
+    """Parse a time as written by `rfc3339` to seconds since the epoch. Returns NONE if it is malformed."""
     if end - first != len(_TIME):
         return NONE
     for place in range(len(_TIME)):
@@ -287,7 +290,7 @@ def _seconds(text: NDArray[np.uint8], first: int, end: int) -> int:
         return NONE
     if hour > 23 or minute > 59 or second > 59:
         return NONE
-    # Days of the Gregorian calendar, in years that begin in March.
+    # Days of the Gregorian calendar, with years that start in March.
     if month <= 2:
         year, month = year - 1, month + 12
     days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * (month - 3) + 2) // 5 + day - 719469
@@ -296,8 +299,10 @@ def _seconds(text: NDArray[np.uint8], first: int, end: int) -> int:
 
 @compiled
 def _host(text: NDArray[np.uint8], first: int, end: int) -> tuple[int, int]:
-    """Where the host begins and ends in a URL that is its own key, as `stream.text.url` knows most of them;
-    NONE for any other URL."""
+    """Find the host in a URL that is equal to its key (`stream.text.url`), as most URLs are.
+
+    Returns its start and end, or NONE for other URLs.
+    """
     if end - first > MAX_URL or end - first < 8:
         return NONE, NONE
     if not (text[first] == ord("h") and text[first + 1] == text[first + 2] == ord("t")):
@@ -322,7 +327,7 @@ def _host(text: NDArray[np.uint8], first: int, end: int) -> tuple[int, int]:
     if at in (end, label) or not labels or not ord("a") <= text[label] <= ord("z"):
         return NONE, NONE
     host_end = at
-    while at < end and text[at] != ord("?"):  # at is a slash, and a segment follows
+    while at < end and text[at] != ord("?"):  # at a slash, which starts a segment
         at += 1
         if at < end and (text[at] == ord(".") or text[at] == ord("/")):
             return NONE, NONE
@@ -345,7 +350,7 @@ def _host(text: NDArray[np.uint8], first: int, end: int) -> tuple[int, int]:
 def _first_of_host(
     text: NDArray[np.uint8], hosts: NDArray[np.int64], row: int, places: NDArray[np.int64]
 ) -> int:
-    """The first row that has the host of this one. `places` has the first rows, by hash."""
+    """Return the first row with the host of this row. `places` is a hash table of first rows."""
     first, size = hosts[row, 0], hosts[row, 1] - hosts[row, 0]
     hashed = np.uint64(size)
     for place in range(first, first + size):
@@ -368,6 +373,6 @@ def _first_of_host(
 
 
 def rehearse() -> None:
-    """Compile what `scan` needs."""
+    """Compile the loops that `scan` uses."""
     none = np.zeros(0, np.int64)
     scan(np.frombuffer(b"[]", np.uint8), none, none)

@@ -1,4 +1,4 @@
-"""The web server: the page, its files and the API, each with the headers that keep hostile content inert."""
+"""The web server for the page, its files and the API, with headers that keep hostile content inert."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS: Final = {
     ".txt": "text/plain",
 }
 HEADERS: Final = {
-    # Whatever a crawled page smuggles into a URL: no script but our files runs, nothing is sent elsewhere.
+    # Whatever a crawled URL injects, only our own scripts run and no data is sent elsewhere.
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'",
@@ -44,7 +44,7 @@ log = structlog.get_logger(__name__)
 
 
 def application(api: Api, gate: Gate, host: str, metrics: Metrics, health: Health) -> web.Application:
-    """The web application."""
+    """Build the web application."""
     app = web.Application(middlewares=[_guard(host, gate)], client_max_size=LOOKUP_BYTES)
     app.on_response_prepare.append(_add_headers)
     contract = msgspec.json.encode(document())
@@ -62,7 +62,7 @@ def application(api: Api, gate: Gate, host: str, metrics: Metrics, health: Healt
 
 
 def _file(place: str, path: Path) -> web.RouteDef:
-    """A file of ours, by its own route: no path that a browser sends is ever opened."""
+    """Return a route for one static file. No path from a request is ever opened."""
 
     async def serve(_: web.Request) -> web.FileResponse:
         return web.FileResponse(path, headers={"Content-Type": f"{KINDS[path.suffix]}; charset=utf-8"})
@@ -76,7 +76,7 @@ def _guard(host: str, gate: Gate) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            # A page elsewhere may make its own name point at 127.0.0.1 (DNS rebinding) and read our figures.
+            # By DNS rebinding, another site can point its own name at 127.0.0.1 and read our figures.
             if loopback and not is_loopback(host_of(f"//{request.host}")):
                 raise ProblemError(421, "Misdirected request", "this dashboard answers on loopback only")
             gate.admit(request)
@@ -95,13 +95,13 @@ def _guard(host: str, gate: Gate) -> Middleware:
             return ProblemError(
                 error.status, error.reason, f"{request.method} {request.path[:200]}"
             ).response()
-        except web.RequestPayloadError as error:  # compressed or cut wrongly
+        except web.RequestPayloadError as error:  # malformed compression or length
             return ProblemError(400, "Bad request", f"the body cannot be read: {error}").response()
         except (ConnectionError, asyncio.CancelledError):
             raise
         except Exception:
             log.exception("request_failed", path=request.path)
-            return ProblemError(500, "Internal error", "the log of the dashboard says more").response()
+            return ProblemError(500, "Internal error", "see the log of the dashboard").response()
 
     return guard
 

@@ -1,4 +1,4 @@
-"""Which anchors match no more, by the `clusters` topic."""
+"""Follows the `clusters` topic to know which anchors were superseded."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _RECORD: Final = msgspec.json.Decoder(ClusterRecord)
 
 
 class Superseded:
-    """Ids of clusters whose anchor was superseded; `run` keeps them up to date. All are in memory."""
+    """The ids of clusters whose anchor was superseded, all in memory. `run` keeps them up to date."""
 
     def __init__(self, settings: Settings, topic: str) -> None:
         self._settings, self._partition = settings, TopicPartition(topic, 0)
         self.clusters: set[str] = set()
 
     async def run(self) -> None:
-        """Read the topic until cancelled; begin again where the brokers do not answer."""
+        """Read the topic until cancelled, starting over when brokers are unreachable."""
         while True:
             try:
                 await self._read()

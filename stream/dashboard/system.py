@@ -1,6 +1,6 @@
-"""The stream itself, seen from outside: groups, lags in records and in seconds, positions, health of roles.
+"""Monitors the deployment through Kafka: consumer groups, their lag in records and seconds, and positions.
 
-Everything comes from Kafka, so it is known of roles on other machines too.
+This covers roles on other machines too.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from stream.settings import Settings
 
 LOOK_SECONDS: Final = 2.0
 OLDEST_SECONDS: Final = 1.0
-"""How long the oldest unread records may take to come."""
+"""Time-out for reading the oldest unread records."""
 ANSWER_SECONDS: Final = 1.5
-"""How long a role may take to say how it is."""
+"""Time-out for requests to roles."""
 BEHIND_SECONDS: Final = 60.0
-"""A role that is so far behind is called so."""
+"""A role whose lag exceeds this has the state `behind`."""
 
 log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A group, and the topic whose records it reads."""
+    """A role with its consumer group and input topic."""
 
     role: str
     group: str
@@ -48,7 +48,7 @@ class Watched:
 
 
 class Watch:
-    """Looks at the cluster every LOOK_SECONDS while `run` runs; `now` is the last look."""
+    """Polls the Kafka cluster every LOOK_SECONDS while `run` runs. `now` is the latest result."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Watch:
         self.now = System(
             namespace=settings.namespace,
             at=time.time(),
-            roles=[RoleHealth(each.role, "unknown", "not looked yet") for each in self._watched],
+            roles=[RoleHealth(each.role, "unknown", "not checked yet") for each in self._watched],
             groups=[],
             processes=[],
             journal_position=None,
@@ -81,11 +81,11 @@ class Watch:
             state_bytes=None,
             partitions_read=0,
             partitions=partitions,
-            error="not looked yet",
+            error="not checked yet",
         )
 
     async def run(self) -> None:
-        """Look again and again until cancelled; what cannot be had is said in `now.error`."""
+        """Poll until cancelled. Failures are reported in `now.error`."""
         while True:
             self._health.turn()
             try:
@@ -157,7 +157,7 @@ class Watch:
 
 
 async def _ask(roles: list[tuple[str, ...]]) -> tuple[list[Process], dict[str, float]]:
-    """How these processes are by their own word, and the sums of a leading judge's gauges."""
+    """Query the health of processes. Also returns the gauges of the leading judge, summed over labels."""
     if not roles:
         return [], {}
     timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
@@ -177,14 +177,14 @@ async def _process(session: aiohttp.ClientSession, role: str, url: str) -> Proce
         async with session.get(f"{url}/readyz") as response:
             answer = await response.json()
         failing = [name for name, holds in answer["checks"].items() if not holds]
-        detail = f"not yet: {', '.join(failing)}" if failing else "all checks hold"
+        detail = f"failing checks: {', '.join(failing)}" if failing else "all checks pass"
         return Process(role, url, "ready" if answer["ready"] else "not ready", detail)
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
         return Process(role, url, "unreachable", f"{type(error).__name__}: {error}")
 
 
 async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
-    """Values of a role's metrics by name, summed over labels."""
+    """Return a role's metrics: name -> value, summed over labels."""
     try:
         async with session.get(f"{url}/metrics") as response:
             text = await response.text()
@@ -206,7 +206,7 @@ async def _members(admin: AIOKafkaAdminClient, group: str) -> tuple[str, int]:
 async def _committed(admin: AIOKafkaAdminClient, group: str) -> dict[TopicPartition, int]:
     try:
         found = await admin.list_consumer_group_offsets(group)
-    except KafkaError:  # a cluster that never had a group
+    except KafkaError:  # a Kafka cluster that never had a consumer group
         return {}
     return {key: value.offset for key, value in found.items() if value.offset >= 0}
 
@@ -217,9 +217,9 @@ async def _lag(
     bounds: dict[TopicPartition, cluster.Bounds],
     committed: dict[TopicPartition, int],
 ) -> tuple[int | None, float | None]:
-    """Records not read, and the age of the oldest of them.
+    """Return the number of unread records and the age of the oldest.
 
-    Ends of logs count control records, which nobody reads: where nothing but those follows, there is no lag.
+    Log ends include control records, which consumers do not see. If only those follow, there is no lag.
     """
     behind = {
         key: (max(committed.get(key, bound.start), bound.start), bound.end)
@@ -234,7 +234,7 @@ async def _lag(
     records, oldest, unknown = 0, time.time(), set(behind)
     deadline = time.monotonic() + OLDEST_SECONDS
     while unknown and time.monotonic() < deadline:
-        # One at a time: of hundreds that were fetched, only the first is looked at.
+        # Only the first record of each partition is needed.
         for key, found in (await consumer.getmany(*unknown, timeout_ms=100, max_records=1)).items():
             oldest = min(oldest, found[0].timestamp / 1000)
             records += behind[key][1] - found[0].offset
@@ -248,18 +248,18 @@ async def _lag(
 
 def _health(role: str, members: int, seconds: float | None) -> RoleHealth:
     if not members:
-        return RoleHealth(role, "down", "nobody is in its group")
+        return RoleHealth(role, "down", "no process in its group")
     if role == "judge":
-        who = "1 leads" + (f", {members - 1} stand by" if members > 1 else "")
+        who = "1 leading" + (f", {members - 1} standing by" if members > 1 else "")
     else:
-        who = f"{members} at work"
+        who = f"{members} running"
     if seconds is not None and seconds > BEHIND_SECONDS:
         return RoleHealth(role, "behind", f"{who}; {seconds:.0f} s behind")
     return RoleHealth(role, "up", who)
 
 
 def _size(directory: Path) -> int | None:
-    """Bytes of the files below; None where there is no such directory."""
+    """Return the size of a directory tree in bytes, or None if it does not exist."""
     if not directory.is_dir():
         return None
     total = 0
@@ -267,6 +267,6 @@ def _size(directory: Path) -> int | None:
         for name in names:
             try:
                 total += os.stat(os.path.join(path, name)).st_size
-            except FileNotFoundError:  # RocksDB compacts meanwhile
+            except FileNotFoundError:  # deleted by a compaction
                 continue
     return total

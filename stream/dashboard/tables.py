@@ -1,7 +1,7 @@
-"""Faust tables of encoded rows, in RocksDB: what they do beyond Faust's own.
+"""Faust tables of encoded rows in RocksDB, with batch access.
 
-Faust writes row by row, and sends a changelog record for each. Here the rows of a partition are read, written
-and sent together; Faust still says where they are, recovers them, and moves them with their partitions.
+Faust's own tables read and write single rows, and send a changelog record for each. Here, rows of a partition
+are read, written and sent in batches. Faust still assigns the partitions, recovers tables and moves them.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from stream.kafka.record_batches import header_block, record_batches
 from stream.messages.texts import Texts
 
 STORE_BYTES: Final = 64 << 20
-"""RAM of all tables together, in write buffers and caches. There is one RocksDB a table and partition; by
-Faust's defaults each would take 2 GiB of cache and 64 MiB of buffer."""
+"""RAM of all tables together, for write buffers and caches. Each table and partition has its own RocksDB,
+which would take 2 GiB of cache and 64 MiB of buffer by Faust's defaults."""
 TABLES: Final = 4
 WRITE_BUFFERS: Final = 2
 _LEAST, _MOST = 64 << 10, 2 << 20
 CHANGELOG_BYTES: Final = 900_000
-"""Largest batch of changelog records; below Kafka's default `max.message.bytes` of 1 MiB."""
+"""Maximum size of a batch of changelog records, below Kafka's default `max.message.bytes` of 1 MiB."""
 _NO_HEADERS: Final = Texts.of([header_block([])])
 
 Rows = Mapping[bytes, bytes]
-"""Key -> row, as RocksDB and the changelog have them."""
+"""Key -> row, both encoded as in RocksDB and the changelog."""
 
 
 class RowTable(faust.Table):  # type: ignore[type-arg]
-    """A table of bytes."""
+    """A Faust table whose values are encoded rows."""
 
     def __init__(self, app: Any, *, partitions: int, **options: Any) -> None:
         share = min(_MOST, max(_LEAST, STORE_BYTES // (TABLES * partitions * (WRITE_BUFFERS + 1))))
@@ -51,17 +51,17 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         super().__init__(app, **{**made, **options})
 
     def _verify_source_topic_partitions(self, source_topic: str) -> None:
-        # Of a changelog made a moment ago, the consumer's metadata may say that it has no partitions.
+        # For a changelog topic that was just created, the consumer's metadata may show no partitions yet.
         if self.app.consumer.topic_partitions(self.changelog_topic_name) != 0:
             super()._verify_source_topic_partitions(source_topic)
 
     def stored(self, partition: int) -> Any:
-        """RocksDB of a partition; None for one that is not here."""
+        """Return the RocksDB of a partition, or None if the partition is not assigned here."""
         store: Any = self.data
         return store._dbs.get(partition)
 
     def rows(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
-        """Rows of a partition; None for what is not there, or not here."""
+        """Return rows of a partition; None for those that do not exist or are not stored here."""
         stored = self.stored(partition)
         if stored is None or not keys:
             return [None] * len(keys)
@@ -69,7 +69,7 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         return found
 
     def write(self, partition: int, rows: Rows) -> None:
-        """Put rows into RocksDB. What reads them finds all of them or none."""
+        """Write rows to RocksDB atomically."""
         batch = WriteBatch(raw_mode=True)
         for key, row in rows.items():
             batch.put(key, row)
@@ -77,7 +77,7 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         store._db_for_partition(partition).write(batch)
 
     async def send(self, partition: int, rows: Rows) -> None:
-        """Write rows to the changelog, and wait until the broker has them."""
+        """Send rows to the changelog, and wait for the broker's acknowledgement."""
         if not rows:
             return
         faust_producer: Any = self.app.producer
@@ -90,12 +90,12 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         sent = [await producer.send_batch(batch, topic, partition=partition) for batch in batches]
         written = await asyncio.gather(*sent)
         end = written[-1].offset + batches[-1].record_count()
-        # RocksDB has all of it: recovery begins behind.
-        if self.stored(partition) is not None:  # nor has a rebalance taken the partition meanwhile
+        # RocksDB already has these rows, so recovery may start after them.
+        if self.stored(partition) is not None:  # unless a rebalance revoked the partition meanwhile
             self.data.set_persisted_offset(TP(topic, partition), end - 1)
 
     def drop(self, keys: list[Any]) -> None:
-        """Forget rows here; the changelog forgets them by its own retention."""
+        """Delete rows from RocksDB. The changelog drops them by its own retention."""
         for key in keys:
             self.data.pop(key, None)
 
@@ -105,7 +105,7 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
 
 @contextlib.contextmanager
 def in_scope_of(event: Any) -> Iterator[None]:
-    """Let tables know the event's partition: what is folded together has no event of its own."""
+    """Make `event` Faust's current event, from which tables derive the partition."""
     token = streams._current_event.set(weakref.ref(event))
     try:
         yield

@@ -1,7 +1,7 @@
-"""Sums over partitions of what the tables hold, in memory, so that a look costs nothing.
+"""In-memory sums of the tables over all partitions, which make queries cheap.
 
-The tables hold a row for each partition, window and host; an operator asks about all partitions. The view is
-loaded from the tables once they are recovered, and then told of everything that is new.
+The tables have a row for each partition, window and host, but queries are about all partitions. The view is
+loaded from the recovered tables and then updated with every fold.
 """
 
 from __future__ import annotations
@@ -15,15 +15,16 @@ from stream.dashboard.rows import ClusterRow, Counts
 from stream.dashboard.windows import HOSTS, TOTALS, Plan, plan
 
 Window = tuple[int, int]
-"""Start and size in seconds."""
+"""(start, size), in seconds."""
 MOST_HOSTS: Final = 200_000
-"""Rows of hosts kept in memory; beyond it, those with the fewest duplicates are asked of the tables again."""
+"""Maximum number of host rows in memory. Above it, those with the fewest duplicates are dropped, and read
+from the tables when needed."""
 MOST_CLUSTERS: Final = 100_000
 
 
 @dataclass(slots=True)
 class Cluster:
-    """A cluster's size, over all partitions."""
+    """The size of a cluster over all partitions."""
 
     id: str
     duplicates: int
@@ -32,29 +33,30 @@ class Cluster:
 
 @dataclass(slots=True)
 class View:
-    """What the page shows. One writer, the Faust agent; everything runs in one event loop."""
+    """The figures that the page shows. The Faust agent is the only writer, and all access is in one event
+    loop."""
 
     host_in_tables: Callable[[Window, str], Counts] = lambda _window, _host: Counts()
-    """A host's counts of a window from the tables, for what was dropped from memory."""
+    """Reads the counts of a host and window from the tables, if they were dropped from memory."""
     cluster_in_tables: Callable[[str], list[ClusterRow]] = lambda _cluster: []
     totals: dict[Window, Counts] = field(default_factory=dict)
     hosts: dict[Window, dict[str, Counts]] = field(default_factory=dict)
     clusters: dict[str, Cluster] = field(default_factory=dict)
     revision: int = 0
-    """Raised with every change."""
+    """Incremented with every change."""
     pruned: bool = False
-    """Whether rows of hosts were dropped from memory: rankings of long ranges may then miss small hosts."""
+    """Whether host rows were dropped from memory. Rankings of long ranges may then miss small hosts."""
     _host_rows: int = 0
     _clusters_pruned: bool = False
 
     # Written by the agent.
 
     def count_total(self, window: Window, news: Counts) -> None:
-        """Add to a window of all hosts."""
+        """Add to the counts of a window over all hosts."""
         self.totals.setdefault(window, Counts()).add(news)
 
     def count_host(self, window: Window, host: str, news: Counts, *, loading: bool = False) -> None:
-        """Add to a window of a host. `news` is in the tables already."""
+        """Add to the counts of a window and host. The tables already contain `news`."""
         hosts = self.hosts.setdefault(window, {})
         known = hosts.get(host)
         if known is not None:
@@ -66,7 +68,7 @@ class View:
             self._prune_hosts()
 
     def count_cluster(self, cluster: str, duplicates: int, anchor: str, *, loading: bool = False) -> None:
-        """Add duplicates to a cluster. They are in the tables already."""
+        """Add duplicates to a cluster. The tables already contain them."""
         known = self.clusters.get(cluster)
         if known is None:
             if self._clusters_pruned and not loading:
@@ -75,13 +77,13 @@ class View:
         else:
             known.duplicates += duplicates
         if len(self.clusters) > MOST_CLUSTERS:
-            # Sizes only grow, and one that grows again is counted anew from the tables: the largest stay.
+            # Dropping small clusters is safe: sizes only grow, and a dropped one is reloaded when it grows.
             largest = sorted(self.clusters.values(), key=lambda each: -each.duplicates)
             self.clusters = {each.id: each for each in largest[: MOST_CLUSTERS // 2]}
             self._clusters_pruned = True
 
     def sweep(self, now: float) -> None:
-        """Forget windows whose time is over."""
+        """Drop expired windows."""
         for windows, kept in ((self.totals, TOTALS), (self.hosts, HOSTS)):
             for start, size in [w for w in windows if w[0] + w[1] + kept[w[1]] <= now]:
                 gone = windows.pop((start, size))
@@ -89,7 +91,7 @@ class View:
                     self._host_rows -= len(gone)
 
     def clear(self) -> None:
-        """Forget everything: the tables are read again."""
+        """Drop everything, before the tables are loaded again."""
         self.totals, self.hosts, self.clusters = {}, {}, {}
         self.pruned, self._clusters_pruned, self._host_rows = False, False, 0
 
@@ -109,7 +111,7 @@ class View:
     # Read by the API.
 
     def plan(self, start: float | None, end: float | None, host: str | None) -> Plan:
-        """How to answer for a range; without a start, from the first verdict there is to the last."""
+        """Plan the query of a range; without a start, from the first verdict to the last."""
         now = time.time()
         if start is None:
             start, end = self.first(now), self.last() if end is None else end
@@ -117,7 +119,7 @@ class View:
         return plan(min(start, end), end, HOSTS if host else TOTALS, now)
 
     def first(self, default: float) -> float:
-        """When the first window begins that holds a verdict, as finely as is known."""
+        """Return the start of the first window with a verdict, at the finest size still retained."""
         found, before = default, 0
         for size in sorted(TOTALS, reverse=True):
             start = min((start for start, each in self.totals if each == size), default=None)
@@ -126,7 +128,8 @@ class View:
         return found
 
     def last(self) -> float | None:
-        """When the newest window ends that holds a verdict, as finely as is known; None without any."""
+        """Return the end of the newest window with a verdict, at the finest size retained; None without
+        any."""
         found: tuple[float, float] | None = None
         for size in sorted(TOTALS, reverse=True):
             start = max((start for start, each in self.totals if each == size), default=None)
@@ -135,7 +138,7 @@ class View:
         return found and found[1]
 
     def series(self, wanted: Plan, host: str | None) -> list[Counts]:
-        """Counts of each step."""
+        """Return the counts of each step of a plan."""
         steps = [Counts() for _ in range(wanted.points)]
         for start in range(wanted.start, wanted.end, wanted.size):
             found = self._counts((start, wanted.size), host)
@@ -144,7 +147,7 @@ class View:
         return steps
 
     def ranking(self, start: float, end: float) -> tuple[Plan, dict[str, Counts]]:
-        """Counts of every host in a range."""
+        """Return the counts of every host in a range."""
         wanted = plan(start, end, HOSTS, time.time())
         found: dict[str, Counts] = {}
         for first in range(wanted.start, wanted.end, wanted.size):
@@ -153,7 +156,7 @@ class View:
         return wanted, found
 
     def rate(self, now: float, seconds: int = 30) -> float:
-        """Verdicts a second, over the last whole windows that make up `seconds`."""
+        """Return verdicts per second over the last complete windows that make up `seconds`."""
         end = int(now // 5 * 5)
         return sum(each.pages for each in self._windows(range(end - seconds, end, 5), 5)) / seconds
 

@@ -1,4 +1,4 @@
-"""Which windows of time a verdict counts in, how long each is kept, and which ones answer for a range."""
+"""The time windows in which verdicts are counted: their sizes, their retention, and how to query them."""
 
 from __future__ import annotations
 
@@ -13,56 +13,59 @@ HOUR: Final = 3600
 DAY: Final = 86400
 
 TOTALS: Final = {5: 2 * HOUR, MINUTE: 3 * DAY, HOUR: 62 * DAY, DAY: 1100 * DAY}
-"""Window size -> how long it is kept, in seconds: figures of all hosts together."""
+"""Window size -> retention, in seconds, of the figures of all hosts together."""
 HOSTS: Final = {MINUTE: 6 * HOUR, HOUR: 62 * DAY}
-"""The same for the figures of each host."""
+"""Window size -> retention, in seconds, of the figures of each host."""
 STEPS: Final = (5, 10, 30, 60, 300, 900, HOUR, 6 * HOUR, DAY)
-"""What a point of a chart may stand for, in seconds; each is made of whole windows."""
+"""Possible lengths of a point of a chart, in seconds, each a multiple of some window size."""
 MOST_POINTS: Final = 240
 
 Range = tuple[float, float]
 
 
 def expired(window: tuple[int, int], kept: int, now: float) -> bool:
-    """Whether the time of a window, its start and its size, is over that is kept for so long."""
+    """Return whether the retention `kept` of a window (start, size) is over."""
     start, size = window
     return start + size + kept <= now
 
 
 class Calendar(Window):
-    """Tumbling windows of several sizes at once: an event falls into one of each. Faust's have one size."""
+    """Tumbling windows of several sizes, where an event falls into one window of each size.
+
+    Faust's own windows have one size.
+    """
 
     def __init__(self, kept: dict[int, int]) -> None:
         self.kept = kept
         self.expires = float(max(kept.values()))
-        """For how long Faust keeps the changelog; each size is swept by `expired`."""
+        """Retention of the changelog. Windows of each size are swept by `expired`."""
 
     def ranges(self, timestamp: float) -> list[Range]:
-        """The window of each size that holds the moment, seconds since the epoch."""
+        """Return the window of each size that contains the time, in seconds since the epoch."""
         return [self._range(timestamp, size) for size in self.kept]
 
     def expired(self, window: Range, now: float) -> bool:
-        """Whether a window's time is over."""
+        """Return whether the retention of a window is over."""
         start, end = window
         size = round(end - start)
         return expired((int(start), size), self.kept[size], now)
 
-    # What else Faust's interface asks for.
+    # Required by Faust's interface.
 
     def stale(self, timestamp: float, latest_timestamp: float) -> bool:
-        """Never: Faust would sweep only the keys that this process has written."""
+        """Return False, since Faust would sweep only the keys that this process wrote."""
         return False
 
     def current(self, timestamp: float) -> Range:
-        """The smallest window."""
+        """Return the smallest window."""
         return self._range(timestamp, min(self.kept))
 
     def delta(self, timestamp: float, d: Seconds) -> Range:
-        """The smallest window `d` seconds earlier."""
+        """Return the smallest window `d` seconds earlier."""
         return self.current(timestamp - want_seconds(d))
 
     def earliest(self, timestamp: float) -> Range:
-        """The same as `current`: windows do not overlap."""
+        """Return `current`, since windows do not overlap."""
         return self.current(timestamp)
 
     @staticmethod
@@ -73,7 +76,7 @@ class Calendar(Window):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A range of time cut into equal steps, and the windows that add up to it."""
+    """A time range divided into equal steps, and the window size to sum up."""
 
     start: int
     end: int
@@ -84,14 +87,14 @@ class Plan:
 
     @property
     def points(self) -> int:
-        """How many steps there are."""
+        """Number of steps."""
         return (self.end - self.start) // self.step
 
 
 def plan(start: float, end: float, kept: dict[int, int], now: float) -> Plan:
-    """The finest steps that answer for [start, end) with at most MOST_POINTS points and windows still kept.
+    """Choose the finest step for [start, end) with at most MOST_POINTS points and windows not yet expired.
 
-    The range is widened to whole steps: its sums are those of whole windows, exact.
+    The range is widened to whole steps, so that its sums are exact.
     """
     for step in STEPS:
         sizes = [
@@ -100,7 +103,7 @@ def plan(start: float, end: float, kept: dict[int, int], now: float) -> Plan:
         if not sizes or (end - start) / step > MOST_POINTS:
             continue
         return _widened(start, end, step, max(sizes))
-    # Longer than the steps can show: as coarse as there is, as many points as it takes.
+    # Too long for MOST_POINTS points: use the coarsest step and more points.
     return _widened(start, end, STEPS[-1], max(kept))
 
 

@@ -65,7 +65,7 @@ class Words:
     namespace: str = "neardup"
     pages: int = 7
     """Of every kind, in every step: how large numbers are."""
-    detail: str = "all checks hold"
+    detail: str = "all checks pass"
 
 
 PLAIN: Final = Words(
@@ -204,7 +204,7 @@ def _system(namespace: str, size: int | None, detail: str) -> System:
     return System(
         namespace=namespace,
         at=NOON,
-        roles=[RoleHealth(role, state, "nobody is in its group") for role, _, state in roles],
+        roles=[RoleHealth(role, state, "no process in its group") for role, _, state in roles],
         groups=[
             GroupLag(role, f"{namespace}.{role}", f"{namespace}.{topic}", "Stable", 1, size or 0, 83.4)
             for role, topic, _ in roles
@@ -228,7 +228,7 @@ def _empty() -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
         "clusters": Clusters([], 0, None),
         "verdicts": Verdicts([], None),
         "system": _system("neardup", None, ""),
-        "lookup": Lookup(None, None, "no verdict of this URL is remembered", [], None, None, [], 0),
+        "lookup": Lookup(None, None, "no verdict is stored for this URL", [], None, None, [], 0),
     }
 
 

@@ -81,7 +81,7 @@ async def test_figures_on_the_page_are_a_recount_live_and_after_a_restart(
         # A URL is looked up: its verdict, its cluster, and the hostile page in it.
         await page.fill("#lookup-url", HOSTILE)
         await page.click("#lookup button")
-        await expect(page.locator("#found")).to_contain_text("the last of 1 remembered verdicts is duplicate")
+        await expect(page.locator("#found")).to_contain_text("the latest of 1 stored verdicts is duplicate")
         await expect(page.locator("#found")).to_contain_text("onerror=window.hacked=2")
         await expect(page.locator("#found ol li").first).to_be_visible()
         assert await page.evaluate("window.hacked") is None
@@ -105,7 +105,7 @@ async def test_the_page_is_fit_for_use(
     async with dashboard(settings) as client:
         page = await opened(client.url, viewport={"width": 1440, "height": 900}, color_scheme="light")
         await shows(page, 1200)
-        await expect(page.locator("#roles")).to_contain_text("nobody is in its group")
+        await expect(page.locator("#roles")).to_contain_text("no process in its group")
         await page.locator("#clusters button").first.click()
         await expect(page.locator("#clusters ol li").first).to_be_visible()
         await shot(page, "light")

@@ -1,22 +1,22 @@
-// What this deployment is: version, scheme and rule. It does not change while the page is open.
+// Version, scheme and rule of the deployment, which do not change while the page is open.
 import { ask } from "./api.js";
 import { by, element, fill } from "./dom.js";
 
 let known = null;
 
-/** What a reason means, for a person; empty while that is not known. */
+/** The meaning of a reject reason; empty until loaded. */
 export const meaning = (reason) => known?.reasons[reason] ?? "";
 
-/** Asked until it is answered, once. */
+/** Load the description once; call again after an error. */
 export async function learn() {
   if (known) return;
   known = await ask("/api/v1/about");
   const { scheme_options: scheme, verdict_options: rule } = known;
   const strict = rule.mode === "strict";
   const most = `at most ${rule.distance} of ${scheme.width} bits`;
-  const least = strict ? "not asked for" : `at least ${rule.similarity}`;
-  by("distances-rule").textContent = `A near-duplicate differs in ${most}.`;
-  by("similarities-rule").textContent = strict ? "" : `A near-duplicate shares ${least}.`;
+  const least = strict ? "not considered" : `at least ${rule.similarity}`;
+  by("distances-rule").textContent = `Near-duplicates differ in ${most}.`;
+  by("similarities-rule").textContent = strict ? "" : `Near-duplicates have a similarity of ${least}.`;
   fill(by("rule"), Object.entries({
     version: `neardup ${known.version}`,
     mode: rule.mode,
@@ -30,6 +30,6 @@ export async function learn() {
   }).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
-/** Where a message lies that was rejected, and its bytes. */
+/** The position of a rejected message, and the topic with its bytes. */
 export const bytesOf = ({ topic, partition, offset }) =>
-  `Its message: ${topic}, partition ${partition}, offset ${offset}; its bytes are on ${known?.rejected_topic ?? "the topic of rejected pages"}.`;
+  `Message: ${topic}, partition ${partition}, offset ${offset}. Its bytes are on the topic ${known?.rejected_topic ?? "for rejected pages"}.`;

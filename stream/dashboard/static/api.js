@@ -1,6 +1,6 @@
-// Asking the JSON API.
+// Client of the JSON API.
 
-/** The answer; throws an Error whose message is the problem's detail. */
+/** Return the decoded response; throws an Error with the detail of the problem. */
 export async function ask(path, query = {}, options = {}) {
   const parameters = new URLSearchParams();
   for (const [name, value] of Object.entries(query))
@@ -8,10 +8,10 @@ export async function ask(path, query = {}, options = {}) {
       if (each !== null && each !== undefined && each !== "") parameters.append(name, each);
   const asked = parameters.size ? `${path}?${parameters}` : path;
   const response = await fetch(asked, { headers: { Accept: "application/json" }, ...options });
-  const body = await response.json().catch(() => ({ detail: `answer ${response.status} is no JSON` }));
-  // The session is over, or was never begun: log in, and come back to the same filters.
+  const body = await response.json().catch(() => ({ detail: `the response (status ${response.status}) is not JSON` }));
+  // No session, or it expired: log in, and return with the same filters.
   if (response.status === 401 && location.pathname !== "/login") location.assign(`/login${location.hash}`);
-  if (!response.ok) throw new Error(body.detail ?? `answer ${response.status}`);
+  if (!response.ok) throw new Error(body.detail ?? `status ${response.status}`);
   return body;
 }
 

@@ -1,11 +1,11 @@
-// Charts by uPlot: stacked columns over time, and histograms.
+// Charts with uPlot: stacked columns over time, and histograms.
 import { by, empty, fill, KINDS } from "./dom.js";
 import { clock, count, day, moment, short } from "./format.js";
 
 const charts = new Map();
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-/** uPlot paints on canvas: it needs the colour itself, in the theme of the moment. */
+/** Resolve a CSS variable to a colour of the current theme, since uPlot paints on a canvas. */
 function resolved(name) {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;
@@ -38,7 +38,7 @@ export function clear(id, ...why) {
   fill(by(id), empty(...why));
 }
 
-/** What the pointer is at, in words, above a chart. */
+/** A tooltip for the column under the pointer. */
 function tips(text) {
   let tip;
   return { hooks: {
@@ -55,7 +55,7 @@ function tips(text) {
   } };
 }
 
-/** Hours and minutes; the day where it begins or changes. */
+/** Labels of a time axis: hours and minutes, with the date at the first label and where it changes. */
 function times(marks, apart) {
   return marks.map((mark, i) => {
     const at = mark * 1000;
@@ -65,14 +65,14 @@ function times(marks, apart) {
   });
 }
 
-/** Marks of an axis that counts pages. */
+/** Label of an axis that counts pages. */
 const pages = (mark) => (Number.isInteger(mark) ? short(mark).replace(".0 ", " ") : "");
 
-/** Columns of `series`, the shown verdicts on top of each other. */
+/** Draw the verdicts over time as stacked columns. */
 export function series(figures, shown) {
   const { time, verdicts } = figures.series;
   const kinds = KINDS.filter((kind) => shown.has(kind));
-  // The uppermost is drawn first, the others over it: each column shows its own part.
+  // Draw cumulative sums from the top of the stack down, so that each column leaves its own part visible.
   const stacks = [];
   let below = time.map(() => 0);
   for (const kind of kinds) {
@@ -91,11 +91,11 @@ export function series(figures, shown) {
   }, [time, ...stacks.map(([, sums]) => sums)]);
 }
 
-/** Columns of duplicates, with recrawls on top. */
+/** Draw a histogram of duplicates, with recrawls on top. */
 export function histogram(id, found, shown, { from, to, label, words }) {
   const kinds = ["duplicate", "recrawl"].filter((kind) => shown.has(kind) && found[kind]);
   const all = kinds.flatMap((kind) => found[kind].slice(from));
-  if (!all.some(Boolean)) return clear(id, "No duplicate or recrawl in this range.");
+  if (!all.some(Boolean)) return clear(id, "No duplicates or recrawls in this range.");
   let last = to;
   if (last === null) last = Math.max(12, ...kinds.map((kind) => found[kind].findLastIndex(Boolean)));
   let first = from;
@@ -118,7 +118,7 @@ export function histogram(id, found, shown, { from, to, label, words }) {
   }, [places, ...stacks.map(([, sums]) => sums)]);
 }
 
-/** Fit the charts to their places after the window changed. */
+/** Resize the charts to their containers. */
 export function fit() {
   for (const [id, chart] of charts) chart.setSize({ width: by(id).clientWidth, height: height(by(id)) });
 }

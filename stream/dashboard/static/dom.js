@@ -1,6 +1,6 @@
-// Making elements. Text only ever becomes text: crawled pages choose their URLs, and some are hostile.
+// DOM helpers. Strings only become text nodes, never HTML: URLs are chosen by crawled pages, and some are hostile.
 
-/** An element with attributes and children; strings become text nodes, null is left out. */
+/** Create an element with attributes and children; strings become text nodes, null is omitted. */
 export function element(name, attributes = {}, ...children) {
   const made = document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
@@ -15,19 +15,19 @@ export function element(name, attributes = {}, ...children) {
 
 export const by = (id) => document.getElementById(id);
 
-/** Put children in place of what was there. */
+/** Replace the children of an element. */
 export function fill(parent, ...children) {
   parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 }
 
-/** A table; `columns` are [heading, meaning, class], rows are elements. `kind` is the table's class. */
+/** Create a table. `columns` are [heading, meaning, class], rows are elements, `kind` is the class of the table. */
 export function table(columns, rows, kind = null) {
   const head = columns.map(([heading, meaning, its]) =>
     element("th", { scope: "col", title: meaning, class: its }, heading));
   return element("table", { class: kind }, element("thead", {}, element("tr", {}, head)), element("tbody", {}, rows));
 }
 
-/** A row; where there is no room for the head, each number brings its heading along. */
+/** Create a row. Numbers carry their heading, which is shown where the table is too narrow for a head. */
 export function row(columns, cells, attributes = {}) {
   return element("tr", attributes, cells.map((cell, i) => {
     const [heading, , kind] = columns[i];
@@ -38,8 +38,7 @@ export function row(columns, cells, attributes = {}) {
 const LONGEST_SHOWN = 200;
 const LONGEST_LOOKUP = 8192;
 
-/** What a crawled page chose, as text: characters that hide, or reorder what stands beside them, are spelled out.
- * Where it must be broken, that is done behind its punctuation. */
+/** Text from a crawled page, with invisible and reordering characters escaped, and line breaks after punctuation. */
 export function spelled(text, most = LONGEST_SHOWN) {
   const shown = text.match(new RegExp(`^.{0,${most}}`, "su"))[0];
   const visible = shown.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
@@ -48,15 +47,15 @@ export function spelled(text, most = LONGEST_SHOWN) {
     parts.map((part, i) => (i ? [element("wbr"), part] : part)));
 }
 
-/** A URL leads to its verdicts, never by itself to the page, which may be hostile: a marked link beside it does. */
+/** A URL as a link to its look-up. Only a marked link beside it opens the page itself, which may be hostile. */
 export function address(url) {
   if (url === null || url === undefined) return element("em", {}, "no URL");
   if (url.length > LONGEST_LOOKUP) return [spelled(url), outside(url)];
-  const place = `#${new URLSearchParams({ url })}`; // main.js looks it up
+  const place = `#${new URLSearchParams({ url })}`; // main.js follows it
   return [element("a", { href: place, title: "Look this URL up" }, spelled(url)), outside(url)];
 }
 
-/** A link out of the dashboard, for addresses that a browser may follow; it does not tell where it comes from. */
+/** A link out of the dashboard for http and https URLs, without a referrer. */
 function outside(url) {
   const parsed = URL.canParse(url) ? new URL(url) : null;
   if (!parsed || !["http:", "https:"].includes(parsed.protocol)) return null;
@@ -71,9 +70,9 @@ export const empty = (...why) => element("p", { class: "empty" }, why);
 
 export const KINDS = ["unique", "duplicate", "recrawl", "insufficient", "rejected"];
 export const MEANINGS = {
-  unique: "No earlier page is like it; it is the anchor of a cluster.",
-  duplicate: "Like an anchor of another URL.",
-  recrawl: "This URL was seen before and still says the same.",
-  insufficient: "Too little text to tell.",
-  rejected: "Could not be used; the reason says why.",
+  unique: "Matches no earlier page; it becomes the anchor of a cluster.",
+  duplicate: "Near-duplicate of an anchor with another URL.",
+  recrawl: "The same URL with unchanged content.",
+  insufficient: "Too little text to decide.",
+  rejected: "The page could not be processed; see the reason.",
 };

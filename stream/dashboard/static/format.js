@@ -1,10 +1,10 @@
-// Numbers and times as people read them. All times are UTC, as in logs, records and the JSON API.
+// Formats of numbers and times. All times are UTC, as in logs, records and the JSON API.
 
 const counts = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 
 export const count = (number) => (number === null || number === undefined ? "–" : counts.format(number));
 
-/** Short for tiles: 12.3 k, 4.56 M. Exact numbers go into the hover text. */
+/** Short form for tiles: 12.3 k, 4.6 M. Exact numbers are in the hover text. */
 export function short(number) {
   if (number === null || number === undefined) return "–";
   for (const [size, unit] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]])
@@ -51,10 +51,10 @@ export const day = (time) => iso(time).slice(0, 10);
 
 export const moment = (time) => `${day(time)} ${clock(time)}`;
 
-/** The clock alone says it for today. */
+/** The time of day, with the date unless it is today. */
 export const recent = (time) => (day(time) === day(Date.now()) ? clock(time) : moment(time));
 
-/** "2026-01-02, 10:00:00 to 10:15:00 UTC", with both days where there are two. */
+/** "2026-01-02, 10:00:00 to 10:15:00 UTC", with both dates if they differ. */
 export function span(from, to) {
   return day(from) === day(to) ? `${day(from)}, ${clock(from)} to ${clock(to)} UTC` : `${moment(from)} to ${moment(to)} UTC`;
 }

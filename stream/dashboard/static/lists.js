@@ -1,24 +1,24 @@
-// Hosts, clusters and reasons.
+// Lists of hosts, clusters and reject reasons.
 import { ask } from "./api.js";
 import { meaning } from "./about.js";
 import { address, by, element, empty, fill, row, spelled, table } from "./dom.js";
 import { count, percent } from "./format.js";
 
-/** No bar where there is nothing to show the length of. */
+/** A bar of a table cell; none for zero. */
 const bar = (share, kind = "") => (share ? element("span", { class: `bar ${kind}`, "width%": share * 100 }) : null);
 
 export function showHosts(found, chosen, choose) {
   fill(by("hosts-known"), found.hosts.map((each) => element("option", { value: each.host })));
-  if (!found.hosts.length) return fill(by("hosts"), empty("No page in this range."));
+  if (!found.hosts.length) return fill(by("hosts"), empty("No pages in this range."));
   const most = Math.max(1, ...found.hosts.map((each) => each.verdicts.duplicate ?? 0));
-  const columns = [["host", "Host of the page's URL.", "url"], ["duplicates", "Pages of the host that are duplicates.", "number"],
-    ["of its pages", "Duplicates by all pages of the host.", "number"]];
+  const columns = [["host", "Host of the page's URL.", "url"], ["duplicates", "Duplicates among the pages of the host.", "number"],
+    ["share", "Duplicates divided by all pages of the host.", "number"]];
   fill(by("hosts"), table(columns, found.hosts.map((each) => {
     const duplicates = each.verdicts.duplicate ?? 0;
     const button = element("button", { type: "button", class: "plain", "aria-pressed": String(each.host === chosen),
       onclick: () => choose(each.host) }, spelled(each.host));
     return row(columns, [[button, bar(duplicates / most)], count(duplicates), percent(each.pages ? duplicates / each.pages : 0)]);
-  })), found.total > found.hosts.length ? element("p", { class: "hint" }, `${count(found.total)} hosts in all.`) : null,
+  })), found.total > found.hosts.length ? element("p", { class: "hint" }, `${count(found.total)} hosts in total.`) : null,
   found.complete ? null : element("p", { class: "hint" }, "Hosts with few duplicates may be missing in long ranges."));
 }
 
@@ -26,7 +26,7 @@ export function showReasons(figures) {
   const reasons = Object.entries(figures.reasons);
   if (!reasons.length) return fill(by("reasons"), empty("Nothing was rejected in this range."));
   const most = Math.max(...reasons.map(([, pages]) => pages));
-  const columns = [["reason", "As in the verdict's reason.", "url"], ["pages", "Rejected pages with this reason.", "number"]];
+  const columns = [["reason", "The field reason of the verdict.", "url"], ["pages", "Rejected pages with this reason.", "number"]];
   fill(by("reasons"), table(columns, reasons.slice(0, 10).map(([reason, pages]) =>
     row(columns, [[element("span", { title: meaning(reason) }, reason), bar(pages / most, "rejected")], count(pages)]))));
 }
@@ -36,19 +36,19 @@ let drawn = "";
 
 export function showClusters(found) {
   const now = JSON.stringify(found);
-  if (now === drawn) return; // what somebody opened stays as it is
+  if (now === drawn) return; // keep opened clusters open
   drawn = now;
-  if (!found.clusters.length) return fill(by("clusters"), empty("No cluster has a second page yet."));
+  if (!found.clusters.length) return fill(by("clusters"), empty("No clusters with duplicates yet."));
   const columns = [["anchor", "The first page of the cluster.", "url"], ["pages", "The anchor and its duplicates.", "number"]];
   fill(by("clusters"), table(columns, found.clusters.map((each) => {
     const pages = element("div", { hidden: true });
     const button = element("button", { type: "button", class: "plain", "aria-expanded": "false" }, spelled(each.anchor));
     button.addEventListener("click", () => toggle(each.cluster, button, pages));
     if (opened.has(each.cluster)) { opened.delete(each.cluster); toggle(each.cluster, button, pages); }
-    const old = each.superseded ? element("div", { class: "like", title: "The anchor's URL says something else now." },
-      "superseded: takes no more pages") : null;
+    const old = each.superseded ? element("div", { class: "like", title: "The content of the anchor's URL changed." },
+      "superseded: no longer matches pages") : null;
     return row(columns, [[button, old, pages], count(each.pages)]);
-  })), found.total > found.clusters.length ? element("p", { class: "hint" }, `${count(found.total)} clusters with duplicates in all.`) : null);
+  })), found.total > found.clusters.length ? element("p", { class: "hint" }, `${count(found.total)} clusters with duplicates in total.`) : null);
 }
 
 async function toggle(cluster, button, place) {
@@ -64,7 +64,7 @@ async function toggle(cluster, button, place) {
   }
 }
 
-/** The anchor and those of its duplicates that are remembered. */
+/** The anchor and its stored duplicates. */
 export function clusterPages(found) {
   const more = found.pages - 1 - found.members.length;
   return [

@@ -1,4 +1,4 @@
-// The latest verdicts, as they come (server-sent events).
+// The list of the latest verdicts, updated by server-sent events.
 import { bytesOf, meaning } from "./about.js";
 import { ask } from "./api.js";
 import { address, badge, by, element, empty, fill, row, table } from "./dom.js";
@@ -6,11 +6,11 @@ import { moment, recent } from "./format.js";
 
 const KEPT = 100;
 const COLUMNS = [
-  ["time (UTC)", "When it was decided.", "when"],
-  ["verdict", "What was decided.", ""],
-  ["page", "Its URL; below, the page that it is like, or why it was rejected.", "url"],
-  ["distance", "Bits in which its fingerprint differs from the page it is like.", "number"],
-  ["similarity", "Estimated share of text in common (Jaccard), 0 to 1.", "number"],
+  ["time (UTC)", "Time of the decision.", "when"],
+  ["verdict", "Kind of verdict.", ""],
+  ["page", "URL of the page; below, its anchor or the reject reason.", "url"],
+  ["distance", "Hamming distance between the fingerprints of the page and its anchor, in bits.", "number"],
+  ["similarity", "Estimated Jaccard similarity of the texts, 0 to 1.", "number"],
 ];
 
 export class Live {
@@ -24,7 +24,7 @@ export class Live {
     by("older").addEventListener("click", () => this.older());
   }
 
-  /** Begin again with the filters of now. */
+  /** Restart with the current filters. */
   async restart() {
     const round = ++this.round;
     this.source?.close();
@@ -74,14 +74,14 @@ export class Live {
   pause() {
     this.paused = !this.paused;
     by("pause").setAttribute("aria-pressed", String(this.paused));
-    by("pause").textContent = this.paused ? "Go on" : "Pause";
+    by("pause").textContent = this.paused ? "Resume" : "Pause";
     if (!this.paused) this.load(this.round, this.filters());
   }
 
-  /** Rows that stay are left alone: somebody may have opened one, or be on its link. */
+  /** Update the rows. Existing ones are not replaced: one may be open or focused. */
   draw(fresh) {
     by("older").hidden = !this.next;
-    if (!this.rows.length) return fill(by("latest"), empty("No verdict yet that fits the filters."));
+    if (!this.rows.length) return fill(by("latest"), empty("No verdict matches the filters yet."));
     if (!by("latest").querySelector("tbody")) fill(by("latest"), table(COLUMNS, [], "stacked"));
     const body = by("latest").querySelector("tbody");
     const wanted = new Set(this.rows.map(({ sequence }) => String(sequence)));
@@ -99,7 +99,7 @@ function state(name, words) {
   by("connection").textContent = words;
 }
 
-/** Verdicts that do not change any more. */
+/** A static table of verdicts. */
 export const verdictTable = (verdicts) => table(COLUMNS, verdicts.map((each) => verdictRow(each)), "stacked");
 
 function verdictRow(verdict, attributes = {}) {

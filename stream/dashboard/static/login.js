@@ -1,4 +1,4 @@
-// Exchanging the token for a cookie that no script can read.
+// Exchanges the token for an HttpOnly session cookie.
 import { post } from "./api.js";
 import { by } from "./dom.js";
 
@@ -6,7 +6,7 @@ by("login").addEventListener("submit", async (event) => {
   event.preventDefault();
   try {
     await post("/api/v1/session", { token: by("token").value });
-    location.replace(`/${location.hash}`); // the filters stand behind the hash
+    location.replace(`/${location.hash}`); // the hash holds the filters
   } catch (error) {
     by("refused").textContent = error.message;
     by("token").select();

@@ -1,22 +1,22 @@
-// Looking one page up.
+// Look-up of a URL or page.
 import { post } from "./api.js";
 import { address, badge, by, element, empty, fill, row, spelled, table } from "./dom.js";
 import { clusterPages } from "./lists.js";
 import { verdictTable } from "./live.js";
 
 const NEAR = [
-  ["anchor", "A page that others are compared with.", "url"],
-  ["distance", "Bits in which the fingerprints differ.", "number"],
-  ["similarity", "Estimated share of text in common (Jaccard), 0 to 1.", "number"],
-  ["alike", "Whether the rule calls it a near-duplicate, and why.", "why"],
+  ["anchor", "First page of a cluster, with which later pages are compared.", "url"],
+  ["distance", "Hamming distance between the fingerprints, in bits.", "number"],
+  ["similarity", "Estimated Jaccard similarity of the texts, 0 to 1.", "number"],
+  ["match", "Whether they are near-duplicates by the rule, and why.", "why"],
 ];
 
 let looked = "";
 
-/** The URL that was looked up last; empty without one. */
+/** The last looked-up URL; empty if there is none. */
 export const lookedUp = () => looked;
 
-/** `told` hears of every look-up that somebody asks for with the form. */
+/** Call `told` after every look-up by the form. */
 export function listenToLookup(told) {
   by("lookup").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -25,7 +25,7 @@ export function listenToLookup(told) {
   });
 }
 
-/** A URL alone, as a link asks for it. */
+/** Look up a URL, for a link. */
 export function lookUp(url) {
   by("lookup-url").value = url;
   by("lookup-content").value = "";
@@ -40,7 +40,7 @@ async function find() {
   const asked = {};
   if (looked) asked.url = looked;
   if (content.trim()) asked[new FormData(by("lookup")).get("as")] = content;
-  fill(by("found"), empty("looking"));
+  fill(by("found"), empty("looking up"));
   try {
     show(await post("/api/v1/lookup", asked));
   } catch (error) {
@@ -56,11 +56,11 @@ function show(found) {
       row(NEAR, [address(each.url), String(each.distance), each.similarity === null ? "–" : each.similarity.toFixed(3),
         [element("strong", {}, each.alike ? "yes" : "no"), element("div", { class: "like" }, each.why)]])), "stacked near")] : null,
     found.history.length ? [element("h3", {}, "Verdicts of this URL"), verdictTable(found.history)] : null,
-    found.cluster ? [element("h3", {}, `Its cluster, ${found.cluster.pages} pages`), clusterPages(found.cluster)] : null,
-    found.behind ? element("p", { class: "hint" }, `The look-up is ${found.behind} decisions behind.`) : null);
+    found.cluster ? [element("h3", {}, `Cluster of ${found.cluster.pages} pages`), clusterPages(found.cluster)] : null,
+    found.behind ? element("p", { class: "hint" }, `The look-up lags behind by ${found.behind} decision records.`) : null);
 }
 
-/** Why, with the URLs in it as they are shown elsewhere. */
+/** The explanation, with its URL formatted as elsewhere. */
 function explained({ why, near }) {
   const named = near.find(({ url }) => why.includes(url));
   if (!named) return spelled(why, 600);

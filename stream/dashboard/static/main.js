@@ -1,4 +1,4 @@
-// The page: what it asks for, when, and where the answers go.
+// The page: filters, polling, and where results are shown.
 import { learn } from "./about.js";
 import { ask } from "./api.js";
 import * as charts from "./charts.js";
@@ -9,8 +9,8 @@ import { Live } from "./live.js";
 import { listenToLookup, lookedUp, lookUp } from "./lookup.js";
 import { notice, showRoles, showTiles } from "./system.js";
 
-const FIGURES_MS = 1000; // at most this often, when verdicts come
-const QUIET_MS = 10000; // and at least this often, for ranges that end now
+const FIGURES_MS = 1000; // minimum interval between updates while verdicts arrive
+const QUIET_MS = 10000; // maximum interval, for ranges that end now
 const SYSTEM_MS = 2000;
 
 const shown = new Set(KINDS);
@@ -18,7 +18,7 @@ let figures = null;
 let system = null;
 let due = 0;
 let asking = false;
-let chosen = false; // somebody chose the range, here or in the address
+let chosen = false; // the user chose the range, by the form or the address
 let fellBack = false;
 
 function wantedRange() {
@@ -30,7 +30,7 @@ function wantedRange() {
 
 const wantedHost = () => by("host").value.trim().toLowerCase();
 
-/** The filters stand in the address, and what was looked up: reloaded or sent to somebody, it shows the same. */
+/** Store filters and look-up in the address, so that reloading or sharing it shows the same. */
 function remember() {
   const kept = new URLSearchParams({ range: by("range").value });
   if (wantedHost()) kept.set("host", wantedHost());
@@ -53,7 +53,7 @@ function recall(kept) {
   by("custom").hidden = by("range").value !== "custom";
 }
 
-/** A link to a look-up names a URL alone; going back in history brings filters. */
+/** Handle a changed address: a look-up link has only a URL, while history navigation restores filters. */
 function follow() {
   const kept = new URLSearchParams(location.hash.slice(1));
   if (kept.has("range")) {
@@ -67,10 +67,10 @@ function follow() {
   }
 }
 
-/** What to say where there is no verdict to show. */
+/** The text for a chart without verdicts. */
 function nothing() {
-  if (!figures.last) return ["No verdict yet: they appear here once pages are published and judged."];
-  if (by("range").value === "all") return ["No verdict of this host."];
+  if (!figures.last) return ["No verdict yet. Verdicts appear here once pages are published and judged."];
+  if (by("range").value === "all") return ["No verdict for this host."];
   const all = element("button", { type: "button", onclick: () => { by("range").value = "all"; changed(); } }, "Show all");
   return [`No verdict in this range. The last one was decided by ${format.moment(figures.last * 1000)} UTC. `, all];
 }
@@ -79,11 +79,11 @@ function draw() {
   if (!figures) return;
   const host = figures.range.host;
   showTiles(figures, system);
-  by("series-hint").textContent = `Pages each ${format.step(figures.range.step)}`
+  by("series-hint").textContent = `Pages per ${format.step(figures.range.step)}`
     + `${host ? ` of ${host}` : ""}, ${format.span(figures.range.from * 1000, figures.range.to * 1000)}.`
     + (fellBack ? " The last 15 minutes have none, so all are shown." : "");
   if (!figures.pages) charts.clear("series", ...nothing());
-  else if (!shown.size) charts.clear("series", "All verdicts are switched off above.");
+  else if (!shown.size) charts.clear("series", "All verdicts are deselected above.");
   else charts.series(figures, shown);
   fill(by("series-legend"), KINDS.filter((kind) => shown.has(kind)).map((kind) =>
     element("li", { "data-kind": kind, title: MEANINGS[kind] }, `${kind}: ${format.count(figures.verdicts[kind])}`)));
@@ -94,7 +94,7 @@ function draw() {
   showReasons(figures);
 }
 
-/** Ask for everything that depends on the range; at most one question at a time. */
+/** Load everything that depends on the range, one request at a time. */
 async function refresh() {
   if (asking) { due = 0; return; }
   asking = true;
@@ -118,7 +118,7 @@ async function refresh() {
     showClusters(clusters);
     notice("figures", null);
   } catch (error) {
-    notice("figures", `The figures could not be had: ${error.message}`);
+    notice("figures", `The figures could not be loaded: ${error.message}`);
   } finally {
     asking = false;
   }
@@ -133,13 +133,13 @@ async function lookAtSystem() {
   try {
     await learn();
     system = await ask("/api/v1/system");
-    const named = system.namespace === "neardup" ? "" : system.namespace; // the default says nothing
+    const named = system.namespace === "neardup" ? "" : system.namespace; // omit the default
     by("namespace").textContent = by("namespace").title = named;
     document.title = `neardup ${named}`.trim();
     showRoles(system);
     if (figures) showTiles(figures, system);
   } catch (error) {
-    notice("system", `The dashboard does not answer: ${error.message}`);
+    notice("system", `The dashboard does not respond: ${error.message}`);
   }
 }
 
@@ -178,7 +178,7 @@ function showKinds() {
 
 function chooseTheme() {
   const root = document.documentElement;
-  try { root.dataset.theme = localStorage.getItem("theme") ?? ""; } catch { /* no storage, no memory */ }
+  try { root.dataset.theme = localStorage.getItem("theme") ?? ""; } catch { /* storage is disabled */ }
   by("theme").addEventListener("click", () => {
     const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
@@ -188,7 +188,7 @@ function chooseTheme() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
 
-/** Who came by a cookie can give it back. */
+/** Show the logout button for sessions by cookie. */
 async function offerToLogOut() {
   by("log-out").hidden = (await ask("/api/v1/session")).by !== "session";
   by("log-out").addEventListener("click", async () => {

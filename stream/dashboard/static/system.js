@@ -16,27 +16,27 @@ export function showTiles(figures, system) {
   const [size, unit] = format.bytes(system?.state_bytes ?? null);
   const judge = system?.groups.find((group) => group.role === "judge");
   fill(by("tiles"),
-    tile("Speed", format.rate(figures.pages_per_second), "pages/s", "Verdicts a second, of all hosts, over the last 30 seconds.",
+    tile("Speed", format.rate(figures.pages_per_second), "pages/s", "Verdicts per second of all hosts, over the last 30 seconds.",
       figures.pages_per_second || !figures.last ? "over 30 seconds" : `last at ${format.recent(figures.last * 1000)} UTC`),
-    tile("Pages", format.short(pages), "pages", `${format.count(pages)} pages were judged in the range.`, "in the range"),
+    tile("Pages", format.short(pages), "pages", `${format.count(pages)} pages were judged in this range.`, "in this range"),
     tile("Duplicate ratio", format.percent(figures.duplicate_ratio), "",
-      "Duplicates by all pages of the range. Recrawls, the same URL again, are not duplicates.",
+      "Duplicates divided by all pages of this range. Recrawls (the same URL again) are not duplicates.",
       `${format.count(verdicts.duplicate)} duplicates`),
-    tile("Unique", format.short(verdicts.unique), "pages", "Pages in the range that are like no earlier page."),
+    tile("Unique", format.short(verdicts.unique), "pages", "Pages in this range that match no earlier page."),
     tile("Journal", format.short(system?.journal_position ?? null), "records",
-      "The next record of the journal that the judge will read, an offset; a record holds up to 512 pages.",
+      "Offset of the next journal record that the judge will read. A record holds up to 512 pages.",
       judge ? `${format.count(judge.lag_records)} records behind` : null),
     tile("Anchors", format.short(system?.anchors ?? null), "pages",
-      "Pages that later ones are compared with, as the look-up knows them; empty until it has caught up."),
-    tile("Judge's state", size, unit, "Size on disk of the judge's state directory; empty when it is on another machine."));
+      "First pages of clusters, with which later pages are compared. Empty until the look-up has caught up."),
+    tile("Judge's state", size, unit, "Size of the judge's state directory. Empty if it is on another machine."));
 }
 
 const COLUMNS = [
-  ["role", "Its consumer group stands in the hover text.", ""],
-  ["state", "down: nobody is in its group. behind: more than a minute behind.", ""],
-  ["who", "Processes in its consumer group.", "like"],
-  ["behind", "Records of its input topic that it has not read yet.", "number"],
-  ["age", "Age of the oldest of them.", "number"],
+  ["role", "Hover over a role for its consumer group.", ""],
+  ["state", "down: no process in its group. behind: a lag of more than a minute.", ""],
+  ["processes", "Processes in its consumer group.", "like"],
+  ["lag", "Records of its input topic that are not read yet.", "number"],
+  ["age", "Age of the oldest unread record.", "number"],
 ];
 
 export function showRoles(system) {
@@ -50,15 +50,15 @@ export function showRoles(system) {
   }), "stacked"), processes(system.processes));
   notice("system", system.error);
   notice("partitions", system.partitions_read < system.partitions && !system.error
-    ? (system.partitions_read ? `This dashboard counts ${system.partitions_read} of ${system.partitions} partitions: another one runs in this namespace.`
-      : "The tables are being recovered; the figures are not complete yet.") : null);
+    ? (system.partitions_read ? `This dashboard counts ${system.partitions_read} of ${system.partitions} partitions; another dashboard of this namespace counts the others.`
+      : "The tables are being recovered, so the figures are incomplete.") : null);
 }
 
 const STATES = { ready: "up", "not ready": "behind", unreachable: "down" };
 
-/** What each process says of itself, where it can be asked. */
+/** The health of each process in dashboard_roles. */
 function processes(known) {
-  if (!known.length) return element("p", { class: "hint" }, "Processes are not asked: dashboard_roles names none.");
+  if (!known.length) return element("p", { class: "hint" }, "The health of single processes is not shown: dashboard_roles is empty.");
   return element("ul", { class: "processes" }, known.map((each) => element("li", { title: `${each.url}/readyz` },
     `${each.role} ${each.url.replace(/^https?:\/\//, "")} `,
     element("span", { class: `state ${STATES[each.state]}` }, each.state), element("span", { class: "like" }, ` ${each.detail}`))));
@@ -66,7 +66,7 @@ function processes(known) {
 
 const notices = new Map();
 
-/** Say what is wrong, or with null that it is right again. */
+/** Show a problem, or clear it with null. */
 export function notice(name, words) {
   if (words) notices.set(name, words); else notices.delete(name);
   by("notice").hidden = !notices.size;
