@@ -1,4 +1,4 @@
-"""A judge's batch: the admitted rows of consecutive journal records, columnar."""
+"""A batch to judge: the admitted rows of consecutive journal records, in columnar form."""
 
 from __future__ import annotations
 
@@ -17,34 +17,34 @@ from stream.messages.journal import Rows, SourceRange
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One journal record of rows, as consumed."""
+    """A journal record of rows, as consumed."""
 
     offset: int
     time: int
-    """LogAppendTime, milliseconds since the epoch."""
+    """LogAppendTime, in milliseconds since the epoch."""
     digest: bytes
-    """`digest_of` the record's value."""
+    """`digest_of` the value of the record."""
     rows: Rows
 
 
 def digest_of(value: bytes) -> bytes:
-    """16 bytes that identify a journal record's value: xxh3-128."""
+    """Return a 16-byte digest of a journal record's value (xxh3-128)."""
     return xxhash.xxh3_128_digest(value)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """The n rows to be judged, in journal order; every column has n entries."""
+    """The n rows to judge, in journal order. Every column has n entries."""
 
     place: NDArray[np.int64]
     """Index among all rows of the records, admitted or not."""
     page: NDArray[np.int64]
     """Packed page ids."""
     time: NDArray[np.int64]
-    """Log time of the row's record: the running maximum of LogAppendTime (rule 15)."""
+    """Log time of the row's record, the running maximum of LogAppendTime (rule 15)."""
     status: NDArray[np.uint8]
     fingerprint: NDArray[np.uint64]
-    """(n, 2) where they have 128 bits, the upper word first."""
+    """(n,), or (n, 2) for 128 bits, with the upper 64 bits first."""
     uncertain: NDArray[np.uint8]
     sketch: NDArray[np.uint64]
     text_hash: NDArray[np.uint8]
@@ -55,7 +55,7 @@ class Batch:
     key: list[bytes | None]
     reason: list[str | None]
     traceparent: dict[int, str]
-    """Row -> trace that its page message names."""
+    """Row -> `traceparent` of its page message."""
     source: NDArray[np.int64]
     """Index into `ranges`."""
     ranges: list[SourceRange]
@@ -65,7 +65,10 @@ class Batch:
 
     @classmethod
     def of(cls, entries: Sequence[Entry], admitted: Sequence[NDArray[np.bool_]], log_time: int) -> Self:
-        """Rows of `entries` where `admitted`, a mask an entry; `log_time` is that before the batch."""
+        """Select the rows of `entries` by the masks `admitted`, one per entry.
+
+        `log_time` is the log time before the batch.
+        """
         rows = [entry.rows for entry in entries]
         keep = np.concatenate(admitted) if admitted else np.zeros(0, bool)
         place = np.flatnonzero(keep)
@@ -76,7 +79,7 @@ class Batch:
         ranges = [each for r in rows for each in r.ranges]
         everything = len(place) == len(keep)
 
-        # A record of openings and declared gaps has no rows, and hence no width of its own.
+        # A record of only openings and declared losses has no rows, and hence unknown widths.
         filled = [r for r in rows if len(r)] or rows[:1]
 
         def column(name: str) -> NDArray[np.generic]:
@@ -100,7 +103,7 @@ class Batch:
 
 
 def _traces(rows: Sequence[Rows], sizes: NDArray[np.int64], keep: NDArray[np.bool_]) -> dict[int, str]:
-    """Traces of the kept rows; few pages have one, most crawlers none."""
+    """Return the traces of the kept rows. Few crawlers set any."""
     if not any(r.traceparent for r in rows):
         return {}
     rank = np.cumsum(keep) - 1

@@ -1,4 +1,4 @@
-"""Stored candidates of fingerprints, each with its similarity: judging, querying and look-up begin here."""
+"""Finds the stored candidates of pages and compares them, for judging, queries and look-ups."""
 
 from __future__ import annotations
 
@@ -21,25 +21,27 @@ _NOT_COMPARED: Final = NO_SIMILARITY - 1
 
 
 class Compared(NamedTuple):
-    """m (row, anchor) pairs that a search found, sorted by row, then anchor: of those that share a bucket the
-    nearest, as many as are compared (rule 18)."""
+    """m pairs of a row and a candidate anchor, sorted by row, then anchor.
+
+    Of the anchors that share a bucket with a row, they are the nearest, as many as are compared (rule 18).
+    """
 
     found: Candidates
     anchors: Anchors
-    """Records of the anchors in `found`, each once, and perhaps of others."""
+    """Records of the distinct anchors in `found`, and possibly of others."""
     place: NDArray[np.int64]
-    """Where in `anchors` each pair's anchor stands (m,)."""
+    """(m,): index into `anchors` of each pair's anchor."""
     similarity: NDArray[np.int64]
-    """Estimated similarity in ten-thousandths; NO_SIMILARITY in strict mode (m,)."""
+    """(m,): estimated similarity in ten-thousandths; NO_SIMILARITY in strict mode."""
     similar: NDArray[np.bool_]
-    """Whether the rule holds for the pair (m,)."""
+    """(m,): whether the pair are near-duplicates by the rule."""
     ends: NDArray[np.int64]
-    """Where each row's pairs end (n,)."""
+    """(n,): end of each row's pairs."""
     met: int
-    """How many pairs there were before the nearest were taken."""
+    """Number of pairs before the nearest were selected."""
 
     def best_first(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
-        """These pairs, the best of each row first: similarity, then distance, then age (rule 15)."""
+        """Sort pairs by row, then best first: by similarity, distance and age (rule 15)."""
         found = self.found
         order = np.lexsort(
             (found.anchor[pairs], found.distance[pairs], -self.similarity[pairs], found.row[pairs])
@@ -47,8 +49,11 @@ class Compared(NamedTuple):
         return pairs[order]
 
     def decisive(self, mortal: NDArray[np.int64]) -> NDArray[np.int64]:
-        """The similar pairs that a verdict may depend on, the best of each row first: no better one's anchor
-        is sure to live. `mortal` anchors, ascending, are not."""
+        """Return the similar pairs on which a verdict may depend, best first within each row.
+
+        These are the best pair whose anchor is certain to stay alive, and all better ones. `mortal` anchors
+        (sorted) are not certain to.
+        """
         order = self.best_first(np.flatnonzero(self.similar))
         row = self.found.row[order]
         lives = ~np.isin(self.found.anchor[order], mortal)
@@ -67,8 +72,11 @@ def compare(
     sketches: NDArray[np.uint64],
     statuses: NDArray[np.uint8],
 ) -> Compared:
-    """Search for n rows: their fingerprints, least certain bits (n, UNCERTAIN_BITS), sketches (n, words) and
-    `Status` codes (n,)."""
+    """Find and compare the candidates of n rows.
+
+    Rows are given by fingerprints, least certain bits (n, UNCERTAIN_BITS), sketches (n, words) and `Status`
+    codes (n,).
+    """
     words = state.table_words(fingerprints, sketches)
     found = state.tables.search(first_words(fingerprints), uncertain, words)
     search = _Search(state, rule, lambda: _NONE)
@@ -84,11 +92,10 @@ def compare_in_parts(
     statuses: NDArray[np.uint8],
     mortal: Callable[[], NDArray[np.int64]],
 ) -> Iterator[tuple[int, Compared]]:
-    """The same in parts that take little memory: of the rows from the first number on, in which they are
-    counted from 0.
+    """Like `compare`, in parts that take little memory. Yields (first row, result with rows counted from 0).
 
-    `mortal` gives anchors that may be dead when it is a row's turn, ascending: where they make a row have
-    more pairs than are compared, none of its sketches is yet.
+    `mortal` returns the sorted anchors that may be superseded before it is a row's turn. If they leave a row
+    with more pairs than may be compared, its sketches are not compared here.
     """
     words, search = state.table_words(fingerprints, sketches), _Search(state, rule, mortal)
     for first, found in state.tables.searches(
@@ -99,18 +106,18 @@ def compare_in_parts(
 
 
 class _Search:
-    """What the parts of a search have in common."""
+    """The state shared by the parts of a search."""
 
     def __init__(self, state: State, rule: Rule, mortal: Callable[[], NDArray[np.int64]]) -> None:
         self._state, self._rule, self._mortal = state, rule, mortal
         self._anchors: Anchors | None = None
 
     def nearest(self) -> Nearest:
-        """Which candidates are wanted."""
+        """Return the limit on candidates."""
         return Nearest(self._rule.compared, self._mortal())
 
     def _read(self, numbers: NDArray[np.int64]) -> Anchors:
-        # Spam meets the same anchors again and again: read them once.
+        # Spam finds the same anchors repeatedly, so keep them.
         if self._anchors is None or not self._anchors.has(numbers):
             self._anchors = self._state.anchors(numbers)
         return self._anchors
@@ -123,7 +130,7 @@ class _Search:
         statuses: NDArray[np.uint8],
     ) -> Compared:
         rule, met = self._rule, len(found.row)
-        if fingerprints.ndim > 1:  # of which the tables know the first words alone
+        if fingerprints.ndim > 1:  # tables compute distances over the first word only
             anchors = self._read(found.anchor)
             distance = distances(anchors.fingerprint[anchors.places(found.anchor)], fingerprints[found.row])
             found = replace(found, distance=distance)

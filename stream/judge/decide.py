@@ -1,7 +1,7 @@
-"""The decision: a batch of pages against the anchors, exactly as if the pages came one by one.
+"""Decides the verdicts of a batch of pages, with the same result as deciding them one by one.
 
-Candidates, distances and similarities are found for the whole batch at once; the loop over rows then only
-settles what depends on order: a URL's baseline, superseded anchors, and anchors of this very batch.
+Candidates, distances and similarities are computed for the whole batch at once. The loop over rows only
+handles what depends on order: baselines of URLs, superseded anchors, and anchors created within the batch.
 """
 
 from __future__ import annotations
@@ -32,26 +32,28 @@ from stream.tables.probing import Probing
 
 NO_DISTANCE = -1
 THREADS = 2
-"""That search at once. More would take the processor from workers and broker of a small machine."""
+"""Number of search threads. More would compete with workers and the broker on a small machine."""
 FEW = 256
-"""Rows that one thread searches alone: others take longer to begin, a millisecond where the GIL is wanted."""
+"""Number of rows up to which a single thread searches. Handing work to others takes up to a millisecond if
+the GIL is contended."""
 ROWS_AT_ONCE = 4096
-"""Rows whose candidates are looked for at once. With 1,024, a batch of 32,768 takes 40 ms of processor more,
-in which two threads hand each other the GIL. Spam gives a row up to `bucket_cap` in every probed bucket."""
+"""Rows per search. With 1,024, a batch of 32,768 takes 40 ms more of CPU time, because two threads contend
+for the GIL. With spam, a row has up to `bucket_cap` candidates in every probed bucket."""
 MOST: Final = 1 << 24
-"""Near candidates that a batch's rows may have, once in the tables and once among each other, before the
-records that are left go to the next one. Ordinary batches stay far below. It takes a core some seconds."""
+"""Bound on the near candidates of a batch, counted separately for stored anchors and for those of the batch.
+When it is exceeded, the remaining records are left to the next batch. It amounts to some seconds of one core;
+ordinary batches stay far below."""
 LOOKED_AT: Final = 8
-"""Anchors of which the fingerprint alone is looked at count for one."""
+"""Number of anchors compared by fingerprint only that count as one near candidate."""
 TURN_ROWS: Final = 256
-"""Rows after which whoever waits is told that the judge is at work."""
+"""Rows between reports of progress."""
 _Named = tuple[int, int, str, int, int]
-"""Page, cluster, URL, distance and similarity of the page that a row's page is like."""
+"""Page, cluster, URL, distance and similarity of the page that a row matches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supersession:
-    """An anchor that stops similarity, and the row of the batch whose page changed it."""
+    """A superseded anchor, and the row of the batch whose page replaced it."""
 
     row: int
     anchor: int
@@ -76,18 +78,18 @@ class Judged:
     """In ten-thousandths, NO_SIMILARITY for none."""
     superseded: list[Supersession] = field(default_factory=list)
     skipped: dict[int, int] = field(default_factory=dict)
-    """Row -> bit mask of the full buckets that its anchor did not enter."""
+    """Row -> bit mask of tables whose full bucket its anchor did not enter."""
     candidates: int = 0
-    """Anchors that the tables gave for all rows together; for metrics."""
+    """Number of candidates found in the tables; for metrics."""
     verified: int = 0
-    """Of these, similar ones."""
+    """Number of candidates that were similar enough."""
 
     def __len__(self) -> int:
         return len(self.verdict)
 
     @classmethod
     def blank(cls, n: int) -> Judged:
-        """Nothing judged yet."""
+        """Return columns for n rows, without verdicts."""
         return cls(
             verdict=np.zeros(n, np.uint8),
             change=np.zeros(n, np.uint8),
@@ -99,7 +101,7 @@ class Judged:
         )
 
     def up_to(self, end: int) -> Judged:
-        """Those of the first rows."""
+        """Return the verdicts of the rows before `end`."""
         return replace(
             self,
             verdict=self.verdict[:end],
@@ -116,21 +118,21 @@ class Judged:
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """What deciding may cost, and who hears that it goes on."""
+    """A bound on the work per batch, and a callback for progress."""
 
     most: int = sys.maxsize
-    """As `MOST`."""
+    """Bound on near candidates, see `MOST`."""
     turned: Callable[[], None] = lambda: None
-    """Called now and then, from any thread."""
+    """Called regularly, from any thread, to report progress."""
 
 
 def decide(
     batch: Batch, state: State, rule: Rule, ends: NDArray[np.int64], effort: Effort | None = None
 ) -> Judged:
-    """Verdicts of `batch`, given everything applied to `state`; changes neither.
+    """Decide the verdicts of `batch` against `state`, without changing either.
 
-    Records end before the rows `ends`. Those of the first record are always judged; of the others as many as
-    the effort allows, up to one of the ends.
+    `ends` are the ends of the journal records, as rows of the batch. The rows of the first record are always
+    decided. Of the other records, as many are decided as the effort allows.
     """
     judged = Judged.blank(len(batch))
     judged.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
@@ -146,7 +148,8 @@ def decide(
 
 
 class _Kept(NamedTuple):
-    """Of some rows, in columns, the stored anchors that verdicts may depend on, best first in each row."""
+    """Matching stored anchors of some rows on which verdicts may depend, in columns, best first in each
+    row."""
 
     row: NDArray[np.int64]
     number: NDArray[np.int64]
@@ -157,24 +160,24 @@ class _Kept(NamedTuple):
 
 
 class _Near(NamedTuple):
-    """Of some rows the stored anchors that may be among the nearest, by age in each row, similar or not."""
+    """Candidates of some rows that may be among the nearest, by age in each row, whether similar or not."""
 
     first: int
-    """The first row's place among all with a fingerprint."""
+    """Rank of the first row, i.e. its index among the rows with a fingerprint."""
     ends: NDArray[np.int64]
     distance: NDArray[np.uint8]
     place: NDArray[np.int64]
-    """Where in `anchors` they stand."""
+    """Indexes into `anchors`."""
     anchors: Anchors
 
     def of(self, rank: int) -> slice:
-        """Where those of a row, by its place among all, stand in `distance` and `place`."""
+        """Return the slice of `distance` and `place` for the row with this rank."""
         row = rank - self.first
         return slice(int(self.ends[row - 1]) if row else 0, int(self.ends[row]))
 
 
 class _Searched(NamedTuple):
-    """What the stored anchors say of some rows, in order, the first `rows` of those that were asked for."""
+    """The result of searching stored anchors for some rows, in order. Only the first `rows` were searched."""
 
     rows: int
     kept: list[_Kept]
@@ -186,7 +189,7 @@ class _Searched(NamedTuple):
 
 
 class _Stored:
-    """Similar stored anchors of the rows, the best of each row first, in columns."""
+    """Matching stored anchors of all rows, in columns, best first in each row."""
 
     def __init__(self, kept: list[_Kept]) -> None:
         row, self.number, self.page, self.distance, self.similarity = (
@@ -196,18 +199,22 @@ class _Stored:
         starts = np.flatnonzero(np.diff(row, prepend=-1))
         self._ends = np.append(starts[1:], len(row))
         self.rows = row[starts]
-        """Those that have any, ascending."""
+        """The rows that have any, ascending."""
         self.best = starts
-        """Where in the columns the best anchor of each of them stands."""
+        """Index into the columns of the best anchor of each of these rows."""
 
     def columns_of(self, some: NDArray[np.bool_]) -> dict[int, range]:
-        """Row -> indexes of its anchors in the columns, for `some` of `rows`."""
+        """Return row -> indexes of its anchors in the columns, for the rows in the mask `some`."""
         edges = zip(self.best[some].tolist(), self._ends[some].tolist(), strict=True)
         return dict(zip(self.rows[some].tolist(), (range(*each) for each in edges), strict=True))
 
 
 class _Pass:
-    """One batch's loop. Rows below are indexes into the batch; `ready` are those with a fingerprint."""
+    """The decision of one batch.
+
+    Rows are indexes into the batch. `ready` are the rows with a fingerprint, and ranks are indexes into
+    `ready`.
+    """
 
     def __init__(
         self,
@@ -219,7 +226,7 @@ class _Pass:
         effort: Effort,
         least: int,
     ) -> None:
-        """The first `least` of the rows are judged whatever it takes."""
+        """The first `least` ranks are decided whatever the effort."""
         self.batch, self.state, self.rule, self.judged, self.effort = batch, state, rule, judged, effort
         self.least, self.met = least, 0
         self.statuses: list[int] = batch.status.tolist()
@@ -230,7 +237,7 @@ class _Pass:
             self.mortal = self._mortal(self.baselines)
             searched = [self._search(ready, start, lambda: self.mortal) for start in starts]
         else:
-            # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
+            # Compiled loops and RocksDB release the GIL, so two threads are nearly twice as fast as one.
             with ThreadPoolExecutor(THREADS, "decide") as pool:
                 baselines = pool.submit(state.baselines, url_keys)
 
@@ -262,21 +269,24 @@ class _Pass:
         self.rank = {row: rank for rank, row in enumerate(self.rows)}
         self._compare_baselines()
 
-        # What the loop changes: a URL's baseline and dead anchors, as of the row at hand.
+        # Changed by the loop, as of the current row: baselines of URLs and dead anchors.
         self.latest: dict[str, int] = {}
         self.dead: dict[int, None] = {}
         self.gone: dict[int, tuple[NDArray[np.bool_], int]] = {}
-        """By id of `Anchors`: which of them are dead, as of so many in `dead`."""
+        """id() of `Anchors` -> mask of those that are dead, and the length of `dead` at that time."""
         self.named: dict[int, _Named] = {}
         self.verdicts = np.full(len(ready), Verdict.UNIQUE, np.uint8)
         self.changes = np.full(len(ready), Change.NEW, np.uint8)
         self.superseded_rows: list[tuple[int, int]] = []
         self.stored_of: dict[int, range] = {}
-        """Row -> its anchors in `stored`; of rows for which order matters."""
+        """Row -> its anchors in `stored`, for the rows for which order matters."""
 
     def run(self) -> int:
-        """Judge row by row those for which order matters; all others are pages of new URLs, and duplicates
-        of their best stored anchor where they have one. Rows before the one it gives are judged."""
+        """Decide the rows for which order matters one by one. Returns the row up to which all are decided.
+
+        All other rows are pages of new URLs. They are duplicates of their best stored anchor if they have
+        one, else unique.
+        """
         baselines, latest = self.baselines, self.latest
         ordered = self._ordered()
         self._name_stored(ordered)
@@ -303,13 +313,16 @@ class _Pass:
         return end
 
     def _after(self, ranks: int) -> int:
-        """The row after those that come before that rank, and those without a fingerprint which follow."""
+        """Return the row of this rank, counted over all rows with a fingerprint, or the end of the batch."""
         every = np.flatnonzero(among(self.batch.status, FINGERPRINTED))
         return int(every[ranks]) if ranks < len(every) else len(self.batch)
 
     def _ordered(self) -> NDArray[np.bool_]:
-        """Which ranks' verdict may depend on another page of the batch or of their URL, or such a page's on
-        theirs."""
+        """Return the mask of ranks for which order matters.
+
+        Their verdict may depend on another page of the batch or of the same URL, or affect that of such a
+        page.
+        """
         ordered = self.neighbours.concerned.copy()
         keys, baselines = self.url_keys, self.baselines
         if baselines:
@@ -320,13 +333,14 @@ class _Pass:
         if len(self.mortal):
             best = np.isin(self.stored.number[self.stored.best], self.mortal)
             ordered[np.searchsorted(self.ready, self.stored.rows[best])] = True
-            for near in self.near:  # of which nothing is compared yet
+            for near in self.near:  # rows with too many candidates were not compared yet
                 crowded = np.diff(near.ends, prepend=0) > self.rule.compared
                 ordered[near.first : near.first + len(crowded)] |= crowded
         return ordered
 
     def _name_stored(self, ordered: NDArray[np.bool_]) -> None:
-        """The rows that are not `ordered` and have stored anchors are duplicates of the best one."""
+        """Decide the rows that are not `ordered` and have stored anchors: they are duplicates of the best
+        one."""
         judged, stored = self.judged, self.stored
         ranks = np.searchsorted(self.ready, stored.rows)
         plain = ~ordered[ranks]
@@ -356,7 +370,7 @@ class _Pass:
             judged.superseded[place] = replace(judged.superseded[place], anchor=number)
 
     def _against_baseline(self, row: int, url_key: str) -> Change:
-        """What happened to the row's known URL; supersedes the URL's anchor when its page changed."""
+        """Compare a row with its URL's baseline. Supersedes the URL's anchor if the page changed."""
         earlier = self.latest.get(url_key)
         if earlier is not None:
             if self._name_row(row, earlier):
@@ -364,7 +378,7 @@ class _Pass:
             rank = self.rank[earlier]
             if self.verdicts[rank] == Verdict.UNIQUE:
                 self.neighbours.leave(rank)
-                # Its number is known when all rows are judged.
+                # Its anchor number is known only when all rows are decided.
                 self.superseded_rows.append((len(self.judged.superseded), earlier))
                 self._supersede(row, -1, int(self.batch.page[earlier]), self._url(earlier))
             return Change.CHANGED
@@ -382,7 +396,10 @@ class _Pass:
         return Change.CHANGED
 
     def _against_anchors(self, row: int) -> bool:
-        """Name the best similar anchor, if there is one: stored ones first, for they are older."""
+        """Find the best matching anchor and name it. Returns False if there is none.
+
+        Stored anchors come first because they are older.
+        """
         best: _Named | None = None
         stored = self.stored
         for at in self.stored_of.get(row, ()):
@@ -421,7 +438,7 @@ class _Pass:
     def _best_stored(
         self, row: int, anchors: Anchors, place: NDArray[np.int64], apart: NDArray[np.uint8]
     ) -> _Named | None:
-        """The best similar one of these stored anchors, by age, at those distances."""
+        """Return the best matching one of some stored anchors, given by age with their distances, or None."""
         if not len(place):
             return None
         rows = np.full(len(place), row)
@@ -433,7 +450,7 @@ class _Pass:
         return page, page, anchors.url(int(place[at])), int(apart[at]), int(similarity[at])
 
     def _gone(self, anchors: Anchors) -> NDArray[np.bool_]:
-        """Which of these, by their places, are dead by now."""
+        """Return the mask of these anchors that are dead as of the current row."""
         gone, told = self.gone.get(id(anchors)) or (np.zeros(len(anchors.number), np.bool_), 0)
         if told < len(self.dead) and len(gone):
             died = np.fromiter(islice(self.dead, told, None), np.int64)
@@ -448,7 +465,7 @@ class _Pass:
         self.judged.superseded.append(Supersession(row, anchor, page, url))
 
     def _name_row(self, row: int, earlier: int) -> bool:
-        """Whether `earlier`, the URL's baseline in this batch, is similar; if so, it is named."""
+        """Return whether the row matches `earlier`, its URL's baseline in this batch; if so, name it."""
         alike = self._compare(row, earlier)
         if alike is None:
             return False
@@ -458,7 +475,7 @@ class _Pass:
         return True
 
     def _compare(self, row: int, earlier: int) -> tuple[int, int] | None:
-        """Distance and similarity of two rows of the batch; None where they are not similar."""
+        """Return distance and similarity of two rows of the batch, or None if they do not match."""
         distance = (self.fingerprints[row] ^ self.fingerprints[earlier]).bit_count()
         if distance > self.rule.largest_distance(self.statuses[row]):
             return None
@@ -473,18 +490,20 @@ class _Pass:
 
     @staticmethod
     def _mortal(baselines: dict[str, Baseline]) -> NDArray[np.int64]:
-        """Anchors that a page of this batch may supersede, ascending."""
+        """Return the sorted anchors that a page of this batch may supersede."""
         anchors = [each.anchor for each in baselines.values() if each.anchor is not None]
         return np.sort(np.array(anchors, np.int64))
 
     def _search(
         self, ready: NDArray[np.int64], start: int, mortal: Callable[[], NDArray[np.int64]]
     ) -> _Searched:
-        """Find similar stored anchors of the rows that come in `ready` from `start` on; `mortal` may wait for
-        those."""
+        """Search the stored anchors for ROWS_AT_ONCE rows of `ready`, from rank `start` on.
+
+        `mortal` returns the anchors that this batch may supersede, and may block until they are known.
+        """
         batch, rows = self.batch, ready[start : start + ROWS_AT_ONCE]
         searched = _Searched(len(rows), [], [], [], [], 0, 0)
-        # The first part is searched whichever thread comes first.
+        # The first part is always searched, whichever thread runs first.
         if start and self.met > self.effort.most and start >= self.least:
             return searched._replace(rows=0)
         candidates = verified = 0
@@ -517,7 +536,7 @@ class _Pass:
                 met = max(met, int(found.bucket_sizes.sum()) // LOOKED_AT)
             candidates += pairs.met
             verified += int(np.count_nonzero(pairs.similar))
-            self.met += met  # two threads may lose some, which does no harm
+            self.met += met  # a race between threads may lose counts, which is harmless
             self.effort.turned()
             searched_rows = first + len(found.probed[0].keys)
             if self.met > self.effort.most and start + searched_rows >= self.least:
@@ -526,7 +545,7 @@ class _Pass:
         return searched._replace(candidates=candidates, verified=verified)
 
     def _compare_baselines(self) -> None:
-        """Distance and similarity of every row whose URL has a similar stored baseline."""
+        """Compute distance and similarity for all rows that match the stored baseline of their URL."""
         self.baseline_similar: dict[int, tuple[int, int]] = {}
         pairs: list[tuple[int, Baseline]] = []
         if self.baselines:

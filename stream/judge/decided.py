@@ -1,4 +1,4 @@
-"""What a judge made of some journal records, as it is published."""
+"""A judged batch in the forms in which it is published."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CLUSTERED: Final = (Verdict.DUPLICATE, Verdict.RECRAWL)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Decided:
-    """What a judge made of some journal records."""
+    """A judged batch of journal records."""
 
     genesis: Genesis
     entries: Sequence[Entry]
@@ -35,16 +35,16 @@ class Decided:
     admission: Admission
     rule: Rule
     log_time: int
-    """Log time after the last record, milliseconds since the epoch."""
+    """Log time after the last record, in milliseconds since the epoch."""
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many pages got each of the verdicts that occur."""
+        """Verdict -> number of pages, for the verdicts that occur."""
         counts = np.bincount(self.judged.verdict).tolist()
         return {Verdict(code).name.lower(): count for code, count in enumerate(counts) if count}
 
     def record(self) -> Decisions:
-        """What goes to the `decisions` topic."""
+        """Return the record for the `decisions` topic."""
         total = sum(len(entry.rows) for entry in self.entries)
         verdict, change = np.zeros(total, np.uint8), np.zeros(total, np.uint8)
         verdict[self.batch.place], change[self.batch.place] = self.judged.verdict, self.judged.change
@@ -66,19 +66,19 @@ class Decided:
         )
 
     def columns(self) -> Columns:
-        """What the verdicts say: `verdict_json.write` makes of it what goes to the `verdicts` topic."""
+        """Return the fields of the verdicts in columns, which `verdict_json.write` formats for the topic."""
         return columns(self.batch, self.judged, self.rule, self.genesis.journal)
 
     def json(self) -> list[bytes]:
-        """Every admitted page's verdict, in journal order."""
+        """Return the verdicts of all admitted pages in JSON, in journal order."""
         return write(self.columns(), np.arange(len(self.batch))).strings()
 
     def verdicts(self) -> Iterator[VerdictRecord]:
-        """The verdicts as values."""
+        """Yield the verdicts as decoded records."""
         return map(_RECORD.decode, self.json())
 
     def clusters(self) -> Iterator[ClusterRecord]:
-        """What becomes of anchors: the changes for the `clusters` topic."""
+        """Yield the records for the `clusters` topic, one per superseded anchor."""
         journal = self.genesis.journal
         for each in self.judged.superseded:
             yield ClusterRecord(

@@ -1,7 +1,7 @@
-"""Why two pages are, or are not, near-duplicates: everything that the judge looks at, and what it cannot see.
+"""Explains why two pages are, or are not, near-duplicates, with what the judge considers and more.
 
-The first page is taken as the anchor, the second as the page that comes later and probes. Other anchors,
-full buckets and nearer candidates are left out of account.
+The first page is treated as an anchor, and the second as a later page. Other anchors, full buckets and nearer
+candidates are not considered.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from stream.text.url import url_key
 
 Outcome: TypeAlias = Literal["duplicate", "recrawl", "unique", "insufficient"]
 FEATURES: Final = 12
-"""Features named in each list."""
+"""Maximum number of features in each list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Side:
-    """One of the two pages, as far as it is known: a fingerprint alone will do."""
+    """One of the two pages, with as much as is known of it. Only the fingerprint is required."""
 
     name: str
     fingerprint: int
@@ -46,14 +46,14 @@ class Side:
     text_hash: bytes | None = None
     tokens: int | None = None
     weights: dict[bytes, int] | None = None
-    """Weight of each feature, by its name."""
+    """Feature -> weight."""
     sums: NDArray[np.int64] | None = None
-    """For each bit, weights of features with a 1 minus those with a 0: (width,)."""
+    """(width,): for each bit, the weight of features with a 1 minus that of features with a 0."""
     shingles: frozenset[bytes] | None = None
 
 
 class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """A side, in short."""
+    """Summary of a side."""
 
     name: str
     url: str | None
@@ -69,45 +69,46 @@ class Bit(msgspec.Struct, frozen=True, kw_only=True):
 
     bit: int
     block: int | None
-    """Of the tables, where they are of fingerprints."""
+    """Block of the bit, if the tables index fingerprints."""
     margins: tuple[float | None, float | None]
-    """Sum of the bit in the anchor and the page, as a share of all weight: -1 to 1, its sign is the bit."""
+    """Sum of the bit in the anchor and the page, as a share of the total weight, -1 to 1. Its sign is the
+    bit."""
     ranks: tuple[int | None, int | None]
-    """Place among the least certain bits of each, from 1; None beyond those that are kept."""
+    """Rank among the least certain bits of the anchor and the page, from 1; None beyond the stored ones."""
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True):
-    """What a table does with the two."""
+    """Whether a table brings the pages together."""
 
     table: int
     blocks: list[int]
     prefix_bits: int
     differing: list[int]
-    """Bits of the prefix that differ; the prefix is one of the tables' words, minima or fingerprints."""
+    """Differing bits of the prefix, which is a part of the fingerprint or of the minima."""
     flippable: list[int] | None
-    """The page's least certain bits inside the prefix, which its probes flip; None where they are unknown."""
+    """The page's least certain bits within the prefix, which probes flip; None if unknown."""
     met: Literal["exact", "flipped", "missed"]
 
 
 class Feature(msgspec.Struct, frozen=True, kw_only=True):
-    """A feature and its weights in the anchor and the page, as shares of all weight of each."""
+    """A feature with its weights in the anchor and the page, as shares of their total weight."""
 
     feature: str
     weights: tuple[float, float]
 
 
 class Features(msgspec.Struct, frozen=True, kw_only=True):
-    """What the fingerprints are made of, heaviest first; lists are cut, counts are of all."""
+    """The features of both fingerprints, heaviest first. Lists are truncated; counts are of all features."""
 
     shared: list[Feature]
     only_anchor: list[Feature]
     only_page: list[Feature]
     counts: tuple[int, int, int]
-    """Shared, only in the anchor, only in the page."""
+    """Numbers of shared features, of those only in the anchor, and of those only in the page."""
     cosine: float
-    """Of the weight vectors; SimHash estimates its angle."""
+    """Cosine of the weight vectors, whose angle SimHash estimates."""
     expected_distance: float
-    """Bits that fingerprints at this angle differ in on average: width * angle / pi."""
+    """Expected Hamming distance of fingerprints at this angle: width * angle / pi."""
 
 
 class Check(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,7 +119,7 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything about the two, ready for JSON."""
+    """The complete explanation, for JSON."""
 
     anchor: Described
     page: Described
@@ -126,14 +127,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     mode: str
     width: int
     verdict: Outcome
-    """Of the page, if the anchor were the only page before it."""
+    """Verdict on the page, if the anchor were the only page before it."""
     checks: list[Check]
     distance: int
     largest_distance: int
     bits: list[Bit]
     tables: list[Probe]
     probes: int
-    """Buckets that the page looks into, in all tables."""
+    """Number of buckets that the page probes in all tables."""
     estimated_similarity: float | None
     exact_similarity: float | None
     """Jaccard similarity of the sets of shingles."""
@@ -143,12 +144,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def side_of_page(name: str, page: Page, fingerprinter: Fingerprinter) -> Side:
-    """A page with everything that can be known of it. Raises PageError where it has no text."""
+    """Analyse a page. Raises PageError if it has no text."""
     return side_of_text(name, page.url, page_text(page), fingerprinter)
 
 
 def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerprinter) -> Side:
-    """A text with everything that can be known of it."""
+    """Analyse a text."""
     scheme = fingerprinter.scheme
     found = fingerprinter.text(text)
     normalised = fingerprinter.normalised(text)
@@ -179,7 +180,7 @@ def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerpri
 
 
 def explain(anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -> Explanation:
-    """Compare the two as the judge would."""
+    """Compare two pages as the judge would."""
     apart = anchor.fingerprint ^ page.fingerprint
     distance = apart.bit_count()
     tables = _tables(anchor, page, scheme, options)
@@ -226,13 +227,13 @@ def _described(side: Side, scheme: Scheme) -> Described:
 
 
 def _design(scheme: Scheme, options: VerdictOptions) -> Design | None:
-    """Of the tables; None where they have none for such fingerprints."""
+    """Return the table design, or None if there are no tables for such fingerprints."""
     known = options.by_minima or scheme.width <= WORD
     return Rule(options, scheme).design() if known else None
 
 
 def _words_apart(anchor: Side, page: Side, options: VerdictOptions) -> int | None:
-    """The bits in which what the tables hold of the two differs; None where that is not known."""
+    """Return the differing bits of the table keys of both pages, or None if unknown."""
     if not options.by_minima:
         return anchor.fingerprint ^ page.fingerprint
     if anchor.sketch is None or page.sketch is None:
@@ -305,7 +306,7 @@ def _bits(apart: int, anchor: Side, page: Side, scheme: Scheme, options: Verdict
 def _similarities(anchor: Side, page: Side, scheme: Scheme) -> tuple[float | None, float | None]:
     estimated = exact = None
     if anchor.sketch is not None and page.sketch is not None:
-        rule = Rule(VerdictOptions(), scheme)  # also where the mode does not look at sketches
+        rule = Rule(VerdictOptions(), scheme)  # compares sketches in strict mode too
         a, b = (np.frombuffer(s, "<u8").astype(np.uint64)[None] for s in (anchor.sketch, page.sketch))
         estimated = rule.published(int(rule.similarities(a, b)[0]))
     if anchor.shingles is not None and page.shingles is not None:
@@ -361,7 +362,7 @@ def _checks(
     met = SAME_URL if same_url else _tables_check(page, options, tables)
     near = Check(
         passed=distance <= largest,
-        reason=f"the fingerprints differ in {distance} bits; {largest} are allowed",
+        reason=f"the fingerprints differ in {distance} bits; at most {largest} are allowed",
     )
     alike = None if options.strict else _similarity_check(estimated, float(options.least_similarity))
     checks = [check for check in (met, near, alike) if check is not None]
@@ -369,48 +370,48 @@ def _checks(
         return checks, "unique"
     if same_url:
         return checks, "recrawl"
-    # In strict mode every near page is found: the tables are built for that.
+    # In strict mode, the table design guarantees that every near page is found.
     found = options.strict or (met is not None and met.passed)
     return checks, "duplicate" if found else "unique"
 
 
 def _too_short(anchor: Side, page: Side, scheme: Scheme) -> list[Check]:
-    """A failed check for each side with too little text to tell."""
+    """Return a failed check for each page with too little text."""
     least = scheme.minimum_tokens
     return [
-        Check(passed=False, reason=f"{side.name} has {side.tokens} tokens; {least} are the least to tell")
+        Check(passed=False, reason=f"{side.name} has {side.tokens} tokens; at least {least} are required")
         for side in (anchor, page)
         if side.tokens is not None and (side.tokens < least or side.weights == {})
     ]
 
 
-SAME_URL: Final = Check(passed=True, reason="both have one URL, so they are compared without tables")
+SAME_URL: Final = Check(passed=True, reason="both have the same URL, so they are compared without tables")
 
 
 def _tables_check(page: Side, options: VerdictOptions, tables: list[Probe]) -> Check | None:
-    """Whether a table brings the two together; None where no tables can be made."""
+    """Return whether a table brings the pages together, or None if there are no tables."""
     if not tables:
         return None
     met = [table.met for table in tables if table.met != "missed"]
     if options.by_minima:
-        same = f"than {options.choose} of their {MINIMA} minima are the same"
+        same = f"than {options.choose} of their {MINIMA} minima are equal"
         how, why = f"no fewer {same}", f"no table brings them together: fewer {same}"
     else:
         exact, fewest = met.count("exact"), min(len(table.differing) for table in tables)
-        how = f"{exact} by the exact prefix, {len(met) - exact} with uncertain bits flipped"
+        how = f"{exact} by an equal prefix, {len(met) - exact} with uncertain bits flipped"
         why = f"no table brings them together: every prefix differs in {fewest} bits or more"
     if options.flips:
         known = page.uncertain is not None
-        why += ", not all of them flipped" if known else "; which bits its probes flip is not known"
+        why += ", not all of them flipped" if known else "; the bits that its probes flip are unknown"
     reason = f"{len(met)} of {len(tables)} tables bring them together: {how}" if met else why
     return Check(passed=bool(met), reason=reason)
 
 
 def _similarity_check(estimated: float | None, least: float) -> Check:
-    said = f"estimated similarity {estimated}" if estimated is not None else "similarity is not known"
+    said = f"estimated similarity {estimated}" if estimated is not None else "the similarity is unknown"
     return Check(
         passed=estimated is not None and estimated >= least,
-        reason=f"{said}; at least {least} is asked for",
+        reason=f"{said}; at least {least} is required",
     )
 
 

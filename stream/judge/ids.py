@@ -1,6 +1,7 @@
-"""Page ids: a page is named by its place in the journal.
+"""Page ids, which are positions in the journal.
 
-Inside, `offset << 16 | index` in one int64 (so ids sort in journal order); outside, `journal.offset.index`.
+The packed form is an int64, `offset << 16 | index`, so ids sort in journal order. The published form is
+`journal.offset.index`.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ NO_PAGE: Final = -1
 
 
 def pack(offset: int, index: int) -> int:
-    """The page that stands at row `index` of the journal record at `offset`."""
+    """Return the packed id of the page at row `index` of the journal record at `offset`."""
     return offset << INDEX_BITS | index
 
 
 def show(journal: str, page: int) -> str:
-    """The id as published. `journal` is the journal's UUID, `page` a packed id."""
+    """Return the published form of a packed id. `journal` is the journal's UUID."""
     return f"{journal[:8]}.{page >> INDEX_BITS}.{page & INDEX_MASK}"

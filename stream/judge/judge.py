@@ -27,16 +27,16 @@ from stream.messages.verdict import Verdict
 
 
 class Judge:
-    """Decides journal records against a state, and applies decisions to it."""
+    """Decides journal records against a state, and applies decisions to the state."""
 
     def __init__(self, state: State, genesis: Genesis) -> None:
         self.state, self.genesis = state, genesis
         self.rule = Rule(genesis.options, genesis.scheme)
 
     def decide(self, entries: Sequence[Entry], effort: Effort | None = None) -> Decided:
-        """What these journal records, the next ones, are judged to be; changes nothing.
+        """Decide the next journal records, without changing the state.
 
-        With an effort, perhaps only of the first ones: `Decided.entries`.
+        With an effort, possibly only the first of them are decided: see `Decided.entries`.
         """
         batch, ends, admission = self._admit(entries)
         judged = decide(batch, self.state, self.rule, ends, effort)
@@ -54,23 +54,23 @@ class Judge:
         )
 
     def _admit(self, entries: Sequence[Entry]) -> tuple[Batch, NDArray[np.int64], Admission]:
-        """The rows to be judged, the row after those of each record, and what changes in the ledger."""
+        """Return the batch of rows to judge, the end of each record in it, and the changes to the ledger."""
         admission = Admission()
         admitted = [self.state.ledger.admit(entry.rows, admission) for entry in entries]
         ends: NDArray[np.int64] = np.cumsum([np.count_nonzero(each) for each in admitted])
         return Batch.of(entries, admitted, self.state.time), ends, admission
 
     def apply(self, entries: Sequence[Entry], decisions: Decisions, decided: int = 0) -> None:
-        """Take over decisions about exactly these records; `decided` is the next decisions offset.
+        """Apply decisions about exactly these records. `decided` is the next offset of the decisions topic.
 
-        Raises StateError if they do not fit.
+        Raises StateError if the decisions do not fit the records.
         """
         self.state.apply(self.prepare(entries, decisions), decided)
 
     def prepare(self, entries: Sequence[Entry], decisions: Decisions, batch: Batch | None = None) -> Prepared:
-        """The part of `apply` that changes nothing; `state.apply` does the rest. Raises as that does.
+        """Encode the state change of decisions without applying it; `state.apply` does that.
 
-        Who has just decided has the batch of admitted rows already.
+        `batch` are the admitted rows, if the caller has them from deciding. Raises StateError like `apply`.
         """
         total = sum(len(entry.rows) for entry in entries)
         if (
@@ -87,7 +87,7 @@ class Judge:
         admitted = verdict != NOT_ADMITTED
         if misfit := self._misfit(decisions, verdict):
             raise StateError(
-                f"decisions about journal offsets {decisions.start} to {decisions.end} cannot be: {misfit}"
+                f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {misfit}"
             )
         if batch is None:
             sizes = np.cumsum([len(entry.rows) for entry in entries])[:-1]
@@ -111,15 +111,15 @@ class Judge:
         )
 
     def _misfit(self, decisions: Decisions, verdict: NDArray[np.uint8]) -> str | None:
-        """What no judge would have decided of rows with these verdicts: loops below do not check again."""
+        """Return why decisions are inconsistent, or None. The compiled loops rely on this check."""
         if verdict.max(initial=0) > max(Verdict):
-            return f"verdict {verdict.max()}, at most {max(Verdict):d} is known"
+            return f"unknown verdict {verdict.max()}; the largest is {max(Verdict):d}"
         if len(decisions.clusters) != 8 * int(np.count_nonzero(among(verdict, CLUSTERED))):
-            return f"{len(decisions.clusters) // 8} clusters, which are not those of its verdicts"
+            return f"{len(decisions.clusters) // 8} clusters, which does not fit the verdicts"
         unique, tables = verdict == Verdict.UNIQUE, self.state.design.tables
         for row, mask in decisions.skipped:
             if not (0 <= row < len(verdict) and unique[row] and 0 < mask < 1 << tables):
-                return f"row {row} stayed out of buckets {mask:#x}"
+                return f"row {row} skipped buckets {mask:#x}"
         anchors = self.state.tables.count + int(np.count_nonzero(unique))
         for each in decisions.superseded:
             if not (0 <= each.row < len(verdict) and 0 <= each.anchor < anchors):

@@ -1,4 +1,5 @@
-"""Which source offsets have been judged: re-deliveries are dropped, gaps are loud (rules 1, 4 and 7)."""
+"""Tracks the judged offsets of source partitions, to drop redelivered rows and detect gaps (rules 1, 4,
+7)."""
 
 from __future__ import annotations
 
@@ -15,24 +16,24 @@ from stream.messages.journal import Rows, SourceRange
 from stream.tables.contents import joined
 
 SourceKey = tuple[str, str, int]
-"""Cluster id, topic id, partition."""
+"""(Kafka cluster id, topic id, partition)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceGap:
-    """Pages of a partition are missing from the journal; the partition waits until they come."""
+    """Pages of a partition are missing from the journal. The partition waits until they arrive."""
 
     cluster: str
     topic: str
     topic_id: str
     partition: int
     expected: int | None
-    """None: the journal has no opening of this partition."""
+    """Next expected offset; None if the journal has no opening of this partition."""
     start: int
 
     @property
     def source(self) -> SourceKey:
-        """The source that waits."""
+        """Key of the source partition."""
         return self.cluster, self.topic_id, self.partition
 
     def __str__(self) -> str:
@@ -48,12 +49,12 @@ class SourceGap:
 
 @dataclass(slots=True)
 class Admission:
-    """What a batch of records changes in the ledger."""
+    """The changes of a batch of records to the ledger."""
 
     progress: dict[SourceKey, SourceProgress] = field(default_factory=dict)
     gaps: list[SourceGap] = field(default_factory=list)
     redelivered: int = 0
-    """Rows dropped because they had been judged."""
+    """Number of rows dropped because they were already judged."""
 
 
 class Ledger:
@@ -62,11 +63,11 @@ class Ledger:
     def __init__(self, progress: Iterable[SourceProgress] = ()) -> None:
         self.progress: dict[SourceKey, SourceProgress] = {}
         self.digest = 0
-        """Of what is known of all sources."""
+        """Digest of the progress of all sources."""
         self.apply(progress)
 
     def admit(self, rows: Rows, so_far: Admission) -> NDArray[np.bool_]:
-        """Which of `rows` are to be judged, (n,); what changes is noted in `so_far`, not here."""
+        """Return the mask (n,) of rows to judge. Changes are recorded in `so_far` only."""
         admitted = np.zeros(len(rows), bool)
         first = 0
         for each in rows.ranges:
@@ -79,7 +80,7 @@ class Ledger:
         return admitted
 
     def _admit_range(self, each: SourceRange, so_far: Admission) -> int | None:
-        """Rows of the range count from this source offset on; None: the range is beyond a gap."""
+        """Return the offset from which rows of the range are judged, or None if the range follows a gap."""
         key = (each.cluster, each.topic_id, each.partition)
         known = so_far.progress.get(key) or self.progress.get(key)
         expected, lost = (known.expected, known.lost) if known else (None, 0)
@@ -89,7 +90,7 @@ class Ledger:
                     SourceGap(each.cluster, each.topic, each.topic_id, each.partition, expected, each.start)
                 )
                 return None
-            # An opening states that the log starts here, so what lay below is gone for good.
+            # An opening states that the log starts here, so earlier offsets are lost for good.
             lost += 0 if expected is None else each.start - expected
             expected = each.start
         if each.end > expected:
@@ -98,19 +99,19 @@ class Ledger:
                 each.cluster, each.topic, each.topic_id, each.partition, each.end, lost
             )
         elif known is None or expected > known.expected:
-            # An empty opening: nothing to judge yet, but the partition's place is known now.
+            # An empty opening has no rows, but defines the partition's position.
             so_far.progress[key] = SourceProgress(
                 each.cluster, each.topic, each.topic_id, each.partition, expected, lost
             )
         return expected
 
     def waits(self, gap: SourceGap) -> bool:
-        """Whether nothing was judged of the gap's source since the gap was met."""
+        """Return whether the source still waits, i.e. nothing of it was judged since the gap was met."""
         known = self.progress.get(gap.source)
         return gap.expected == (known.expected if known else None)
 
     def apply(self, progress: Iterable[SourceProgress]) -> None:
-        """Take over what was decided."""
+        """Apply decided progress."""
         for each in progress:
             before = self.progress.get(key_of(each))
             self.digest = joined(self.digest, _digest(each), -_digest(before) if before else 0)
@@ -122,5 +123,5 @@ def _digest(progress: SourceProgress) -> int:
 
 
 def key_of(progress: SourceProgress) -> SourceKey:
-    """The source a progress speaks of."""
+    """Return the key of a progress's source partition."""
     return progress.cluster, progress.topic_id, progress.partition

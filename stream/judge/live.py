@@ -1,4 +1,4 @@
-"""The live anchors of a state directory, read beside the judge that writes it."""
+"""Reads the live anchors of a state directory, which may be in use by a judge."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ from stream.tables.words import words_of
 
 CACHE: Final = 8 << 20
 _READ: Final = 1 << 12
-"""Anchors read at once with all that is known of them."""
+"""Anchors read at once with sketches and URLs."""
 
 
 @dataclass(frozen=True, slots=True)
 class LiveAnchors:
-    """Fingerprints of the anchors that match, as of the last flush."""
+    """Fingerprints of the live anchors, as of the last flush."""
 
     fingerprints: U64
-    """Shape (n, words), in order of anchor."""
+    """(n, width / 64), in the order of anchors."""
     width: int
     scheme: str
-    """Id of the scheme they were made by."""
+    """Id of the fingerprints' scheme."""
 
 
 class LivePages(NamedTuple):
-    """Some of the anchors, in order."""
+    """A chunk of n live anchors, in order."""
 
     fingerprints: U64
-    """(n, words)"""
+    """(n, width / 64)."""
     sketches: U64
-    """(n, words)"""
+    """(n, sketch_bytes / 8)."""
     urls: list[str]
 
 
 def live_anchors(path: Path) -> LiveAnchors:
-    """Read them from a judge's directory. Raises StateError."""
+    """Read the live anchors of a state directory. Raises StateError."""
     with _opened(path) as (store, meta):
         words = words_of(meta.width)
         log = PageLog(store, ANCHORS, record_words(meta.width, meta.sketch_bytes))
@@ -57,12 +57,14 @@ def live_anchors(path: Path) -> LiveAnchors:
 
 
 def live_pages(path: Path, scheme: Scheme) -> Iterator[LivePages]:
-    """The same with sketches and URLs, some thousand anchors at a time. Raises StateError, and
-    SchemeMismatchError where another scheme made them."""
+    """Read live anchors with sketches and URLs, in chunks of some thousand.
+
+    Raises StateError, and SchemeMismatchError if they have another scheme.
+    """
     with _opened(path) as (store, meta):
         if meta.scheme != scheme.id:
             raise SchemeMismatchError(
-                f"state directory {path}: of scheme {meta.scheme}, not {scheme.id}; see --scheme"
+                f"state directory {path}: has scheme {meta.scheme}, not {scheme.id}; see --scheme"
             )
         end = HEAD + words_of(meta.width)
         log, dead = PageLog(store, ANCHORS, record_words(meta.width, meta.sketch_bytes)), Dead(store)

@@ -1,4 +1,4 @@
-"""Which rows of a batch probe a bucket that a row of the batch would enter."""
+"""Finds the bucket collisions within a batch: rows that probe a bucket which other rows may enter."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ def meetings(
     parents: NDArray[np.int64],
     added: NDArray[np.int64],
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Number the exact buckets of n rows, and find who else probes them.
+    """Number the exact buckets of n rows in T tables, and find the rows that probe them.
 
-    `keys` (n, T) are the rows' exact keys and `slots` (n, T) their places in `filled`, a bit a slot, all
-    zeros, where nearly every probe ends. `bits` (F, n, T) are the bits that may be flipped, `key_flips` and
-    `slot_flips` (width + 1, T) what a bit flips in keys and slots; `parents` and `added` (P,) are a
-    `ProbeTree`. Gives the bucket of each row and table (n * T,), how many rows enter each bucket, and m
-    pairs of a row and a bucket that it probes: with bits flipped, or exactly where several rows enter it.
+    `keys` (n, T) are the exact keys of the rows, and `slots` (n, T) their positions in `filled`, an empty bit
+    set that rejects nearly all probes. `bits` (F, n, T) are the bits to flip. `key_flips` and `slot_flips`
+    (width + 1, T) are what a bit flips in keys and slots. `parents` and `added` (P,) are a `ProbeTree`.
+
+    Returns the bucket of each row and table (n * T,), the number of rows that enter each bucket, and the rows
+    and buckets of m collisions: a row probes the bucket with flipped bits, or exactly along with other rows.
     """
     rows, tables = keys.shape
     places = 16
@@ -41,7 +42,7 @@ def meetings(
     while size > 1:
         size //= 2
         top -= np.uint64(1)
-    at = np.zeros(places, np.int32)  # bucket number + 1 at its hash's place, or some place after it
+    at = np.zeros(places, np.int32)  # hash table of bucket number + 1, with linear probing
     key_of = np.empty(rows * tables, np.uint64)
     entering = np.zeros(rows * tables, np.int32)
     bucket_of = np.empty(rows * tables, np.int32)

@@ -1,4 +1,4 @@
-"""Whose state a directory holds, and how far it has come."""
+"""The metadata of a state directory: what it belongs to, and its position in journal and decisions."""
 
 from __future__ import annotations
 
@@ -11,45 +11,48 @@ from stream.tables.rocks import DEFAULT, Store, of_another_version
 
 META: Final = b"meta"
 VERSION: Final = 4
-"""Of what a state directory holds; raised when it is laid out anew."""
+"""Format version of state directories."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is of records that are read whole when a state is opened: how many, and a digest."""
+    """Counts and a digest of the records that are loaded completely at startup, to detect lost ones."""
 
     dead: int
     skipped: int
     sources: int
     digest: int | None = None
-    """Of their content; None where a version wrote it that had none."""
+    """Digest of their content; None if written by a version without it."""
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
-    """What is said of a state as a whole."""
+    """The metadata record of a state directory."""
 
     version: int = VERSION
     cluster: str
     journal: str
     scheme: str
     width: int
-    """Bits of a fingerprint."""
+    """Bits per fingerprint."""
     sketch_bytes: int
     options: str
     generation: int
     applied: int
     """The next journal offset to apply."""
     last: bytes = b""
-    """Digest of the journal record at `applied - 1`; empty while there is none."""
+    """Digest of the journal record at `applied - 1`; empty before the first record."""
     decided: int = 0
     """The next offset of the decisions topic to apply."""
     time: int = 0
-    """Log time, milliseconds since the epoch (rule 15)."""
+    """Log time, in milliseconds since the epoch (rule 15)."""
     held: Held | None = None
-    """None where a version wrote it that did not count, and before anything was applied."""
+    """None before anything was applied, or if written by a version without it."""
 
 
 def stored_meta(store: Store) -> Meta | None:
-    """Of a store; None before anything was flushed. Raises StateError where another version wrote it."""
+    """Read the metadata of a store, or None before the first flush.
+
+    Raises StateError if another version wrote it.
+    """
     value = store.get(DEFAULT, [META])[0]
     if value is None:
         return None

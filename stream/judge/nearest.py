@@ -1,6 +1,6 @@
-"""With which of its candidates a page is compared: the nearest, of equally near ones the oldest (rule 18).
+"""Selects the candidates that a page is compared with: the nearest, with ties going to the oldest (rule 18).
 
-Nothing is sorted: how many there are at each distance says up to which one they count, and how many of those.
+A histogram of distances gives the cut-off, so nothing needs to be sorted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from stream.compiled import compiled
 
 DISTANCES: Final = 256
-"""More than there are: fingerprints have 128 bits at most."""
+"""Size of a histogram of distances. Fingerprints have at most 128 bits."""
 
 
 @compiled
@@ -24,11 +24,11 @@ def may_count(
     mortal: NDArray[np.int64],
     most: int,
 ) -> NDArray[np.bool_]:
-    """Which of m pairs of n rows and stored anchors may be among the `most` nearest of their row that are
-    alive when it is its turn (m,).
+    """Return the mask (m,) of pairs whose anchor may be among the `most` nearest live ones of its row.
 
-    Row by row, up to `ends` (n,), by age. `mortal` anchors, ascending, may be dead by then: they take no
-    place, and are kept as long as those that are sure to live leave one.
+    The m pairs of a row and a stored anchor are grouped by row, which end at `ends` (n,), and sorted by age
+    within a row. `mortal` anchors (sorted) may be superseded before it is the row's turn. They do not count
+    towards `most`, and are kept unless enough other anchors come before them.
     """
     kept = np.ones(len(anchor), np.bool_)
     dies = np.zeros(len(anchor), np.bool_)
@@ -63,10 +63,12 @@ def nearest(
     within: int,
     most: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Indexes of the `most` nearest live anchors among those of two kinds, with the distances `stored` (m,),
-    by age, and `fresh` (k,), which are all younger and of different `ages`, ascending ranks of the batch.
+    """Return the indexes of the `most` nearest live anchors, separately for stored and fresh ones.
 
-    Those `gone` (m,) are dead; `fresh` ones live, and are no further away than `within`, as all must be.
+    `stored` (m,) are the distances of stored anchors by age, of which those in the mask `gone` (m,) are dead.
+    `fresh` (k,) are the distances of anchors of the current batch with their distinct `ages`, which are
+    younger than all stored ones; they are alive and within the distance `within`. Stored ones beyond `within`
+    are ignored.
     """
     at_distance = np.zeros(DISTANCES, np.int64)
     for pair in range(len(stored)):
@@ -94,8 +96,10 @@ def nearest(
 
 @compiled
 def _last(at_distance: NDArray[np.int64], most: int) -> tuple[int, int]:
-    """The distance of the last of the `most` nearest, and how many at that distance are among them; with as
-    many there or fewer, one beyond all."""
+    """Return the largest distance among the `most` nearest, and how many at that distance belong to them.
+
+    If there are at most `most`, the returned distance is beyond all.
+    """
     before = 0
     for distance in range(len(at_distance)):
         if before + at_distance[distance] > most:
@@ -106,7 +110,7 @@ def _last(at_distance: NDArray[np.int64], most: int) -> tuple[int, int]:
 
 @compiled
 def _of_oldest(distance: NDArray[np.int64], ages: NDArray[np.int64], last: int, left: int) -> int:
-    """Age of the youngest of the `left` oldest at the distance `last`; -1 for none."""
+    """Return the age of the youngest among the `left` oldest anchors at distance `last`, or -1 for none."""
     if not left:
         return -1
     lowest, highest, there = np.int64(2**62), np.int64(-1), 0

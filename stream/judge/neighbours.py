@@ -1,8 +1,8 @@
-"""Anchors that arise inside a batch, found exactly as if its pages came one by one.
+"""Anchors created within the current batch, found as if its pages were judged one by one.
 
-The tables hold the anchors of earlier batches only. Within a batch, the few buckets that one row enters and
-another row probes are kept here, and the row-by-row loop of `decide` fills and reads them. Strangers can make
-one bucket of all rows: whatever looks at its members is compiled.
+The tables contain the anchors of earlier batches only. This module keeps the few buckets that some row of the
+batch may enter and another row probes. The row-by-row loop of `decide` fills and reads them. Hostile pages
+can put all rows into one bucket, so all loops over members are compiled.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from stream.tables.probing import Probing
 from stream.tables.slots import Slots
 
 _SLOTS: Final = 1 << 22
-"""Bits that tell a batch's own buckets from others: 512 KiB, which stay in the processor's cache."""
+"""Bits of the filter for the batch's own buckets: 512 KiB, which fit into the CPU cache."""
 
 _NONE: Final = np.empty(0, np.int64)
 
 OVERFULL: Final = 8
-"""How many times `bucket_cap` a bucket holds with anchors for whom it is the emptiest of the full ones. Of
-6 000 pages that share three quarters of their words it finds 98 % of the copies, and 85 % without."""
+"""Multiple of `bucket_cap` up to which a full bucket accepts anchors for which it is the emptiest one. Of
+6,000 pages that share three quarters of their words, 98 % of the copies are found with this rule and 85 %
+without."""
 
 
 class Neighbours:
     """The shared buckets of one batch of n rows.
 
-    `probed` are the rows' probes, in order, of `Tables.search`; `fingerprints` are theirs, (n,) or (n, 2).
-    `sizes` (n, T) are the live anchors of each exact bucket before the batch; None without a cap.
+    `probed` are the probes of the rows from `Tables.search`, in order; `fingerprints` are (n,) or (n, 2).
+    `sizes` (n, T) are the numbers of live anchors in each exact bucket before the batch; None without a cap.
     """
 
     def __init__(
@@ -59,10 +60,10 @@ class Neighbours:
         self._probed = bucket
         self._probes_end = np.searchsorted(row, np.arange(rows + 1, dtype=np.int32)).tolist()
 
-        # Which buckets need to be kept? Those that somebody probes, or that may be full when somebody comes.
+        # Keep the buckets that other rows probe, and those that may become full during the batch.
         kept = np.zeros(len(entering), np.bool_)
         kept[bucket] = True
-        # Of a bucket that may become full, live anchors by now; of others -1.
+        # Current number of live anchors in buckets that may become full; -1 for others.
         self._crowd: NDArray[np.int64] = np.full(len(entering), -1, np.int64)
         self._crowded: dict[int, int] = {}
         if cap is not None and sizes is not None:
@@ -78,28 +79,27 @@ class Neighbours:
         self._cells = np.flatnonzero(kept[bucket_of])
         self._entries = bucket_of[self._cells]
         self._entries_end = np.searchsorted(self._cells, np.arange(rows + 1) * design.tables).tolist()
-        # Of each kept bucket the members so far, oldest first, in room for all rows that might enter it.
+        # Members of each kept bucket, oldest first, with room for all rows that may enter it.
         room = np.where(kept, entering, 0)
         self._first = np.cumsum(room) - room
         self._size = np.zeros(len(room), np.int64)
         self._members = np.empty(int(room.sum()), np.int64)
         self._met = np.full(rows, -1, np.int64)
         self._skipped: dict[int, int] = {}
-        """Anchor of this batch -> the tables that it stayed out of, where there are any."""
+        """Anchor of this batch -> bit mask of the tables that it did not enter, if any."""
 
         self.concerned: NDArray[np.bool_] = np.zeros(rows, np.bool_)
-        """Rows (n,) that probe or enter a bucket that is kept here."""
+        """(n,): whether a row probes or may enter a kept bucket."""
         self.concerned[row] = True
         self.concerned[self._cells // design.tables] = True
 
     def near(
         self, row: int, distance: int, most: int = sys.maxsize
     ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Rows of this batch that became anchors, are alive, lie in a bucket that `row` probes and are at
-        most `distance` bits from it, (m,); how many bits, (m,); and how many members were looked at.
+        """Find the live anchors of this batch in the buckets that `row` probes, within `distance` bits of it.
 
-        Of more than `most`, perhaps not all that are not among the `most` nearest, of equally near ones the
-        oldest.
+        Returns their rows (m,), their distances (m,), and the number of bucket members examined. Beyond the
+        `most` nearest, with ties going to the oldest, the result may be incomplete.
         """
         first, end = self._probes_end[row], self._probes_end[row + 1]
         if first == end:
@@ -110,7 +110,8 @@ class Neighbours:
         )  # fmt: skip
 
     def enter(self, row: int) -> int:
-        """`row` becomes an anchor. Returns the bit mask of tables whose bucket it stays out of (rule 16)."""
+        """Add `row` as an anchor. Returns the bit mask of tables whose full bucket it does not enter (rule
+        16)."""
         first, end = self._entries_end[row], self._entries_end[row + 1]
         if first == end:
             return 0
@@ -125,7 +126,7 @@ class Neighbours:
         return skipped
 
     def leave(self, row: int) -> None:
-        """The anchor `row` of this batch was superseded."""
+        """Remove the anchor `row` of this batch, which was superseded."""
         first, end = self._entries_end[row], self._entries_end[row + 1]
         if first < end:
             leave(
@@ -134,7 +135,7 @@ class Neighbours:
             )  # fmt: skip
 
     def stored_left(self, keys: list[int], skipped: int) -> None:
-        """An anchor of the tables, with these bucket keys (T) and skip mask, was superseded."""
+        """Account for a superseded anchor of an earlier batch, given by bucket keys (T) and skip mask."""
         for table, key in enumerate(keys):
             if key in self._crowded and not skipped >> table & 1:
                 self._crowd[self._crowded[key]] -= 1
@@ -142,7 +143,7 @@ class Neighbours:
 
 @compiled
 def best_of(similarity: NDArray[np.int64], distance: NDArray[np.int64], age: NDArray[np.int64]) -> int:
-    """Index of the best of m > 0 anchors (rule 15)."""
+    """Return the index of the best of m > 0 anchors (rule 15)."""
     best = 0
     for i in range(1, len(age)):
         if similarity[i] < similarity[best]:
@@ -164,7 +165,7 @@ def _enter(
     size: NDArray[np.int64],
     members: NDArray[np.int64],
 ) -> np.uint64:
-    """What `Neighbours.enter` does, given the row's cells among those that are kept, and their buckets."""
+    """Compiled part of `Neighbours.enter`, given the kept cells of the row and their buckets."""
     skipped, emptiest, least = np.uint64(0), -1, OVERFULL * cap
     for i in range(len(cells)):
         size_now = crowd[entries[i]]
@@ -195,7 +196,7 @@ def leave(
     size: NDArray[np.int64],
     members: NDArray[np.int64],
 ) -> None:
-    """What `Neighbours.leave` does; `skipped` are the tables that the row stayed out of."""
+    """Compiled part of `Neighbours.leave`. `skipped` is the mask of tables that the row did not enter."""
     for i in range(len(cells)):
         if skipped >> np.uint64(cells[i] % tables) & np.uint64(1):
             continue
@@ -220,7 +221,7 @@ def _members_near(
     most: int,
     met: NDArray[np.int64],
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """What `Neighbours.near` gives. `met` (n,) is the last row that met each member, below `row` before."""
+    """Compiled part of `Neighbours.near`. `met` (n,) is the last row for which each member was found."""
     looked = 0
     for bucket in probed:
         looked += size[bucket]
@@ -228,8 +229,8 @@ def _members_near(
     count, reach = 0, distance
     at_distance, in_bucket = np.zeros((2, DISTANCES), np.int64)
     for bucket in probed:
-        # Of one bucket, whoever comes after `most` older ones that are no further away is not among the
-        # nearest; of all, whoever is further away than `most` others.
+        # Within a bucket, a member is not among the nearest after `most` older ones at the same distance or
+        # less. Over all buckets, a member is not among the nearest if `most` others are nearer.
         many, nearer, bound = size[bucket] > most, 0, reach
         if many:
             in_bucket[:] = 0

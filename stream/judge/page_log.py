@@ -1,8 +1,8 @@
-"""Anchors, and the duplicates that are their URLs' baselines: by number, eight to a key of RocksDB.
+"""Append-only logs of pages in RocksDB, in groups of eight per key.
 
-A key costs RocksDB as much as the bytes behind it, written and read. What fills no group yet is one record of
-the default family, so each group is written once, and after those before it: files of such keys go from level
-to level as they are.
+One holds the anchors, the other the duplicates that are baselines of their URL. Grouping pays because a key
+costs RocksDB as much as its value. An incomplete group is a record of the default family, so that each group
+is written once and in order. RocksDB then moves files between levels without rewriting them.
 """
 
 from __future__ import annotations
@@ -23,46 +23,47 @@ from stream.tables.rocks import DEFAULT, Batch, Store
 from stream.tables.words import words_of
 
 GROUP: Final = 8
-"""Pages a key."""
+"""Pages per key."""
 HEAD: Final = 2
-"""Words before a page's fingerprint: its id; the mask of tables that an anchor did not enter, or a
-duplicate's cluster."""
+"""Words before a page's fingerprint: the page id; then the mask of tables that an anchor did not enter, or
+the cluster of a duplicate."""
 _PREFIX: Final = b"pages/"
-_END: Final = 4  # bytes of the place where a URL ends, u32 LE
+_END: Final = 4  # bytes of the end position of a URL, u32 LE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pages:
-    """m of the pages."""
+    """m pages read from a log."""
 
     words: U64
-    """(m, words)"""
+    """(m, words)."""
     _urls: Texts
 
     def url(self, place: int) -> str:
-        """URL of the page at that index."""
+        """Return the URL of the page at index `place`."""
         first, end = self._urls.edges[place : place + 2].tolist()
         return self._urls.data[first:end].tobytes().decode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Added:
-    """How a log stands once the pages are added that come next."""
+    """The state of a log after some pages were added."""
 
     count: int
-    """Of all pages."""
+    """Number of all pages."""
     groups: dict[bytes, bytes]
-    """Key -> value of each group that these fill."""
+    """Key -> value of each group that was completed."""
     last: bytes
-    """The group that is not full."""
+    """The incomplete group."""
 
 
 class PageLog:
-    """Pages numbered 0, 1, 2, ... in the order they came. One writer; between `advance` and `write` readers
-    find in RAM what RocksDB has not.
+    """A log of pages numbered 0, 1, 2, ... in order, with one writer.
 
-    A group is the ends of its URLs, u32 LE, counted from where the first begins; the words of each page, u64
-    LE; the URLs in UTF-8. The first word is the page's id: no page has a smaller one than the page before.
+    Between `advance` and `write`, readers see added pages from RAM, before they are in RocksDB.
+
+    The value of a group consists of the end positions of its URLs (u32 LE, from the start of the first), the
+    words of each page (u64 LE), and the URLs in UTF-8. The first word is the page id; ids are ascending.
     """
 
     def __init__(self, store: Store, family: str, words: int) -> None:
@@ -70,16 +71,16 @@ class PageLog:
         self._size = 8 * words
         self._last = _PREFIX + family.encode()
         stored = store.get(DEFAULT, [self._last])[0] or bytes(8)
-        # Replaced as a whole, and read once by who reads: nobody sees one part of it without the other.
+        # Always replaced as a whole and read once, so that readers see a consistent state.
         self._now = Added(int.from_bytes(stored[:8], "little"), {}, stored[8:])
 
     @property
     def count(self) -> int:
-        """Pages added so far; the next one's number."""
+        """Number of pages, which is the number of the next page."""
         return self._now.count
 
     def pages(self, numbers: I64) -> Pages:
-        """The pages of these numbers, which ascend. Raises DamagedStateError where there are none."""
+        """Read the pages with these ascending numbers. Raises DamagedStateError for missing ones."""
         now = self._now
         if len(numbers) and numbers[-1] >= now.count:
             raise self._none(int(numbers[-1]))
@@ -91,7 +92,7 @@ class PageLog:
         held = np.where(groups == now.count // GROUP, now.count % GROUP, GROUP)
         of = np.searchsorted(groups, group)
         data = np.frombuffer(bytearray().join(values), np.uint8)
-        short = np.flatnonzero(sizes < held * (_END + self._size))  # compiled loops look at no bounds
+        short = np.flatnonzero(sizes < held * (_END + self._size))  # compiled loops do not check bounds
         if len(short):
             raise self._damaged(groups[short[0]])
         ends = base + sizes
@@ -101,7 +102,7 @@ class PageLog:
         return Pages(words.view("<u8").astype(np.uint64, copy=False), Texts(urls, edges))
 
     def _groups(self, groups: I64, now: Added) -> list[bytes]:
-        """Their values: out of RAM as `now` has them, or of RocksDB, which had the others before that."""
+        """Return the values of groups, from RAM if in `now`, else from RocksDB."""
         keys = [_key(group * GROUP) for group in groups.tolist()]
         values = [now.groups.get(key) for key in keys]
         if keys and groups[-1] == now.count // GROUP:
@@ -115,7 +116,7 @@ class PageLog:
         for group, value in zip(groups.tolist(), values, strict=True):
             if value is None:
                 raise self._none(group * GROUP)
-        return values  # type: ignore[return-value]  # none is None
+        return values  # type: ignore[return-value]  # no value is None
 
     def _none(self, number: int) -> DamagedStateError:
         return damaged(self._store.path, f"{self._family} have no record of {number}")
@@ -124,7 +125,7 @@ class PageLog:
         return damaged(self._store.path, f"{self._family} from {group * GROUP} on")
 
     def number_of(self, page: int) -> int | None:
-        """The number of the page with that id."""
+        """Return the number of the page with this id, or None."""
 
         def page_at(number: int) -> int:
             return int(self.pages(np.array([number])).words[0, 0])
@@ -133,7 +134,7 @@ class PageLog:
         return number if number < self.count and page_at(number) == page else None
 
     def scan(self) -> Iterator[U64]:
-        """The words of all pages in order, (k, words) a group; not between `advance` and `write`."""
+        """Yield the words (k, words) of each group, in order. Not allowed between `advance` and `write`."""
         group = 0
         for key, value in self._store.scan(self._family):
             if key != _key(group * GROUP):
@@ -152,7 +153,7 @@ class PageLog:
         return np.frombuffer(part, "<u8").astype(np.uint64, copy=False).reshape(held, -1)
 
     def prepare(self, words: U64, urls: Sequence[str]) -> Added:
-        """n pages that come next, their words (n, words) and URLs; changes nothing."""
+        """Encode n further pages, given by words (n, words) and URLs, without adding them."""
         if not len(words):
             return Added(self.count, {}, self._now.last)
         held = self.count % GROUP
@@ -171,22 +172,22 @@ class PageLog:
         return Added(count, dict(zip(keys, values, strict=True)), last)
 
     def advance(self, added: Added) -> None:
-        """Take them over in RAM; those before them must have been written."""
+        """Add pages in RAM. Previously added ones must have been written."""
         self._now = added
 
     def write(self, batch: Batch, added: Added) -> None:
-        """Add them to what `batch` writes."""
+        """Add the added pages to the write batch `batch`."""
         batch.put_many(self._family, added.groups.items())
         batch.put(DEFAULT, self._last, added.count.to_bytes(8, "little") + added.last)
 
 
 def record_words(width: int, sketch_bytes: int) -> int:
-    """Words of a page."""
+    """Return the number of words per page."""
     return HEAD + words_of(width) + sketch_bytes // 8
 
 
 def _key(number: int) -> bytes:
-    """Of the group that begins with that page."""
+    """Return the key of the group that starts with page `number`."""
     return number.to_bytes(8, "big")
 
 
@@ -210,8 +211,11 @@ def _pack(rows: U8, size: int, urls: Texts, out: U8) -> None:
 
 @compiled
 def _take(data: U8, base: I64, held: I64, ends: I64, place: I64, size: int) -> tuple[U8, U8, I64]:
-    """Words (m, size), URLs and their edges (m + 1,) of the pages at `place` in groups that begin at `base`,
-    hold so many and end at `ends`; fewer edges, up to a page whose URL would not lie in its group."""
+    """Extract m pages from groups: words (m, size), URLs, and the edges of URLs (m + 1,).
+
+    Page i is at index `place[i]` of a group at `data[base[i]:ends[i]]` with `held[i]` pages. Fewer edges are
+    returned if a URL exceeds its group: they end at that page.
+    """
     count = len(place)
     begins, edges = np.empty(count, np.int64), np.zeros(count + 1, np.int64)
     words = np.empty(count * size, np.uint8)

@@ -1,4 +1,4 @@
-"""Which anchors match a page, without judging it: nothing is inserted, superseded or published."""
+"""Queries for the anchors that match a page. Nothing is inserted, superseded or published."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from stream.judge.judge import Judge
 
 
 def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, Any]]]:
-    """For each row its similar live anchors, of those that it is compared with (rule 18), best first: `url`,
-    `id`, `distance`, `similarity`."""
+    """Return for each row its matching live anchors, best first, as dicts of `url`, `id`, `distance` and
+    `similarity`.
+
+    Only the candidates that a judged page would be compared with are considered (rule 18).
+    """
     found: list[list[dict[str, Any]]] = [[] for _ in rows]
     ready = [i for i, row in enumerate(rows) if row.ready]
     if not ready:

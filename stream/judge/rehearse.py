@@ -1,4 +1,4 @@
-"""A judge's first steps, taken before there is anything to judge."""
+"""Compiles the judge's loops before pages wait, by judging invented pages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ _BYTES: Final = 1 << 20
 
 
 def rehearse(genesis: Genesis) -> None:
-    """Judge four pairs of invented pages in a state of their own: the first page is found in its batch, then
-    in RAM, then in RocksDB, then packed in RAM.
+    """Judge four pairs of invented pages in a temporary state, and thereby compile all loops.
 
-    What is compiled at its first use has then been compiled before real pages wait: that takes 10 s where no
-    earlier process has kept the result.
+    The pairs find the first page in the same batch, in RAM, in RocksDB, and packed in RAM. Compiling takes 10
+    s unless an earlier process has cached the result.
     """
     packing = 2 * Packed.bytes(Rule(genesis.options, genesis.scheme).design(), 1, 2)
     with tempfile.TemporaryDirectory(prefix="neardup-rehearsal-") as directory:
@@ -53,7 +52,7 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
     for number in numbers:
         if number > 1:
             state.tables.maintain(wait=True)
-        # A sketch of zeros says that there is nothing in it, and two such pages are alike.
+        # A sketch of zeros is empty, and two pages with empty sketches match.
         offsets = range(2 * number, 2 * number + 2)
         rows = [
             Row(Status.READY, f"{offset}", f"{offset}", None, 1, sketch=bytes(scheme.sketch_bytes))

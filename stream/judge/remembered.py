@@ -1,7 +1,7 @@
-"""Pages that a judge's state directory remembers, by URL or id, as sides of an explanation.
+"""Reads pages from a judge's state directory by URL or id, for `neardup explain`.
 
-Their texts are gone: fingerprint, sketch and URL are what is left. The judge may be running; what it flushed
-last is seen.
+A state directory stores fingerprint, sketch and URL of a page, not its text. The judge may be running; its
+last flush is read.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ _ID: Final = re.compile(r"([0-9a-f]{8})\.(\d+)\.(\d+)")
 
 
 class Remembered:
-    """A state directory, opened to read; a context manager. Raises StateError, and SchemeMismatchError or
-    SettingsError where it was made by another scheme or other verdict options."""
+    """A state directory opened for reading, as a context manager.
+
+    Raises StateError, and SchemeMismatchError or SettingsError if its scheme or verdict options differ.
+    """
 
     def __init__(self, path: Path, scheme: Scheme, options: VerdictOptions) -> None:
         directory = state_directory(path)
         if directory is None:
-            raise StateError(f"state directory {path}: no judge's directory is in it")
+            raise StateError(f"state directory {path}: contains no state of a judge")
         self._store = Store(directory, tables_of(directory), CACHE, read_only=True)
         try:
             self._records = Records(self._store, scheme)
@@ -40,11 +42,11 @@ class Remembered:
                 raise nothing_flushed(directory)
             if meta.scheme != scheme.id:
                 raise SchemeMismatchError(
-                    f"state directory {directory}: of scheme {meta.scheme}, not {scheme.id}; see --scheme"
+                    f"state directory {directory}: has scheme {meta.scheme}, not {scheme.id}; see --scheme"
                 )
             if meta.options != options.id:
                 raise SettingsError(
-                    f"state directory {directory}: made with other verdict options; give the same ones"
+                    f"state directory {directory}: has other verdict options; pass the same ones"
                     " (--mode, --option)"
                 )
             self._journal = meta.journal
@@ -53,11 +55,11 @@ class Remembered:
             raise
 
     def side(self, name: str) -> Side | None:
-        """The page of that id, or the last `unique` or `duplicate` page of that URL; None for neither."""
+        """Return the page with this id, or the last `unique` or `duplicate` page of this URL, or None."""
         found: Baseline | None
         if match := _ID.fullmatch(name):
             if match[1] != self._journal[:8]:
-                raise SettingsError(f"id {name}: of another journal than {self._journal[:8]}")
+                raise SettingsError(f"id {name}: belongs to another journal than {self._journal[:8]}")
             found = self._records.by_page(pack(int(match[2]), int(match[3])))
         else:
             try:

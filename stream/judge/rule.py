@@ -1,6 +1,6 @@
-"""When two pages are similar, and which of several similar anchors is named.
+"""The similarity rule: when two pages are near-duplicates, and which of several matching anchors is best.
 
-All integers: similarity in ten-thousandths first, then distance, then age (rule 15).
+The order of anchors is by similarity in integer ten-thousandths, then distance, then age (rule 15).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
 
 NO_SIMILARITY: Final = -1
-"""Where nothing is compared, or the mode is strict and no sketch is looked at."""
+"""Marks pages that were not compared, and all similarities in strict mode, which ignores sketches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,14 @@ class Rule:
     scheme: Scheme
 
     def __post_init__(self) -> None:
-        """Raises SettingsError for an option that has no meaning with this scheme."""
+        """Raise SettingsError for an option that has no effect with this scheme."""
         if self.options.short_distance and not self.scheme.short_tokens:
             raise SettingsError(
-                f"short_distance={self.options.short_distance}: no page is short with short_tokens=0"
+                f"short_distance={self.options.short_distance}: has no effect with short_tokens=0"
             )
 
     def design(self) -> Design:
-        """How the words of the tables are cut. Raises SettingsError where no tables can be made so."""
+        """Return the table design. Raises SettingsError if the options allow no tables."""
         options, width = self.options, self.scheme.width
         if options.by_minima:
             width = WORD
@@ -51,11 +51,12 @@ class Rule:
         return Design(options.blocks, options.choose, width)
 
     def largest_distance(self, status: int) -> int:
-        """Largest distance of a near-duplicate, for a later page of that status."""
+        """Return the largest distance of near-duplicates if the later page has this status."""
         return self.options.largest_distance if status == Status.SHORT else self.options.distance
 
     def near(self, distances: NDArray[np.integer[Any]], statuses: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Which of m distances are near enough, given the later pages' statuses (m,) or (1,)."""
+        """Return the mask of m distances that are small enough, given the later pages' statuses (m,) or
+        (1,)."""
         near: NDArray[np.bool_] = distances <= self.options.distance
         if self.options.short_distance:
             near |= (statuses == Status.SHORT) & (distances <= self.options.short_distance)
@@ -63,17 +64,20 @@ class Rule:
 
     @property
     def compared(self) -> int:
-        """With how many candidates a page's sketch is compared at most (rule 18)."""
+        """Maximum number of candidates whose sketches are compared with that of a page (rule 18)."""
         return sys.maxsize if self.options.strict else self.options.compared or sys.maxsize
 
     @property
     def least_similarity(self) -> int:
-        """Least similarity of a near-duplicate, in ten-thousandths; below every one in strict mode."""
+        """Least similarity of near-duplicates, in ten-thousandths; in strict mode below all similarities."""
         return NO_SIMILARITY if self.options.strict else round(self.options.least_similarity * ONE)
 
     def similarities(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Estimated Jaccard similarities of m pairs of sketches, each (m, words), in whole ten-thousandths;
-        all NO_SIMILARITY in strict mode."""
+        """Estimate the Jaccard similarities of m pairs of sketches, each (m, words), in integer
+        ten-thousandths.
+
+        In strict mode all are NO_SIMILARITY.
+        """
         if self.options.strict:
             return np.full(len(a), NO_SIMILARITY, np.int64)
         return similarities(a, b, self.scheme)
@@ -85,11 +89,11 @@ class Rule:
         b: NDArray[np.uint64],
         rows_b: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """The same of the m pairs (a[rows_a], b[rows_b])."""
+        """Like `similarities`, for the m pairs (a[rows_a], b[rows_b])."""
         if self.options.strict:
             return np.full(len(rows_a), NO_SIMILARITY, np.int64)
         return similarities_at(a, rows_a, b, rows_b, self.scheme)
 
     def published(self, similarity: int) -> float | None:
-        """A similarity of so many ten-thousandths as verdicts say it; None in strict mode."""
+        """Convert a similarity in ten-thousandths to the value in verdicts; None in strict mode."""
         return None if similarity == NO_SIMILARITY else similarity / ONE

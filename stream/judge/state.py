@@ -1,9 +1,9 @@
-"""What a judge remembers: anchors, URLs and source offsets, in one RocksDB (rules 9 and 13).
+"""The judge's state: anchors, baselines of URLs and source offsets, in one RocksDB (rules 9 and 13).
 
-Families: `anchors` and `duplicates` hold pages by number, `urls` URL key -> which of them is the baseline,
-`default` the meta record, the progress of every source and pages that fill no group yet; `log` and `table-*`
-belong to `stream.tables`. The journal is the write-ahead log: what a crash takes from here is applied again
-from journal and decisions.
+Column families: `anchors` and `duplicates` hold pages by number, `urls` maps URL keys to their baseline page,
+and `default` holds the meta record, the progress of all sources and incomplete groups of pages. `log` and
+`table-*` belong to `stream.tables`. The journal is the write-ahead log: after a crash, lost changes are
+applied again from journal and decisions.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _SOURCE: Final = b"source/"
 _ANCHOR: Final = ord("a")
 _DUPLICATE: Final = ord("d")
 _REFERENCE: Final = np.dtype([("kind", "u1"), ("number", "<u8")])
-"""What the family of URLs holds: the baseline is that anchor, or that duplicate."""
+"""Value of the family `urls`: the number of the anchor or duplicate that is the URL's baseline."""
 _BYTES: Final = np.dtype(("V", _REFERENCE.itemsize))
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """A page judged `unique` or `duplicate`: its URL's last one, unless it was asked for by its id."""
+    """The last page of a URL with the verdict `unique` or `duplicate`, or such a page looked up by its id."""
 
     page: int
     cluster: int
@@ -56,9 +56,9 @@ class Baseline:
     fingerprint: int
     sketch: NDArray[np.uint64]
     anchor: int | None
-    """Anchor number where that page was unique."""
+    """Number of the anchor if the page was unique."""
     skipped: int = 0
-    """Bit mask of the full buckets that the anchor did not enter."""
+    """Bit mask of tables whose full bucket the anchor did not enter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,15 +70,15 @@ class Anchors:
     fingerprint: NDArray[np.uint64]
     skipped: NDArray[np.uint64]
     sketch: NDArray[np.uint64]
-    """(m, words)"""
+    """(m, words)."""
     _pages: Pages
 
     def url(self, place: int) -> str:
-        """URL of the anchor at that index."""
+        """Return the URL of the anchor at index `place`."""
         return self._pages.url(place)
 
     def places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where these anchors stand, (k,), which are here; somewhere those that are not."""
+        """Return the indexes (k,) of these anchors. For anchors that are not here, indexes are arbitrary."""
         if not len(self.number):
             return np.zeros(len(numbers), np.int64)
         places: NDArray[np.int64]
@@ -87,19 +87,19 @@ class Anchors:
             return numbers - first
         if span > len(numbers):
             return self.number.searchsorted(numbers)
-        table = np.zeros(span, np.int64)  # what spam meets: few, by very many
+        table = np.zeros(span, np.int64)  # spam: very many pages find few anchors
         table[self.number - first] = np.arange(len(self.number))
         places = table.take(numbers - first, mode="clip")
         return places
 
     def has(self, numbers: NDArray[np.int64]) -> bool:
-        """Whether all of these anchors are here."""
+        """Return whether all of these anchors are here."""
         if not len(self.number):
             return not len(numbers)
         return bool(np.all(self.number.take(self.places(numbers), mode="clip") == numbers))
 
     def baseline(self, place: int) -> Baseline:
-        """That anchor as the baseline of its URL."""
+        """Return the anchor at index `place` as the baseline of its URL."""
         page = int(self.page[place])
         return Baseline(
             page=page,
@@ -114,7 +114,7 @@ class Anchors:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Step:
-    """What a transaction does to the state: the part of decisions that `apply` needs."""
+    """The state change of one transaction: the part of its decisions that `apply` needs."""
 
     end: int
     last: bytes
@@ -123,14 +123,14 @@ class Step:
     verdict: NDArray[np.uint8]
     cluster: NDArray[np.int64]
     superseded: NDArray[np.int64]
-    """Anchor numbers, those of this very step included."""
+    """Numbers of superseded anchors, including anchors of this transaction."""
     skipped: dict[int, int]
-    """Row -> mask."""
+    """Row -> bit mask of tables whose full bucket its anchor did not enter."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A step, and the records of its pages ready to be written; nothing has changed yet."""
+    """A state change with its encoded records, not applied yet."""
 
     batch: Batch
     step: Step
@@ -141,11 +141,11 @@ class Prepared:
     urls: dict[str, bytes]
     """URL key -> reference to its baseline."""
     writes: Writes
-    """What else is to be written, as `advance` finds it."""
+    """Further writes, filled by `advance`."""
 
 
 class Records:
-    """What a store remembers of pages. Reads only."""
+    """Read access to the pages in a store."""
 
     def __init__(self, store: Store, scheme: Scheme) -> None:
         self.store = store
@@ -154,10 +154,10 @@ class Records:
         self._anchors = PageLog(store, ANCHORS, words)
         self._duplicates = PageLog(store, DUPLICATES, words)
         self._urls_ahead: dict[str, bytes] = {}
-        """References that the store may not have yet."""
+        """References that may not be in the store yet."""
 
     def by_page(self, page: int) -> Baseline | None:
-        """The anchor or the duplicate that is that page."""
+        """Return the anchor or duplicate with this page id, or None."""
         if (number := self._anchors.number_of(page)) is not None:
             return self.anchors(np.array([number])).baseline(0)
         if (number := self._duplicates.number_of(page)) is not None:
@@ -165,7 +165,7 @@ class Records:
         return None
 
     def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
-        """Records of these anchors, made distinct."""
+        """Return the records of the distinct anchors among `numbers`."""
         numbers = distinct(numbers)
         pages = self._anchors.pages(numbers)
         end = HEAD + self._prints
@@ -193,7 +193,7 @@ class Records:
         )
 
     def baselines(self, url_keys: Iterable[str]) -> dict[str, Baseline]:
-        """Baselines of the URLs that have one."""
+        """Return URL key -> baseline, for the URLs that have one."""
         known = self._references(list(dict.fromkeys(url_keys)))
         if not known:
             return {}
@@ -212,7 +212,7 @@ class Records:
         }
 
     def _references(self, url_keys: list[str]) -> dict[str, bytes]:
-        """Those of them that have one, and which."""
+        """Return URL key -> reference to the baseline, for the URLs that have one."""
         found, ahead = self.store.get(URLS, [key.encode() for key in url_keys]), self._urls_ahead
         if ahead and not ahead.keys().isdisjoint(url_keys):
             found = [ahead.get(key, value) for key, value in zip(url_keys, found, strict=True)]
@@ -220,10 +220,10 @@ class Records:
 
 
 class State(Records):
-    """The judge's memory. One writer: `apply`, or its three steps. Everything else reads.
+    """The judge's state. The only writer is `apply`, or its three steps; everything else reads.
 
-    Between `advance` and `write` what was decided is in RAM alone, where the next batch finds it: RocksDB may
-    make durable whatever it has, and must not have what nobody has committed (rule 9).
+    Between `advance` and `write`, a decided batch is in RAM only, where the next batch finds it. RocksDB may
+    flush whatever it is given at any time, so it must not be given uncommitted decisions (rule 9).
     """
 
     def __init__(
@@ -237,7 +237,7 @@ class State(Records):
         cache: int,
         start: int = 1,
     ) -> None:
-        """Open or create. `start` is the first journal offset after genesis. Raises StateError."""
+        """Open or create a state. `start` is the first journal offset after genesis. Raises StateError."""
         options = genesis.options
         self._by_minima = options.by_minima
         self.design = Rule(options, genesis.scheme).design()
@@ -288,9 +288,9 @@ class State(Records):
         )
         meta = stored_meta(self.store)
         if meta is None:
-            # Tables may have been given a run before anything else was flushed.
+            # Tables may contain a run already; that is written before the first flush.
             if any(next(self.store.scan(family), None) for family in RECORDS):
-                raise damaged(path, "no meta record, but others")
+                raise damaged(path, "records, but no meta record")
             writes = self.store.batch()
             writes.put(DEFAULT, META, msgspec.msgpack.encode(fresh))
             self.store.write(writes)
@@ -313,14 +313,14 @@ class State(Records):
     def table_words(
         self, fingerprints: NDArray[np.uint64], sketches: NDArray[np.uint64]
     ) -> NDArray[np.uint64]:
-        """What the tables hold of n pages, (n,): their fingerprints (n,), or the minima that end their
-        sketches (n, words)."""
+        """Return the keys (n,) of n pages for the tables: the fingerprints, or the minima of shingles, which
+        are the last word of the sketches (n, words)."""
         if not self._by_minima:
             return fingerprints
         return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)
 
     def prepare(self, batch: Batch, step: Step) -> Prepared:
-        """The records of what was decided of `batch`, the next one, and no change. `apply` comes next."""
+        """Encode the records for the decided `batch`, without applying them."""
         unique, duplicate = (
             np.flatnonzero(step.verdict == each) for each in (Verdict.UNIQUE, Verdict.DUPLICATE)
         )
@@ -339,27 +339,27 @@ class State(Records):
     def _new_baselines(
         self, batch: Batch, unique: NDArray[np.int64], duplicate: NDArray[np.int64]
     ) -> dict[str, bytes]:
-        """URL key -> reference."""
+        """Return URL key -> reference to the new baseline."""
         references = np.zeros(len(batch), _REFERENCE)
         for rows, kind, log in ((unique, _ANCHOR, self._anchors), (duplicate, _DUPLICATE, self._duplicates)):
             references["kind"][rows] = kind
             references["number"][rows] = np.arange(log.count, log.count + len(rows))
         kept = np.flatnonzero(references["kind"])
         keys = [batch.url_key[row] or "" for row in kept.tolist()]
-        # Of several rows of a URL, the last one counts.
+        # Of several rows with the same URL, the last one counts.
         return dict(zip(keys, references[kept].view(_BYTES).tolist(), strict=True))
 
     def apply(self, prepared: Prepared, decided: int) -> None:
-        """Take over what was decided, in one atomic write; `decided` is the next decisions offset.
+        """Apply a decided batch in one atomic write. `decided` is the next offset of the decisions topic.
 
-        Live judging takes the three steps; recovery, standby and rebuild come through here.
+        Recovery, standby and rebuild use this. The leading judge performs the three steps itself.
         """
         self.advance(prepared)
         self.write(prepared, decided)
         self.tables.maintain()
 
     def advance(self, prepared: Prepared) -> None:
-        """Take over in RAM what was decided of a batch; the one before must have been written."""
+        """Apply a decided batch in RAM. The previous one must have been written."""
         batch, step, unique, writes = prepared.batch, prepared.step, prepared.unique, prepared.writes
         skipped = {int(np.searchsorted(unique, row)): mask for row, mask in step.skipped.items()}
         words = self.table_words(batch.fingerprint, batch.sketch)
@@ -372,14 +372,14 @@ class State(Records):
         self._urls_ahead = prepared.urls
 
     def write(self, prepared: Prepared, decided: int) -> None:
-        """Write what was advanced. Other threads may read meanwhile, to decide the next batch;
-        `tables.maintain` comes when they are done, before the next `advance`.
+        """Write the advanced batch to RocksDB. Other threads may read meanwhile to decide the next batch.
+
+        Call `tables.maintain` when they are done, before the next `advance`.
         """
         step, writes = prepared.step, prepared.writes
         self._anchors.write(writes, prepared.anchors)
         self._duplicates.write(writes, prepared.duplicates)
-        # In order: RocksDB holds the GIL while it writes, and is done in half the time where one key belongs
-        # beside the one before.
+        # Sorted keys halve the time of the write, during which rocksdict holds the GIL.
         urls = prepared.urls
         writes.put_many(URLS, ((key.encode(), urls[key]) for key in sorted(urls)))
         for source in step.sources:
@@ -402,17 +402,16 @@ class State(Records):
         )
 
     def flush(self) -> None:
-        """Make everything applied durable."""
+        """Make all applied batches durable."""
         self.store.flush()
 
     def digest(self) -> str:
-        """Equal for states that remember the same, however they came to it."""
+        """Return a digest of the content, independent of how it was built up."""
         self.tables.maintain(wait=True)
         return self.store.digest()
 
     def close(self) -> None:
-        """Finish background work, make everything durable and let go of the directory. Of several errors it
-        raises the first."""
+        """Finish background work, flush, and release the directory. Raises the first of several errors."""
         try:
             self.tables.close()
             self.store.flush()
@@ -426,6 +425,6 @@ class State(Records):
 def _pages(
     batch: Batch, rows: NDArray[np.int64], second: NDArray[np.uint64]
 ) -> tuple[NDArray[np.uint64], list[str]]:
-    """Words and URLs of these rows; `second` is the second word of each row of the batch."""
+    """Return words and URLs of some rows. `second` is the second word of each row of the batch."""
     columns = (batch.page.astype(np.uint64), second, batch.fingerprint, batch.sketch)
     return np.column_stack([each[rows] for each in columns]), [batch.url[row] or "" for row in rows.tolist()]

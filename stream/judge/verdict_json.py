@@ -1,7 +1,7 @@
-"""JSON of verdicts, a batch at a time. `msgspec` reads it back as `VerdictRecord`, to the byte.
+"""Compiled writer for the JSON of verdicts, byte for byte what `msgspec` writes for a `VerdictRecord`.
 
-Every page gets a verdict of half a kilobyte, which would make writing them a large part of a judge's work.
-So what a row says is laid out in columns, and a compiled loop that needs no GIL writes the rows.
+Each page has a verdict of half a kilobyte, so encoding them one by one would be a large part of the judge's
+work. Instead, the fields are laid out in columns, and a compiled loop that releases the GIL writes the rows.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from stream.messages.texts import Texts
 from stream.messages.verdict import VERDICTS, VERSION, Change, Verdict, rfc3339
 
 _DAY: Final = 86_400_000
-"""Milliseconds."""
+"""Milliseconds per day."""
 _UNIQUE: Final = int(Verdict.UNIQUE)
 _CHANGES: Final = len(Change)
 _DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
 _LONGEST: Final = 1024
-"""More than a verdict has beside its strings: names, numbers, hex digits."""
+"""Upper bound for the bytes of a verdict except its strings: names, numbers and hex digits."""
 
-# What stands between the fields that differ from row to row; `_fixed` has them in this order.
+# The constant parts between the variable fields, in the order of `_fixed`.
 (
     _BEGIN, _URL, _CLUSTER, _NO_CLUSTER, _OTHER_URL, _OTHER_ID, _DISTANCE, _ALONE, _FINGERPRINT,
     _HASH, _NO_HASH, _FETCHED_AT, _NULL,
@@ -40,14 +40,14 @@ _LONGEST: Final = 1024
 
 
 class _Spread(NamedTuple):
-    """Strings that many rows have in common: row i has that at `of[i]`."""
+    """Strings shared by many rows. Row i has the string at `of[i]`."""
 
     text: Texts
     of: NDArray[np.int64]
 
 
 class Columns(NamedTuple):
-    """What n rows say; strings are JSON."""
+    """The fields of n verdicts. Strings are encoded as JSON."""
 
     page: NDArray[np.int64]
     verdict: NDArray[np.uint8]
@@ -55,10 +55,10 @@ class Columns(NamedTuple):
     cluster: NDArray[np.int64]
     other: NDArray[np.int64]
     other_at: NDArray[np.int64]
-    """Place of `other`'s URL in `other_url`, where there is one."""
+    """Index of `other`'s URL in `other_url`, if there is an `other`."""
     distance: NDArray[np.int16]
     fingerprint: NDArray[np.uint8]
-    """Bytes, the first ones first."""
+    """(n, width / 8): bytes, the most significant first."""
     text_hash: NDArray[np.uint8]
     hashed: NDArray[np.bool_]
     offset: NDArray[np.int64]
@@ -68,17 +68,17 @@ class Columns(NamedTuple):
     other_url: Texts
     similarity: _Spread
     date: _Spread
-    """Days of `fetched_at`, each after a quote and before the `T`."""
+    """Dates of `fetched_at`, with the opening quote and the `T`."""
     source: _Spread
     decided_at: _Spread
     reason: _Spread
     fixed: Texts
     verdicts: Texts
-    """Of every verdict and change."""
+    """Encoded fields for every combination of verdict and change."""
 
 
 def columns(batch: Batch, judged: Judged, rule: Rule, journal: str) -> Columns:
-    """What is said of the rows of `batch`, decided by `rule`; `journal` is the journal's UUID."""
+    """Lay out the fields of a judged batch. `journal` is the journal's UUID."""
     compared = judged.other != NO_PAGE
     return Columns(
         page=batch.page,
@@ -106,7 +106,7 @@ def columns(batch: Batch, judged: Judged, rule: Rule, journal: str) -> Columns:
 
 
 def write(said: Columns, rows: NDArray[np.int64]) -> Texts:
-    """The JSON of these rows. Lets go of the GIL."""
+    """Write the JSON of these rows. Releases the GIL."""
     compared = rows[said.other[rows] != NO_PAGE]
     strings = (
         (said.url, rows),
@@ -166,7 +166,7 @@ def _write(said: Columns, rows: NDArray[np.int64], out: NDArray[np.uint8], edges
         edges[place + 1] = at
 
 
-# Each of these writes at `at`, and returns the place after it.
+# Each of these functions writes at position `at` and returns the position after what it wrote.
 
 
 @compiled
@@ -179,7 +179,7 @@ def _copy(out: NDArray[np.uint8], at: int, texts: Texts, which: int) -> int:
 
 @compiled
 def _page(out: NDArray[np.uint8], at: int, page: int) -> int:
-    """A page's id after the journal's digits, and the quote that ends it."""
+    """Write a page id without the journal's digits, and the closing quote."""
     at = _decimal(out, at, page >> INDEX_BITS)
     out[at] = ord(".")
     at = _decimal(out, at + 1, page & INDEX_MASK)
@@ -205,7 +205,7 @@ def _padded(out: NDArray[np.uint8], at: int, number: int, digits: int) -> None:
 
 @compiled
 def _hex(out: NDArray[np.uint8], at: int, column: NDArray[np.uint8], row: int) -> int:
-    """Digits of a row's bytes, and a quote."""
+    """Write the bytes of a row as hex digits, and a quote."""
     for byte in column[row]:
         out[at], out[at + 1] = _DIGITS[byte >> 4], _DIGITS[byte & 15]
         at += 2
@@ -215,7 +215,7 @@ def _hex(out: NDArray[np.uint8], at: int, column: NDArray[np.uint8], row: int) -
 
 @compiled
 def _time(out: NDArray[np.uint8], at: int, milliseconds: int) -> int:
-    """Time of day, `Z` and a quote."""
+    """Write a time of day, `Z` and a quote."""
     _padded(out, at, milliseconds // 3_600_000, 2)
     out[at + 2] = ord(":")
     _padded(out, at + 3, milliseconds // 60_000 % 60, 2)
@@ -261,14 +261,14 @@ _VERDICTS: Final = _texts(
 
 
 def _bytes_of(words: NDArray[np.uint64], width: int) -> NDArray[np.uint8]:
-    """(n, width / 8), the first digits first."""
+    """Return fingerprints as bytes (n, width / 8), the most significant first."""
     size = 8 * max(1, width // WORD)
     whole = words.astype(">u8").view(np.uint8).reshape(len(words), size)
     return np.ascontiguousarray(whole[:, size - width // 8 :])
 
 
 def _spread(values: NDArray[np.generic], write: Callable[[NDArray[Any]], list[str]]) -> _Spread:
-    """What `write` makes of the distinct values."""
+    """Format the distinct values by `write`."""
     distinct, of = np.unique(values, return_inverse=True)
     return _Spread(_texts(*write(distinct)), of)
 

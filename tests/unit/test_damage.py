@@ -268,7 +268,7 @@ def test_what_comes_during_a_flush_is_not_noted_as_flushed(
     ("key", "said"),
     [
         (b"run/", "runs hold anchors up to"),
-        (b"meta", "no meta record, but others"),
+        (b"meta", "records, but no meta record"),
         (b"tables/dead/", "has Held.dead="),
         (b"tables/skipped/", "has Held.dead="),
         (b"source/", "has Held.dead="),

@@ -202,11 +202,11 @@ def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) 
         assert (found["verdict"], found["probes"]) == ("duplicate", wanted["probes"])
     with pytest.raises(SettingsError, match="has no page with that URL or id"):
         neardup("http://nowhere.example/", "abababab.1.0", *where)
-    with pytest.raises(SettingsError, match="of another journal"):
+    with pytest.raises(SettingsError, match="belongs to another journal"):
         neardup("cdcdcdcd.1.0", "abababab.1.0", *where)
     with pytest.raises(SettingsError, match="other verdict options"):
         neardup("abababab.1.1", "abababab.1.0", "-k", "3", *where)
-    with pytest.raises(SchemeMismatchError, match="of scheme"):
+    with pytest.raises(SchemeMismatchError, match="has scheme"):
         neardup("abababab.1.1", "abababab.1.0", "--scheme", "shingle=4", *where)
 
 
