@@ -169,6 +169,8 @@ class Role:
             if self.process is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self.process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # one just forked has no group of its own yet
+                    self.process.send_signal(signal.SIGKILL)
                 await self.process.wait()
 
     async def _keep(self) -> None:
