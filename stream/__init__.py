@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
     from stream.index import Answer, Index, Near
     from stream.judge.batch import Entry as Entry
-    from stream.judge.decided import Decided as Decided
     from stream.judge.judge import Judge as Judge
+    from stream.judge.judged_batch import Decided as Decided
     from stream.judge.query import matching_anchors as matching_anchors
     from stream.judge.state import State as State
     from stream.messages.decision import Decisions as Decisions
@@ -93,7 +93,7 @@ _HOMES: Final = {
     "stream.fingerprint.scheme": ("Scheme",),
     "stream.index": ("Answer", "Index", "Near"),
     "stream.judge.batch": ("Entry",),
-    "stream.judge.decided": ("Decided",),
+    "stream.judge.judged_batch": ("Decided",),
     "stream.judge.judge": ("Judge",),
     "stream.messages.verdict_options": ("VerdictOptions",),
     "stream.judge.query": ("matching_anchors",),

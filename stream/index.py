@@ -22,8 +22,8 @@ from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
-from stream.judge.decided import Decided
 from stream.judge.judge import Judge
+from stream.judge.judged_batch import Decided
 from stream.judge.query import matching_anchors
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from stream.dashboard import scan
+from stream.dashboard import verdict_fields_compiled
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rehearse import rehearse
@@ -25,7 +25,7 @@ def main() -> None:
     Fingerprinter(scheme).warm()
     rehearse(Genesis(journal="0" * 32, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))
     record_batches.rehearse()
-    scan.rehearse()
+    verdict_fields_compiled.rehearse()
     fingerprint = np.zeros(1, np.uint64)
     BatchTables(fingerprint, scheme.width, 0).scan(fingerprint)
     page = Sketched.of(fingerprint.reshape(1, 1), np.zeros((1, scheme.sketch_bytes // 8), np.uint64), [""])

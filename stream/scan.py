@@ -16,9 +16,9 @@ from stream.children.pool import ChildPool, configuration_of
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index
-from stream.judge.decided import Decided
+from stream.judge.judged_batch import Decided
 from stream.messages.verdict_options import VerdictOptions
-from stream.pages.outside.registry import registry_of
+from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings
 from stream.sources import Message, feed
 

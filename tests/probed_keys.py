@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream.tables.arrays import U64
 from stream.tables.design import Design
-from stream.tables.prefix import uncertain_bits
+from stream.tables.prefixes_compiled import uncertain_bits
 from stream.tables.probes import probe_count
 
 

@@ -38,7 +38,7 @@ from stream.children.schemas import SchemaDesk
 from stream.errors import ChildError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.pages.outside.registry import Registry
+from stream.pages.outside.schema_registry import Registry
 from stream.settings import Settings
 
 SLOW_START_SECONDS: Final = 30.0

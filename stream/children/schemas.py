@@ -10,8 +10,8 @@ from typing import Final
 from stream.children.child import Told, Wanted
 from stream.errors import PageError
 from stream.pages.outside.errors import AwayError
-from stream.pages.outside.registry import SECONDS, Registry
 from stream.pages.outside.schema import Registered
+from stream.pages.outside.schema_registry import SECONDS, Registry
 
 ANSWER_SECONDS: Final = 3 * SECONDS
 """Longest wait of a child for an answer, including the requests queued before it and all references."""

@@ -66,7 +66,7 @@ def command(
 
 def _remembered(text: str, settings: Settings, scheme: Scheme, options: VerdictOptions) -> Side:
     from stream.errors import SettingsError
-    from stream.judge.remembered import Remembered
+    from stream.judge.stored_pages import Remembered
 
     own = settings.state_dir / settings.namespace
     directory = own if own.is_dir() else settings.state_dir

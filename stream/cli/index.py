@@ -51,9 +51,9 @@ def export(
     error, unless it is an empty state directory.
     """
     from stream.errors import SettingsError
-    from stream.offline.compression import encode, expected_bytes, sort_words
+    from stream.offline.compressed_blocks import encode, expected_bytes, sort_words
+    from stream.offline.fingerprint_match import gather, open_either
     from stream.offline.index_file import write_index
-    from stream.offline.match import gather, open_either
 
     logging.configure(settings.log_format, "index")
     if str(file) == STDOUT:
@@ -110,7 +110,7 @@ def import_(file: Path, output: Path) -> None:
 
     from stream.offline.fingerprints import BLOCKS
     from stream.offline.index_file import IndexFile
-    from stream.tables.words import to_hex, words_of
+    from stream.tables.fingerprint_lanes import to_hex, words_of
 
     index = IndexFile(file)
     chunks = (index.read(first, first + BLOCKS) for first in range(0, index.blocks, BLOCKS))

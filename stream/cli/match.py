@@ -18,7 +18,7 @@ from stream.settings import Settings
 
 if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
-    from stream.offline.match import Matches
+    from stream.offline.fingerprint_match import Matches
     from stream.offline.verified_match import Verified
 
 
@@ -117,7 +117,7 @@ def _near(
     layout: str | None,
     files: dict[str, Any],
 ) -> Matches:
-    from stream.offline.match import find_matches, find_pairs, open_either
+    from stream.offline.fingerprint_match import find_matches, find_pairs, open_either
 
     opened, threads = open_either(settings, scheme, batch, **files), settings.worker_processes
     if corpus is None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from stream.dashboard import recent
+from stream.dashboard import latest_verdicts
 from stream.dashboard.answers import (
     About,
     ClusterFigures,
@@ -28,8 +28,8 @@ from stream.dashboard.answers import (
 )
 from stream.dashboard.app import Statistics
 from stream.dashboard.gate import ProblemError, answer, decoded
+from stream.dashboard.latest_verdicts import Recent, TooManyListenersError, Wanted
 from stream.dashboard.lookup import BusyError, Finder, cluster_pages
-from stream.dashboard.recent import Recent, TooManyListenersError, Wanted
 from stream.dashboard.rows import Counts, Histogram
 from stream.dashboard.superseded import Superseded
 from stream.dashboard.system import Watch
@@ -158,7 +158,7 @@ class Api:
         before = _number(request, "before", 0, 0, 1 << 62) or None
         found = self.recent.latest(_wanted(request), limit, before)
         more = found[-1].sequence if len(found) == limit else None
-        return answer(Verdicts(recent.answers(found), more))
+        return answer(Verdicts(latest_verdicts.answers(found), more))
 
     async def system(self, request: web.Request) -> web.Response:
         """Return roles, lag and positions."""
@@ -201,7 +201,7 @@ class Api:
                         if not upcoming.done():
                             await response.write(b": still here\n\n")
                             continue
-                        body = msgspec.json.encode(Verdicts(recent.answers(upcoming.result()), None))
+                        body = msgspec.json.encode(Verdicts(latest_verdicts.answers(upcoming.result()), None))
                         await response.write(b"event: verdicts\ndata: " + body + b"\n\n")
                         upcoming = asyncio.ensure_future(anext(news))
                 except ConnectionResetError:

@@ -23,7 +23,6 @@ from typing import Any, Final
 import faust
 import structlog
 
-from stream.dashboard.batch import Sum, VerdictColumns, batch_of
 from stream.dashboard.committed import CommittedTransport, Records, hole
 from stream.dashboard.credentials import credentials
 from stream.dashboard.ends import Ends
@@ -31,8 +30,9 @@ from stream.dashboard.fold import Folder, cluster_key, cluster_row, window_key, 
 from stream.dashboard.history import History
 from stream.dashboard.loading import Loading
 from stream.dashboard.pending import Pending
+from stream.dashboard.row_tables import RowTable, in_scope_of
 from stream.dashboard.rows import ClusterRow, Counts
-from stream.dashboard.tables import RowTable, in_scope_of
+from stream.dashboard.verdict_columns import Sum, VerdictColumns, batch_of
 from stream.dashboard.view import View, Window
 from stream.dashboard.windows import DAY, HOSTS, TOTALS, Calendar
 from stream.kafka.member import member_id

@@ -10,9 +10,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from stream.dashboard.batch import ClusterNews, Sum
+from stream.dashboard.row_tables import Rows
 from stream.dashboard.rows import ClusterRow, Counts, WindowRow, fold_cluster, fold_window
-from stream.dashboard.tables import Rows
+from stream.dashboard.verdict_columns import ClusterNews, Sum
 from stream.dashboard.view import View, Window
 from stream.dashboard.windows import HOSTS, TOTALS, expired
 

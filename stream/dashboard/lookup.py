@@ -16,21 +16,21 @@ import structlog
 
 from stream.children.pool import ChildPool, configuration_of
 from stream.dashboard.answers import ClusterPages, Lookup, LookupRequest, MemberPage, Near
-from stream.dashboard.batch import normal
 from stream.dashboard.rows import ClusterRow
+from stream.dashboard.verdict_columns import normal
 from stream.errors import NeardupError
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
-from stream.judge.compared import compare
+from stream.judge.candidates_compared import compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 from stream.judge.state import Baseline
 from stream.kafka.follower import Follower, opened_follower
-from stream.kafka.transaction import in_thread
+from stream.kafka.in_flight import in_thread
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VerdictRecord
-from stream.pages.outside.registry import registry_of
+from stream.pages.outside.schema_registry import registry_of
 from stream.settings import MIB, Settings
 
 MEMORY: Final = 64 * MIB

@@ -14,21 +14,21 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from stream.dashboard import scan
+from stream.dashboard import verdict_fields_compiled
 from stream.dashboard.answers import About
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics, tables_directory
-from stream.dashboard.batch import VerdictColumns
 from stream.dashboard.gate import Gate, check_reach
+from stream.dashboard.latest_verdicts import Recent
 from stream.dashboard.lookup import Finder
-from stream.dashboard.recent import Recent
 from stream.dashboard.server import application
 from stream.dashboard.superseded import Superseded
 from stream.dashboard.system import Watch
+from stream.dashboard.verdict_columns import VerdictColumns
 from stream.errors import DamagedStateError, NeardupError, StaleError
-from stream.kafka import clients, cluster, permits, record_batches, topics
-from stream.kafka.interpreter import made_for_batches
+from stream.kafka import acl_check, broker_metadata, clients, record_batches, topics
 from stream.kafka.names import Names
+from stream.kafka.runtime_tuning import made_for_batches
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
 from stream.ops.health import Health
@@ -84,7 +84,7 @@ class DashboardRole:
     async def _genesis(self) -> Genesis:
         genesis = await topics.wait_for_genesis(self.settings)
         await topics.check(self.settings, "follow")
-        await permits.demand(self.settings, "dashboard")
+        await acl_check.demand(self.settings, "dashboard")
         return genesis
 
     async def _run(self, genesis: Genesis) -> None:
@@ -98,11 +98,11 @@ class DashboardRole:
         """Run all parts while entered. Yields a coroutine function that waits for the first error and raises
         it."""
         settings, names = self.settings, Names(self.settings.namespace)
-        async with cluster.connect(settings) as client:
-            partitions = (await cluster.partition_counts(client, [names.verdicts]))[names.verdicts]
+        async with broker_metadata.connect(settings) as client:
+            partitions = (await broker_metadata.partition_counts(client, [names.verdicts]))[names.verdicts]
         metrics, health = DashboardMetrics(), Health()
         # Compile the loops for reading verdicts and writing changelogs now, outside the event loop.
-        for rehearse in (record_batches.rehearse, scan.rehearse):
+        for rehearse in (record_batches.rehearse, verdict_fields_compiled.rehearse):
             await asyncio.to_thread(rehearse)
         recent = Recent()
         await recent.fill(settings, names.verdicts)
@@ -137,7 +137,7 @@ class DashboardRole:
                 for work in (statistics.sweep(), watch.run(), finder.run(), superseded.run())
             ]
             _spare_the_collector()
-            await permits.demand(settings, "dashboard")  # now also for the topics that Faust created
+            await acl_check.demand(settings, "dashboard")  # now also for the topics that Faust created
             log.info("dashboard_started", url=self.url.result(), group=names.dashboard)
             yield partial(_first_error, statistics, beside)
 

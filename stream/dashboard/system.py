@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from stream.dashboard.answers import GroupLag, Process, RoleHealth, System
 from stream.errors import NeardupError
-from stream.kafka import clients, cluster
+from stream.kafka import broker_metadata, clients
 from stream.kafka.names import Names
 from stream.ops.health import Health
 from stream.settings import Settings
@@ -115,7 +115,7 @@ class Watch:
                 await asyncio.sleep(LOOK_SECONDS)
 
     async def _look(self, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer) -> None:
-        bounds = await cluster.log_bounds(
+        bounds = await broker_metadata.log_bounds(
             admin._client, {each.topic for each in self._watched}, committed=True
         )
         groups, roles, committed = [], [], {}
@@ -214,7 +214,7 @@ async def _committed(admin: AIOKafkaAdminClient, group: str) -> dict[TopicPartit
 async def _lag(
     consumer: AIOKafkaConsumer,
     topic: str,
-    bounds: dict[TopicPartition, cluster.Bounds],
+    bounds: dict[TopicPartition, broker_metadata.Bounds],
     committed: dict[TopicPartition, int],
 ) -> tuple[int | None, float | None]:
     """Return the number of unread records and the age of the oldest.

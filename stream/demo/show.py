@@ -18,7 +18,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.kafka import clients, topics
 from stream.kafka.audit import Findings, audit
 from stream.kafka.names import Names
-from stream.kafka.publish import publish
+from stream.kafka.page_publisher import publish
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions

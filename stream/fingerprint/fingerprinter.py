@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from stream.errors import PageError
 from stream.fingerprint import files
+from stream.fingerprint.default_weights import features
 from stream.fingerprint.hashes import hash_ranges, hash_text, hash_tokens
-from stream.fingerprint.hashing.registry import hasher
-from stream.fingerprint.pairs import signed, weighted_pairs
+from stream.fingerprint.hashing.hash_functions import hasher
 from stream.fingerprint.recipe import Recipe, recipe_of
 from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
-from stream.fingerprint.weights import features
+from stream.fingerprint.weighted_features import signed, weighted_pairs
 from stream.pages.content import page_text
 from stream.pages.outside.outside import Outside
 from stream.pages.page import Page, PageMessageError, decode_page
@@ -137,7 +137,7 @@ class Fingerprinter:
         # For a long text, which has a batch of its own, sorting takes less memory than a hash table.
         compiled = compiled and (len(texts) > 1 or len(texts[0]) <= BATCH_CHARACTERS)
         if compiled:
-            from stream.fingerprint.sums import bit_sums_of_each
+            from stream.fingerprint.bit_sums_compiled import bit_sums_of_each
 
             sums, counted = bit_sums_of_each(tokens.hashes, tokens.bounds)
             summed, counts = signs(sums, self._tie_word), counted.tolist()
@@ -157,7 +157,7 @@ class Fingerprinter:
     def _points(self, texts: Sequence[str], compiled: bool) -> tuple[Points, list[bytes]]:
         """The normalised texts, and the `text_hash` of each."""
         if compiled and self.scheme.han_variants == "kept":
-            from stream.text.normalise_batch import encoded, normalised_points
+            from stream.text.normalise_compiled import encoded, normalised_points
 
             points = normalised_points(texts)
             return points, list(map(hash_text, encoded(points)))
@@ -166,7 +166,7 @@ class Fingerprinter:
 
     def _tokens(self, texts: Points, compiled: bool) -> Tokens:
         if compiled and self.scheme.segmenter == "rjieba" and not self.scheme.dictionary:
-            from stream.fingerprint.scan import scanned_tokens
+            from stream.fingerprint.tokens_compiled import scanned_tokens
 
             return scanned_tokens(texts)
         return plain_tokens(texts, self.scheme.segmenter, self.scheme.dictionary)
@@ -174,7 +174,7 @@ class Fingerprinter:
     def _sketches(self, units: NDArray[np.uint32], bounds: NDArray[np.intp], compiled: bool) -> list[bytes]:
         """The sketch of each text. Text i has the shingle units `units[bounds[i] : bounds[i + 1]]`."""
         if compiled and self.scheme.sketch == "parity":
-            from stream.fingerprint.parity_batch import parity_sketches
+            from stream.fingerprint.parity_compiled import parity_sketches
 
             words = parity_sketches(units, bounds, self.scheme.shingle, self.scheme.sketch_bins)
             return [row.tobytes() for row in words.astype("<u8", copy=False)]

@@ -90,6 +90,6 @@ def similarities_at(
         ]
         return np.concatenate(found) if found else np.zeros(0, np.int64)
     # Imported here, since workers never compare sketches and need not wait for the compiler's import.
-    from stream.fingerprint.parity_pairs import parity_similarity
+    from stream.fingerprint.parity_similarity_compiled import parity_similarity
 
     return parity_similarity(a, rows_a, b, rows_b)

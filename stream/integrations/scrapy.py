@@ -27,7 +27,7 @@ from scrapy.exceptions import DropItem, NotConfigured
 from stream.errors import BrokerError
 from stream.kafka import clients, topics
 from stream.kafka.names import Names
-from stream.kafka.publish import BATCH_BYTES, LINGER_MS, key_of
+from stream.kafka.page_publisher import BATCH_BYTES, LINGER_MS, key_of
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
 from stream.pages.page import Page

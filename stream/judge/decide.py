@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from stream.fingerprint.columns import among, as_column, distances, integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
-from stream.judge.compared import compare_in_parts
+from stream.judge.batch_anchors import Neighbours, best_of
+from stream.judge.candidates_compared import compare_in_parts
 from stream.judge.ids import NO_PAGE
 from stream.judge.nearest import nearest
-from stream.judge.neighbours import Neighbours, best_of
 from stream.judge.rule import NO_SIMILARITY, Rule
 from stream.judge.state import Anchors, Baseline, State
 from stream.messages.verdict import Change, Verdict

@@ -17,7 +17,7 @@ from stream.errors import StateError
 from stream.fingerprint.columns import among
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import Effort, decide
-from stream.judge.decided import CLUSTERED, Decided
+from stream.judge.judged_batch import CLUSTERED, Decided
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
 from stream.judge.state import Prepared, State, Step

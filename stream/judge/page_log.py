@@ -16,11 +16,11 @@ import numpy as np
 
 from stream.compiled import compiled, copy_bytes
 from stream.errors import DamagedStateError
-from stream.messages.texts import Texts
+from stream.messages.byte_strings import Texts
 from stream.tables.arrays import I64, U8, U64, distinct
 from stream.tables.failures import damaged
+from stream.tables.fingerprint_lanes import words_of
 from stream.tables.rocks import DEFAULT, Batch, Store
-from stream.tables.words import words_of
 
 GROUP: Final = 8
 """Pages per key."""

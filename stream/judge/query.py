@@ -10,7 +10,7 @@ import numpy as np
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS
-from stream.judge.compared import compare
+from stream.judge.candidates_compared import compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
 

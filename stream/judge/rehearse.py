@@ -10,9 +10,9 @@ import numpy as np
 
 from stream.fingerprint.row import Row, Status
 from stream.judge.batch import Entry
+from stream.judge.batch_anchors import leave
 from stream.judge.judge import Judge
 from stream.judge.nearest import may_count, nearest
-from stream.judge.neighbours import leave
 from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange

@@ -33,10 +33,10 @@ from stream.tables.anchors import with_prefix
 from stream.tables.arrays import distinct
 from stream.tables.contents import joined
 from stream.tables.failures import damaged
+from stream.tables.fingerprint_lanes import words_of
 from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store
 from stream.tables.rocks import Batch as Writes
 from stream.tables.tables import Tables
-from stream.tables.words import words_of
 
 _SOURCE: Final = b"source/"
 _ANCHOR: Final = ord("a")

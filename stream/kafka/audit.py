@@ -18,7 +18,7 @@ from aiokafka import TopicPartition
 from numpy.typing import NDArray
 
 from stream.errors import RecordError
-from stream.kafka import clients, cluster
+from stream.kafka import broker_metadata, clients
 from stream.kafka.names import Names
 from stream.kafka.reader import TopicReader
 from stream.kafka.verdict_values import VerdictReader
@@ -72,8 +72,8 @@ async def audit(settings: Settings, progress: Callable[[str, int], None] = lambd
     `progress` gets the topic and the records read of it so far.
     """
     names, findings = Names(settings.namespace), Findings()
-    async with cluster.connect(settings) as client:
-        topic_id = (await cluster.topic_ids(client, [names.pages]))[names.pages]
+    async with broker_metadata.connect(settings) as client:
+        topic_id = (await broker_metadata.topic_ids(client, [names.pages]))[names.pages]
     # Pages first: verdicts of pages that come meanwhile lie beyond the masks and are left alone.
     pages, starts = await _pages(settings, names.pages, progress)
     seen = {p: np.zeros(len(present), np.uint16) for p, present in pages.items()}
@@ -134,8 +134,8 @@ async def _committed(
         max_partition_fetch_bytes=8 << 20,
     )
     async with clients.started(settings, consumer):
-        async with cluster.connect(settings) as client:
-            count = (await cluster.partition_counts(client, [topic]))[topic]
+        async with broker_metadata.connect(settings) as client:
+            count = (await broker_metadata.partition_counts(client, [topic]))[topic]
         partitions = [TopicPartition(topic, p) for p in range(count)]
         consumer.assign(partitions)
         first = await consumer.beginning_offsets(partitions)

@@ -8,7 +8,7 @@ from typing import Final, Self
 
 from aiokafka import AIOKafkaProducer
 
-from stream.kafka import cluster
+from stream.kafka import broker_metadata
 from stream.kafka.backlog import Rejected, Source
 
 FRAMING_BYTES: Final = 512
@@ -30,7 +30,7 @@ class DeadLetters:
     @classmethod
     async def to(cls, producer: AIOKafkaProducer, topic: str) -> Self:
         """Letters to that topic, no larger than it takes. Raises TopicError when it is missing."""
-        configs = await cluster.topic_configs(producer.client, [topic])
+        configs = await broker_metadata.topic_configs(producer.client, [topic])
         return cls(producer, topic, min(int(configs[topic]["max.message.bytes"]), LARGEST))
 
     async def bury(self, source: Source, rejected: Sequence[Rejected]) -> None:

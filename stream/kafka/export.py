@@ -9,7 +9,7 @@ import msgspec
 from aiokafka import TopicPartition
 
 from stream.errors import RecordError
-from stream.kafka import clients, cluster
+from stream.kafka import broker_metadata, clients
 from stream.kafka.names import Names
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
@@ -38,8 +38,8 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
     )
     async with clients.started(settings, consumer):
         client = consumer._client
-        bounds = await cluster.log_bounds(client, [topic], committed=True)
-        topic_id = (await cluster.topic_ids(client, [topic]))[topic]
+        bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
+        topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
         starts = sink.offsets(topic_id)
         ends = {key.partition: bound.end for key, bound in bounds.items()}
         at = {key.partition: max(starts.get(key.partition, 0), bound.start) for key, bound in bounds.items()}

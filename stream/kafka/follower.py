@@ -12,16 +12,16 @@ import structlog
 from stream.errors import DamagedStateError, NeardupError, StaleError, StateError
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.kafka import clients, cluster
+from stream.kafka import broker_metadata, clients
 from stream.kafka.away import answered
+from stream.kafka.in_flight import in_thread
 from stream.kafka.names import Names
 from stream.kafka.reader import JournalReader, Records, TopicReader, journal_reader
-from stream.kafka.transaction import in_thread
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
 from stream.tables.failures import set_aside
-from stream.tables.scrub import refuse_known_damage
+from stream.tables.last_scrub import refuse_known_damage
 
 log = structlog.get_logger(__name__)
 
@@ -81,7 +81,7 @@ async def opened_follower(settings: Settings, genesis: Genesis, directory: Path)
     names = Names(settings.namespace)
     async with _moved_when_damaged(settings, directory), AsyncExitStack() as stack:
         async with clients.started(settings, clients.client(settings), patiently=True) as client:
-            cluster_id = await answered("a broker", lambda: cluster.cluster_id(client))
+            cluster_id = await answered("a broker", lambda: broker_metadata.cluster_id(client))
         state = await stack.enter_async_context(_opened_state(directory, genesis, cluster_id, settings))
         journal = await stack.enter_async_context(journal_reader(settings, state.meta.applied, genesis))
         decisions = await stack.enter_async_context(

@@ -15,7 +15,7 @@ from aiokafka.errors import KafkaError
 
 from stream.errors import BrokerError, RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import Scheme
-from stream.kafka import clients, cluster
+from stream.kafka import broker_metadata, clients
 from stream.kafka.away import answered
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis, decode_journal, encode_genesis
@@ -78,7 +78,7 @@ async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | 
     """The genesis, or None while the journal is empty. Raises RefusedError when another record is first."""
     journal = Names(settings.namespace).journal
     partition = TopicPartition(journal, 0)
-    bounds = (await cluster.log_bounds(client, [journal], committed=True))[partition]
+    bounds = (await broker_metadata.log_bounds(client, [journal], committed=True))[partition]
     if bounds.start == bounds.end:
         return None
     record = await _first_record(settings, partition, bounds)
@@ -99,7 +99,7 @@ async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | 
     return found
 
 
-async def _first_record(settings: Settings, partition: TopicPartition, bounds: cluster.Bounds) -> Any:
+async def _first_record(settings: Settings, partition: TopicPartition, bounds: broker_metadata.Bounds) -> Any:
     """The first committed record within the bounds, or None: markers of aborts have offsets too."""
     consumer = clients.consumer(
         settings,
@@ -146,9 +146,9 @@ async def wait_for_genesis(
 async def _poll(settings: Settings) -> Genesis:
     journal = Names(settings.namespace).journal
     told = False
-    async with cluster.connect(settings) as client:
+    async with broker_metadata.connect(settings) as client:
         while True:
-            if journal in (await cluster.metadata(client, [journal])).topics:
+            if journal in (await broker_metadata.metadata(client, [journal])).topics:
                 genesis = await read_genesis(client, settings)
                 if genesis is not None:
                     return genesis

@@ -20,7 +20,7 @@ from stream.errors import StaleError, StateError
 from stream.failpoints import reach
 from stream.judge.batch import Entry
 from stream.judge.decide import MOST, Effort
-from stream.judge.decided import Decided
+from stream.judge.judged_batch import Decided
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
 from stream.judge.rehearse import rehearse
 from stream.judge.state import Prepared, State
@@ -28,13 +28,13 @@ from stream.kafka import clients, record_batches, topics
 from stream.kafka.away import answered
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, opened_follower
-from stream.kafka.interpreter import made_for_batches
+from stream.kafka.in_flight import Transaction, in_thread
+from stream.kafka.judge_transaction import Publisher
 from stream.kafka.judge_watch import JudgeWatch
 from stream.kafka.member import member_id
 from stream.kafka.names import Names
-from stream.kafka.publisher import Publisher
+from stream.kafka.runtime_tuning import made_for_batches
 from stream.kafka.scrubs import Scrubs
-from stream.kafka.transaction import Transaction, in_thread
 from stream.kafka.verdict_batches import PartitionBatch
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from stream.judge.batch import Entry
-from stream.judge.decided import Decided
+from stream.judge.judged_batch import Decided
 from stream.judge.state import State
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower

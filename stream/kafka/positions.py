@@ -15,7 +15,7 @@ from aiokafka.structs import OffsetAndMetadata
 from stream.errors import RefusedError, TopicError
 from stream.kafka.attempts import topic_id_of
 from stream.kafka.backlog import Backlog, Source
-from stream.kafka.cluster import Bounds, leader_topic_ids
+from stream.kafka.broker_metadata import Bounds, leader_topic_ids
 
 ASK_SECONDS: Final = 3.0
 """A leader that does not answer for so long is looked up again: it may have moved."""

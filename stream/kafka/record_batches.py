@@ -18,7 +18,7 @@ from aiokafka.record.util import calc_crc32c
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, copy_bytes
-from stream.messages.texts import Texts
+from stream.messages.byte_strings import Texts
 
 Headers = Sequence[tuple[str, bytes]]
 

@@ -15,9 +15,9 @@ import structlog
 
 from stream.children.confine import environment
 from stream.errors import DamagedStateError, OutputError
-from stream.kafka.transaction import in_thread
+from stream.kafka.in_flight import in_thread
 from stream.tables import scrub_child
-from stream.tables.scrub import last_scrub, note_scrub
+from stream.tables.last_scrub import last_scrub, note_scrub
 from stream.tables.scrub_child import Found
 
 FIRST_SECONDS: Final = 600.0

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from stream.kafka.cluster import Topic
+from stream.kafka.broker_metadata import Topic
 from stream.kafka.names import Names
 from stream.settings import MIB, Settings
 

@@ -20,7 +20,7 @@ from aiokafka.errors import (
 from stream.errors import TopicError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
-from stream.kafka import clients, cluster
+from stream.kafka import broker_metadata, clients
 from stream.kafka.genesis import wait_for_genesis, write_genesis
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
@@ -78,7 +78,7 @@ async def create(
         # A crawler's topic of pages may have been there first: the other topics follow its width.
         pages, *others = plan(settings)
         created = await _create_missing(admin, [pages], settings.partitions, dev=settings.dev)
-        width = (await cluster.partition_counts(admin._client, [pages.name]))[pages.name]
+        width = (await broker_metadata.partition_counts(admin._client, [pages.name]))[pages.name]
         created += await _create_missing(admin, others, width, dev=settings.dev)
         await _check(admin._client, settings, None)
         genesis, written = await write_genesis(admin._client, settings, scheme, options)
@@ -109,7 +109,7 @@ async def _create_missing(
     created: list[str] = []
     deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
     while True:
-        known = (await cluster.metadata(admin._client, [topic.name for topic in plans])).topics
+        known = (await broker_metadata.metadata(admin._client, [topic.name for topic in plans])).topics
         missing = [topic for topic in plans if topic.name not in known]
         if not missing and await _known_to_all(admin._client, plans):
             return created
@@ -117,13 +117,14 @@ async def _create_missing(
             named = ", ".join(topic.name for topic in missing) or "not every broker knows all their leaders"
             raise TopicError(f"the topics are not ready after {CREATE_SECONDS:g} s: {named}")
         created += await _ask_to_create(admin, missing, width, dev=dev)
-        await asyncio.sleep(cluster.PAUSE_SECONDS)
+        await asyncio.sleep(broker_metadata.PAUSE_SECONDS)
 
 
 async def _known_to_all(client: AIOKafkaClient, plans: list[TopicPlan]) -> bool:
     """Whether each broker can answer for these topics: the next question may go to any."""
     for broker in client.cluster.brokers():
-        known = (await cluster.metadata(client, [topic.name for topic in plans], broker.nodeId)).topics
+        answer = await broker_metadata.metadata(client, [topic.name for topic in plans], broker.nodeId)
+        known = answer.topics
         partitions = (partition for topic in known.values() for partition in topic.partitions.values())
         if len(known) < len(plans) or any(partition.leader < 0 for partition in partitions):
             return False
@@ -163,10 +164,10 @@ async def _ask_to_create(
 async def describe(settings: Settings) -> list[TopicRow]:
     """One row a topic, missing ones too. Raises BrokerError when no broker answers."""
     plans = plan(settings)
-    async with cluster.connect(settings) as client:
-        known = (await cluster.metadata(client, [topic.name for topic in plans])).topics
-        configs = await cluster.topic_configs(client, known)
-        bounds = await cluster.log_bounds(client, known)
+    async with broker_metadata.connect(settings) as client:
+        known = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
+        configs = await broker_metadata.topic_configs(client, known)
+        bounds = await broker_metadata.log_bounds(client, known)
     rows = []
     for topic in plans:
         found = known.get(topic.name)
@@ -197,17 +198,17 @@ async def check(settings: Settings, role: Role) -> None:
     Raises TopicError that names each topic, what is wrong with it and what it should be; BrokerError when no
     broker answers.
     """
-    async with cluster.connect(settings) as client:
+    async with broker_metadata.connect(settings) as client:
         await _check(client, settings, role)
 
 
 async def _check(client: AIOKafkaClient, settings: Settings, role: Role | None) -> None:
     plans = plan(settings, role)
-    known = (await cluster.metadata(client, [topic.name for topic in plans])).topics
+    known = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
     missing = [topic.name for topic in plans if topic.name not in known]
     if missing:
         raise TopicError(f"missing topics: {', '.join(missing)} (`neardup topics create` makes them)")
-    configs = await cluster.topic_configs(client, known)
+    configs = await broker_metadata.topic_configs(client, known)
     if role == "follow":
         return  # who only reads verdicts has no say in how they are kept
     problems = [

@@ -12,11 +12,11 @@ import numpy as np
 from aiokafka import TopicPartition
 from numpy.typing import NDArray
 
-from stream.judge.decided import Decided
-from stream.judge.verdict_json import write
+from stream.judge.judged_batch import Decided
+from stream.judge.verdict_json_compiled import write
 from stream.kafka.record_batches import RecordBatch, header_block, record_batches
 from stream.kafka.verdict_values import AvroVerdicts
-from stream.messages.texts import Texts
+from stream.messages.byte_strings import Texts
 from stream.messages.trace import TRACEPARENT
 from stream.messages.verdict import Verdict
 

@@ -15,8 +15,8 @@ from stream.contracts import contract
 from stream.errors import PageError, RecordError, SettingsError
 from stream.messages.verdict_avro import SCHEMA, to_avro, to_json
 from stream.pages.outside.errors import WantedError
-from stream.pages.outside.registry import registry_of
 from stream.pages.outside.schema import Schema, Schemas
+from stream.pages.outside.schema_registry import registry_of
 from stream.pages.page import FRAME
 from stream.settings import Settings
 

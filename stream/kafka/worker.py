@@ -21,13 +21,13 @@ from stream.children.pool import ChildPool, configuration_of
 from stream.errors import StaleError, TopicError
 from stream.failpoints import reach
 from stream.fingerprint.row import Row, Status
-from stream.kafka import clients, cluster, permits, topics
+from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.attempts import MOST, NONE, Positions, attempts_of
 from stream.kafka.away import answered
 from stream.kafka.backlog import Backlog, Batch, Source
 from stream.kafka.dead_letters import DeadLetters
-from stream.kafka.handful import Handful, Waiting
-from stream.kafka.judged import expected_offsets
+from stream.kafka.decided_positions import expected_offsets
+from stream.kafka.dispatch import Handful, Waiting
 from stream.kafka.names import Names
 from stream.kafka.positions import as_if_polling, begin, counts, topic_id_at_leaders
 from stream.kafka.reject_limit import RejectLimit
@@ -36,7 +36,7 @@ from stream.kafka.worker_watch import WorkerStats, WorkerWatch
 from stream.messages.journal import Genesis, Rows
 from stream.ops.server import ops_server
 from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
-from stream.pages.outside.registry import registry_of
+from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings
 
 PROGRESS_SECONDS: Final = 5
@@ -175,7 +175,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         genesis = await topics.wait_for_genesis(self.settings)
         await answered("a broker", lambda: topics.check(self.settings, "worker"))
         # Else what it needs rarely, to read the decisions, would be refused long after the start.
-        await answered("a broker", lambda: permits.demand(self.settings, "worker"))
+        await answered("a broker", lambda: acl_check.demand(self.settings, "worker"))
         return genesis
 
     # The loop: pages -> backlog -> children -> backlog -> journal -> committed offsets.
@@ -363,8 +363,8 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         if keys:
             topic_id = await topic_id_at_leaders(client, self._consumer, topic, shift.partitions)
         else:
-            topic_id = (await cluster.topic_ids(client, [topic]))[topic]
-        backlog = Backlog(Source(await cluster.cluster_id(client), topic, topic_id))
+            topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
+        backlog = Backlog(Source(await broker_metadata.cluster_id(client), topic, topic_id))
         committed = await self._consumer._coordinator.fetch_committed_offsets(keys)
         ours = {key: committed[key] for key in keys if counts(committed.get(key), backlog.source)}
         read = {key: each.offset for key, each in ours.items()}
@@ -372,7 +372,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         with as_if_polling(self._consumer):
             judged = await expected_offsets(self.settings, client, sources.values())
         # Asked last: reading the decisions may take minutes, in which retention goes on and others read.
-        bounds = await cluster.log_bounds(client, [topic])
+        bounds = await broker_metadata.log_bounds(client, [topic])
         if missing := [key.partition for key in keys if key not in bounds]:
             raise TopicError(f"topic {topic} has no partitions {missing} any more: it is being recreated")
         for key in keys:

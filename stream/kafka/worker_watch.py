@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.client import AIOKafkaClient
 
 from stream.fingerprint.row import Status
-from stream.kafka import cluster
+from stream.kafka import broker_metadata
 from stream.kafka.backlog import Backlog, Batch
 from stream.ops.health import Health
 from stream.ops.metrics import WorkerMetrics
@@ -71,7 +71,7 @@ class WorkerWatch:
     def connected(self, client: AIOKafkaClient, consumer: AIOKafkaConsumer) -> None:
         """The clients are there; the group has yet to give partitions."""
         metrics, stats = self.metrics, self._worker.stats
-        self.health.checks["broker"] = lambda: cluster.cluster_id(client)
+        self.health.checks["broker"] = lambda: broker_metadata.cluster_id(client)
         self.health.checks["assigned"] = lambda: self._worker.opened is not None
         self.health.checks["accepting"] = lambda: not self._worker.refusing
         metrics.held_bytes.set_function(lambda: stats.held_bytes)

@@ -14,7 +14,7 @@ import numpy as np
 from stream.offline.batch_tables import CHUNK, layout_for
 from stream.offline.layouts import Layout
 from stream.tables.arrays import I64, U64
-from stream.tables.words import WORD, Pairs, as_words, distances
+from stream.tables.fingerprint_lanes import WORD, Pairs, as_words, distances
 
 
 def all_pairs(

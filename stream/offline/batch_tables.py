@@ -18,7 +18,7 @@ from stream.compiled import compiled, popcount
 from stream.errors import SettingsError
 from stream.offline.layouts import Layout
 from stream.tables.arrays import I64, U8, U32, U64
-from stream.tables.words import Pairs, as_words
+from stream.tables.fingerprint_lanes import Pairs, as_words
 
 Held = TypeVar("Held")
 

@@ -19,8 +19,8 @@ from stream.errors import IndexFileError, SchemeMismatchError, SettingsError
 from stream.offline.index_file import IndexFile, is_index
 from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
 from stream.tables.arrays import U64
+from stream.tables.fingerprint_lanes import WIDTHS, as_words
 from stream.tables.rocks import state_directory
-from stream.tables.words import WIDTHS, as_words
 
 CHUNK: Final = 1 << 16
 """Fingerprints per chunk."""

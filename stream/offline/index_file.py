@@ -10,9 +10,9 @@ import numpy as np
 import xxhash
 
 from stream.errors import IndexFileError
-from stream.offline.compression import LEAST_BLOCK, MOST_BLOCK, Compressed
+from stream.offline.compressed_blocks import LEAST_BLOCK, MOST_BLOCK, Compressed
 from stream.output import writing
-from stream.tables.words import WIDTHS, WORD, words_of
+from stream.tables.fingerprint_lanes import WIDTHS, WORD, words_of
 
 MAGIC: Final = b"\x89NDINDX\n"
 VERSION: Final = 1

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stream.errors import SettingsError
 from stream.tables.arrays import U64
-from stream.tables.words import WORD, words_of
+from stream.tables.fingerprint_lanes import WORD, words_of
 
 MOST_TABLES: Final = 4096
 _CHOOSE: Final = re.compile(r"(\d+) ?choose ?(\d+)")

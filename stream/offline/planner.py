@@ -15,10 +15,10 @@ from typing import Final, Literal
 import msgspec
 
 from stream.errors import SettingsError
-from stream.offline.compression import BLOCK_BYTES, expected_bytes
+from stream.offline.compressed_blocks import BLOCK_BYTES, expected_bytes
 from stream.offline.layouts import Layout
 from stream.tables.design import LONGEST_PREFIX, MOST_TABLES
-from stream.tables.words import WIDTHS
+from stream.tables.fingerprint_lanes import WIDTHS
 
 PROBE_SECONDS: Final = 0.6e-6
 """Time to permute a query and find its prefix in a sorted table in RAM; measured by `neardup bench

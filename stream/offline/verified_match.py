@@ -20,15 +20,15 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.live import live_pages
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
+from stream.offline.fingerprint_match import rows_of
 from stream.offline.fingerprints import is_fingerprint, open_fingerprints
-from stream.offline.match import rows_of
-from stream.offline.meet import Columns, MeetingTables, meet_all
+from stream.offline.minima_tables import Columns, MeetingTables, meet_all
 from stream.settings import Settings
 from stream.sources import Message, open_source
 from stream.sources.compressed import STDIN
 from stream.tables.arrays import U64
+from stream.tables.fingerprint_lanes import from_integers, to_hex, words_of
 from stream.tables.rocks import state_directory
-from stream.tables.words import from_integers, to_hex, words_of
 
 CHUNK: Final = 1 << 12
 """Least number of corpus pages in a chunk."""

@@ -9,7 +9,7 @@ from typing import Final
 from fastwarc.stream_io import BrotliReader, ChunkedReader, WarcReader
 
 from stream.errors import PageError
-from stream.pages.compression import GZIP_MAGIC, ZSTD_MAGIC, gunzip, too_large, undeflate, unzstd
+from stream.pages.decompression import GZIP_MAGIC, ZSTD_MAGIC, gunzip, too_large, undeflate, unzstd
 
 _WHAT: Final = "body"
 

@@ -15,7 +15,7 @@ import msgspec
 
 from stream.errors import PageError
 from stream.messages.times import writable
-from stream.pages.compression import GZIP_MAGIC, gunzip, inflate, unzstd
+from stream.pages.decompression import GZIP_MAGIC, gunzip, inflate, unzstd
 from stream.pages.outside.outside import Outside
 from stream.pages.scrapy_cluster import CrawlRecord, is_crawl_record
 from stream.text.surrogates import replace_surrogates

@@ -9,7 +9,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
 from stream.errors import PageError
 from stream.messages.times import writable
-from stream.pages.compression import too_large
+from stream.pages.decompression import too_large
 from stream.pages.http_body import decode_body
 
 RECORDS = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion

@@ -14,8 +14,8 @@ import numpy as np
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import TABLE_BITS
-from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live, is_among, is_dead, pack_pair
-from stream.tables.prefix import PROBES_AT_ONCE, prefix_of
+from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live, is_among, is_dead, pack_pair
+from stream.tables.prefixes_compiled import PROBES_AT_ONCE, prefix_of
 from stream.tables.slots import slot_of
 
 FINGERPRINT_BITS: Final = 64

@@ -11,7 +11,7 @@ from stream.compiled import compiled, popcount
 from stream.tables.anchors import AnchorLog, Dead, Skipped
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import Design
-from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live
+from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live
 from stream.tables.presence import LEAST_BITS, Presence
 from stream.tables.probing import Probing
 from stream.tables.rocks import Store, table_family

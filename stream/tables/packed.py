@@ -15,8 +15,8 @@ import numpy as np
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import Design
-from stream.tables.pairs import FIRST_PAIRS, add_pair, count_live
-from stream.tables.prefix import PROBES_AT_ONCE, prefix_of, probed_prefixes
+from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live
+from stream.tables.prefixes_compiled import PROBES_AT_ONCE, prefix_of, probed_prefixes
 from stream.tables.probing import Probing
 
 GROUP: Final = 8

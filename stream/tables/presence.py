@@ -9,7 +9,7 @@ import numpy as np
 from stream.compiled import compiled
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import TABLE_BITS, Design
-from stream.tables.prefix import prefix_of
+from stream.tables.prefixes_compiled import prefix_of
 from stream.tables.probing import Probing
 from stream.tables.runs import Run
 

@@ -10,7 +10,7 @@ import numpy as np
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import Design
 from stream.tables.found import Found
-from stream.tables.prefix import LISTED_BITS, keys_of, uncertain_bits
+from stream.tables.prefixes_compiled import LISTED_BITS, keys_of, uncertain_bits
 from stream.tables.probes import probe_tree
 
 

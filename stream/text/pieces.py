@@ -1,7 +1,7 @@
 """Tokenisation of a whole batch of normalised texts, without a Python object per token.
 
 Finds the same tokens as `stream.text.segment`, as ranges of one array of code points. With the segmenter
-rjieba, `stream.fingerprint.scan` does the same in a compiled loop.
+rjieba, `stream.fingerprint.tokens_compiled` does the same in a compiled loop.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from stream.kafka import topics
 from stream.kafka.names import Names
 from stream.kafka.record_batches import header_block, record_batches
 from stream.kafka.verdict_batches import BATCH_BYTES
-from stream.messages.texts import Texts
+from stream.messages.byte_strings import Texts
 from stream.messages.verdict import PageRef, Source, VerdictRecord, rfc3339
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings

@@ -26,13 +26,13 @@ from stream.children.guard import Guard
 from stream.children.position import Position
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
-from stream.fingerprint.scan import scanned_tokens
+from stream.fingerprint.tokens_compiled import scanned_tokens
 from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES
 from stream.pages.content import page_text
 from stream.pages.outside.outside import Outside
 from stream.pages.page import decode_page
 from stream.text.extract import SPARSE, _main, _plain
-from stream.text.normalise_batch import normalised_points
+from stream.text.normalise_compiled import normalised_points
 from tests.bench.bench_worker import pages
 
 PAGES = 400

@@ -20,9 +20,9 @@ from typing import Any
 from stream.errors import NeardupError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.hashes import hash_tokens
-from stream.fingerprint.scan import scanned_tokens
+from stream.fingerprint.tokens_compiled import scanned_tokens
 from stream.text.normalise import normalise
-from stream.text.normalise_batch import normalised_points
+from stream.text.normalise_compiled import normalised_points
 from stream.text.segment import segment
 
 TEXT_BYTES = 4800

@@ -27,7 +27,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.kafka.interpreter import made_for_batches
+from stream.kafka.runtime_tuning import made_for_batches
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis, decode_journal
 from stream.messages.verdict_options import VerdictOptions

@@ -22,7 +22,7 @@ from stream.judge.batch import Entry
 from stream.judge.decide import MOST, Effort
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.kafka.interpreter import made_for_batches
+from stream.kafka.runtime_tuning import made_for_batches
 from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from tests.bench.hostile import CASES, ordinary

@@ -22,7 +22,7 @@ import numpy as np
 from stream.offline.all_pairs import all_pairs
 from stream.offline.batch_tables import CHUNK, BatchTables, match
 from stream.offline.methods.brute_force import BruteForce
-from stream.tables.words import Pairs
+from stream.tables.fingerprint_lanes import Pairs
 from tests.fingerprint_sets import flipped, random_set
 
 WIDTH, DISTANCE = 64, 3

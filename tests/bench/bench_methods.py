@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import zstandard
 
-from stream.offline.compression import encode, expected_bytes, sort_words
+from stream.offline.compressed_blocks import encode, expected_bytes, sort_words
 from stream.offline.layouts import Layout
 from stream.offline.methods import METHODS, Method, open_method
 from stream.offline.methods.ball import ball_size

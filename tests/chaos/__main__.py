@@ -20,9 +20,9 @@ from typing import Final
 import click
 
 from tests.chaos import schedule
-from tests.chaos.cluster.brokers import Cluster
 from tests.chaos.configurations import configuration
 from tests.chaos.epoch import Bounds, Epoch
+from tests.chaos.kafka_cluster.brokers import Cluster
 from tests.chaos.report import Report
 
 EPOCH_SECONDS: Final = 240.0

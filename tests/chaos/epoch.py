@@ -19,14 +19,14 @@ from confluent_kafka.admin import AdminClient
 
 from tests.chaos import schedule
 from tests.chaos.checker.checker import Checker
-from tests.chaos.cluster.brokers import Cluster
-from tests.chaos.cluster.ports import free_ports
-from tests.chaos.cluster.proxy import HOST
 from tests.chaos.configurations import PARTITIONS, Configuration
 from tests.chaos.disk import Disk
 from tests.chaos.faults import FAULTS
 from tests.chaos.faults.state import NEED_A_DISK
 from tests.chaos.faults.topics import insist, topic_id
+from tests.chaos.kafka_cluster.brokers import Cluster
+from tests.chaos.kafka_cluster.ports import free_ports
+from tests.chaos.kafka_cluster.proxy import HOST
 from tests.chaos.load import Load
 from tests.chaos.processes import Nursery
 from tests.chaos.report import Report

@@ -11,7 +11,7 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 
 from tests.chaos.checker.checker import Checker
-from tests.chaos.cluster.brokers import Cluster
+from tests.chaos.kafka_cluster.brokers import Cluster
 from tests.chaos.load import Load
 from tests.chaos.report import Report
 from tests.chaos.roles import Role

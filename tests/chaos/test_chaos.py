@@ -14,10 +14,10 @@ import pytest
 
 from tests.chaos import schedule
 from tests.chaos.checker.oracle import IndexedOracle
-from tests.chaos.cluster.ports import free_ports
-from tests.chaos.cluster.proxy import HOST, Link
 from tests.chaos.configurations import OPTIONS
 from tests.chaos.disk import Disk
+from tests.chaos.kafka_cluster.ports import free_ports
+from tests.chaos.kafka_cluster.proxy import HOST, Link
 from tests.chaos.load import Pages
 from tests.oracle import Oracle, OraclePage
 

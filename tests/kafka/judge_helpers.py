@@ -15,7 +15,7 @@ from aiokafka.admin import NewTopic
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.kafka import audit, cluster
+from stream.kafka import audit, broker_metadata
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import plan
@@ -146,15 +146,15 @@ async def recreate(settings: Settings, topic: str) -> None:
     """Delete one of our topics and make it again as planned."""
     (planned,) = [each for each in plan(settings) if each.name == topic]
     new = NewTopic(topic, planned.partitions, 1, topic_configs=planned.create_config(dev=True))
-    async with admin_of(settings) as admin, cluster.connect(settings) as client:
-        before = (await cluster.topic_ids(client, [topic]))[topic]
+    async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
+        before = (await broker_metadata.topic_ids(client, [topic]))[topic]
         await admin.delete_topics([topic])
 
         async def created() -> bool:
             return bool((await admin.create_topics([new])).topic_errors[0][1] == 0)
 
         async def ready() -> bool:
-            found = (await cluster.metadata(client, [topic])).topics.get(topic)
+            found = (await broker_metadata.metadata(client, [topic])).topics.get(topic)
             return bool(found and found.id != before and found.partitions[0].leader >= 0)
 
         await until(created)

@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from stream.brokers.embedded import EmbeddedBroker, Secured
-from stream.kafka import cluster
-from stream.kafka.access import Grant
+from stream.kafka import broker_metadata
+from stream.kafka.acls import Grant
 from stream.settings import Settings, load
 
 USER, PASSWORD = "someone", "correct-horse"
@@ -164,7 +164,7 @@ class SecuredBroker:
 
     async def grant(self, principal: str, grants: Iterable[Grant]) -> None:
         """Allow just this."""
-        async with cluster.connect(self.everything("any")) as client:
+        async with broker_metadata.connect(self.everything("any")) as client:
             for each in grants:
                 what = KIND[each.kind], each.name, LITERAL
                 for operation in each.operations:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stream.fingerprint.row import Status
-from stream.kafka import cluster
+from stream.kafka import broker_metadata
 from stream.kafka.names import Names
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
@@ -43,8 +43,8 @@ def quick(settings: Settings) -> Settings:
 
 async def topic_id(settings: Settings) -> str:
     topic = Names(settings.namespace).pages
-    async with cluster.connect(settings) as client:
-        return (await cluster.topic_ids(client, [topic]))[topic]
+    async with broker_metadata.connect(settings) as client:
+        return (await broker_metadata.topic_ids(client, [topic]))[topic]
 
 
 async def has_committed(settings: Settings, partition: int, offset: int, metadata: str) -> bool:

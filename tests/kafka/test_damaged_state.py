@@ -20,8 +20,8 @@ from stream.kafka.judge import JudgeRole
 from stream.kafka.recompute import recompute
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
+from stream.tables.last_scrub import last_scrub
 from stream.tables.rocks import Store, tables_of
-from stream.tables.scrub import last_scrub
 from tests.kafka.judge_helpers import append, decided, error_of, once, part, places, record, verdicts
 from tests.kafka.worker_helpers import running
 from tests.waiting import until

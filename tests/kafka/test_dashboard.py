@@ -18,7 +18,7 @@ from stream.dashboard.app import tables_directory
 from stream.dashboard.role import DashboardRole
 from stream.errors import DamagedStateError, StaleError
 from stream.fingerprint.scheme import Scheme
-from stream.kafka import cluster, topics
+from stream.kafka import broker_metadata, topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
 from stream.messages.verdict_options import VerdictOptions
@@ -137,7 +137,7 @@ async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, 
             for verdict in (kept[0], kept[-1]):
                 found = await client.post("/api/v1/lookup", {"url": verdict.url})
                 assert [each["id"] for each in found["history"]] == [verdict.id]
-    async with cluster.connect(settings) as client_:
+    async with broker_metadata.connect(settings) as client_:
         await client_.force_metadata_update()
         known = client_.cluster.topics()
     ours = {name for name in known if "dashboard" in name and settings.namespace in name}

@@ -29,8 +29,8 @@ from stream.kafka import audit, topics, verdict_batches
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.judge import JudgeRole
+from stream.kafka.judge_transaction import Publisher
 from stream.kafka.names import Names
-from stream.kafka.publisher import Publisher
 from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
 from stream.kafka.worker import WorkerRole

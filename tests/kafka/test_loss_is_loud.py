@@ -12,7 +12,7 @@ from aiokafka.admin import RecordsToDelete
 from structlog.testing import capture_logs
 
 from stream.judge.ledger import SourceGap
-from stream.kafka import cluster
+from stream.kafka import broker_metadata
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.worker import WorkerRole
@@ -60,8 +60,8 @@ async def follow_cure(settings: Settings, logged: list[Any]) -> None:
     assert cure is not None, told
     option, offset = cure.groups()
     key = TopicPartition(Names(settings.namespace).pages, 0)
-    async with cluster.connect(settings) as client:
-        bounds = (await cluster.log_bounds(client, [key.topic]))[key]
+    async with broker_metadata.connect(settings) as client:
+        bounds = (await broker_metadata.log_bounds(client, [key.topic]))[key]
     await commit(settings, {"--to-earliest": bounds.start, "--to-offset": int(offset or 0)}[option])
 
 

@@ -14,7 +14,7 @@ from stream.settings import Settings
 from tests.kafka.judge_helpers import page
 from tests.kafka.worker_helpers import create, journal, publish, running
 from tests.unit.test_claims import record
-from tests.unit.test_registry import SCHEMA, Served, avro
+from tests.unit.test_schema_registry import SCHEMA, Served, avro
 from tests.waiting import until
 
 pytestmark = pytest.mark.broker

@@ -14,7 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from stream.errors import BrokerError, PageError, TopicError
 from stream.kafka.names import Names
-from stream.kafka.publish import key_of, publish
+from stream.kafka.page_publisher import key_of, publish
 from stream.settings import Settings, load
 from stream.sources import JsonlSource, Message
 

@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from stream.errors import RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.judge.state import State
-from stream.kafka import cluster, topics
-from stream.kafka.cluster import Bounds
+from stream.kafka import broker_metadata, topics
+from stream.kafka.broker_metadata import Bounds
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import plan
@@ -55,8 +55,8 @@ async def ends(settings: Settings) -> dict[Any, Bounds]:
     """Where the logs of all topics that a role writes begin and end."""
     names = Names(settings.namespace)
     written = [names.journal, names.decisions, names.verdicts, names.clusters, names.rejected]
-    async with cluster.connect(settings) as client:
-        return await cluster.log_bounds(client, written)
+    async with broker_metadata.connect(settings) as client:
+        return await broker_metadata.log_bounds(client, written)
 
 
 async def refusal(role: WorkerRole | JudgeRole) -> str:
@@ -86,8 +86,8 @@ def foreign_state(ran: Ran, cluster_id: str, **changes: Any) -> None:
 
 
 async def cluster_of(settings: Settings) -> str:
-    async with cluster.connect(settings) as client:
-        return await cluster.cluster_id(client)
+    async with broker_metadata.connect(settings) as client:
+        return await broker_metadata.cluster_id(client)
 
 
 async def test_rule_9_state_of_another_cluster_is_refused(ran: Ran) -> None:
@@ -223,8 +223,8 @@ async def test_rule_14_journal_that_would_lose_or_misdate_records_is_refused_by_
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, names.journal, configs=changed)])
 
     async def altered() -> bool:
-        async with cluster.connect(settings) as client:
-            found = (await cluster.topic_configs(client, [names.journal]))[names.journal]
+        async with broker_metadata.connect(settings) as client:
+            found = (await broker_metadata.topic_configs(client, [names.journal]))[names.journal]
         return config.items() <= found.items()
 
     await until(altered)
@@ -239,8 +239,8 @@ async def test_rule_14_journal_with_two_partitions_is_refused_by_both_roles(sett
         await admin.create_partitions({names.journal: NewPartitions(2)})
 
     async def widened() -> bool:
-        async with cluster.connect(settings) as client:
-            return (await cluster.partition_counts(client, [names.journal]))[names.journal] == 2
+        async with broker_metadata.connect(settings) as client:
+            return (await broker_metadata.partition_counts(client, [names.journal]))[names.journal] == 2
 
     await until(widened)
     for role in (JudgeRole(settings), WorkerRole(settings)):
@@ -323,11 +323,11 @@ async def test_rule_11_creating_with_other_options_is_refused_and_names_them(set
 
 async def test_missing_topics_are_refused_by_name_once_there_is_a_genesis(settings: Settings) -> None:
     names = await create(settings)
-    async with admin_of(settings) as admin, cluster.connect(settings) as client:
+    async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
         await admin.delete_topics([names.verdicts])
 
         async def gone() -> bool:
-            return not (await cluster.metadata(client, [names.verdicts])).topics
+            return not (await broker_metadata.metadata(client, [names.verdicts])).topics
 
         await until(gone)
     error = await error_of(JudgeRole(settings))

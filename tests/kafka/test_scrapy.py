@@ -21,7 +21,7 @@ from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import audited
 from tests.kafka.worker_helpers import ROOT, create, running
-from tests.unit.test_registry import Served
+from tests.unit.test_schema_registry import Served
 from tests.waiting import HANG_SECONDS
 
 pytestmark = [

@@ -19,13 +19,13 @@ from stream.brokers import embedded
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
-from stream.kafka import clients, cluster, permits, topics
-from stream.kafka.access import ROLES, Grant, grants, table
+from stream.kafka import acl_check, broker_metadata, clients, topics
+from stream.kafka.acls import ROLES, Grant, grants, table
 from stream.kafka.audit import audit
 from stream.kafka.export import export
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
-from stream.kafka.publish import publish
+from stream.kafka.page_publisher import publish
 from stream.kafka.recompute import recompute
 from stream.kafka.worker import WorkerRole
 from stream.messages.verdict_options import VerdictOptions
@@ -33,8 +33,8 @@ from stream.settings import Settings
 from stream.sinks.duckdb import DuckSink
 from stream.sources import open_source
 from tests.kafka.dashboard_helpers import dashboard
-from tests.kafka.farewells import farewells
 from tests.kafka.judge_helpers import audited, page
+from tests.kafka.open_sockets import farewells
 from tests.kafka.secured import PASSWORD, USER, SecuredBroker
 from tests.kafka.worker_helpers import running
 from tests.waiting import HANG_SECONDS, until
@@ -109,8 +109,8 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
 
 
 async def journal_end(settings: Settings) -> int:
-    async with cluster.connect(settings) as client:
-        bounds = await cluster.log_bounds(client, [Names(settings.namespace).journal])
+    async with broker_metadata.connect(settings) as client:
+        bounds = await broker_metadata.log_bounds(client, [Names(settings.namespace).journal])
         return next(iter(bounds.values())).end
 
 
@@ -174,7 +174,7 @@ async def attempt(role: str, settings: Settings, crawl: Path) -> None:
             with closing(DuckSink(Path(":memory:"))) as sink:
                 await export(settings, sink)
         case "dashboard":
-            await permits.demand(settings, role)  # what the role does first, as the next test shows
+            await acl_check.demand(settings, role)  # what the role does first, as the next test shows
         case _:
             tail = ["tail", "--from-beginning", "--limit", "4"]
             code, _, error = await neardup(settings, *(tail if role == "tail" else ["query", str(crawl)]))
@@ -272,8 +272,8 @@ async def test_a_dashboard_that_may_not_make_its_topics_says_which(
 async def test_a_password_lets_in_and_a_wrong_one_does_not(
     secured: SecuredBroker, namespace: str, mechanism: str
 ) -> None:
-    async with cluster.connect(secured.by_password(namespace, mechanism)) as client:
-        assert await cluster.cluster_id(client)
+    async with broker_metadata.connect(secured.by_password(namespace, mechanism)) as client:
+        assert await broker_metadata.cluster_id(client)
     wrong = secured.by_password(namespace, mechanism, sasl_password="battery-staple")  # noqa: S106
     said = await refusal(wrong)
     assert "sasl_username, sasl_password: 127.0.0.1:" in said
@@ -294,8 +294,8 @@ async def refusal(settings: Settings) -> str:
 
 
 async def test_a_certificate_lets_in_and_its_lack_does_not(secured: SecuredBroker, namespace: str) -> None:
-    async with cluster.connect(secured.by_certificate(namespace, "someone")) as client:
-        assert await cluster.cluster_id(client)
+    async with broker_metadata.connect(secured.by_certificate(namespace, "someone")) as client:
+        assert await broker_metadata.cluster_id(client)
     said = await refusal(secured.by_certificate(namespace, "someone", ssl_certfile=None, ssl_password=None))
     assert "ssl_certfile, ssl_keyfile: 127.0.0.1:" in said
 
@@ -329,8 +329,9 @@ async def test_a_token_command_is_asked_and_a_refused_token_is_named(
     script.write_text(f"#!/bin/sh\ncat {good}\n")
     script.chmod(0o755)
     by_command = {"sasl_token_file": None, "sasl_token_command": SecretStr(str(script))}
-    async with cluster.connect(secured.by_token(namespace, USER).model_copy(update=by_command)) as client:
-        assert await cluster.cluster_id(client)
+    settings = secured.by_token(namespace, USER).model_copy(update=by_command)
+    async with broker_metadata.connect(settings) as client:
+        assert await broker_metadata.cluster_id(client)
     script.write_text("#!/bin/sh\necho no.token.\n")
     settings = secured.by_token(namespace, USER).model_copy(update=by_command)
     assert "sasl_token_file, sasl_token_command: 127.0.0.1:" in await refusal(settings)

@@ -14,7 +14,7 @@ from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
-from stream.kafka import cluster, topics
+from stream.kafka import broker_metadata, topics
 from stream.kafka.names import Names
 from stream.kafka.reader import journal_reader
 from stream.kafka.topic_plan import JOURNAL_BYTES, TopicPlan, plan
@@ -62,7 +62,7 @@ def make(admin: AIOKafkaAdminClient, settings: Settings) -> Make:
         assert [code for _, code, _ in answer.topic_errors] == [0] * len(new)
 
         async def known() -> bool:
-            found = await cluster.metadata(admin._client, [topic.name for topic in new])
+            found = await broker_metadata.metadata(admin._client, [topic.name for topic in new])
             return len(found.topics) == len(new)
 
         await until(known)
@@ -259,7 +259,7 @@ async def test_a_crawler_s_topic_is_kept_and_verdicts_follow_its_width(
 ) -> None:
     await admin.create_topics([NewTopic(names.pages, 5, 1)])
     await topics.create(settings, SCHEME, OPTIONS)
-    found = await cluster.partition_counts(admin._client, [names.pages, names.verdicts])
+    found = await broker_metadata.partition_counts(admin._client, [names.pages, names.verdicts])
     assert found == {names.pages: 5, names.verdicts: 5}
 
 

@@ -23,7 +23,7 @@ from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, error_of, page
 from tests.kafka.test_commands import neardup
 from tests.kafka.worker_helpers import create, publish, read_all, running
-from tests.unit.test_registry import REAL, Served
+from tests.unit.test_schema_registry import REAL, Served
 
 pytestmark = pytest.mark.broker
 SCHEMA = fastavro.schema.load_schema(str(Path(__file__).parents[2] / "schemas" / "verdict.avsc"))
@@ -42,7 +42,7 @@ def registry() -> Iterator[Served]:
 
 @pytest.fixture(params=["served", *(["real"] if REAL else [])])
 def url(request: pytest.FixtureRequest) -> str:
-    """Of a registry, see `tests.unit.test_registry`."""
+    """Of a registry, see `tests.unit.test_schema_registry`."""
     if request.param == "real":
         assert REAL
         return REAL

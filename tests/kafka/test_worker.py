@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from stream.errors import RefusedError
 from stream.fingerprint.row import Status
-from stream.kafka import cluster
+from stream.kafka import broker_metadata
 from stream.kafka import worker as worker_module
 from stream.kafka.names import Names
 from stream.settings import Settings
@@ -61,8 +61,8 @@ def changed(settings: Settings, **options: Any) -> Settings:
 
 async def topic_id(settings: Settings) -> str:
     topic = Names(settings.namespace).pages
-    async with cluster.connect(settings) as client:
-        return (await cluster.topic_ids(client, [topic]))[topic]
+    async with broker_metadata.connect(settings) as client:
+        return (await broker_metadata.topic_ids(client, [topic]))[topic]
 
 
 async def run_until_pages(settings: Settings, pages: int) -> None:
@@ -73,7 +73,7 @@ async def run_until_pages(settings: Settings, pages: int) -> None:
 async def recreate_pages(settings: Settings) -> None:
     topic = Names(settings.namespace).pages
     before = await topic_id(settings)
-    async with admin_of(settings) as admin, cluster.connect(settings) as client:
+    async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
         await admin.delete_topics([topic])
 
         async def created() -> bool:
@@ -81,7 +81,7 @@ async def recreate_pages(settings: Settings) -> None:
             return bool(answer.topic_errors[0][1] == 0)
 
         async def ready() -> bool:
-            found = (await cluster.metadata(client, [topic])).topics.get(topic)
+            found = (await broker_metadata.metadata(client, [topic])).topics.get(topic)
             return bool(
                 found and found.id != before and all(p.leader >= 0 for p in found.partitions.values())
             )

@@ -18,7 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from stream.fingerprint.scheme import Scheme
-from stream.kafka import cluster, topics
+from stream.kafka import broker_metadata, topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import Names
 from stream.kafka.worker import WorkerRole
@@ -123,8 +123,8 @@ async def publish(settings: Settings, pages: Iterable[bytes], partition: int = 0
 
 async def read_all(settings: Settings, topic: str) -> list[Any]:
     """Every committed record of every partition up to the present end."""
-    async with cluster.connect(settings) as client:
-        bounds = await cluster.log_bounds(client, [topic], committed=True)
+    async with broker_metadata.connect(settings) as client:
+        bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
     bounds = {key: bound for key, bound in bounds.items() if bound.start < bound.end}
     if not bounds:  # and aiokafka cannot stop a consumer that has done nothing since its start
         return []

@@ -14,7 +14,7 @@ from stream.offline.methods.ball import ball_size
 from stream.offline.methods.interpolation import interpolate
 from stream.offline.methods.sorted_tables import SortedTables
 from stream.offline.methods.stored_ball import StoredBall
-from stream.tables.words import Pairs
+from stream.tables.fingerprint_lanes import Pairs
 from tests.fingerprint_sets import flipped, numbers, random_set
 
 LAYOUTS = ["5 choose 2", "7 choose 4", "8 choose 5", "5 then 4"]

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from stream.fingerprint.default_weights import features
 from stream.fingerprint.simhash import bit_sums, simhash
-from stream.fingerprint.weights import features
 
 FEATURES = st.lists(
     st.tuples(st.integers(0, 2**64 - 1), st.integers(1, 2**40)),

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 from stream.errors import PageError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Status
-from stream.fingerprint.scan import scanned_tokens
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.tokens import plain_tokens
-from stream.text import normalise_batch
+from stream.fingerprint.tokens_compiled import scanned_tokens
+from stream.text import normalise_compiled
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
-from stream.text.normalise_batch import encoded, normalised_points
+from stream.text.normalise_compiled import encoded, normalised_points
 from stream.text.pieces import pieces, words_of
 from stream.text.points import Points, points_of
 from stream.text.segment import GRAM, HAN, UNSPACED, segment, words
@@ -109,7 +109,7 @@ def test_texts_normalised_together_are_those_of_the_standard_library(texts: list
 
 @given(MIXED)
 def test_a_text_normalised_in_slices_is_that_of_the_standard_library(text: str) -> None:
-    with patch.object(normalise_batch, "_SLICE", 5):
+    with patch.object(normalise_compiled, "_SLICE", 5):
         found = normalised_points([text])
     assert bytes(encoded(found)[0]) == reference(text).encode()
 

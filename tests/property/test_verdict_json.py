@@ -17,9 +17,9 @@ from stream.judge.batch import Batch
 from stream.judge.decide import Judged
 from stream.judge.ids import NO_PAGE, show
 from stream.judge.rule import Rule
-from stream.judge.verdict_json import columns, write
+from stream.judge.verdict_json_compiled import columns, write
+from stream.messages.byte_strings import Texts
 from stream.messages.journal import NO_TIME, SourceRange
-from stream.messages.texts import Texts
 from stream.messages.verdict import Change, PageRef, Source, Verdict, VerdictRecord, rfc3339
 from stream.messages.verdict_options import VerdictOptions
 

@@ -18,11 +18,11 @@ from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
 from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
-from stream.offline.compression import encode, sort_words
+from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.fingerprints import open_fingerprints
 from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
+from stream.tables.fingerprint_lanes import as_words, to_hex
 from stream.tables.rocks import ANCHORS
-from stream.tables.words import as_words, to_hex
 from tests.fingerprint_sets import flipped, random_set
 
 SCHEME = "a6fe188f1b9b0efe"

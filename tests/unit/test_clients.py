@@ -26,7 +26,7 @@ from structlog.testing import capture_logs
 from stream.errors import AccessError, BrokerError, NeardupError, StaleError
 from stream.kafka import clients
 from stream.kafka.judge import JudgeRole
-from stream.kafka.publish import _Window
+from stream.kafka.page_publisher import _Window
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings, load
 from stream.sources import Message

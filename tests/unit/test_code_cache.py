@@ -345,7 +345,7 @@ def test_change_in_a_function_of_another_module_is_seen_and_so_is_its_undoing(tr
     before, was_compiled = run(LINK)
     assert was_compiled
     assert run(LINK) == (before, False)
-    prefix = tree / "stream" / "tables" / "prefix.py"
+    prefix = tree / "stream" / "tables" / "prefixes_compiled.py"
     edit(prefix, "prefix |= ((word >> shifts", "prefix |= ((word << shifts")
     changed, was_compiled = run(LINK)
     assert was_compiled

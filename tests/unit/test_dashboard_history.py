@@ -13,9 +13,9 @@ import xxhash
 from faust.types import TP
 
 from stream.dashboard import history
-from stream.dashboard.batch import batch_of, normal
 from stream.dashboard.history import KEPT, History
 from stream.dashboard.rows import UrlRow
+from stream.dashboard.verdict_columns import batch_of, normal
 from stream.messages.verdict import VerdictRecord
 from tests.kafka.dashboard_helpers import Verdicts
 

@@ -10,9 +10,9 @@ import pytest
 
 from stream.dashboard import ends as ends_of_rows
 from stream.dashboard import pending as pendings
-from stream.dashboard.batch import VerdictColumns, batch_of
 from stream.dashboard.ends import Ends
 from stream.dashboard.pending import Pending
+from stream.dashboard.verdict_columns import VerdictColumns, batch_of
 from tests.kafka.dashboard_helpers import Verdicts
 from tests.waiting import HANG_SECONDS
 

@@ -14,13 +14,13 @@ import pytest
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from stream.dashboard import fold, view
-from stream.dashboard.batch import Shape, batch_of, host_of, normal
 from stream.dashboard.committed import BEFORE, hole
 from stream.dashboard.ends import Ends
 from stream.dashboard.fold import Folder, window_row
 from stream.dashboard.openapi import document
 from stream.dashboard.pending import Pending
 from stream.dashboard.rows import Counts
+from stream.dashboard.verdict_columns import Shape, batch_of, host_of, normal
 from stream.dashboard.view import View
 from stream.dashboard.windows import DAY, HOSTS, HOUR, MOST_POINTS, TOTALS, Calendar, plan
 from stream.errors import RecordError

@@ -10,7 +10,7 @@ import faust
 import pytest
 from faust.exceptions import PartitionsMismatch
 
-from stream.dashboard.tables import RowTable, in_scope_of
+from stream.dashboard.row_tables import RowTable, in_scope_of
 
 
 @dataclass

@@ -9,7 +9,7 @@ import pytest
 import snowballstemmer
 
 from stream.errors import SettingsError
-from stream.fingerprint.features.registry import HOMES, maker
+from stream.fingerprint.features.feature_methods import HOMES, maker
 from stream.fingerprint.features.stop_words import stop_words
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.recipe import Recipe, recipe_of

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from stream.fingerprint.hashing.registry import HOMES, hasher
+from stream.fingerprint.hashing.hash_functions import HOMES, hasher
 from stream.fingerprint.scheme import Scheme
 
 FOX = b"The quick brown fox jumps over the lazy dog"
@@ -85,7 +85,7 @@ def test_long_jenkins_hashes_keep_the_published_word_and_add_others() -> None:
 
 def test_no_hash_is_salted() -> None:
     code = (
-        "from stream.fingerprint.hashing.registry import HOMES, hasher\n"
+        "from stream.fingerprint.hashing.hash_functions import HOMES, hasher\n"
         "from stream.fingerprint.scheme import Scheme\n"
         "print([hasher(Scheme(hash=name))([b'x'], 64).tolist() for name in HOMES], hash('x'))"
     )

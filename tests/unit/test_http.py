@@ -17,7 +17,7 @@ from aiohttp import web
 
 from stream.dashboard.api import LOOKUP_BYTES, Api
 from stream.dashboard.gate import Gate
-from stream.dashboard.recent import Recent
+from stream.dashboard.latest_verdicts import Recent
 from stream.dashboard.rows import Counts
 from stream.dashboard.server import application
 from stream.dashboard.view import View

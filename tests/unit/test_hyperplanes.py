@@ -9,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.fingerprint.hashing.registry import hasher
-from stream.fingerprint.hyperplanes import (
+from stream.fingerprint.hashing.hash_functions import hasher
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.simhash import simhash
+from stream.fingerprint.weighted_features import signed
+from stream.tables.fingerprint_lanes import distances, from_integers
+from tests.seeds.hyperplanes import (
     angle,
     cosine,
     expected_distance,
@@ -18,10 +22,6 @@ from stream.fingerprint.hyperplanes import (
     planes_of,
     signs,
 )
-from stream.fingerprint.pairs import signed
-from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.simhash import simhash
-from stream.tables.words import distances, from_integers
 
 
 @given(st.lists(st.integers(-(2**30), 2**30), min_size=1, max_size=40), st.sampled_from([32, 64, 128]))

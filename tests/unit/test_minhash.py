@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream.fingerprint.minhash import (
+from stream.fingerprint.sketch import shingles
+from tests.seeds.minhash import (
     first_in,
     k_functions,
     k_smallest,
     similarity_by_functions,
     similarity_by_smallest,
 )
-from stream.fingerprint.sketch import shingles
 
 
 def pair(share: float, seed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,12 +22,12 @@ import pytest
 from stream.errors import DiskError, OutputError
 from stream.kafka.member import member_id
 from stream.messages.verdict import Source, VerdictRecord, rfc3339
-from stream.offline.compression import encode, sort_words
+from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.index_file import write_index
 from stream.output import writing
 from stream.sinks.base import ExportError
 from stream.sinks.open import open_sink
-from stream.tables.words import as_words
+from stream.tables.fingerprint_lanes import as_words
 from tests.fingerprint_sets import random_set
 
 NEARDUP = (sys.executable, "-m", "stream.cli")

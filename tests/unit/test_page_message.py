@@ -15,7 +15,7 @@ import zstandard
 from jsonschema import Draft202012Validator
 
 from stream.errors import PageError
-from stream.pages.compression import MAX_PARTS, inflate
+from stream.pages.decompression import MAX_PARTS, inflate
 from stream.pages.page import Page, PageMessageError, decode_page
 
 LIMIT = 1 << 20

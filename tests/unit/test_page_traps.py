@@ -21,7 +21,7 @@ from stream.pages.page import Page
 from stream.text import normalise as normalising
 from stream.text.decode import MAX_CONTENT_TYPE, decode
 from stream.text.normalise import MAX_LIGATURES, MAX_MARKS, normalise, reference
-from stream.text.normalise_batch import encoded, normalised_points
+from stream.text.normalise_compiled import encoded, normalised_points
 from tests.waiting import HANG_SECONDS
 
 BELOW, ABOVE = "\u0316", "\u0300"

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from stream.kafka import record_batches as module
 from stream.kafka.record_batches import RecordBatch, header_block, record_batches
-from stream.messages.texts import Texts
+from stream.messages.byte_strings import Texts
 
 HEADERS: list[list[tuple[str, bytes]]] = [
     [], [("verdict", b"unique")], [("scheme", bytes(200)), ("ü", b"")],

@@ -10,20 +10,24 @@ from tests.waiting import HANG_SECONDS
 JUDGED_AFTER_REHEARSAL = """
 import numpy as np
 from stream import Index
-from stream.fingerprint import parity_pairs
+from stream.fingerprint import parity_similarity_compiled
 from stream.fingerprint.scheme import Scheme
-from stream.judge import meetings, nearest, neighbours, page_log, verdict_json
+from stream.judge import nearest, page_log
+from stream.judge import bucket_collisions
+from stream.judge import batch_anchors
+from stream.judge import verdict_json_compiled
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables import found, chains, cold, packed, prefix, presence
+from stream.tables import found, chains, cold, packed, prefixes_compiled, presence
 from stream.tables.design import Design
 from stream.tables.runs import Run
 
 loops = (found.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
-    meetings.meetings, neighbours._members_near, neighbours._enter,
-    neighbours.leave, neighbours.best_of, nearest.may_count, nearest.nearest, parity_pairs._similarity,
-    verdict_json._write, cold._match, presence._meet, presence._mark, prefix.uncertain_bits,
+    bucket_collisions.meetings, batch_anchors._members_near, batch_anchors._enter,
+    batch_anchors.leave, batch_anchors.best_of, nearest.may_count, nearest.nearest,
+    parity_similarity_compiled._similarity, verdict_json_compiled._write,
+    cold._match, presence._meet, presence._mark, prefixes_compiled.uncertain_bits,
     packed._sort, packed._pack, packed._search, page_log._pack, page_log._take)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()

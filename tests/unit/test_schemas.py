@@ -22,9 +22,9 @@ from stream.errors import RecordError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch, Entry, digest_of
-from stream.judge.decided import Decided
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
+from stream.judge.judged_batch import Decided
 from stream.judge.state import State
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis

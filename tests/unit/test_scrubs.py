@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from stream.errors import DamagedStateError
 from stream.kafka.scrubs import Scrubs
+from stream.tables.last_scrub import last_scrub, refuse_known_damage
 from stream.tables.rocks import Store
-from stream.tables.scrub import last_scrub, refuse_known_damage
 from tests.waiting import until
 
 OFTEN = 1e-6

@@ -10,14 +10,14 @@ import math
 import numpy as np
 import pytest
 
+from stream.fingerprint.default_weights import UNIT
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.hyperplanes import planes_of, signs
-from stream.fingerprint.minhash import first_in
-from stream.fingerprint.pairs import signed, weighted_pairs
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import TIES, bit_sums, simhash
-from stream.fingerprint.weights import UNIT
-from stream.tables.words import distances, from_integers
+from stream.fingerprint.weighted_features import signed, weighted_pairs
+from stream.tables.fingerprint_lanes import distances, from_integers
+from tests.seeds.hyperplanes import planes_of, signs
+from tests.seeds.minhash import first_in
 
 
 def kernel(pairs: list[tuple[str, float]], ties: int = 0) -> tuple[str, list[float]]:

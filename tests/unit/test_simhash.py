@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import xxhash
 
+from stream.fingerprint.bit_sums_compiled import bit_sums_of_each
+from stream.fingerprint.default_weights import features, weigh
 from stream.fingerprint.hashes import hash_ranges, hash_tokens
-from stream.fingerprint.parity_batch import parity_sketches
+from stream.fingerprint.parity_compiled import parity_sketches
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.fingerprint.simhash import TIES, bit_sums, signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
-from stream.fingerprint.sums import bit_sums_of_each
-from stream.fingerprint.weights import features, weigh
 
 
 def by_hand(hashes: list[int], weights: list[int]) -> tuple[int, list[int]]:

@@ -23,7 +23,7 @@ from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.methods.brute_force import BruteForce
 from stream.pages.page import Page
-from stream.tables.words import distances, from_integers
+from stream.tables.fingerprint_lanes import distances, from_integers
 
 CHINESE = """港口的灯塔建于上个世纪，至今仍由同一个家族看守。每天傍晚，守塔人登上许多级台阶，点亮那盏老灯，
 然后在日志里写下风向、海浪和经过的船只。日志已经写满了四十多本，最早的一本纸页发黄，字迹却依然清楚。

@@ -16,10 +16,10 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import sketch
 from stream.index import Index
 from stream.messages.verdict_options import VerdictOptions
-from stream.offline import meet
+from stream.offline import minima_tables
 from stream.offline.layouts import Layout
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
-from stream.tables.words import from_integers
+from stream.tables.fingerprint_lanes import from_integers
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.oracle import Oracle, OraclePage
 
@@ -84,8 +84,8 @@ def found_by(verified: Verified) -> list[tuple[int, int, int, float]]:
 def test_pairs_within_a_batch_are_those_of_brute_force(
     case: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meet, "MOST_PAIRS", most)
-    monkeypatch.setattr(meet, "SLICE", 7)
+    monkeypatch.setattr(minima_tables, "MOST_PAIRS", most)
+    monkeypatch.setattr(minima_tables, "SLICE", 7)
     scheme, distance, options = CASES[case]
     pages = some_pages(scheme, 1)
     oracle = Oracle(**options)
@@ -107,7 +107,7 @@ def test_pairs_within_a_batch_are_those_of_brute_force(
 def test_pairs_with_a_corpus_are_those_of_brute_force(
     case: str, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(meet, "MOST_PAIRS", most)
+    monkeypatch.setattr(minima_tables, "MOST_PAIRS", most)
     monkeypatch.setattr("stream.offline.verified_match.CHUNK", 64)
     scheme, distance, options = CASES[case]
     pages = some_pages(scheme, 2)

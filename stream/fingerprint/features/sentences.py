@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from stream.fingerprint.features.registry import Maker
+from stream.fingerprint.features.feature_methods import Maker
 from stream.fingerprint.scheme import Scheme
 from stream.text.segment import words
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from stream.fingerprint.features.feature_methods import Maker
 from stream.fingerprint.features.keywords import chosen, keyword_count
-from stream.fingerprint.features.registry import Maker
 from stream.fingerprint.features.stop_words import stop_words
 from stream.fingerprint.scheme import Scheme
 from stream.text.cutters import analyse, tagger

@@ -3,8 +3,8 @@ IDF file, as most of other languages, get the file's median. One-character words
 
 from __future__ import annotations
 
+from stream.fingerprint.features.feature_methods import Maker
 from stream.fingerprint.features.keywords import chosen, keyword_count
-from stream.fingerprint.features.registry import Maker
 from stream.fingerprint.scheme import Scheme
 from stream.text.cutters import tfidf_extractor
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from stream.fingerprint.features.registry import Maker
+from stream.fingerprint.features.feature_methods import Maker
 from stream.fingerprint.scheme import Scheme
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.hashing.registry import from_big_endian
+from stream.fingerprint.hashing.hash_functions import from_big_endian
 
 
 def md5(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:

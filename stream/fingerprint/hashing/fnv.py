@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.hashing.registry import from_integers
+from stream.fingerprint.hashing.hash_functions import from_integers
 
 _PRIME: Final = {32: 2**24 + 0x193, 64: 2**40 + 0x1B3, 128: 2**88 + 0x13B}
 _BASIS: Final = {32: 0x811C9DC5, 64: 0xCBF29CE484222325, 128: 0x6C62272E07BB014262B821756295C58D}

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.hashing.registry import from_integers
+from stream.fingerprint.hashing.hash_functions import from_integers
 
 _MASK: Final = 0xFFFFFFFF
 _GOLDEN: Final = 0x9E3779B9

@@ -8,7 +8,7 @@ import mmh3
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.hashing.registry import from_integers
+from stream.fingerprint.hashing.hash_functions import from_integers
 
 
 def murmur3(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:

@@ -8,7 +8,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from stream.fingerprint.hashing.registry import from_big_endian
+from stream.fingerprint.hashing.hash_functions import from_big_endian
 
 
 def xxh3(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from stream.errors import SettingsError
 from stream.tables.arrays import U64
-from stream.tables.words import WORD, words_of
+from stream.tables.fingerprint_lanes import WORD, words_of
 
 MOST_MEMBERS: Final = 1 << 22
 """Largest ball that is enumerated."""

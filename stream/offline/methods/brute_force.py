@@ -8,7 +8,7 @@ import numpy as np
 
 from stream.offline.methods.method import Cost, Method
 from stream.tables.arrays import U64
-from stream.tables.words import Pairs, words_of
+from stream.tables.fingerprint_lanes import Pairs, words_of
 
 STORED: Final = 1 << 14
 QUERIES: Final = 1 << 4

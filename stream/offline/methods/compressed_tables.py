@@ -7,11 +7,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from stream.offline.compression import encode, expected_bytes
+from stream.offline.compressed_blocks import encode, expected_bytes
 from stream.offline.layouts import Layout
 from stream.offline.methods.method import Cost, Method
 from stream.tables.arrays import U64, distinct, expand
-from stream.tables.words import Pairs, distances, words_of
+from stream.tables.fingerprint_lanes import Pairs, distances, words_of
 
 
 class CompressedTables(Method):

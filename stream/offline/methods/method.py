@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 
 from stream.errors import SettingsError
 from stream.tables.arrays import U64
-from stream.tables.words import Pairs, as_words
+from stream.tables.fingerprint_lanes import Pairs, as_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class Cost:
 
 
 class Method(abc.ABC):
-    """An index over `stored` fingerprints of `width` bits (see `stream.tables.words` for shapes), to find
-    those within a Hamming distance of `distance` of queries.
+    """An index over `stored` fingerprints of `width` bits, to find those within a Hamming distance of
+    `distance` of queries. `stream.tables.fingerprint_lanes` tells their shapes.
 
     All methods find the same pairs, each once; equal stored fingerprints count separately. Raises
     SettingsError.

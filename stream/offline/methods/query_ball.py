@@ -9,7 +9,7 @@ import numpy as np
 from stream.offline.methods.ball import ball_masks, ball_size, folded
 from stream.offline.methods.method import Cost, Method
 from stream.tables.arrays import U64, expand
-from stream.tables.words import Pairs, distances, words_of
+from stream.tables.fingerprint_lanes import Pairs, distances, words_of
 
 PROBES: Final = 1 << 20
 """Look-ups made at a time."""

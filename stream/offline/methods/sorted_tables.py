@@ -20,7 +20,7 @@ from stream.offline.layouts import Layout
 from stream.offline.methods.interpolation import interpolate
 from stream.offline.methods.method import Cost, Method
 from stream.tables.arrays import I64, U64, expand
-from stream.tables.words import Pairs, distances, words_of
+from stream.tables.fingerprint_lanes import Pairs, distances, words_of
 
 Find = Literal["binary", "interpolation"]
 Probing = Literal["turn", "threads", "processes"]

@@ -10,7 +10,7 @@ from stream.errors import SettingsError
 from stream.offline.methods.ball import ball_masks, ball_size, folded
 from stream.offline.methods.method import Cost, Method
 from stream.tables.arrays import U64, expand
-from stream.tables.words import Pairs, distances
+from stream.tables.fingerprint_lanes import Pairs, distances
 
 MOST_BYTES: Final = 1 << 30
 """Largest table that is built, in bytes."""

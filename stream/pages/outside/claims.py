@@ -12,7 +12,7 @@ import stat
 from typing import BinaryIO, Final, NamedTuple
 
 from stream.errors import PageError
-from stream.pages.compression import too_large
+from stream.pages.decompression import too_large
 from stream.pages.outside.errors import AwayError, WantedError
 from stream.pages.warc_record import ArchivedPage, MoreError, archived_page
 

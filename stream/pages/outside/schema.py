@@ -14,7 +14,7 @@ import msgspec
 
 from stream.errors import PageError
 from stream.pages.outside.errors import WantedError
-from stream.pages.outside.recent import Recent
+from stream.pages.outside.recently_used import Recent
 
 KEPT: Final = 256
 """Schemas that a process caches, and ids without a usable schema."""

@@ -9,7 +9,7 @@ from typing import Final
 
 from confluent_kafka import KafkaException
 
-from tests.chaos.cluster.brokers import Broker
+from tests.chaos.kafka_cluster.brokers import Broker
 from tests.chaos.scene import Fault, Scene
 from tests.chaos.schedule import Plan
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from tests.chaos.cluster.brokers import REPLICATION
-from tests.chaos.cluster.proxy import Cut, Link
+from tests.chaos.kafka_cluster.brokers import REPLICATION
+from tests.chaos.kafka_cluster.proxy import Cut, Link
 from tests.chaos.scene import Fault, Scene
 from tests.chaos.schedule import Plan, listener
 

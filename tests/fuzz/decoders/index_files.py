@@ -10,10 +10,10 @@ import numpy as np
 import xxhash
 
 from stream.errors import IndexFileError
-from stream.offline import compression, huffman, index_file
-from stream.offline.compression import encode, sort_words
+from stream.offline import compressed_blocks, huffman, index_file
+from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
-from stream.tables.words import WIDTHS, words_of
+from stream.tables.fingerprint_lanes import WIDTHS, words_of
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import damaged
 
@@ -26,7 +26,7 @@ class IndexFiles(Decoder):
     """`IndexFile`, and everything in it."""
 
     name: ClassVar = "index files"
-    modules: ClassVar = (index_file, compression, huffman)
+    modules: ClassVar = (index_file, compressed_blocks, huffman)
 
     def __enter__(self) -> IndexFiles:
         self._directory = self.directory()

@@ -15,7 +15,7 @@ from stream.fingerprint import fingerprinter
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.messages import journal
 from stream.messages.journal import Rows, SourceRange, decode_journal
-from stream.pages import compression, content, http_body, page, scrapy_cluster
+from stream.pages import content, decompression, http_body, page, scrapy_cluster
 from stream.pages.page import decode_page
 from stream.text import decode, surrogates, url
 from tests.fuzz.decoder import Decoder
@@ -70,7 +70,7 @@ class PageMessages(Decoder):
     modules: ClassVar = (
         page,
         scrapy_cluster,
-        compression,
+        decompression,
         http_body,
         content,
         decode,

@@ -11,7 +11,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from stream.kafka import record_batches
 from stream.kafka.record_batches import header_block
-from stream.messages.texts import Texts
+from stream.messages.byte_strings import Texts
 from tests.fuzz.decoder import Decoder
 
 SIZES = (0, 1, 63, 64, 127, 128, 300, 8191, 8192, 9000)

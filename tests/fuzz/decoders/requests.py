@@ -21,8 +21,8 @@ from stream.dashboard.answers import About
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
 from stream.dashboard.gate import Gate
+from stream.dashboard.latest_verdicts import Recent
 from stream.dashboard.lookup import BusyError, Finder
-from stream.dashboard.recent import Recent
 from stream.dashboard.rows import Counts
 from stream.dashboard.server import application
 from stream.dashboard.superseded import Superseded

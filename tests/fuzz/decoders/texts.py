@@ -8,13 +8,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from stream.fingerprint import fingerprinter, scan, tokens
+from stream.fingerprint import fingerprinter, tokens, tokens_compiled
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.scan import scanned_tokens
 from stream.fingerprint.tokens import plain_tokens
-from stream.text import normalise_batch, pieces, segment
+from stream.fingerprint.tokens_compiled import scanned_tokens
+from stream.text import normalise_compiled, pieces, segment
 from stream.text.normalise import reference
-from stream.text.normalise_batch import encoded, normalised_points
+from stream.text.normalise_compiled import encoded, normalised_points
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import STRINGS
 
@@ -28,7 +28,7 @@ class TextsTwice(Decoder):
     """`normalised_points` and `scanned_tokens` against the standard library and `plain_tokens`."""
 
     name: ClassVar = "texts"
-    modules: ClassVar = (normalise_batch, pieces, segment, scan, tokens, fingerprinter)
+    modules: ClassVar = (normalise_compiled, pieces, segment, tokens_compiled, tokens, fingerprinter)
 
     def __init__(self) -> None:
         super().__init__()

@@ -18,7 +18,7 @@ import msgspec
 
 from stream.errors import PageError, RefusedError
 from stream.pages.outside.errors import AwayError
-from stream.pages.outside.recent import Recent
+from stream.pages.outside.recently_used import Recent
 from stream.pages.outside.schema import KEPT, REFUSED_SECONDS, Registered
 from stream.settings import Settings
 

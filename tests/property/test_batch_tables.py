@@ -8,7 +8,7 @@ import pytest
 from stream.errors import SettingsError
 from stream.offline.batch_tables import AT_ONCE, BatchTables, layout_for, match
 from stream.offline.layouts import Layout
-from stream.tables.words import Pairs
+from stream.tables.fingerprint_lanes import Pairs
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.property.test_methods import brute_force, listed
 

@@ -1,7 +1,7 @@
 """Compiled parser for the counted fields of verdicts in JSON.
 
-The judge writes all verdicts in one layout (`stream.judge.verdict_json`). Verdicts in this layout and in
-plain ASCII are parsed here; others are left to a JSON decoder.
+The judge writes all verdicts in one layout (`stream.judge.verdict_json_compiled`). Those in this layout and
+in plain ASCII are parsed here; others are left to a JSON decoder.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.messages.texts import Texts
+from stream.messages.byte_strings import Texts
 from stream.messages.verdict import VERDICTS, VERSION
 from stream.text.url import MAX_URL
 

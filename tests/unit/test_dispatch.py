@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog
-from stream.kafka.handful import Waiting
+from stream.kafka.dispatch import Waiting
 from tests.unit.test_backlog import Record, opened, records, row, span
 
 

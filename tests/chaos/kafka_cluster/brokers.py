@@ -20,8 +20,8 @@ from typing import Final
 
 from stream.brokers import embedded_guard, embedded_jars
 from stream.brokers.ping import ping
-from tests.chaos.cluster.ports import free_ports
-from tests.chaos.cluster.proxy import HOST, Link, Network
+from tests.chaos.kafka_cluster.ports import free_ports
+from tests.chaos.kafka_cluster.proxy import HOST, Link, Network
 
 DIRECT: Final = "DIRECT"
 """The listener that nothing stands before: for load, reader and oracle."""

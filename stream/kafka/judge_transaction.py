@@ -12,7 +12,7 @@ import msgspec
 from aiokafka.errors import IllegalOperation, InvalidTxnState
 
 from stream.failpoints import reach
-from stream.judge.decided import Decided
+from stream.judge.judged_batch import Decided
 from stream.kafka import clients
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES

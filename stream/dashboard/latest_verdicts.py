@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stream.dashboard.answers import SeenVerdict
-from stream.dashboard.batch import VerdictColumns, batch_of
-from stream.kafka import clients, cluster
+from stream.dashboard.verdict_columns import VerdictColumns, batch_of
+from stream.kafka import broker_metadata, clients
 from stream.kafka.verdict_values import VerdictReader
 from stream.settings import Settings
 
@@ -141,8 +141,8 @@ class Recent:
 
     async def fill(self, settings: Settings, topic: str) -> None:
         """Read the end of the topic, so that a restarted dashboard does not start empty."""
-        async with cluster.connect(settings) as client:
-            bounds = await cluster.log_bounds(client, [topic], committed=True)
+        async with broker_metadata.connect(settings) as client:
+            bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
         open_ones = {key: bound.end for key, bound in bounds.items() if bound.start < bound.end}
         if not open_ones:
             return

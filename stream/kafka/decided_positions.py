@@ -9,7 +9,7 @@ from aiokafka import TopicPartition
 from aiokafka.client import AIOKafkaClient
 
 from stream.judge.ledger import SourceKey, key_of
-from stream.kafka import cluster
+from stream.kafka import broker_metadata
 from stream.kafka.away import answered
 from stream.kafka.names import Names
 from stream.kafka.reader import Records, TopicReader
@@ -32,8 +32,8 @@ async def expected_offsets(
         return {}
     topic = Names(settings.namespace).decisions
 
-    async def ask() -> cluster.Bounds:
-        return (await cluster.log_bounds(client, [topic], committed=True))[TopicPartition(topic, 0)]
+    async def ask() -> broker_metadata.Bounds:
+        return (await broker_metadata.log_bounds(client, [topic], committed=True))[TopicPartition(topic, 0)]
 
     bounds = await answered(f"topic {topic}", ask)
     if bounds.start == bounds.end:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from stream.kafka.interpreter import ARENAS, COLLECT_AFTER, SWITCH_SECONDS, made_for_batches
+from stream.kafka.runtime_tuning import ARENAS, COLLECT_AFTER, SWITCH_SECONDS, made_for_batches
 from tests.waiting import HANG_SECONDS
 
 HEAPS_OF_THREADS = """
 import ctypes, sys
 from threading import Barrier, Thread
-from stream.kafka.interpreter import made_for_batches
+from stream.kafka.runtime_tuning import made_for_batches
 
 libc = ctypes.CDLL(None)
 libc.fopen.restype = libc.malloc.restype = ctypes.c_void_p

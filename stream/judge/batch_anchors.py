@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
-from stream.judge.meetings import meetings
+from stream.judge.bucket_collisions import meetings
 from stream.judge.nearest import DISTANCES
 from stream.tables.probing import Probing
 from stream.tables.slots import Slots

@@ -15,8 +15,8 @@ from aiokafka.errors import (
 from aiokafka.protocol.group import HeartbeatRequest
 
 from stream.errors import BrokerError
-from stream.kafka import clients, cluster
-from stream.kafka.access import Grant, grants
+from stream.kafka import broker_metadata, clients
+from stream.kafka.acls import Grant, grants
 from stream.kafka.names import Names
 from stream.settings import Settings
 
@@ -41,7 +41,7 @@ async def demand(settings: Settings, role: str) -> None:
 
 
 async def _topics(admin: AIOKafkaAdminClient, needed: list[Grant]) -> None:
-    allowed = await cluster.allowed_operations(admin._client, [each.name for each in needed])
+    allowed = await broker_metadata.allowed_operations(admin._client, [each.name for each in needed])
     for each in needed:
         if each.name in allowed:
             for operation in each.operations:
@@ -64,7 +64,7 @@ async def _group(client: AIOKafkaClient, needed: Grant) -> None:
 
 
 async def _coordinator(client: AIOKafkaClient, group: str) -> int:
-    deadline = asyncio.get_running_loop().time() + cluster.RETRY_SECONDS
+    deadline = asyncio.get_running_loop().time() + broker_metadata.RETRY_SECONDS
     while True:
         try:
             return int(await client.coordinator_lookup(_COORDINATOR, group))
@@ -73,4 +73,4 @@ async def _coordinator(client: AIOKafkaClient, group: str) -> int:
         except GroupCoordinatorNotAvailableError as error:  # a cluster that never had a group
             if asyncio.get_running_loop().time() > deadline:
                 raise BrokerError(f"group {group}: no coordinator: {error!r}") from None
-        await asyncio.sleep(cluster.PAUSE_SECONDS)
+        await asyncio.sleep(broker_metadata.PAUSE_SECONDS)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.weighting import capped, inverse_frequencies, log_weight, weigher
+from stream.fingerprint.weight_options import capped, inverse_frequencies, log_weight, weigher
 
 COUNTS = {b"one": 1, b"two": 2, b"nine": 9}
 

@@ -8,8 +8,8 @@ import pytest
 
 from stream.errors import RefusedError
 from stream.kafka.backlog import Backlog, Source
-from stream.kafka.cluster import Bounds
-from stream.kafka.judged import FIRST_WINDOW, last_expected
+from stream.kafka.broker_metadata import Bounds
+from stream.kafka.decided_positions import FIRST_WINDOW, last_expected
 from stream.kafka.positions import begin
 from stream.messages.decision import Decisions, SourceProgress, encode_decisions
 from tests.topic_in_memory import TopicInMemory

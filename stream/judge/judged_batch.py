@@ -15,7 +15,7 @@ from stream.judge.decide import Judged
 from stream.judge.ids import show
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
-from stream.judge.verdict_json import Columns, columns, write
+from stream.judge.verdict_json_compiled import Columns, columns, write
 from stream.messages.decision import Decisions, Superseded
 from stream.messages.journal import Genesis
 from stream.messages.verdict import ClusterRecord, Verdict, VerdictRecord, rfc3339

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stream.offline.huffman import LONGEST, code_lengths, codes, decoding_table
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.words import WORD, words_of
+from stream.tables.fingerprint_lanes import WORD, words_of
 
 BLOCK_BYTES: Final = 1024
 """Block size of the paper."""

@@ -20,7 +20,7 @@ from stream.offline.batch_tables import BatchTables, hash_prefix, met_first
 from stream.offline.layouts import Layout
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import Design
-from stream.tables.words import Pairs, as_words
+from stream.tables.fingerprint_lanes import Pairs, as_words
 
 SLICE: Final = 1 << 12
 """Rows that a thread processes at a time."""

@@ -17,7 +17,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from stream.dashboard.scan import NONE, Scanned, scan
+from stream.dashboard.verdict_fields_compiled import NONE, Scanned, scan
 from stream.dashboard.windows import HOSTS, TOTALS
 from stream.errors import PageError, RecordError
 from stream.messages.verdict import VERDICTS, VerdictRecord

@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.weighting import capped
-from stream.fingerprint.weights import UNIT
+from stream.fingerprint.default_weights import UNIT
+from stream.fingerprint.weight_options import capped
 
 LARGEST: Final = 2.0**32
 

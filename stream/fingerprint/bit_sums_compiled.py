@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.fingerprint.weights import UNIT, weigh
+from stream.fingerprint.default_weights import UNIT, weigh
 
 WIDTH: Final = 64
 

@@ -11,7 +11,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
 from stream.errors import BrokerError, TopicError
-from stream.kafka import cluster
+from stream.kafka import broker_metadata
 from stream.kafka.metadata_v12 import topic_id
 from stream.settings import load
 from tests.waiting import until
@@ -34,7 +34,8 @@ def known(admin: AIOKafkaAdminClient, namespace: str) -> Known:
 
     async def wait(wanted: bool) -> None:
         async def so() -> bool:
-            return (namespace in (await cluster.metadata(admin._client, [namespace])).topics) == wanted
+            answer = await broker_metadata.metadata(admin._client, [namespace])
+            return (namespace in answer.topics) == wanted
 
         await until(so)
 
@@ -48,9 +49,9 @@ async def test_a_recreated_topic_has_another_id(
     for _ in range(2):
         await admin.create_topics([NewTopic(namespace, 1, 1)])
         await known(True)
-        found = await cluster.topic_ids(admin._client, [namespace])
+        found = await broker_metadata.topic_ids(admin._client, [namespace])
         assert len(bytes.fromhex(found[namespace])) == 16
-        assert found == await cluster.topic_ids(admin._client, [namespace])
+        assert found == await broker_metadata.topic_ids(admin._client, [namespace])
         ids.append(found[namespace])
         await admin.delete_topics([namespace])
         await known(False)
@@ -66,20 +67,20 @@ async def test_a_consumer_s_own_client_can_ask_the_leader(
     await consumer.start()
     try:
         leader = consumer._client.cluster.leader_for_partition(TopicPartition(namespace, 0))
-        asked = await cluster.leader_topic_ids(consumer._client, {namespace: leader})
+        asked = await broker_metadata.leader_topic_ids(consumer._client, {namespace: leader})
     finally:
         await consumer.stop()
-    assert asked == await cluster.topic_ids(admin._client, [namespace])
+    assert asked == await broker_metadata.topic_ids(admin._client, [namespace])
 
 
 async def test_a_missing_topic_is_an_error_and_is_not_created(
     admin: AIOKafkaAdminClient, namespace: str
 ) -> None:
     client = admin._client
-    for question in (cluster.topic_ids, cluster.topic_configs, cluster.log_bounds):
+    for question in (broker_metadata.topic_ids, broker_metadata.topic_configs, broker_metadata.log_bounds):
         with pytest.raises(TopicError, match=namespace):
             await question(client, [namespace])
-    assert await cluster.partition_counts(client, [namespace]) == {}
+    assert await broker_metadata.partition_counts(client, [namespace]) == {}
     assert namespace not in await admin.list_topics()
 
 
@@ -89,13 +90,13 @@ async def test_partitions_configurations_and_cluster_are_told(
     await admin.create_topics([NewTopic(namespace, 3, 1, topic_configs={"retention.ms": "-1"})])
     await known(True)
     client = admin._client
-    assert await cluster.partition_counts(client, [namespace]) == {namespace: 3}
-    configs = (await cluster.topic_configs(client, [namespace]))[namespace]
+    assert await broker_metadata.partition_counts(client, [namespace]) == {namespace: 3}
+    configs = (await broker_metadata.topic_configs(client, [namespace]))[namespace]
     assert configs["retention.ms"] == "-1"
     assert configs["cleanup.policy"] == "delete"
-    told = await cluster.metadata(client, [namespace])
+    told = await broker_metadata.metadata(client, [namespace])
     assert {p.replicas for p in told.topics[namespace].partitions.values()} == {1}
-    assert told.cluster_id == await cluster.cluster_id(client)
+    assert told.cluster_id == await broker_metadata.cluster_id(client)
     assert len(told.cluster_id) == 22
 
 
@@ -110,16 +111,16 @@ async def test_log_bounds_tell_an_open_transaction_from_the_end(
     try:
         async with producer.transaction():
             await producer.send_and_wait(namespace, b"open", partition=1)
-            every = await cluster.log_bounds(admin._client, [namespace])
-            committed = await cluster.log_bounds(admin._client, [namespace], committed=True)
-        assert every[key] == cluster.Bounds(0, 1)
-        assert committed[key] == cluster.Bounds(0, 0)
-        assert every[TopicPartition(namespace, 0)] == cluster.Bounds(0, 0)
+            every = await broker_metadata.log_bounds(admin._client, [namespace])
+            committed = await broker_metadata.log_bounds(admin._client, [namespace], committed=True)
+        assert every[key] == broker_metadata.Bounds(0, 1)
+        assert committed[key] == broker_metadata.Bounds(0, 0)
+        assert every[TopicPartition(namespace, 0)] == broker_metadata.Bounds(0, 0)
     finally:
         await producer.stop()
 
     async def committed_with_its_marker() -> bool:
-        return (await cluster.log_bounds(admin._client, [namespace], committed=True))[key].end == 2
+        return (await broker_metadata.log_bounds(admin._client, [namespace], committed=True))[key].end == 2
 
     await until(committed_with_its_marker)
 
@@ -127,7 +128,7 @@ async def test_log_bounds_tell_an_open_transaction_from_the_end(
 async def test_no_broker_is_an_error_that_names_the_option() -> None:
     servers = f"127.0.0.1:{free_port()}"
     with pytest.raises(BrokerError, match=f"bootstrap_servers: no broker answers at {servers}"):
-        async with cluster.connect(load(bootstrap_servers=servers)):
+        async with broker_metadata.connect(load(bootstrap_servers=servers)):
             pass
 
 

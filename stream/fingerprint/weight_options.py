@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
+from stream.fingerprint.default_weights import UNIT, weigh
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.weights import UNIT, weigh
 from stream.text.normalise import normalise
 
 Weigher = Callable[[Mapping[bytes, int]], NDArray[np.int64]]

@@ -24,11 +24,11 @@ import pytest
 
 from stream.errors import RecordError, RefusedError, SettingsError
 from stream.kafka.verdict_values import AvroVerdicts, VerdictReader
-from stream.pages.outside import registry as registry_module
+from stream.pages.outside import schema_registry as registry_module
 from stream.pages.outside.errors import AwayError, WantedError
 from stream.pages.outside.outside import Outside
-from stream.pages.outside.registry import Registry
 from stream.pages.outside.schema import KEPT, REFUSED_SECONDS
+from stream.pages.outside.schema_registry import Registry
 from stream.pages.page import Page, PageMessageError, decode_page
 from stream.settings import Settings, load
 
@@ -339,7 +339,7 @@ def test_an_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
             return b" "
 
     clock = [0.0]
-    monkeypatch.setattr("stream.pages.outside.registry.time.monotonic", lambda: clock[-1])
+    monkeypatch.setattr("stream.pages.outside.schema_registry.time.monotonic", lambda: clock[-1])
     with pytest.raises(TimeoutError, match="longer than 10 s"):
         registry_module._content(Trickle(), "here")  # type: ignore[arg-type]
 
@@ -347,7 +347,7 @@ def test_an_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_refusal_is_asked_for_again_after_a_while(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody may have registered what was missing; what was taken is never asked for again."""
     clock = [0.0]
-    monkeypatch.setattr("stream.pages.outside.registry.time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("stream.pages.outside.schema_registry.time.monotonic", lambda: clock[0])
     text = {"type": "record", "name": "Text", "fields": [{"name": "is", "type": "string"}]}
     loose = served.register(with_field("Text"))
     served.schemas[loose]["references"] = [{"name": "Text", "subject": "Absent", "version": 1}]

@@ -19,7 +19,7 @@ from faust.types import TP
 from rocksdict import WriteBatch
 
 from stream.kafka.record_batches import header_block, record_batches
-from stream.messages.texts import Texts
+from stream.messages.byte_strings import Texts
 
 STORE_BYTES: Final = 64 << 20
 """RAM of all tables together, for write buffers and caches. Each table and partition has its own RocksDB,

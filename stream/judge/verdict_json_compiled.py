@@ -20,8 +20,8 @@ from stream.judge.batch import Batch
 from stream.judge.decide import Judged
 from stream.judge.ids import INDEX_BITS, INDEX_MASK, NO_PAGE
 from stream.judge.rule import Rule
+from stream.messages.byte_strings import Texts
 from stream.messages.journal import NO_TIME
-from stream.messages.texts import Texts
 from stream.messages.verdict import VERDICTS, VERSION, Change, Verdict, rfc3339
 
 _DAY: Final = 86_400_000

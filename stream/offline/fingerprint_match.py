@@ -22,7 +22,7 @@ from stream.scan import fingerprinted
 from stream.settings import Settings
 from stream.sources import Message, open_source
 from stream.tables.arrays import U64
-from stream.tables.words import Pairs, as_words, from_integers, to_hex, words_of
+from stream.tables.fingerprint_lanes import Pairs, as_words, from_integers, to_hex, words_of
 
 Advance = Callable[[int], None]
 

@@ -1,0 +1,1 @@
+"""What the seeds derive SimHash and MinHash from, written plainly: references for tests."""
