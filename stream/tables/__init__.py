@@ -1,1 +1,1 @@
-"""64-bit fingerprints -> candidates: anchors that share a probed prefix, in RAM and in RocksDB."""
+"""The index of anchors: finds candidates, which share a probed prefix with a page, in RAM and in RocksDB."""

@@ -1,4 +1,4 @@
-"""The anchor log and what is known of single anchors: dead, or kept out of full buckets."""
+"""The log of all anchors, and the sets of anchors that are dead or were kept out of full buckets."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from stream.tables.failures import damaged
 from stream.tables.rocks import DEFAULT, LOG, Batch, Store
 
 CHUNK: Final = 256
-"""Anchors a log key. The last chunk is rewritten as it fills, so the log's content depends on the anchors
-alone, not on how batches cut them; 4 puts of 4 KiB instead of 700 for a batch of 700 anchors."""
+"""Anchors per key of the log. The last chunk is rewritten as it fills, so the log's content depends only on
+the anchors, not on the batches. A batch of 700 anchors takes 4 puts of 4 KiB instead of 700 puts."""
 
 ROW_BYTES: Final = 16
 READ_AT_ONCE: Final = 1 << 20
-"""Rows of a slice: 16 MiB."""
+"""Rows per slice; they take 16 MiB."""
 
 COUNT: Final = b"tables/count"
 DEAD: Final = b"tables/dead/"
@@ -27,7 +27,7 @@ SKIPPED: Final = b"tables/skipped/"
 
 
 def with_prefix(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """Records of the default family whose keys start with `prefix`: rest of the key, value."""
+    """Records of the default family whose keys start with `prefix`, as (rest of the key, value)."""
     for key, value in store.scan(DEFAULT, prefix):
         if not key.startswith(prefix):
             return
@@ -35,8 +35,11 @@ def with_prefix(store: Store, prefix: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 class AnchorLog:
-    """Every anchor's row, by number: `log` family, first number u64 BE -> rows, each a word of the tables and
-    a fingerprint, u64 LE. Rows are arrays of shape (n, 2)."""
+    """The rows of all anchors by number, in the family `log`.
+
+    The key of a chunk is the number of its first anchor, u64 BE. Its value is the rows: for each anchor the
+    word by which tables index it and its fingerprint, both u64 LE. In memory, rows have the shape (n, 2).
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -45,7 +48,7 @@ class AnchorLog:
         self._tail = self.read(self.count - self.count % CHUNK, self.count)
 
     def append(self, batch: Batch, anchors: U64) -> None:
-        """Add anchors to the log, through `batch`."""
+        """Add anchors (n, 2) to the log, through `batch`."""
         first = self.count - len(self._tail)
         rows = np.concatenate([self._tail, anchors])
         content = rows.astype("<u8").tobytes()
@@ -57,7 +60,7 @@ class AnchorLog:
         batch.put(DEFAULT, COUNT, self.count.to_bytes(8, "little"))
 
     def read(self, start: int, end: int) -> U64:
-        """Rows of the anchors [start, end), as written to the store."""
+        """Rows of the anchors [start, end), read from the store. Raises DamagedStateError."""
         first = start - start % CHUNK
         parts: list[bytes] = []
         have = first
@@ -75,7 +78,7 @@ class AnchorLog:
         return rows[start - first : end - first]
 
     def slices(self, start: int, end: int) -> Iterator[tuple[int, U64]]:
-        """The anchors [start, end), slice after slice: number of the first, and the rows."""
+        """The anchors [start, end) in slices, as (number of the first, rows)."""
         for first in range(start, end, READ_AT_ONCE):
             yield first, self.read(first, min(first + READ_AT_ONCE, end))
 
@@ -84,15 +87,15 @@ _EVERY: Final = np.uint64(2**64 - 1)
 
 
 class Dead:
-    """A bit an anchor: superseded, expired or forgotten."""
+    """The set of dead anchors (superseded, expired or forgotten), as a bitmap."""
 
     def __init__(self, store: Store) -> None:
         self.bits = np.zeros(1 << 10, np.uint8)
-        """Anchor a is dead where bit a % 8 of byte a // 8 is one; later ones live."""
+        """Bit a % 8 of byte a // 8 tells whether anchor a is dead. Anchors beyond the end are alive."""
         numbers = [int.from_bytes(key, "big") for key, _ in with_prefix(store, DEAD)]
         self.count = 0
         self.digest = 0
-        """Of those that are dead."""
+        """Digest of the set."""
         self._mark(np.array(numbers, np.int64))
 
     def _mark(self, anchors: I64) -> None:
@@ -110,13 +113,13 @@ class Dead:
         self.digest = joined(self.digest, digest(mixed(anchors.astype(np.uint64))))
 
     def kill(self, batch: Batch, anchors: I64) -> None:
-        """Mark anchors, through `batch` and at once in RAM."""
+        """Mark anchors as dead, in RAM at once and in the store through `batch`."""
         for anchor in anchors.tolist():
             batch.put(DEFAULT, DEAD + anchor.to_bytes(8, "big"), b"")
         self._mark(anchors)
 
     def test(self, anchors: I64) -> NDArray[np.bool_]:
-        """Which of these anchors are dead."""
+        """Whether each of these anchors is dead, (n,)."""
         byte = anchors >> 3
         known = byte < len(self.bits)
         bits = self.bits.take(np.where(known, byte, 0)) >> (anchors & 7).astype(np.uint8)
@@ -124,8 +127,7 @@ class Dead:
         return dead
 
     def masks(self, start: int, end: int, skipped: U64 | None) -> U64 | None:
-        """`skipped` of the anchors [start, end), where dead ones stay out of every table: nobody need come
-        across them."""
+        """The masks `skipped` of the anchors [start, end), with dead anchors kept out of all tables."""
         if not self.count:
             return skipped
         dead = self.test(np.arange(start, end))
@@ -135,13 +137,14 @@ class Dead:
 
 
 class Skips(NamedTuple):
-    """Anchors that stay out of some tables, by number, and bit masks of these, shape (k,) both."""
+    """Numbers of anchors that are kept out of some tables, ascending, and bit masks of these tables; both of
+    shape (k,)."""
 
     numbers: I64
     masks: U64
 
     def masks_of(self, start: int, end: int) -> U64 | None:
-        """A mask for each of the anchors [start, end); None where all entered everything."""
+        """A mask for each of the anchors [start, end); None if all of them entered all tables."""
         low, high = self.numbers.searchsorted([start, end])
         if low == high:
             return None
@@ -155,7 +158,7 @@ def _digest_of(numbers: I64, masks: U64) -> int:
 
 
 class Skipped:
-    """Anchors that did not enter every table's bucket (rule 16), in order of number."""
+    """The anchors that were kept out of full buckets (rule 16), ordered by number."""
 
     def __init__(self, store: Store) -> None:
         stored = [
@@ -166,10 +169,11 @@ class Skipped:
         self._numbers = np.array([number for number, _ in stored], np.int64)
         self._masks = np.array([mask for _, mask in stored], np.uint64)
         self.digest = _digest_of(self._numbers, self._masks)
-        """Of these anchors and their masks."""
+        """Digest of these anchors and their masks."""
 
     def add(self, batch: Batch, first: int, skipped: dict[int, int]) -> None:
-        """Anchors `first + index` with a bit mask of the tables they stay out of."""
+        """Add anchors. `skipped` maps an index, relative to the anchor `first`, to a bit mask of the tables
+        that the anchor is kept out of."""
         new = [(first + index, mask) for index, mask in sorted(skipped.items()) if mask]
         if not new:
             return
@@ -182,20 +186,20 @@ class Skipped:
         self._numbers[start:end] = [number for number, _ in new]
         self._masks[start:end] = [mask for _, mask in new]
         self.digest = joined(self.digest, _digest_of(self._numbers[start:end], self._masks[start:end]))
-        self._count = end  # last: other threads read what is below it
+        self._count = end  # set last, as other threads read the entries below it
 
     @property
     def count(self) -> int:
-        """How many they are."""
+        """Number of these anchors."""
         return self._count
 
     def some(self, start: int, end: int) -> Skips:
-        """Those of the anchors [start, end). Any thread may ask."""
+        """The entries of the anchors [start, end). May be called by any thread."""
         count = self._count
         numbers, masks = self._numbers[:count], self._masks[:count]
         low, high = numbers.searchsorted([start, end])
         return Skips(numbers[low:high].copy(), masks[low:high].copy())
 
     def masks(self, start: int, end: int) -> U64 | None:
-        """Bit masks of skipped tables of the anchors [start, end); None where all entered everything."""
+        """A mask of skipped tables for each of the anchors [start, end); None if all entered all tables."""
         return self.some(start, end).masks_of(start, end)

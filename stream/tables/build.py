@@ -1,4 +1,4 @@
-"""The anchors of a run -> one sorted file a table, for RocksDB to ingest."""
+"""Builds the files of a run: the entries of its anchors, one sorted file per table, for RocksDB to ingest."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from stream.tables.runs import ENTRY_BYTES, Run, group_keys
 PAUSE_KEYS: Final = 64
 """Keys written between two calls of `pause`."""
 CACHED_BYTES: Final = 1 << 28
-"""Larger files would rather drive others out."""
+"""Largest file that is loaded into the page cache. A larger one would evict others."""
 SORTED_AT_ONCE: Final = 1 << 22
-"""Anchors sorted at once: some 200 MiB, however large the run is."""
+"""Anchors sorted at a time, in some 200 MiB, however large the run is."""
 
 
 def table_file(folder: Path, table: int) -> Path:
-    """Where `build_tables` puts a table's file; not there when no anchor entered the table."""
+    """The path of a table's file. `build_tables` writes no file for a table that no anchor entered."""
     return folder / f"{table:02d}.sst"
 
 
@@ -41,10 +41,10 @@ def build_tables(
     between: Callable[[], None] | None = None,
     pause: Callable[[], None] | None = None,
 ) -> None:
-    """Write the files of a run; their content depends on the rows (n, 2) and skips of its anchors alone.
+    """Write the files of a run. Their content depends only on the rows (n, 2) and skips of its anchors.
 
-    `writer` makes a writer for a column family. `between` is called before each table, `pause` while one
-    is written; what they raise ends the building.
+    `writer` makes a writer for a column family. `between` is called before each table, `pause` while one is
+    being written. An exception from either ends the build.
     """
     low_bits = run.low_bits(design)
     for table in range(design.tables):
@@ -53,7 +53,7 @@ def build_tables(
         low, path = np.uint64(low_bits[table]), table_file(folder, table)
         file: SstFileWriter | None = None
         for prefixes, members in _sorted(design, run, table, rows, skips, int(low)):
-            if not len(members):  # RocksDB has no empty files
+            if not len(members):  # RocksDB does not allow empty files
                 continue
             if file is None:
                 file = writer(table_family(table))
@@ -65,8 +65,8 @@ def build_tables(
 
 
 def _have_cached(path: Path) -> None:
-    """Have the page cache hold a file, unless it is large. RocksDB has it forget what was just written:
-    probes, at random, would then wait for the disk, once for every page."""
+    """Load a file into the page cache, unless it is large. RocksDB drops files from the cache after writing
+    them, so that random probes would wait for the disk, once for each page of the file."""
     if path.stat().st_size <= CACHED_BYTES:
         with path.open("rb", buffering=0) as file:
             while file.read(1 << 20):
@@ -76,7 +76,8 @@ def _have_cached(path: Path) -> None:
 def _sorted(
     design: Design, run: Run, table: int, rows: U64, skips: Skips, low: int
 ) -> Iterator[tuple[U64, NDArray[np.int64]]]:
-    """Prefixes and indexes of the anchors that entered a table, in order of both, whole groups at a time."""
+    """Yield prefixes and indexes of the anchors that entered a table, sorted by both, in slices of whole
+    groups."""
     groups = 1 << int(design.prefix_bits[table]) - low
     slices = min(groups, -(-len(rows) // SORTED_AT_ONCE))
     edges = [groups * number // slices << low for number in range(slices + 1)]
@@ -93,7 +94,7 @@ def _sorted(
             found.append((prefixes[members], members + first))
         prefixes, members = (np.concatenate(part) for part in zip(*found, strict=True))
         place = np.uint64(len(rows).bit_length())
-        if int(design.prefix_bits[table]) + int(place) <= 64:  # one number each sorts ten times as fast
+        if int(design.prefix_bits[table]) + int(place) <= 64:  # packed into one integer: ten times as fast
             both = np.sort(prefixes << place | members.astype(np.uint64))
             yield both >> place, (both & np.uint64((1 << int(place)) - 1)).astype(np.int64)
         else:

@@ -1,4 +1,4 @@
-"""What a search answers."""
+"""The result of a search."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class Candidates:
     """Distinct (row, anchor) pairs, sorted by row, then anchor."""
 
     row: I64
-    """Index of the searched fingerprint."""
+    """Index of the query."""
     anchor: I64
-    """Number of a live anchor that entered one of the buckets probed for that row."""
+    """Number of a live anchor in one of the buckets probed for that row."""
     distance: U8
     """Their Hamming distance."""
     bucket_sizes: NDArray[np.uint32] | None
-    """Live anchors that entered each row's exact bucket, shape (n, T), before this search's own rows; exact.
-    None without a bucket cap."""
+    """Exact number of live anchors in each row's exact bucket, shape (n, T), not counting the rows of this
+    search. None without a bucket cap."""
     probed: list[Probing]
-    """The buckets looked into: of the first rows, of the next, and so on."""
+    """The buckets that were probed, one entry per part of the rows, in order."""

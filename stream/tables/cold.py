@@ -1,4 +1,4 @@
-"""The cold tier: anchors that are in RocksDB and no longer in RAM, but for a bit a bucket."""
+"""The cold tier: anchors in RocksDB. RAM holds only a presence bitmap of their buckets."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from stream.tables.rocks import Store, table_family
 from stream.tables.runs import ENTRY_BYTES, Run, group_keys
 
 LEAST_PRESENCE: Final = 64 << 20
-"""Bytes that all presence together may take whatever memory is allowed."""
+"""Bytes allowed for all presence bitmaps together, even if the setting allows less."""
 SLOTS_AN_ANCHOR: Final = 32
-"""Most slots a table for each anchor of a run, rounded down to a power of two: of 16 to 32 empty buckets one
-seems to hold something."""
+"""Most slots of a presence bitmap per anchor and table, rounded down to a power of two. The rate of false
+positives is then one in 16 to 32."""
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 
 
 class ColdTier:
-    """Answers for the anchors [0, anchors), all in runs.
+    """Searches the anchors [0, anchors), all of which are in runs.
 
-    `memory` are bytes for the presence of what they hold; `background` has one thread, so that what is asked
-    for is marked in the order of asking.
+    `memory` is the size in bytes of all presence bitmaps. `background` has a single thread, so that bitmaps
+    are updated in the order of requests.
     """
 
     def __init__(
@@ -44,26 +44,26 @@ class ColdTier:
         self._distance = distance
         self._memory = max(memory, LEAST_PRESENCE)
         self.anchors = 0
-        """Those below this number are answered for, dead ones included."""
+        """Anchors below this number, dead ones included, are searched by this tier."""
         self.probes = 0
-        """Groups read from RocksDB, of these:"""
+        """Groups read from RocksDB."""
         self.hits = 0
-        """that were there."""
+        """Groups found in RocksDB."""
         self._runs: dict[Run, Presence | None] = {}
         self._coming: dict[Run, Presence | None] = {}
-        """Will be there after a merge; marked like those that are."""
+        """Runs of merges in progress. Their bitmaps are updated together with those of existing runs."""
         self._background = background
         self._extending: tuple[int, Future[None]] | None = None
         self._closed = False
 
     def add(self, run: Run) -> None:
-        """A run is in RocksDB; nothing of it is answered for until `extend`."""
+        """Register a run that is in RocksDB. It is searched only after `extend`."""
         self._runs[run] = None
 
     def extend(self, end: int, generation: int, *, wait: bool) -> None:
-        """Come closer to answering for all anchors below `end`, all in runs, in steps of a generation.
+        """Make progress towards searching all anchors below `end`, which are in runs, by generations.
 
-        They are marked in the background; with `wait`, returns when all are.
+        Bitmaps are updated in the background. With `wait`, returns when all of it is done.
         """
         while self.anchors < end or self._extending is not None:
             if self._extending is None:
@@ -76,19 +76,21 @@ class ColdTier:
             self.anchors, self._extending = to, None
 
     def prepare(self, merged: Run) -> Future[None]:
-        """Mark the presence of a run to come beside those of its parts: done when `replace` may be called."""
+        """Build the bitmap of a merged run while its parts are still in use. `replace` may be called once the
+        future is done."""
         marked_to = min(self._extending[0] if self._extending else self.anchors, merged.end)
         presence = self._coming[merged] = self._new_presence(merged) if marked_to > merged.first else None
         return self._submit([] if presence is None else [presence], merged.first, marked_to)
 
     def replace(self, merged: Run) -> None:
-        """Read a run that is in RocksDB instead of its parts."""
+        """Search a merged run, now in RocksDB, instead of its parts."""
         for part in merged.parts:
             del self._runs[part]
         self._runs[merged] = self._coming.pop(merged)
 
     def _mark(self, start: int, end: int) -> Future[None]:
-        """Anchors of one generation, in every run that they are or will be in."""
+        """Mark the anchors of one generation in the bitmaps of all runs, existing or coming, that have
+        them."""
         targets = []
         for runs in (self._runs, self._coming):
             for run, presence in runs.items():
@@ -105,8 +107,8 @@ class ColdTier:
         return {run: presence for run, presence in both if presence is not None}
 
     def _new_presence(self, run: Run) -> Presence:
-        """As large as serves the run; where memory does not allow that, the most generous ones are halved
-        before anything is marked."""
+        """A bitmap of the best size for the run. If memory does not suffice, the bitmaps with the most slots
+        per anchor are halved before anything is marked."""
         wanted = (run.anchors * SLOTS_AN_ANCHOR).bit_length() - 1
         made = max(LEAST_BITS, min(wanted, int(self._design.prefix_bits.max())))
         others = self._presences()
@@ -151,7 +153,7 @@ class ColdTier:
                 probing.found.add_packed(self._match(probing, table, entries, edges, np.concatenate(wanted)))
 
     def _read(self, table: int, groups: U64) -> tuple[U64, I64]:
-        """The entries of these groups, shape (e, 2), and where those of each begin and end."""
+        """The entries of these groups, shape (e, 2), and the bounds of each group."""
         values = self._store.get(table_family(table), group_keys(groups))
         self.probes += len(values)
         self.hits += len(values) - values.count(None)
@@ -176,7 +178,7 @@ class ColdTier:
         )
 
     def close(self) -> None:
-        """Mark no more."""
+        """Stop updating bitmaps."""
         self._closed = True
 
 
@@ -194,11 +196,11 @@ def _match(
     sizes: I64,
     enough: int,
 ) -> U64:
-    """Pairs of a row and an anchor below `end` of a bucket that it probes, packed as `Found` has them; not
-    all where there are `enough` or more.
+    """Pairs of a row and an anchor below `end` in a bucket that it probes, packed as in `Found`. Stops early
+    once there are `enough`.
 
-    Group g has `entries` [edges[g], edges[g + 1]); `wanted` (m, 2) is what `Met` says, over all runs. `sizes`
-    (n * T) grows by the live ones of exact probes; of shape (0,) it does not.
+    Group g has the `entries` [edges[g], edges[g + 1]). `wanted` (m, 2) is as in `Met`, over all runs. Adds
+    the numbers of live anchors in exact buckets to `sizes` (n * T), unless its shape is (0,).
     """
     pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
     for request in range(len(wanted)):
@@ -217,7 +219,7 @@ def _match(
                 to = middle
         while at < last and entries[at, 1] >> np.uint64(32) == low:
             number = np.int64(entries[at, 1] & np.uint64(0xFFFFFFFF))
-            if number >= end:  # still in RAM, and found there
+            if number >= end:  # these are still searched in RAM
                 break
             if exact:
                 count_live(sizes, row * tables + table, number, dead)

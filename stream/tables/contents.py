@@ -1,4 +1,4 @@
-"""A digest of records that are held in RAM, kept as they come: the sum of their hashes, in any order."""
+"""An incremental, order-independent digest of a set of records: the sum of their hashes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SECOND: Final = np.uint64(0x94D0_49BB_1331_11EB)
 
 
 def mixed(words: U64) -> U64:
-    """A hash of each word: SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014)."""
+    """A hash of each 64-bit value: SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014)."""
     mixed = words + _STEP
     mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
     mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
@@ -23,10 +23,10 @@ def mixed(words: U64) -> U64:
 
 
 def digest(words: U64) -> int:
-    """Of hashes: digests of parts add up, modulo 2**64, to that of the whole."""
+    """The digest of hashes: their sum modulo 2**64. Digests of parts add up to that of the whole."""
     return int(np.add.reduce(words, dtype=np.uint64))
 
 
 def joined(*digests: int) -> int:
-    """The digest of all."""
+    """The digest of a union of disjoint parts."""
     return sum(digests) & LARGEST

@@ -1,4 +1,5 @@
-"""What RocksDB says when it fails -> errors that name the state directory, the file and the cure."""
+"""Translates failures of RocksDB and of the disk into errors that name the state directory, the file and the
+remedy."""
 
 from __future__ import annotations
 
@@ -24,37 +25,37 @@ _LOCKED: Final = ("IO error: While lock file", "IO error: lock hold by current p
 _DISK_NUMBERS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 _DISK: Final = tuple(map(os.strerror, _DISK_NUMBERS))
 _AFTERTHOUGHT: Final = re.compile(r"\s+The file \S+ may be corrupted\.")
-"""RocksDB names the manifest after what it said of any file that it met while it opened."""
+"""RocksDB appends the manifest's name to errors about any file that it reads while opening."""
 _FILE: Final = re.compile(r"\b(\d{6,}\.sst|MANIFEST-\d+|CURRENT|OPTIONS-\d+|rocksdict-config\.json)\b")
 
 
 def damaged(path: Path, what: str) -> DamagedStateError:
-    """What is said of a state directory that holds something else than was written."""
+    """The error for a state directory whose content is not what was written."""
     return DamagedStateError(f"state directory {path}: damaged: {what}; {CURE}")
 
 
 def disk_failure(directory: Path | str, said: object) -> DiskError:
-    """What is said of a directory whose disk is full or fails."""
+    """The error for a directory on a disk that is full or fails."""
     return DiskError(
-        f"directory {directory}: {said}; make room, or mend the disk, and start again: what was flushed is"
-        " there"
+        f"directory {directory}: {said}; free some space, or repair the disk, and start again: flushed data"
+        " are safe"
     )
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Whether an error says that a disk is full or fails."""
+    """Whether the cause of an error is a disk that is full or fails."""
     return isinstance(error, OSError) and error.errno in _DISK_NUMBERS
 
 
 def failure(path: Path, error: Exception) -> NeardupError:
-    """An error of ours for one of RocksDB's, or of the disk, met in a state directory."""
+    """Translate an error of RocksDB or of the disk in a state directory into one of ours."""
     said = str(error)
     if said.startswith(_LOCKED):
         return StateBusyError(f"state directory {path}: in use by another process ({said})")
     if any(each in said for each in _DISK):
         return disk_failure(path, said)
     if _is_gone(path, error):
-        return DiskError(f"directory {path}: it is gone ({said}); started again, a role makes it anew")
+        return DiskError(f"directory {path}: it is gone ({said}); restarted, a role creates it again")
     told = _AFTERTHOUGHT.sub("", said)
     if not told.startswith((_CORRUPTION, MISSING_FILE)):
         return StateError(f"state directory {path}: {said}")
@@ -70,7 +71,7 @@ def _damaged_file(path: Path, told: str) -> DamagedStateError:
 
 
 def unreadable(path: Path, error: NeardupError) -> DamagedStateError | None:
-    """What is said of a file that cannot be read, as its checksum or its disk fails; None of other errors."""
+    """The error for a file that cannot be read because its checksum or the disk fails; None for others."""
     if isinstance(error, DamagedStateError):
         return error
     said = str(error.__cause__ or error)
@@ -78,13 +79,13 @@ def unreadable(path: Path, error: NeardupError) -> DamagedStateError | None:
 
 
 def file_named(error: DamagedStateError) -> str | None:
-    """Name of the file that is damaged, where that is known."""
+    """Name of the damaged file, if known."""
     found = _FILE.search(str(error))
     return found[0] if found else None
 
 
 def set_aside(path: Path) -> Path:
-    """Move a state directory that nobody has open away, to a name beside it, and return that. Raises
+    """Rename a state directory that no process has open, and return its new path beside the old one. Raises
     StateBusyError."""
     with (path / "LOCK").open("ab") as lock:
         try:
@@ -95,7 +96,7 @@ def set_aside(path: Path) -> Path:
 
 
 def renamed(path: Path) -> Path:
-    """Give a damaged directory a name of its own, beside itself, and return that."""
+    """Rename a damaged directory to a unique name with a timestamp, and return its new path."""
     name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     names = (path.with_name(name + (f".{number}" if number else "")) for number in count())
     to = next(each for each in names if not each.exists())
@@ -104,7 +105,8 @@ def renamed(path: Path) -> Path:
 
 
 def underlying(path: Path, error: BaseException | None) -> NeardupError | None:
-    """The same for an error that others may have wrapped; None where neither is behind it."""
+    """Like `failure`, for an error that may be wrapped in others. None if its cause is neither RocksDB nor
+    the disk."""
     while error is not None:
         if _explainable(error):
             return failure(path, error)
@@ -113,18 +115,18 @@ def underlying(path: Path, error: BaseException | None) -> NeardupError | None:
 
 
 def _explainable(error: BaseException | None) -> TypeGuard[Exception]:
-    # The binding raises plain Exception, and its subclasses where it was used wrongly.
+    # The binding raises plain Exception for RocksDB's errors, and subclasses for wrong calls.
     return error is not None and (type(error) is Exception or is_of_disk(error))
 
 
 def _is_gone(path: Path, error: BaseException | None) -> bool:
-    """Whether the error comes of the directory's having been deleted."""
+    """Whether the error is caused by the deletion of the directory."""
     missing = isinstance(error, FileNotFoundError) or MISSING_FILE in str(error)
     return missing and not path.exists()
 
 
 class Explained:
-    """A context in which errors of RocksDB and of the disk become ours."""
+    """A context manager that translates errors of RocksDB and of the disk into ours (see `failure`)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

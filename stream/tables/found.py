@@ -1,4 +1,4 @@
-"""How the tiers' findings become one answer."""
+"""Collects the pairs that the tiers find, and sorts them into one result."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U8, U64, distinct
 
 MANY: Final = 1 << 14
-"""Pairs from which on they are not sorted, if anchors are near each other as those of spam are."""
+"""Number of pairs from which a bitmap replaces sorting, if anchor numbers are as dense as those of spam."""
 _ROW: Final = np.uint64(40)
 _ANCHOR: Final = np.uint64(8)
 _NUMBER: Final = np.uint64(0xFFFFFFFF)
 _DISTANCE: Final = np.uint64(0xFF)
 LAST_ANCHOR: Final = (1 << 32) - 2
-"""The highest anchor number: chains store number + 1 in 32 bits."""
+"""Highest anchor number. Chains store number + 1 in 32 bits."""
 
 
 class Found:
-    """Pairs in the order they turn up, one pair perhaps many times over; about `most` at most."""
+    """Pairs in the order in which they are found, with repetitions; about `most` at most."""
 
     def __init__(self, most: int) -> None:
         self._packed: list[U64] = []
         self.room = most
-        """How many more there may be: a loop that finds as many need not find the others."""
+        """Number of further pairs allowed. A loop may stop once it has found as many."""
 
     @property
     def too_many(self) -> bool:
-        """Whether there may be more, which were not looked for."""
+        """Whether the limit is reached, so that pairs may be missing."""
         return self.room <= 0
 
     def add_packed(self, pairs: U64) -> None:
-        """As row << 40 | anchor << 8 | distance; row < 2**24."""
+        """Add pairs, packed as row << 40 | anchor << 8 | distance, with row < 2**24."""
         self._packed.append(pairs)
         self.room -= len(pairs)
 
     def pairs(self) -> tuple[I64, I64, U8]:
-        """Distinct pairs, sorted by row, then anchor; they are taken out."""
+        """Remove and return all pairs: rows, anchors and distances, distinct, sorted by row, then anchor."""
         packed = np.concatenate(self._packed) if self._packed else np.zeros(0, np.uint64)
         self._packed = []
         if len(packed) > MANY:
@@ -55,8 +55,8 @@ class Found:
 
 @compiled
 def in_order(packed: U64) -> tuple[I64, I64, U8] | None:
-    """What `Found.pairs` gives, in a time that grows with the pairs alone: a bit an anchor is set, row after
-    row, and read in order. None where anchors are too far apart for that."""
+    """The result of `Found.pairs` in time linear in the number of pairs: row by row, anchors are marked in a
+    bitmap, which is then read in order. None if anchor numbers are too sparse for that."""
     last_row = np.uint64(0)
     low, high = packed[0] >> _ANCHOR & _NUMBER, np.uint64(0)
     for pair in packed:

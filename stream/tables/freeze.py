@@ -1,4 +1,4 @@
-"""Freezing: anchors become a run, one sorted file a table, built beside the judge's work."""
+"""Freezing: builds a run, one sorted file per table, from anchors, in the background of the judge."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from stream.tables.runs import Run
 
 FOLDER: Final = "freeze"
 CHILD_ANCHORS = 100_000
-"""Runs from this size on are built by a child process of low priority. A thread would compete for the GIL;
-for small ones starting a process would take longer than building."""
+"""Least size of runs that are built by a child process of low priority, since a thread would compete for the
+GIL. For smaller runs, starting a process would take longer than building."""
 ERRORS: Final = "errors"
 
 
 class _CancelledError(Exception):
-    """Building was given up."""
+    """The build was cancelled."""
 
 
 class Freezing:
-    """One run on its way into RocksDB. Its content depends on its anchors alone.
+    """The build of one run, from anchors to RocksDB. Its result depends only on the anchors.
 
-    `rows` are those of its anchors (n, 2), slice after slice, taken by a thread.
+    `rows` yields the rows of the anchors (n, 2) in slices; it is consumed by a thread.
     """
 
     def __init__(self, store: Store, design: Design, run: Run, rows: Iterable[U64], skips: Skips) -> None:
@@ -52,7 +52,7 @@ class Freezing:
         parent = store.path / FOLDER
         with self._explained:
             parent.mkdir(mode=0o700, exist_ok=True)
-            # A folder of its own: the child of a process that crashed may live for a moment longer.
+            # A unique folder, as the child of a process that crashed may still be writing to its own.
             self._folder = Path(tempfile.mkdtemp(prefix=f"{run.level}-{run.number:05d}-", dir=parent))
         self._child: subprocess.Popen[bytes] | None = None
         self._cancelled = False
@@ -66,7 +66,7 @@ class Freezing:
     def _guarded(self, build: Callable[[Iterable[U64]], None], rows: Iterable[U64]) -> None:
         try:
             build(rows)
-        except BaseException as error:  # raised in the thread that waits
+        except BaseException as error:  # raised again by finish()
             self._error = error
 
     def _go_on(self) -> None:
@@ -90,7 +90,7 @@ class Freezing:
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=said,
-            start_new_session=True,  # Ctrl-C reaches us, and we stop it
+            start_new_session=True,  # keeps Ctrl-C from the child, which we stop ourselves
         ) as child:  # fmt: skip
             self._child = child
             while True:
@@ -108,7 +108,7 @@ class Freezing:
             if status == EXIT_DISK:
                 raise disk_failure(self._store.path, f"{what}: {output}")
             raise StateBusyError(
-                f"state directory {self._store.path}: {what}: its process ended with {status}: {output}"
+                f"state directory {self._store.path}: {what}: its process exited with {status}: {output}"
             )
 
     def _while_wanted(self, rows: Iterable[U64]) -> Iterator[U64]:
@@ -118,11 +118,11 @@ class Freezing:
 
     @property
     def built(self) -> bool:
-        """Whether the files are ready (or building failed)."""
+        """Whether the files are ready, or the build has failed."""
         return not self._thread.is_alive()
 
     def finish(self) -> None:
-        """Wait for the files and ingest them. Raises what building raised."""
+        """Wait for the files and ingest them. Raises what the build raised."""
         self._thread.join()
         if self._error is not None:
             with self._explained:
@@ -136,11 +136,11 @@ class Freezing:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def discard(self) -> None:
-        """Stop building; the anchors stay unfrozen."""
+        """Cancel the build. The anchors remain unfrozen."""
         self._cancelled = True
         self._thread.join()
 
 
 def clean(path: Path) -> None:
-    """Remove files of freezes that a crash interrupted."""
+    """Remove the files of builds that a crash interrupted."""
     shutil.rmtree(path / FOLDER, ignore_errors=True)

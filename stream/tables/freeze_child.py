@@ -1,6 +1,6 @@
-"""The process that builds a large run's files: `python -m stream.tables.freeze_child FOLDER`.
+"""The process that builds the files of a large run: `python -m stream.tables.freeze_child FOLDER`.
 
-FOLDER holds what `hand_over` put there, and gets a file a table.
+FOLDER contains the input, written by `hand_over`. The files, one per table, are written to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NICE: Final = 15
 
 
 def hand_over(folder: Path, design: Design, run: Run, rows: Iterable[U64], skips: Skips) -> None:
-    """Write the child's input; `rows` are those of the run's anchors (n, 2), slice after slice."""
+    """Write the child's input. `rows` yields the rows of the run's anchors (n, 2) in slices."""
     layout = np.array([design.blocks, design.choose, design.width, *run])
     with (folder / ROWS).open("wb") as file:
         for some in rows:
@@ -58,4 +58,4 @@ if __name__ == "__main__":
         status = error.exit_code
         sys.stderr.write(f"{error.__cause__}\n")
     sys.stderr.flush()
-    os._exit(status)  # without waiting for the thread that reads the pipe
+    os._exit(status)  # does not wait for the thread that reads standard input

@@ -1,4 +1,5 @@
-"""The hot tier's chains: from a slot to its newest anchor, and from every anchor to the one before it."""
+"""The hash tables of the hot tier: a head per chain of anchors, and links from each anchor to the next older
+one."""
 
 from __future__ import annotations
 
@@ -12,20 +13,21 @@ from stream.tables.design import Design
 from stream.tables.slots import Slots
 
 SHARING: Final = 3
-"""2**3 slots, if there are as many prefixes, share a chain."""
+"""Logarithm of the number of slots that share a chain, unless there are fewer prefixes."""
 HEAD_BYTES: Final = 5
-"""A head, and a bit for each of its slots."""
+"""Bytes of a head and of the presence bits of its slots."""
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 
 
 class Heads:
-    """2**bits chains a table: `newest[slot >> sharing]` is number + 1 of a chain's newest anchor,
-    `links[row, table]` that of the one before.
+    """Hash tables with 2**bits chains each.
 
-    0 ends a chain. Bit slot % 8 of `present[slot // 8]` says whether any anchor has been in that slot: most
-    slots of a chain hold none, so few probes follow one. Made of untouched memory, all of which `clean` must
-    have touched before the first anchor is linked: at random, later, a page at a time, it would cost a search
-    much more.
+    `newest[slot >> sharing]` is number + 1 of the newest anchor of a chain, and `links[row, table]` that of
+    the next older anchor; 0 ends a chain. Bit slot % 8 of `present[slot // 8]` tells whether the slot has any
+    anchors. Most slots of a chain have none, so few probes follow a chain.
+
+    The arrays are allocated uninitialised. `clean` must be called before the first anchor is linked. It also
+    makes the system allocate all pages, which would delay searches much more if done at random later.
     """
 
     def __init__(self, design: Design, bits: int, rows: int) -> None:
@@ -39,15 +41,15 @@ class Heads:
         self.links: U32 = np.empty((rows, design.tables), np.uint32)
 
     def clean(self) -> None:
-        """Empty every slot. Releases the GIL; a virtual machine may take seconds to find a gigabyte."""
+        """Empty all slots. Releases the GIL. On a virtual machine, allocating a gigabyte may take seconds."""
         self.newest.fill(0)
         self.present.fill(0)
 
     def link(self, rows: U64, number: int, row: int, masks: U64 | None, tables: slice) -> None:
-        """Put anchors numbered from `number`, newer than all before, into their chains of these tables; their
-        rows (n, 2) are kept from `row` on.
+        """Add anchors to their chains in some tables.
 
-        `masks` are the tables each one stays out of, shape (n,); None for none.
+        They are numbered from `number`, newer than all before, and their `rows` (n, 2) are stored from the
+        position `row` on. `masks` (n,) are the tables that each is kept out of; None for none.
         """
         link(
             rows,
@@ -64,13 +66,13 @@ class Heads:
         )
 
     def unlink(self, words: U64, floor: int, origin: int, dead: U8) -> None:
-        """Take dead anchors out of the chains in which anchors of these words (n,) are, or would be: without
-        this, a URL whose page changes every time would make one chain longer and longer."""
+        """Remove dead anchors from the chains of these words (n,). Without this, a URL whose page changes at
+        every fetch would make one chain longer and longer."""
         slots = self.slots.of_keys(self._design.keys(words)).ravel() >> np.uint32(self.sharing)
         heads = distinct(slots.astype(np.uint64))
         unlink(heads, self.bits, self.newest, self.links, floor, origin, dead)
 
     def sweep(self, floor: int, start: int, end: int) -> None:
-        """Have the slots of the heads [start, end), multiples of 8, of which all anchors are below `floor`
-        hold nothing."""
+        """Clear the presence bits of the heads [start, end), multiples of 8, whose anchors are all below
+        `floor`."""
         sweep(self.newest, self.present, self.sharing, floor, start, end)

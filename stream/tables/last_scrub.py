@@ -1,7 +1,7 @@
-"""What is kept of a state directory's last scrub, in a file beside it: when it was, and what it found.
+"""The record of a state directory's last scrub, in a file beside the directory: its time and result.
 
-A judge that starts again does not begin a scrub anew, and does not open what was found damaged: it may be
-read only rarely, and the next one to meet it might be a read of mapped memory, which ends the process.
+By this record, a restarted judge does not scrub again at once, and does not open a directory that was found
+damaged. The damaged block may be read rarely, and a read of memory-mapped damage would kill the process.
 """
 
 from __future__ import annotations
@@ -19,26 +19,27 @@ from stream.tables.scrub_child import Found
 
 
 class Scrubbed(msgspec.Struct, frozen=True, kw_only=True):
-    """A scrub that came to its end."""
+    """A completed scrub."""
 
     ended: float
     """Seconds since the epoch."""
     found: Found
     inode: int | None = None
-    """Of the file that is damaged,"""
+    """Inode of the damaged file."""
     changed: int | None = None
-    """and when it was written, nanoseconds since the epoch: another file may get its name."""
+    """Modification time of the damaged file, in nanoseconds since the epoch. Tells it from a later file of
+    the same name."""
 
 
 def last_scrub(directory: Path) -> Scrubbed | None:
-    """Of a state directory; None where there was none, or nobody knows."""
+    """The last scrub of a state directory; None if there is no readable record."""
     with suppress(OSError, msgspec.DecodeError):
         return msgspec.json.decode(_path(directory).read_bytes(), type=Scrubbed)
     return None
 
 
 def note_scrub(directory: Path, found: Found, ended: float) -> None:
-    """Keep what was found. Raises OutputError."""
+    """Record the result of a scrub. Raises OutputError."""
     there = _stat(directory, found.file)
     scrubbed = Scrubbed(
         ended=ended,
@@ -52,7 +53,7 @@ def note_scrub(directory: Path, found: Found, ended: float) -> None:
 
 
 def refuse_known_damage(directory: Path) -> None:
-    """Raises DamagedStateError where the last scrub found a file damaged that is still there."""
+    """Raise DamagedStateError if the last scrub found a damaged file that still exists."""
     last = last_scrub(directory)
     if last is None or last.found.damage is None:
         return

@@ -1,4 +1,4 @@
-"""Prefixes of the tables, in compiled loops: a word's, and those that rows probe."""
+"""Compiled loops over prefixes: the prefix of a word in a table, and the prefixes that queries probe."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import TABLE_BITS
 
 PROBES_AT_ONCE: Final = 256
-"""Probes of which the memory is asked for at once, as long as those of a row are not more. With 64,
-the processor waits for fewer side by side: 5 % more."""
+"""Probes whose memory is prefetched together, unless a single row has more. With 64, fewer cache misses
+overlap, and searches take 5 % longer."""
 LISTED_BITS: Final = 64
-"""Most uncertain bits that a row lists."""
+"""Most uncertain bits that a row can list."""
 
 
 @compiled
 def prefix_of(word: np.uint64, shifts: U64, masks: U64, places: U64, table: int) -> np.uint64:
-    """`shifts`, `masks`, `places` are `Design.pieces`."""
+    """The prefix of a word in a table. `shifts`, `masks` and `places` are `Design.pieces`."""
     prefix = np.uint64(0)
     for piece in range(shifts.shape[1]):
         prefix |= ((word >> shifts[table, piece]) & masks[table, piece]) << places[table, piece]
@@ -29,7 +29,7 @@ def prefix_of(word: np.uint64, shifts: U64, masks: U64, places: U64, table: int)
 
 @compiled
 def keys_of(words: U64, shifts: U64, masks: U64, places: U64) -> U64:
-    """What `Design.keys` gives."""
+    """The bucket keys of words, as by `Design.keys`."""
     keys = np.empty((words.shape[0], shifts.shape[0]), np.uint64)
     for row in range(words.shape[0]):
         for table in range(shifts.shape[0]):
@@ -40,18 +40,18 @@ def keys_of(words: U64, shifts: U64, masks: U64, places: U64) -> U64:
 
 @compiled
 def uncertain_bits(block_of_bit: U8, subsets: I64, uncertain: U8, flip_bits: int) -> U8:
-    """The first `flip_bits` listed bits inside each table's prefix, shape (flip_bits, n, T).
+    """The first `flip_bits` uncertain bits within each table's prefix, shape (flip_bits, n, T).
 
     `block_of_bit` and `subsets` are the design's. `uncertain` lists bit indexes, least certain first, shape
-    (n, u <= LISTED_BITS), all below the design's width: who calls has looked at that. Where fewer listed bits
-    lie inside a prefix, the rest is the width: no bit.
+    (n, u <= LISTED_BITS). The caller ensures that they are below the design's width. If fewer of them are
+    within a prefix, the remaining places hold the width, which means no bit.
     """
     rows, tables = uncertain.shape[0], subsets.shape[0]
     bits = np.full((flip_bits, rows, tables), np.uint8(len(block_of_bit)), np.uint8)
     if flip_bits == 0:
         return bits
     one = np.uint64(1)
-    places = np.empty(np.int64(block_of_bit.max()) + 1, np.uint64)  # of the list, that lie in each block
+    places = np.empty(np.int64(block_of_bit.max()) + 1, np.uint64)  # block -> bitmap of places in the list
     for row in range(rows):
         places[:] = 0
         for place in range(uncertain.shape[1]):
@@ -83,11 +83,12 @@ def probed_prefixes(
     table_of: U64,
     exact: NDArray[np.bool_],
 ) -> int:
-    """Write down the prefixes that the rows [first, end) probe, and how many these are.
+    """Write the prefixes that the rows [first, end) probe to `prefixes`. Returns their number.
 
-    `row_of` and `table_of` get whose they are, `exact` whether it is the row's own prefix. `keys` (n, T),
-    `flip_bits` (F, n, T), and the tree are a `Probing`'s: probe p flips what `parents[p]` flips, and
-    `flip_bits[added[p]]`. Where there is no such bit in a prefix, the parent looks there already.
+    Writes the row and table of each to `row_of` and `table_of`, and to `exact` whether it is the unmodified
+    prefix. `keys` (n, T), `flip_bits` (F, n, T) and the tree are those of a `Probing`: probe p flips the bits
+    of probe `parents[p]` and `flip_bits[added[p]]`. If a prefix has no such bit, the probe equals its parent
+    and is left out.
     """
     tables, written = keys.shape[1], 0
     probed = np.empty(len(parents), np.uint64)

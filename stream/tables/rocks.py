@@ -1,7 +1,7 @@
-"""One RocksDB directory, as the judge needs it: no write-ahead log, everything durable at once.
+"""The judge's RocksDB store: no write-ahead log, and atomic flushes.
 
-The journal is the log (rule 13), so RocksDB's own is off. What a crash leaves is the state of the last
-flush, and that must be one state: a flush covers all column families atomically.
+The journal is the write-ahead log (rule 13), so RocksDB's own is disabled. A crash leaves the state of the
+last flush. That state must be consistent, so a flush covers all column families atomically.
 """
 
 from __future__ import annotations
@@ -41,35 +41,37 @@ ANCHORS: Final = "anchors"
 DUPLICATES: Final = "duplicates"
 URLS: Final = "urls"
 RECORDS: Final = (DEFAULT, LOG, ANCHORS, DUPLICATES, URLS)
-"""What is written by batches alone."""
+"""The families that are written by batches only."""
 TABLE: Final = "table-"
 ROLE: Final = "judge"
-"""Name of the directory in a namespace's own."""
+"""Name of the store's directory within that of a namespace."""
 INDEX: Final = "state"
-"""Name of the directory in an `Index`'s own."""
+"""Name of the store's directory within that of an `Index`."""
 FLUSH: Final = "flush"
-"""Always empty. `Rdict.flush` covers one family even with atomic flush on; a manual compaction flushes
-all families in one manifest edit, releases the GIL, and has nothing to compact in an empty family."""
+"""A family that is always empty, used to flush. `Rdict.flush` covers only one family, even with atomic flush
+enabled. A manual compaction flushes all families in one manifest edit and releases the GIL; in an empty
+family it has nothing to compact."""
 
 WRITE_BUFFER: Final = 64 << 20
 FLUSHES_MERGED: Final = 12
-"""Files of flushes that a compaction waits for: with more, what is there already is rewritten more rarely.
-Keys that are not there cost a look at the filter of each."""
+"""Flushed files that trigger a compaction. With more, existing data are rewritten less often, but a look-up
+of a missing key checks the filter of each file."""
 FLUSHES_BEHIND: Final = 300
-"""The same of URLs, where it is too many: writes are slowed down at three times as many files."""
+"""Flushed files of URLs that a compaction may be behind by. Writes are slowed down at three times as many."""
 READ_TRIES: Final = 5
 READ_PAUSE: Final = 0.1
-"""Tries to open a directory that another process may be writing, and seconds between them: a compaction there
-may remove a file after the manifest that names it was read."""
+"""Attempts to open a directory that another process may be writing to, and seconds between them. A compaction
+may remove a file after we have read the manifest that names it."""
 READ_AHEAD: Final = 256 << 10
-"""Bytes read at once where all is read."""
+"""Bytes read ahead in a full scan."""
 KEYS_A_TURN: Final = 64
 BLOOM_BITS: Final = 10
 MEMTABLE_FILTER: Final = 0.02
-"""Of a write buffer."""
+"""Size of a write buffer's Bloom filter, as a fraction of the buffer."""
 BLOCK_BYTES: Final = 4096
 URL_BLOCK_BYTES: Final = 8192
-"""URLs come in no order, so their compactions rewrite what is there, and cost what it costs to pack a row."""
+"""Block size of URLs. They arrive in random order, so their compactions rewrite existing rows, and larger
+blocks make that cheaper per row."""
 
 
 def table_family(table: int) -> str:
@@ -78,16 +80,18 @@ def table_family(table: int) -> str:
 
 
 def tables_of(path: Path) -> int:
-    """How many tables the store in a directory was made for. Raises StateError where there is no store."""
+    """The number of tables that the store in a directory was made for. Raises StateError if there is no
+    store."""
     if not (path / "CURRENT").exists():
-        raise StateError(f"state directory {path}: no RocksDB is in it")
+        raise StateError(f"state directory {path}: it contains no RocksDB")
     with Explained(path):
         return sum(family.startswith(TABLE) for family in Rdict.list_cf(str(path)))
 
 
 def state_directory(path: Path) -> Path | None:
-    """The judge's directory at or below `path`: the one itself, a namespace's, an `Index`'s, or the only
-    namespace's of a `state_dir`. None where there is none. Raises StateError where there are several."""
+    """The store's directory at or below `path`, which may be the store itself, the directory of a namespace
+    or of an `Index`, or a `state_dir` with one namespace. None if there is none. Raises StateError if there
+    are several."""
     if (path / "CURRENT").exists():
         return path
     for name in (ROLE, INDEX):
@@ -95,36 +99,36 @@ def state_directory(path: Path) -> Path | None:
             return path / name
     found = sorted(entry.parent for entry in path.glob(f"*/{ROLE}/CURRENT"))
     if len(found) > 1:
-        raise StateError(f"state directory {path}: several namespaces in it; name one of {found}")
+        raise StateError(f"state directory {path}: it contains several namespaces; name one of {found}")
     return found[0] if found else None
 
 
 def of_another_version(path: Path) -> StateError:
-    """What is said of a directory that is not laid out as this version does it."""
+    """The error for a directory with the layout of another version."""
     return StateError(
-        f"state directory {path}: another version made it; where it is deleted, a judge rebuilds it, and an"
-        " Index begins anew"
+        f"state directory {path}: another version made it; if it is deleted, a judge rebuilds it, and an"
+        " Index starts empty"
     )
 
 
 def nothing_flushed(path: Path) -> StateError:
-    """What is said of a directory whose judge has just begun."""
+    """The error for the directory of a judge that has not flushed yet."""
     return StateError(f"state directory {path}: nothing was flushed into it yet")
 
 
 def _items(reader: Rdict, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-    """Keys from `start` on, in byte order, with their values. Raises what RocksDB stopped at.
+    """Keys from `start` on, in byte order, with their values. Raises the error at which RocksDB stopped.
 
-    Who reads to the end sees to it that nobody writes meanwhile: a snapshot would have RocksDB rewrite files
-    when it is let go.
+    The caller must not write until the end is reached. A snapshot would allow that, but makes RocksDB rewrite
+    files when it is released.
     """
     last, again = None, None
     try:
-        # Iterator bounds of this binding are broken: callers stop by themselves.
+        # The binding's iterator bounds are broken, so callers must stop on their own.
         for pair in cast(Iterator[tuple[bytes, bytes]], reader.items(from_key=start)):
             yield pair
             last = pair[0]
-        # It ends at a damaged block as it does behind the last key: another iterator says which it was.
+        # The binding ends the loop silently at a damaged block. Another iterator tells whether that happened.
         again = reader.iter()
         again.seek(start if last is None else last)
         if last is not None and again.valid():
@@ -133,51 +137,52 @@ def _items(reader: Rdict, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         if again.valid():
             raise Exception(f"Corruption: keys from {again.key()!r} on were not read")
     finally:
-        # An error's traceback holds this frame, and what it has of the store would keep that open.
+        # The traceback of an error keeps this frame alive; its references would keep the store open.
         del reader
         again = None
 
 
 def sst_writer(family: str) -> SstFileWriter:
-    """A writer of files for `Store.ingest`, with the family's options, in a process without a store."""
+    """A writer of files for `Store.ingest` in a process without a store, with the family's options."""
     return SstFileWriter(_options(family, Cache(0)))
 
 
 def _options(family: str, cache: Cache) -> Options:
-    """The options of one family, and of the database in so far as they are of the database."""
+    """The options of a family, including those of the whole database."""
     options = Options(raw_mode=True)
     options.create_if_missing(True)
     options.create_missing_column_families(True)
     options.set_atomic_flush(True)
     options.set_max_open_files(-1)
-    options.set_max_background_jobs(3)  # a flush, a long merge, and what else is due
+    options.set_max_background_jobs(3)  # a flush, a long merge, and one other
     options.set_keep_log_file_num(2)
     options.set_write_buffer_size(WRITE_BUFFER)
     options.set_level_zero_file_num_compaction_trigger(FLUSHES_MERGED)
-    # One merge may rewrite all URLs, a million a second: of a billion it takes a quarter of an hour, in which
-    # look-ups ask more filters, and writes go on.
+    # One merge may rewrite all URLs, at a million per second. A billion take a quarter of an hour, in which
+    # look-ups check more filters, but writes continue.
     files = FLUSHES_BEHIND if family == URLS else FLUSHES_MERGED
     options.set_level_zero_slowdown_writes_trigger(3 * files)
     options.set_level_zero_stop_writes_trigger(5 * files)
-    # Read out of the page cache as it lies there: a group of a table costs 3 us instead of 7 to 10.
+    # Reads from the page cache without a copy: a group of a table takes 3 us instead of 7 to 10.
     options.set_allow_mmap_reads(True)
     of_table = family.startswith(TABLE)
     options.set_compression_type(DBCompressionType.none() if of_table else DBCompressionType.lz4())
     if family == URLS:
-        # Up to 28 M rows, flushed every 230 k, compactions take 1.4 us of processor a row where sorted runs
-        # of similar size are merged, and 2.5 where levels are; a look-up of a new URL 5 us instead of 9.
+        # Universal compaction merges sorted runs of similar size. Measured up to 28 M rows, flushed every
+        # 230 k, it takes 1.4 us of processor time per row, levelled compaction 2.5. A look-up of a new URL
+        # takes 5 us instead of 9.
         options.set_compaction_style(DBCompactionStyle.universal())
-        # Most URLs that are looked up are new: what is not flushed yet has a filter too.
+        # Most URLs that are looked up are new, so write buffers have a filter as well.
         options.set_memtable_prefix_bloom_ratio(MEMTABLE_FILTER)
         options.set_memtable_whole_key_filtering(True)
     blocks = BlockBasedOptions()
-    if of_table:  # nothing to decompress, so nothing worth a copy
+    if of_table:  # uncompressed blocks are read in place
         blocks.disable_cache()
     else:
         blocks.set_block_cache(cache)
     blocks.set_format_version(5)
     blocks.set_block_size(URL_BLOCK_BYTES if family == URLS else BLOCK_BYTES)
-    # What is looked for in the others is there.
+    # Look-ups in the other families are of existing keys, for which filters are useless.
     if family in (DEFAULT, URLS):
         blocks.set_bloom_filter(BLOOM_BITS, False)
     options.set_block_based_table_factory(blocks)
@@ -185,7 +190,8 @@ def _options(family: str, cache: Cache) -> Options:
 
 
 def _opened_to_read(path: Path, families: dict[str, Options]) -> Rdict:
-    """These families as the last flush left them, whether or not another process has the directory open."""
+    """Open these families read-only, in the state of the last flush, even if another process has them
+    open."""
     for left in reversed(range(READ_TRIES)):
         try:
             return Rdict(
@@ -202,23 +208,23 @@ def _opened_to_read(path: Path, families: dict[str, Options]) -> Rdict:
 
 
 def families_in(path: Path) -> list[str]:
-    """The families of the store in a directory, in order. Raises DamagedStateError."""
+    """The families of the store in a directory, sorted. Raises DamagedStateError."""
     with Explained(path):
         return sorted(Rdict.list_cf(str(path)))
 
 
 def read_from_disk(path: Path, family: str, turn: Callable[[], None]) -> int:
-    """Read all blocks of a family's files, verifying every checksum; the files' size in bytes.
+    """Read all blocks of a family's files and verify all checksums. Returns the size of the files in bytes.
 
-    It reads past the page cache where the file system can: what is in memory may be whole, and what the page
-    cache holds for a judge stays there. Another process may write meanwhile. `turn` is called every few
-    blocks. Raises DamagedStateError, DiskError.
+    Bypasses the page cache if the file system supports that, since a cached copy may be intact while the disk
+    is not, and to leave the judge's pages in the cache. Another process may write meanwhile. `turn` is called
+    every few blocks. Raises DamagedStateError, DiskError.
     """
     direct = _takes_direct_reads(path)
 
     def options(name: str) -> Options:
         made = _options(name, Cache(0))
-        made.set_allow_mmap_reads(False)  # an error of the disk would be SIGBUS
+        made.set_allow_mmap_reads(False)  # a disk error would raise SIGBUS
         made.set_use_direct_reads(direct)
         return made
 
@@ -246,7 +252,7 @@ def _read_through(family: Rdict, reading: ReadOptions, turn: Callable[[], None])
 
 
 def _takes_direct_reads(path: Path) -> bool:
-    """Some file systems, tmpfs of older kernels for one, do not."""
+    """Whether the file system supports O_DIRECT. Some do not, such as tmpfs of older kernels."""
     try:
         os.close(os.open(path / "CURRENT", os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC))
     except OSError:
@@ -255,7 +261,7 @@ def _takes_direct_reads(path: Path) -> bool:
 
 
 class Batch:
-    """Writes that happen together. `put` and `delete` take effect in `Store.write`."""
+    """Writes that are applied together, by `Store.write`."""
 
     def __init__(self, handles: dict[str, ColumnFamily]) -> None:
         self._handles = handles
@@ -272,7 +278,7 @@ class Batch:
             put(key, value, handle)
 
     def delete(self, family: str, key: bytes) -> None:
-        """Remove a key, if it is there."""
+        """Remove a key, if it exists."""
         self.writes.delete(key, self._handles[family])
 
     def delete_range(self, family: str, start: bytes, end: bytes) -> None:
@@ -281,15 +287,14 @@ class Batch:
 
 
 class Store:
-    """One RocksDB directory with all its column families, each with its own options.
+    """A RocksDB directory with all its column families.
 
-    Writes are in memory until `flush`. A crash keeps the state of some flush: the last one asked for, or
-    a later one that RocksDB made because its buffers were full; never half a batch.
+    Writes are in memory until `flush`. After a crash the state is that of a flush: the last one requested, or
+    a later one that RocksDB started because its buffers were full. A batch is never applied in part.
 
-    `read_only` opens what the last flush left, whether or not another process has the directory open, and
-    refuses writes. Raises StateBusyError when another process has it open to write. Whatever else RocksDB
-    fails with becomes an error that names the directory too, of any method: DamagedStateError, DiskError,
-    StateError.
+    `read_only` opens the state of the last flush, even if another process has the directory open. Otherwise
+    StateBusyError is raised if another process has it open to write. Every method raises other failures of
+    RocksDB as DamagedStateError, DiskError or StateError, which name the directory.
     """
 
     def __init__(self, path: Path, tables: int, cache: int, *, read_only: bool = False) -> None:
@@ -301,7 +306,7 @@ class Store:
         self._explained = Explained(path)
         self._read_only = read_only
         self._cache = Cache(cache)
-        # Options of families that are not passed on reopen are silently lost: pass all of them.
+        # Pass the options of all families: RocksDB silently resets those that are not passed.
         options = {family: _options(family, self._cache) for family in self.families}
         if not read_only:
             with self._explained:
@@ -327,18 +332,20 @@ class Store:
         )
 
     def _refuse_other_layout(self, read_only: bool) -> None:
-        """Before anything is opened to write: what is refused stays as it is."""
+        """Refuse a directory with another layout. Runs before it is opened to write, so it stays
+        unchanged."""
         if not (self.path / "CURRENT").exists():
             if any(self.path.glob("*.sst")):
-                raise damaged(self.path, "CURRENT: not there, but files that it leads to")
+                raise damaged(self.path, "CURRENT: missing, although there are data files")
             return
         found = set(Rdict.list_cf(str(self.path)))
         if found == set(self.families):
             return
-        # Families are made one by one: where a first start was cut short, some are missing, all are empty.
+        # Families are created one by one: after an interrupted first start some are missing, and all are
+        # empty.
         tables = sum(family.startswith(TABLE) for family in found)
         if found < set(self.families) and any(self.path.glob("*.sst")) and self._is_empty(found):
-            raise damaged(self.path, "MANIFEST: names no records, but there are files of them")
+            raise damaged(self.path, "MANIFEST: lists no records, although there are data files")
         if found < set(self.families) and self._is_empty(found):
             if read_only:
                 raise nothing_flushed(self.path)
@@ -370,17 +377,17 @@ class Store:
         return Batch(self._handles)
 
     def write(self, batch: Batch) -> None:
-        """Apply a batch, all or nothing, to every reader from now on; durable with the next flush."""
+        """Apply a batch atomically. It is visible at once, and durable with the next flush."""
         with self._explained:
             self._db.write(batch.writes, self._unlogged)
 
     def scan(self, family: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
-        """Keys from `start` on, in byte order, with their values. Ends behind the last one, or raises."""
+        """Keys from `start` on, in byte order, with their values. Ends after the last key, or raises."""
         with self._explained:
             yield from _items(self._read[family], start)
 
     def ingest(self, family: str, path: Path) -> None:
-        """Move a finished SST file into a family; durable at once, unlike `write`."""
+        """Move a finished SST file into a family. Unlike `write`, this is durable at once."""
         with self._explained:
             self._read[family].ingest_external_file([str(path)], self._move)
 
@@ -389,33 +396,33 @@ class Store:
         return SstFileWriter(_options(family, self._cache))
 
     def reclaim(self, family: str, start: bytes, end: bytes) -> None:
-        """Give back the disk of what was removed of the keys [start, end). A flush too; releases the GIL."""
+        """Free the disk space of removed keys in [start, end). Also flushes; releases the GIL."""
         self._read[family].compact_range(start, end)
 
     def flush(self) -> None:
-        """Make everything written durable, atomically over all families. Releases the GIL."""
+        """Make all writes durable, atomically over all families. Releases the GIL."""
         reach("flush")
         with self._explained:
             self._read[FLUSH].compact_range(None, None)
-            # It does not say that it failed; the next write does.
+            # compact_range does not report failures, but the next write does.
             self._db.write(WriteBatch(raw_mode=True), self._unlogged)
             tighten(self.path)
 
     def close(self) -> None:
-        """Close the directory. What was written and not flushed is flushed by RocksDB, atomically too."""
+        """Close the directory. RocksDB flushes pending writes, atomically as well."""
         self._read.clear()
         self._handles.clear()
         with self._explained:
             try:
                 self._db.close()
             finally:
-                del self._db  # where it could not flush, it lets go of the directory only so
+                del self._db  # releases the directory even if the flush failed
         if not self._read_only:
             with self._explained:
                 tighten(self.path)
 
     def digest(self) -> str:
-        """xxh3-128 of all families' keys and values in order: equal for equal content."""
+        """xxh3-128 of the keys and values of all families, in order; equal for equal content."""
         state = xxhash.xxh3_128()
         for family in self.families:
             name = family.encode()
@@ -427,7 +434,7 @@ class Store:
         return state.hexdigest()
 
     def disk_bytes(self) -> int:
-        """Bytes of the SST files in use."""
+        """Size of the SST files in use, in bytes."""
         return sum(int(file["size"]) for file in self._db.live_files())
 
     def __enter__(self) -> Store:

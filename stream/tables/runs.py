@@ -1,13 +1,13 @@
-"""Runs: anchors of whole generations, in RocksDB, sorted by prefix, one column family a table.
+"""Runs: the anchors of whole generations in RocksDB, sorted by prefix, with a column family per table.
 
-A run of level 0 is one generation. As soon as `MERGED` runs of a level follow each other from a multiple of
-`MERGED` on, they become one of the next level, up to `LEVELS`: which runs there are once nothing is due
-depends on the number of anchors alone.
+A run of level 0 is one generation. As soon as there are `MERGED` consecutive runs of a level, beginning at a
+multiple of `MERGED`, they are merged into a run of the next level, up to `LEVELS`. Once all due merges are
+done, the set of runs depends only on the number of anchors.
 
-Family `table-tt`: key = run and group, 8 bytes; value = the group's entries, 16 bytes each, in order of
-prefix, then number: fingerprint u64 LE, then number u32 LE, then the prefix's low bits u32 LE. A group is all
-that has the high bits of a prefix in common, `GROUP` entries or so: a probe reads one small value, and a run
-of a million anchors is built by thirty thousand puts a table instead of a million.
+Family `table-tt`: the key is run and group, 8 bytes. The value is the entries of the group, 16 bytes each,
+sorted by prefix, then number: fingerprint u64 LE, number u32 LE, low bits of the prefix u32 LE. A group has
+all entries that share the high bits of the prefix, about `GROUP` of them. So a probe reads one small value,
+and a run of a million anchors takes thirty thousand puts per table instead of a million.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ from stream.tables.arrays import U64
 from stream.tables.design import Design
 
 LEVELS: Final = 2
-"""Above generations. Runs of the last level, 64 generations each, are not merged: building one sorts as many
-times more anchors as it is larger, slice after slice, and those of 2**32 anchors are few."""
+"""Highest level. Its runs, of 64 generations each, are not merged further, since the cost of a merge grows
+with its size, and even 2**32 anchors have few runs of this level."""
 MERGED: Final = 8
-"""Runs of a level that become one of the next. Searching costs something a run; merging, a copy a level."""
+"""Runs of a level that are merged into one of the next. A search has a cost per run; each level costs another
+copy."""
 GROUP: Final = 32
-"""Entries of a group on average, where prefixes are as good as random."""
+"""Average entries per group if prefixes are uniformly distributed."""
 LOW_BITS: Final = 32
-"""Most bits of a prefix that an entry holds."""
+"""Most bits of a prefix in an entry."""
 ENTRY_BYTES: Final = 16
 
 _LEVEL_PLACE: Final = 56
@@ -56,17 +57,17 @@ class Run(NamedTuple):
 
     @property
     def key(self) -> int:
-        """What the keys of its groups start with, as a number of 64 bits."""
+        """The key of its first group as a 64-bit integer. Those of the others differ in the lower 32 bits."""
         return self.level << _LEVEL_PLACE | self.number << _NUMBER_PLACE
 
     @property
     def bounds(self) -> tuple[bytes, bytes]:
-        """The lowest key of its groups, and the one after the highest."""
+        """The range of its keys [start, end)."""
         return self.key.to_bytes(8, "big"), (self.key + (1 << _NUMBER_PLACE)).to_bytes(8, "big")
 
     @property
     def parts(self) -> list[Run]:
-        """The runs that it is made of; none of a generation."""
+        """The runs from which it is merged; empty for a generation."""
         if not self.level:
             return []
         parts = range(self.number * MERGED, (self.number + 1) * MERGED)
@@ -74,23 +75,24 @@ class Run(NamedTuple):
 
     @property
     def merged(self) -> Run:
-        """The run of the next level that this one becomes part of."""
+        """The run of the next level into which this one is merged."""
         return Run(self.level + 1, self.number // MERGED, self.anchors * MERGED)
 
     def low_bits(self, design: Design) -> NDArray[np.int64]:
-        """Bits of each table's prefix that do not name the group, shape (T,)."""
+        """Bits of each table's prefix that are in the entries rather than in the group's key, shape (T,)."""
         low = design.prefix_bits - max(0, (self.anchors // GROUP - 1).bit_length())
         return np.clip(low, 0, LOW_BITS)
 
 
 def run_of(level: int, number: int, generation: int) -> Run:
-    """By level and number, where generations are that large. Raises StateError where its keys do not fit."""
+    """The run of that level and number, with generations of `generation` anchors. Raises StateError if the
+    number does not fit in keys."""
     if number >= _MOST_NUMBER:
-        raise StateError(f"tables_generation: {number} generations of {generation} anchors, no more fit")
+        raise StateError(f"tables_generation: {number} generations of {generation} anchors are too many")
     return Run(level, number, generation * MERGED**level)
 
 
 def group_keys(groups: U64) -> list[bytes]:
-    """Keys of groups, given as `Run.key` | group."""
+    """RocksDB keys of groups, given as `Run.key` | group."""
     keys: list[bytes] = groups.astype(">u8").view("V8").tolist()
     return keys

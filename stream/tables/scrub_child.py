@@ -1,7 +1,7 @@
-"""The process that looks for damage in a state directory: `python -m stream.tables.scrub_child DIRECTORY`.
+"""The process that scrubs a state directory for damage: `python -m stream.tables.scrub_child DIRECTORY`.
 
-It reads every block of every file, slowly, while a judge works on them, and writes a `Found` in JSON to
-standard output.
+It reads every block of every file, slowly, beside a running judge, and writes a `Found` in JSON to standard
+output.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from stream.tables.rocks import families_in, read_from_disk
 
 NICE: Final = 19
 SHARE: Final = 0.1
-"""Of the time; the rest of it, the process sleeps."""
+"""Fraction of time for which the process works; it sleeps for the rest."""
 SLICE_SECONDS: Final = 0.02
 T = TypeVar("T")
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of reading it all."""
+    """The result of a scrub."""
 
     bytes: int
-    """Read, of whole families."""
+    """Bytes read, counting families that were read completely."""
     damage: str | None = None
-    """What the error says that ended it."""
+    """Text of the error that ended the scrub; None if there is no damage."""
     file: str | None = None
-    """Name of the file that is damaged, where RocksDB said it."""
+    """Name of the damaged file, if RocksDB reported it."""
 
 
 class Pace:
-    """Sleeps, so that work takes no more than its share of the time."""
+    """Limits work to a fraction of the time by sleeping."""
 
     def __init__(self, share: float = SHARE) -> None:
         self._rest = 1 / share - 1
         self._since = time.monotonic()
 
     def turn(self) -> None:
-        """Some work is done."""
+        """Call this between pieces of work; sleeps if it is due."""
         worked = time.monotonic() - self._since
         if worked >= SLICE_SECONDS:
             time.sleep(worked * self._rest)
@@ -54,8 +54,8 @@ class Pace:
 
 
 def scrub(directory: Path, turn: Callable[[], None]) -> Found:
-    """Read all families of the store in `directory`; `turn` is called between blocks. Raises NeardupError
-    where something else than damage is in the way."""
+    """Read all families of the store in `directory`. `turn` is called between blocks. Raises NeardupError for
+    failures other than damage."""
     read = 0
     try:
         for family in _confirmed(directory, lambda: families_in(directory)):
@@ -66,8 +66,8 @@ def scrub(directory: Path, turn: Callable[[], None]) -> Found:
 
 
 def _confirmed(directory: Path, read: Callable[[], T]) -> T:
-    """What `read` gives. Raises DamagedStateError where that is raised twice: what another process is writing
-    may look damaged once, as a file that was removed does, or half a record of the manifest."""
+    """The result of `read`, which is tried twice before damage is reported. Files that another process is
+    writing may look damaged once, such as a removed file or half a record of the manifest."""
     try:
         return read()
     except NeardupError as error:
@@ -90,4 +90,4 @@ if __name__ == "__main__":
         status = error.exit_code
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(status)  # without waiting for the thread that reads the pipe
+    os._exit(status)  # does not wait for the thread that reads standard input

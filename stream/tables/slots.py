@@ -1,4 +1,4 @@
-"""Where a bucket lies in a flat array that has 2**bits places for each table."""
+"""Slots: the positions of buckets in a flat array that has 2**bits slots per table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream.tables.design import TABLE_BITS, Design
 
 @compiled
 def slot_of(prefix: np.uint64, bits: int, parts: int, table: int) -> np.uint64:
-    """What `Slots.of_keys` gives for the prefix of a table; `bits` and `parts` are those of `Slots.fold`."""
+    """The slot of a table's prefix, as by `Slots.of_keys`. `bits` and `parts` are `Slots.fold`."""
     folded = prefix
     for part in range(1, parts):
         folded ^= prefix >> np.uint64(part * bits)
@@ -21,23 +21,24 @@ def slot_of(prefix: np.uint64, bits: int, parts: int, table: int) -> np.uint64:
 
 
 class Slots:
-    """Prefixes folded to `bits` bits, one region of the array a table.
+    """Maps prefixes to slots by folding them to `bits` bits. Each table has its own region of the array.
 
-    Folding is XOR of the prefix's parts, so a flipped bit of the fingerprint flips a fixed bit of the slot:
-    the slots of all probes follow from the exact ones without their keys.
+    Folding XORs the parts of the prefix, so flipping a bit of the fingerprint flips a fixed bit of the slot.
+    Thus the slots of all probes can be derived from the exact slot.
     """
 
     def __init__(self, design: Design, bits: int) -> None:
         self.bits: Final = min(bits, int(design.prefix_bits.max()))
         self.size: Final = design.tables << self.bits
         if self.size > 1 << 32:
-            raise ValueError(f"{design.tables} tables of 2**{self.bits} slots are not numbered by 32 bits")
+            raise ValueError(f"{design.tables} tables of 2**{self.bits} slots exceed 32-bit slot numbers")
         self._parts = -(-int(design.prefix_bits.max()) // self.bits)
         self.fold: Final = self.bits, self._parts
-        """For `slot_of`."""
+        """Parameters of `slot_of`: the bits of a slot, and the number of parts of a prefix."""
         self._region = np.arange(design.tables, dtype=np.uint32) << np.uint32(self.bits)
         self.flips: Final = self._fold(design.key_flip)
-        """Shape (width + 1, T): what flipping a bit flips in the slots; 0 outside the prefix."""
+        """Shape (width + 1, T): the bit of the slot that flips with a bit of the fingerprint; 0 if it is
+        outside the prefix."""
 
     def _fold(self, keys: U64) -> U32:
         mask = np.uint64((1 << self.bits) - 1)

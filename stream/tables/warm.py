@@ -1,6 +1,6 @@
-"""The warm tier: anchors that the hot tier let go, packed in RAM for as long as the memory lasts.
+"""The warm tier: anchors evicted from the hot tier, packed in RAM up to a budget.
 
-What it holds is in RocksDB too. Anchors come by generations; with them every table is packed anew, one after
+Its anchors are in RocksDB, too. They are added by generations: all tables are repacked with them, one after
 the other, in the background.
 """
 
@@ -19,16 +19,14 @@ from stream.tables.packed import Packed, Packing, Slice
 from stream.tables.probing import Probing
 
 STEPS: Final = 16
-"""All that is packed is packed anew for another sixteenth, or for a generation where that is more."""
+"""All anchors are repacked once there is another sixteenth of them, or a generation if that is more."""
 LOADS: Final = 4
-"""At start, when much is new, a quarter is packed at once: that takes 20 bytes an anchor meanwhile."""
+"""At start, when many anchors are new, a quarter of the budget is packed at a time. Packing takes 20 bytes
+per new anchor."""
 
 
 class WarmTier:
-    """Answers for the anchors [floor, end).
-
-    `memory` are bytes; `background` has one thread.
-    """
+    """Searches the anchors [floor, end), in at most `memory` bytes. `background` has a single thread."""
 
     def __init__(
         self, design: Design, log: AnchorLog, skipped: Skipped, dead: Dead, background: ThreadPoolExecutor,
@@ -47,12 +45,12 @@ class WarmTier:
         self._generation = generation
         most = memory // (4 * design.tables * generation)
         self.budget: Final = bisect_right(range(1, most + 1), memory, key=taken) * generation
-        """Anchors that the memory has room for, of whole generations."""
+        """Most anchors that fit in memory, in whole generations."""
         self.largest_step: Final = self._step(self.budget)
         try:
             self._packed = Packed(design, self.budget, self.budget + self.largest_step)
         except MemoryError:
-            raise SettingsError(f"tables_memory: there are no {memory} bytes for packed anchors") from None
+            raise SettingsError(f"tables_memory: cannot allocate {memory} bytes for packed anchors") from None
         self._packing: tuple[Packing, Future[None]] | None = None
 
     def _step(self, anchors: int) -> int:
@@ -60,12 +58,12 @@ class WarmTier:
 
     @property
     def step(self) -> int:
-        """With as many new anchors it is worth packing all of them anew."""
+        """Number of new anchors for which repacking is worthwhile."""
         return self._step(self.end - self.floor)
 
     @property
     def floor(self) -> int:
-        """The first anchor."""
+        """Number of the first anchor."""
         return self._packed.first
 
     @property
@@ -74,9 +72,9 @@ class WarmTier:
         return self._packed.end
 
     def extend(self, end: int, *, wait: bool) -> None:
-        """Come closer to answering for all anchors below `end`, and no more than `budget`.
+        """Make progress towards searching all anchors below `end`, at most `budget` of them.
 
-        They are packed in the background; with `wait`, returns when all are.
+        They are packed in the background. With `wait`, returns when all of it is done.
         """
         while True:
             if self._packing is not None:
@@ -92,7 +90,8 @@ class WarmTier:
             self._packing = due, self._background.submit(due.pack)
 
     def _due(self, end: int) -> Packing | None:
-        """What to pack: anchors that are not here yet, those apart that the cold tier must come for first."""
+        """The next packing: of the new anchors, up to those for which the cold tier must first take over old
+        ones. None if nothing is due."""
         packed = self._packed
         if packed.first == packed.end:
             packed.clear(packed.first)
@@ -108,7 +107,7 @@ class WarmTier:
             yield first, rows, self._dead.masks(first, end, self._skipped.masks(first, end))
 
     def drop(self, floor: int) -> None:
-        """Let go of anchors below `floor`."""
+        """Evict the anchors below `floor`."""
         if floor > self._packed.first:
             self._packed.drop(floor)
 
