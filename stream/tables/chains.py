@@ -1,8 +1,8 @@
-"""The hot tier's inner loops: linking anchors into chains, and following the chains that probes meet.
+"""The compiled loops of the hot tier: link anchors into chains, and follow the chains of probed slots.
 
-A probe reads one word of a large array, at random, so what it costs is waiting for memory. Eight slots share
-a chain, and a bit a slot says first whether anything is there, so that few probes follow one. All that is
-read for several rows is asked for before it is looked at: the processor then waits for many at once.
+The cost of a probe is a cache miss in a large array. Eight slots share a chain, and a presence bit per slot
+is checked first, so few probes follow a chain. Memory is prefetched for several rows before it is read, so
+that many cache misses overlap.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from stream.tables.slots import slot_of
 
 FINGERPRINT_BITS: Final = 64
 LINKED_AT_ONCE: Final = 16
-"""Anchors of which the memory is asked for at once."""
+"""Anchors whose memory is prefetched together."""
 LONG: Final = 64
-"""Steps after which what is left of a chain is copied to where it lies in order: spam leads many rows there,
-and a step along a chain takes ten times as long as one in order."""
+"""Steps along a chain after which the rest of it is copied to contiguous memory. Many rows of spam follow the
+same chain, and a step along a chain takes ten times as long as one in contiguous memory."""
 FEW: Final = 8
-"""The same where a chain's nearest are wanted alone: those of a copy are."""
+"""The same if only the nearest anchors are wanted, which are selected from a copy."""
 MANY: Final = 1 << 32
-"""More than there are anchors."""
+"""More than the number of anchors: no limit."""
 COPIES: Final = 256
-"""Copies that are found again, unless two want the same place."""
+"""Entries of the direct-mapped cache of copied chains."""
 MORTAL: Final = np.uint64(40)
 """Bit of a copied anchor's number that says that it may be dead by when it is a row's turn."""
 NUMBER: Final = (np.uint64(1) << MORTAL) - np.uint64(1)
 COPIED: Final = 1 << 18
-"""Anchors that are copied before copies are given up for others, 6 MiB."""
+"""Anchors copied, 6 MiB, before all copies are discarded."""
 
 
 @compiled
@@ -55,11 +55,11 @@ def link(
     links: U32,
     present: U8,
 ) -> None:
-    """Put n anchors, numbered from `number` and newer than all before, by their rows (n, 2), kept from `row`
-    on, into their chains of the tables [first_table, end_table).
+    """Add n anchors to their chains in the tables [first_table, end_table).
 
-    `shifts`, `block_masks`, `places` are `Design.pieces`, `bits` and `parts` `Slots.fold`; `masks` are the
-    tables each anchor stays out of, shape (n,), or (0,) for none.
+    They are numbered from `number`, newer than all before, and their rows (n, 2) are stored from the position
+    `row` on. `shifts`, `block_masks` and `places` are `Design.pieces`, `bits` and `parts` are `Slots.fold`.
+    `masks` (n,) are the tables that each anchor is kept out of; shape (0,) means none.
     """
     slots = np.empty((LINKED_AT_ONCE, end_table), np.uint64)
     shared = np.uint64(sharing)
@@ -84,9 +84,9 @@ def link(
 
 @compiled
 def sweep(newest: U32, present: U8, sharing: int, floor: int, start: int, end: int) -> None:
-    """Take away the presence of the slots of the heads [start, end), multiples of 8, that have no anchor from
-    `floor` on."""
-    heads = 8 >> sharing  # of a byte of presence
+    """Clear the presence bits of the slots of the heads [start, end), multiples of 8, whose newest anchor is
+    below `floor`."""
+    heads = 8 >> sharing  # whose presence bits fill a byte
     ones = np.uint8((1 << (1 << sharing)) - 1)
     for byte in range(start // heads, end // heads):
         if present[byte]:
@@ -99,7 +99,7 @@ def sweep(newest: U32, present: U8, sharing: int, floor: int, start: int, end: i
 
 @compiled
 def unlink(heads: U64, bits: int, newest: U32, links: U32, floor: int, origin: int, dead: U8) -> None:
-    """Take dead anchors out of the chains of these heads, each given once."""
+    """Remove dead anchors from the chains of these heads, which must be distinct."""
     rows = len(links)
     for i in range(len(heads)):
         head, table = heads[i], np.int64(heads[i] >> np.uint64(bits))
@@ -145,14 +145,14 @@ def follow(
     most: int,
     mortal: I64,
 ) -> U64:
-    """Pairs of a row and an anchor of a chain that it probes, packed as `Found` has them, some repeatedly;
-    not all where there are `enough` or more.
+    """Pairs of a row and an anchor in a bucket that it probes, packed as in `Found`, with repetitions. Stops
+    early once there are `enough`.
 
-    `words` (n,) are what the tables are of, `fingerprints` (n,) what distances are between; `stored` (m, 2)
-    has both of each anchor. `keys` (n, T) are the exact keys, `slot_bits` and `parts` `Slots.fold`; `bits`
-    (F, n, T) are the bits that may be flipped, `flips` (width + 1, T) what a bit flips in a slot. Probe p
-    flips what probe `parents[p]` flips and `bits[added[p]]`; probe 0 is exact. `sizes` (n * T) grows by the
-    live anchors of each exact bucket; of shape (0,) it does not.
+    Queries have `words` (n,), by which tables are indexed, and `fingerprints` (n,), between which distances
+    are; `stored` (m, 2) has both for each anchor. `keys` (n, T) are the exact keys; `slot_bits` and `parts`
+    are `Slots.fold`. `bits` (F, n, T) are the bits that may be flipped, and `flips` (width + 1, T) is
+    `Slots.flips`. Probe p flips the bits of probe `parents[p]` and `bits[added[p]]`; probe 0 is exact. Adds
+    the numbers of live anchors in exact buckets to `sizes` (n * T), unless its shape is (0,).
 
     Of a chain with more than `most` near ones, perhaps not those for which as many are nearer, or as near and
     older; `mortal` ones, ascending, do not count among those.
@@ -236,7 +236,7 @@ def follow(
         for i in range(held):
             row, table, probe = row_of[i], table_of[i], probe_of[i]
             start = np.int64(current[i])
-            copy = copies[(start * tables + table) % COPIES]  # where it begins, table, first, end
+            copy = copies[(start * tables + table) % COPIES]  # start of the chain, table, copied from, to
             if copy[0] != start or copy[1] != table:
                 if copied_to > COPIED:
                     copies[:, 0], copied_to = 0, 0
@@ -303,10 +303,10 @@ def follow(
 def _copied_near(
     words: U64, prints: U64, word: np.uint64, print_: np.uint64, mask: np.uint64, distance: int, near: I64
 ) -> tuple[int, int]:
-    """How many of the words are the same under the mask, and of how many of these the fingerprint is no
-    further away: their places go to `near`."""
+    """Returns the number of words equal to `word` under the mask, and how many of these have fingerprints
+    within the distance. Writes the indexes of the latter to `near`."""
     there = close = 0
-    for at in range(len(words)):  # without a branch, so that several are looked at in one step
+    for at in range(len(words)):  # branch-free, so that it is vectorised
         same = (words[at] ^ word) & mask == np.uint64(0)
         near[close] = at
         there += same

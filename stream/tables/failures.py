@@ -16,8 +16,8 @@ from typing import Final, TypeGuard
 from stream.errors import DamagedStateError, DiskError, NeardupError, StateBusyError, StateError
 
 CURE: Final = (
-    "move the directory away: a role builds it again from the topics (and moves it by itself with"
-    " --rebuild-damaged), an Index begins anew"
+    "move the directory away: a role rebuilds it from the topics (and moves it by itself with"
+    " --rebuild-damaged), an Index starts empty"
 )
 _CORRUPTION: Final = "Corruption: "
 MISSING_FILE: Final = "IO error: No such file or directory"

@@ -1,4 +1,4 @@
-"""What the tiers' compiled loops note down of an anchor that they meet."""
+"""How the compiled loops of the tiers record the anchors that they find."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from stream.tables.arrays import I64, U8, U64
 
 Integer = int | np.int64
 FIRST_PAIRS: Final = 1 << 12
-"""Pairs that a loop begins with room for."""
+"""Initial capacity of an array of pairs."""
 
 
 @compiled
 def pack_pair(row: Integer, number: Integer | np.uint64, distance: Integer) -> np.uint64:
-    """A row and an anchor as `Found` has them."""
+    """A row, an anchor and their distance, packed as in `Found`."""
     return np.uint64(row) << np.uint64(40) | np.uint64(number) << np.uint64(8) | np.uint64(distance)
 
 
 @compiled
 def add_pair(pairs: U64, found: int, row: Integer, number: Integer, distance: Integer) -> U64:
-    """`pairs`, or a copy with more room, and in it at `found` a row and an anchor as `Found` has them."""
+    """Store a packed pair at the index `found`. Returns `pairs`, or a larger copy if it was full."""
     if found == len(pairs):
         grown = np.empty(2 * found, np.uint64)
         grown[:found] = pairs
@@ -40,13 +40,13 @@ def is_among(number: Integer, numbers: I64) -> bool:
 
 @compiled
 def is_dead(number: Integer, dead: U8) -> bool:
-    """Whether the bit of that anchor is set; those beyond all bits live."""
+    """Whether an anchor is dead by the bitmap `dead` (see `Dead.bits`)."""
     byte = number >> 3
     return bool(byte < len(dead) and dead[byte] >> np.uint8(number & 7) & np.uint8(1))
 
 
 @compiled
 def count_live(sizes: I64, bucket: Integer, number: Integer, dead: U8) -> None:
-    """One more anchor in a bucket, unless it is dead; with `sizes` of shape (0,), nothing is counted."""
+    """Count an anchor in `sizes[bucket]`, unless it is dead or `sizes` has the shape (0,)."""
     if sizes.size and not is_dead(number, dead):
         sizes[bucket] += 1

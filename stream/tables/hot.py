@@ -1,8 +1,8 @@
-"""The hot tier: the newest anchors in RAM, as chained hash tables in flat NumPy arrays.
+"""The hot tier: the newest anchors, in RAM, as chained hash tables in flat NumPy arrays.
 
-Anchors below `floor` end a chain, so letting go of the oldest needs no rebuild. Rows are a ring: an anchor
-takes the place of one that left. When anchors outgrow the heads, larger ones are linked beside them, a little
-with every insert, while the old ones answer: no insert waits for a rebuild.
+An anchor below `floor` ends a chain, so evicting the oldest anchors needs no rebuild. Rows form a ring
+buffer. When anchors outgrow the heads, a larger set of heads is filled incrementally with every insert, while
+the old set is still searched, so no insert waits for a rebuild.
 """
 
 from __future__ import annotations
@@ -24,36 +24,37 @@ from stream.tables.heads import HEAD_BYTES, Heads
 from stream.tables.probing import Probing
 
 LOAD: Final = 1
-"""Heads grow when a table has fewer than this many an anchor."""
+"""Least heads per anchor and table; with fewer, heads grow."""
 LOADING_THREADS: Final = 2
-"""At start, each of which links the anchors in some of the tables."""
+"""Threads that link anchors at start, each in some of the tables."""
 LOADED_AT_ONCE: Final = 1 << 15
-"""Anchors linked at once at start: arrays of some MiB."""
+"""Anchors linked at a time at start, in arrays of some MiB."""
 SWEPT_AT_ONCE: Final = 1 << 24
-"""Heads looked at by one insert: some milliseconds."""
+"""Heads swept per insert, which takes some milliseconds."""
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 _ALL_TABLES: Final = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How heads grow: sizes that bound the time of one insert."""
+    """How fast heads grow: bounds the time of one insert."""
 
     first_heads: int = 1 << 22
-    """Heads at first, fewer than that, 13 MB."""
+    """Upper bound of the initial number of heads, which take 13 MB."""
     linked: int = 1 << 11
-    """Least anchors that one insert links in the coming heads: about 1 ms."""
+    """Least number of anchors that one insert links in the coming heads; takes about 1 ms."""
     linked_an_anchor: int = 3
-    """At least as many for every anchor inserted, so that the coming heads always catch up."""
+    """Least number of anchors linked in the coming heads per inserted anchor, so that these catch up."""
 
 
 PACE: Final = Pace()
 
 
 class HotTier:
-    """Anchors [floor, count) in RAM, `room` of them at first; heads take `memory` bytes at most.
+    """Searches the anchors [floor, count). There is initially room for `room` of them. Heads take at most
+    `memory` bytes.
 
-    While heads grow, coming ones and their links are there too: for a moment, up to twice the memory.
+    While heads grow, the coming heads and their links take memory as well: temporarily up to twice as much.
     """
 
     def __init__(
@@ -78,11 +79,11 @@ class HotTier:
         self._most_bits = min(max(first, most), longest)
         self.floor = 0
         self.count = 0
-        self._origin = 0  # number of an anchor in row 0: origin <= floor < origin + rows
-        # Fresh pages cost nothing until touched, and anchors touch them in order.
+        self._origin = 0  # number of the anchor in row 0: origin <= floor < origin + rows
+        # The system allocates pages when they are first touched, which anchors do in order.
         self._rows = np.empty((room, 2), np.uint64)
         self.probes = 0
-        self._swept = sys.maxsize  # heads below it know that anchors below the floor left
+        self._swept = sys.maxsize  # heads below it are swept since the last eviction
         self._heads = self._make_heads(first)
         self._heads.clean()
         self._coming: Heads | None = None
@@ -91,14 +92,14 @@ class HotTier:
 
     @property
     def heads(self) -> int:
-        """Heads over all tables."""
+        """Number of heads in all tables."""
         return self._heads.newest.size
 
     def _make_heads(self, bits: int) -> Heads:
         return Heads(self._design, bits, len(self._rows))
 
     def load(self, first: int, end: int, rows: Iterable[U64]) -> None:
-        """Start with the anchors [first, end), given by their rows in slices; the tier must be empty."""
+        """Load the anchors [first, end), whose rows are given in slices. The tier must be empty."""
         self.floor = self.count = self._origin = first
         self._make_room(end - first)
         self.count = end
@@ -113,7 +114,7 @@ class HotTier:
                 row += len(some)
             if cleaned is not None:
                 cleaned.result()
-            # Where a table has fewer than 8 slots, it has a byte of presence in common with the next.
+            # Tables with fewer than 8 slots share a byte of presence bits, so one thread does them all.
             shares = LOADING_THREADS if self._heads.slots.bits >= 3 else 1
             edges = [self._design.tables * share // shares for share in range(shares + 1)]
             list(pool.map(self._load_tables, map(slice, edges, edges[1:])))
@@ -128,7 +129,8 @@ class HotTier:
         return np.concatenate(parts) if parts else np.zeros((0, 2), np.uint64)
 
     def insert(self, rows: U64) -> None:
-        """Add anchors by their rows, numbered from `count`; what they skip must be in `skipped` already."""
+        """Add anchors by their rows, numbered from `count`. Their skipped tables must already be in
+        `skipped`."""
         self._make_room(len(rows))
         start, self.count = self.count, self.count + len(rows)
         for first, row, n in self._runs(start, self.count):
@@ -138,7 +140,7 @@ class HotTier:
         self._grow(len(rows))
 
     def forget(self, anchors: I64) -> None:
-        """Let searches no more come across these anchors, dead ones."""
+        """Remove these dead anchors from their chains, so that searches no longer visit them."""
         here = anchors[anchors >= self.floor]
         if not len(here):
             return
@@ -148,7 +150,7 @@ class HotTier:
             self._coming.unlink(words, self.floor, self._origin, self._dead.bits)
 
     def evict(self, floor: int) -> None:
-        """Let go of anchors below `floor`."""
+        """Evict the anchors below `floor`."""
         if floor > self.floor:
             self.floor = floor
             self._caught_up = max(self._caught_up, floor)
@@ -157,7 +159,7 @@ class HotTier:
             self._swept = 0
 
     def _runs(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """Anchors [start, end) as runs of rows: first number, first row, length."""
+        """The anchors [start, end) as contiguous rows of the ring: (first number, first row, length)."""
         size = len(self._rows)
         while start < end:
             row = (start - self._origin) % size
@@ -192,7 +194,7 @@ class HotTier:
         return bits
 
     def _grow(self, inserted: int) -> None:
-        """Do some of the work of having more heads, where anchors have outgrown those that are there."""
+        """Advance the growth of heads by one step, if anchors have outgrown them."""
         if self._coming is None:
             bits = self._bits_due()
             if bits == self._heads.bits:
@@ -212,14 +214,14 @@ class HotTier:
             self._heads, self._coming = self._coming, None
 
     def _sweep(self) -> None:
-        """Forget, a little with every insert, which heads have only anchors that left."""
+        """Sweep some of the heads whose anchors are all evicted, with every insert."""
         start, heads = self._swept, self.heads
         if start < heads:
             self._swept = min(start + SWEPT_AT_ONCE, heads)
             self._heads.sweep(self.floor, start, self._swept)
 
     def _link(self, heads: Heads, start: int, end: int, tables: slice = _ALL_TABLES) -> None:
-        """Put the anchors [start, end), already in their rows, into their chains of these tables."""
+        """Add the anchors [start, end), whose rows are stored, to their chains in these tables."""
         for first, row, n in self._runs(start, end):
             masks = self._dead.masks(first, first + n, self._skipped.masks(first, first + n))
             heads.link(self._rows[row : row + n], first, row, masks, tables)

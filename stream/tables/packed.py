@@ -1,8 +1,8 @@
-"""Anchors in RAM, as small as it goes: 4 bytes an anchor and table, and its fingerprint once.
+"""Anchors packed in RAM: 4 bytes per anchor and table, and each fingerprint once.
 
-Each table's anchors are sorted by the high bits of their prefix, into groups of `GROUP` or so. An entry is
-what is left of the prefix, above the anchor's place. The group that a probe falls into is compared as a
-whole: a cache line or two, where chains take a line an anchor.
+The entries of a table are grouped by the high bits of the prefix, about `GROUP` to a group. An entry is the
+rest of the prefix in its upper bits and the anchor's place in its lower bits. A probe compares a whole group,
+which is one or two cache lines, whereas chains take a cache line per anchor.
 """
 
 from __future__ import annotations
@@ -20,26 +20,28 @@ from stream.tables.prefixes_compiled import PROBES_AT_ONCE, prefix_of, probed_pr
 from stream.tables.probing import Probing
 
 GROUP: Final = 8
-"""Entries of a group, 4 to 8 where prefixes are as good as random. Starts of groups take 4 bytes each."""
+"""Largest average number of entries of a group; it is 4 to 8 if prefixes are uniformly distributed. The start
+of each group takes 4 bytes."""
 ENTRY_BITS: Final = 32
 PART_BITS: Final = 7
-"""Bits by which new anchors are sorted before they are put among the others: what is written at a time is
-then in the processor's cache."""
+"""Bits of the prefix by which new anchors are partitioned first, so that the entries written at a time stay
+in the cache."""
 HITS_AT_ONCE: Final = 1 << 16
-"""Entries of groups that are noted down before they are looked at, unless one group has more."""
+"""Matching entries that are collected before they are compared, unless one group has more."""
 _UNCOUNTED: Final = np.zeros(0, np.int64)
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 
 Slice = tuple[int, U64, U64 | None]
-"""Number of the first of some anchors, their rows (n, 2), and what they skip (n,)."""
+"""Consecutive anchors: number of the first, rows (n, 2), and masks of skipped tables (n,) or None."""
 
 
 class Packed:
-    """Room for `anchors` anchors that follow each other; answers for [first, end), holds [oldest, end).
+    """Up to `anchors` consecutive anchors. Searches find [first, end); [oldest, first) are dropped but still
+    in the tables.
 
-    An anchor's place is its number modulo `places`. There is room for one table more than there are: a table
-    is packed there anew, with what is to come and without what has left, while it is searched where it is.
-    Memory counts once it is used, in order.
+    An anchor's place is its number modulo `places`. There is memory for one more table than the design has: a
+    table is repacked there, with new anchors and without dropped ones, while the old copy is still searched.
+    The system allocates memory as it is first used, in order.
     """
 
     def __init__(self, design: Design, anchors: int, places: int) -> None:
@@ -56,19 +58,19 @@ class Packed:
 
     @staticmethod
     def bytes(design: Design, anchors: int, places: int) -> int:
-        """RAM that so many anchors take."""
+        """RAM in bytes for a number of anchors and places."""
         _, bits, words = _layout(design, anchors, places)
         return 4 * (design.tables + 1) * ((1 << bits) + 2 + anchors) + 8 * (places + words)
 
     def clear(self, first: int) -> None:
-        """Hold nothing; anchors from `first` on are next."""
+        """Remove all anchors. The next one will be `first`."""
         self.first = self.end = self.oldest = first
         self.region: I64 = np.arange(self.design.tables)
         self.spare = self.design.tables
         self.low = self.design.prefix_bits.copy()
 
     def drop(self, first: int) -> None:
-        """Answer for the anchors from `first` on; the others are here until the next packing."""
+        """Drop the anchors below `first`. They remain in the tables until the next packing."""
         self.first = first
         self.end = max(self.end, first)
 
@@ -103,14 +105,14 @@ class Packed:
 
 
 class Packing:
-    """Takes the anchors [packed.end, end) into a `Packed`, and what has left out of it.
+    """Adds the anchors [packed.end, end) to a `Packed` and removes the dropped ones, table by table.
 
-    `pack` packs one table, in any thread, beside searches; `swap` comes after it, between searches; in turns,
-    until `swap` says that all are packed.
+    Call `pack` and `swap` in turns until `swap` returns True. `pack` repacks one table and may run in any
+    thread during searches. `swap` makes it current and must be called between searches.
     """
 
     def __init__(self, packed: Packed, end: int, slices: Callable[[], Iterable[Slice]]) -> None:
-        """`slices` gives the new anchors, in order. There must be room for them in `packed`."""
+        """`slices` yields the new anchors in order. `packed` must have room for them."""
         self._packed = packed
         self._first = packed.first
         self._empty = packed.oldest == packed.end
@@ -141,7 +143,7 @@ class Packing:
                 packed.words[places] = rows[:, 0]
 
     def pack(self) -> None:
-        """Pack the next table in the region that is free."""
+        """Pack the next table into the spare region."""
         packed, table = self._packed, self._table
         if table == 0:
             self._read()
@@ -172,7 +174,7 @@ class Packing:
         )
 
     def swap(self) -> bool:
-        """Have searches find the table that was packed; whether it was the last one."""
+        """Make the packed table current. Returns whether it was the last one."""
         packed, table = self._packed, self._table
         packed.spare, packed.region[table] = packed.region[table], packed.spare
         packed.low[table] = self._low[table]
@@ -188,8 +190,8 @@ def _group_bits(anchors: int) -> int:
 
 
 def _layout(design: Design, anchors: int, places: int) -> tuple[int, int, int]:
-    """Least and most bits that groups are told apart by; how many anchors' words are kept too, where entries
-    have no room for the other bits of a prefix."""
+    """Least and most bits of a prefix that select the group; and the number of anchors whose words are stored
+    as well, because entries have no room for the remaining bits (0 if they have)."""
     longest, most = int(design.prefix_bits.max()), _group_bits(anchors)
     least = max(0, longest - ENTRY_BITS + max(0, places - 1).bit_length())
     return (least, most, 0) if least <= most else (0, most, places)
@@ -209,8 +211,8 @@ def _sort(
     prefixes: U64,
     at_places: U32,
 ) -> int:
-    """Write down prefixes and places of the anchors that enter a table, from `place` on, in order of what is
-    above the `low` bits; how many these are."""
+    """Write prefixes and places of the anchors that enter a table, partitioned by the prefix above its `low`
+    bits. The first anchor has the place `place`. Returns their number."""
     edges = np.zeros((1 << PART_BITS) + 1, np.int64)
     for row in range(words.shape[0]):
         if skipped.size and skipped[row] >> np.uint64(table) & np.uint64(1):
@@ -253,10 +255,12 @@ def _pack(
     starts: U32,
     entries: U32,
 ) -> None:
-    """Make a table of an old one, but for the `left` anchors from that place on, and of new ones.
+    """Build a table from an old one, without its `left` oldest anchors from `oldest_place` on, and from new
+    anchors.
 
-    Every group's entries are counted two places after its own; summed up, the place after it says where the
-    next one of it goes, and at the end where the next group starts.
+    A counting sort in two passes. The first counts the entries of group g at `starts[g + 2]`. After summing,
+    `starts[g + 1]` is the position of the next entry of group g; after the second pass, which writes the
+    entries, it is the start of group g + 1.
     """
     in_place = (np.uint64(1) << place_bits) - np.uint64(1)
     in_low = (np.uint64(1) << old_low) - np.uint64(1)
@@ -321,10 +325,10 @@ def _search(
     sizes: I64,
     enough: int,
 ) -> U64:
-    """Pairs of a row and an anchor of [first, end) of a bucket that it probes, packed as `Found` has them;
-    not all where there are `enough` or more.
+    """Pairs of a row and an anchor of [first, end) in a bucket that it probes, packed as in `Found`. Stops
+    early once there are `enough`.
 
-    What the probes of several rows read is asked for before it is looked at.
+    Memory is prefetched for the probes of several rows before it is read.
     """
     rows, tables = keys.shape
     places, oldest_place = stored.shape[0], oldest % stored.shape[0]
@@ -377,7 +381,7 @@ def _search(
             there = np.int64(0)
             for probe in range(looked, to):
                 wanted = np.uint32(prefixes[probe] << place_bits)
-                for at in range(begins[probe], ends[probe]):  # a branch would often be guessed wrong
+                for at in range(begins[probe], ends[probe]):  # branch-free: a branch would be mispredicted
                     hits[there], probe_of[there] = entries_flat[at], probe
                     there += np.int64(entries_flat[at] ^ wanted <= in_place)
             for hit in range(there):

@@ -1,4 +1,4 @@
-"""Which buckets of a run hold anything: a bit a slot, in RAM, that is asked before RocksDB is."""
+"""Presence bitmaps: tell in RAM which buckets of a run are empty, so that RocksDB is not read for them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from stream.tables.runs import Run
 
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 LEAST_BITS: Final = 3
-"""A table's slots are whole bytes."""
+"""Least logarithm of a table's slots, so that these fill whole bytes."""
 _FIRST_MET: Final = 1 << 12
 
 
 class Met(NamedTuple):
-    """Groups to read of a run, table after table, and what is wanted of them.
+    """The groups of a run to read, by table, and the probes that need them.
 
-    Table t has `groups` [group_edges[t], group_edges[t + 1]), as `Run.key` | group, and `wanted`
-    [2 * wanted_edges[t], 2 * wanted_edges[t + 1]): pairs of (place among these groups << 32 | low bits of
-    the prefix) and (row * 2, and 1 more where the probe is exact).
+    Table t has the `groups` [group_edges[t], group_edges[t + 1]), each as `Run.key` | group, and the `wanted`
+    [2 * wanted_edges[t], 2 * wanted_edges[t + 1]). The latter are two numbers per probe: (index among these
+    groups << 32 | low bits of the prefix), and (row * 2, plus 1 if the probe is exact).
     """
 
     groups: U64
@@ -34,9 +34,9 @@ class Met(NamedTuple):
 
 
 class Presence:
-    """Of one run: 2**bits slots a table; a slot is the lowest bits of a prefix.
+    """The presence bitmap of one run, with 2**bits slots per table. A slot is the lowest bits of a prefix.
 
-    `mark` and `halve` are for one thread; meanwhile any other may `meet`.
+    `mark` and `halve` are called by one thread. Others may call `meet` at the same time.
     """
 
     def __init__(self, design: Design, run: Run, bits: int) -> None:
@@ -45,14 +45,14 @@ class Presence:
         self._low_bits = run.low_bits(design).astype(np.uint64)
         self._slots = bits, np.zeros(design.tables << bits >> 3, np.uint8)
         self.due_bits = bits
-        """What `halve` goes down to."""
+        """The number of bits to which `halve` reduces the slots."""
 
     def mark(self, words: U64, masks: U64 | None) -> None:
-        """Anchors entered the buckets of their words (n,), but not those of the tables in `masks` (n,)."""
+        """Mark the buckets of anchors by their words (n,), except in the tables of `masks` (n,)."""
         _mark(words.copy(), _ALL_ENTER if masks is None else masks, *self._design.pieces, *self._slots)
 
     def halve(self) -> None:
-        """Have half of the slots, each for two of those before, until no more than are due are left."""
+        """Halve the number of slots, merging pairs of them, until it is 2**due_bits."""
         bits, present = self._slots
         while bits > self.due_bits:
             halves = present.reshape(self._design.tables, 2, -1)
@@ -60,7 +60,7 @@ class Presence:
             self._slots = bits, present
 
     def meet(self, probing: Probing) -> Met:
-        """The groups of the run to read."""
+        """The groups of the run to read for the probes."""
         return Met(
             *_meet(
                 probing.keys,
@@ -81,7 +81,7 @@ def _slot(prefix: np.uint64, bits: int, table: int) -> np.uint64:
 
 @compiled
 def _mark(words: U64, masks: U64, shifts: U64, block_masks: U64, places: U64, bits: int, present: U8) -> None:
-    """Table after table: what one takes of `present` stays in the processor's cache."""
+    """Mark anchors table by table, as the part of `present` of one table stays in the cache."""
     for table in range(shifts.shape[0]):
         for row in range(words.shape[0]):
             if masks.size and masks[row] >> np.uint64(table) & np.uint64(1):
@@ -124,7 +124,7 @@ def _meet(
                 if probe:
                     flip = key_flip[flip_bits[added[probe], row, table], table] >> np.uint64(TABLE_BITS)
                     probed[probe] = probed[parents[probe]] ^ flip
-                    if flip == np.uint64(0):  # no such bit in this prefix: the parent looks there already
+                    if flip == np.uint64(0):  # no such bit in this prefix: the probe equals its parent
                         continue
                 slot = _slot(probed[probe], bits, table)
                 if not present[slot >> np.uint64(3)] >> np.uint8(slot & np.uint64(7)) & np.uint8(1):

@@ -1,4 +1,4 @@
-"""One batch of rows on its way through the tiers."""
+"""The state of one search: a batch of queries that is passed through the tiers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL: Final = Nearest(sys.maxsize, np.zeros(0, np.int64))
 
 
 class Probing:
-    """Words of the tables, their keys and flips, fingerprints, and what was found so far."""
+    """Queries with their words, bucket keys, flipped bits and fingerprints, and the pairs found so far."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Probing:
         most: int = sys.maxsize,
         nearest: Nearest = ALL,
     ) -> None:
-        # Queries' rows are read-only, for which the loop would be compiled once more: those are copied.
+        # Copies read-only arrays, as those of queries, for which the loop would be compiled once more.
         uncertain = np.require(uncertain, requirements=("C", "W"))
         flipped = flip_bits if flips else 0
         if flipped:
@@ -51,19 +51,19 @@ class Probing:
         self.fingerprints: Final = fingerprints
         self.keys: Final = keys_of(words, *design.pieces)
         self.bits: Final[U8] = uncertain_bits(design.block_of_bit, design.subsets, uncertain, flipped)
-        """Shape (flip_bits, n, T)."""
+        """Uncertain bits within each prefix, shape (flip_bits, n, T)."""
         self.tree: Final = probe_tree(flipped, flips if flipped else 0)
         self.found: Final = Found(most)
         self.nearest: Final = nearest
         self.sizes: Final[I64 | None] = np.zeros(self.keys.size, np.int64) if counted else None
-        """Live anchors so far in each exact bucket, row * T + table."""
+        """Number of live anchors found so far in each exact bucket, at row * T + table."""
 
 
 def _refuse_others(uncertain: U8, width: int) -> None:
-    """Raise ValueError where more bits are listed than a loop can look at, or one that no word has."""
+    """Raise ValueError for too many listed bits, or for one beyond the width."""
     listed, highest = uncertain.shape[1], int(uncertain.max(initial=0))
     if highest >= width or listed > LISTED_BITS:
         raise ValueError(
-            f"uncertain bits: {listed} are listed, at most {LISTED_BITS} may be; "
-            f"the highest is {highest}, it must be below {width}"
+            f"uncertain bits: {listed} are listed, at most {LISTED_BITS} are allowed; "
+            f"the highest is {highest}, but must be below {width}"
         )

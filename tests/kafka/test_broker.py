@@ -41,7 +41,7 @@ def _no_choice_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def gone(process: psutil.Process) -> bool:
-    """Whether it ended by itself; a zombie that waits for its parent's parent has ended."""
+    """Whether the process ended on its own. A zombie that is yet to be reaped has ended."""
     try:
         process.wait(timeout=HANG_SECONDS)
     except psutil.TimeoutExpired:

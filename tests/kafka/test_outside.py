@@ -1,4 +1,4 @@
-"""A store or registry that is away rejects no page: its pages wait, others go on, and nothing is lost."""
+"""An unavailable store or registry rejects no page: its pages wait, others go on, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TEXT = "Order once, then decide deterministically, said the keeper of the old li
 
 
 async def test_pages_wait_for_an_absent_store_and_registry(settings: Settings, tmp_path: Path) -> None:
-    """Longer than a page may take, and without a crash."""
+    """They wait longer than a page's deadline, without a crash."""
     await create(settings)
     root, registry = tmp_path / "archive", Served()
     registry.fail = 503

@@ -1,4 +1,4 @@
-"""`neardup match` and `neardup index`, from files of every kind to what a person or program reads."""
+"""`neardup match` and `neardup index`: inputs of every kind, outputs for people and programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A child that fingerprints pages together answers as one that takes them one by one."""
+"""A child that fingerprints pages in batches gives the same rows as one by one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Outbox:
 
 
 class Choosy(Fingerprinter):
-    """Fails on batches with a page that says so."""
+    """Raises on batches that contain a page marked for it."""
 
     def rows(self, pages: list[ReadPage]) -> list[Row]:  # type: ignore[override]
         if any("fail" in page.text for page in pages):

@@ -1,4 +1,4 @@
-"""Rule 5: a poison page costs one rejected row, never a worker, a neighbour or a process that stays."""
+"""Rule 5: a poison page is one rejected row. It takes down no worker or other page, and leaves no process."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def urls(rows: list[Row]) -> list[bytes | None]:
 async def test_a_store_that_hangs_is_asked_again_and_costs_no_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What waits for it cannot be interrupted, so its process ends; no page is to blame, however often."""
+    """A blocked read cannot be interrupted, so its process exits. No page is rejected, however often."""
     monkeypatch.setenv(SLOW_GATE, str(tmp_path))
     patient = msgspec.structs.replace(configuration("Stalling"), store_seconds=0.5, memory=2 << 30)
     pages = [b'{"url": "http://a/%d", "text": "%s"}' % (n, b"stall" if n == 1 else b"page") for n in range(3)]
@@ -113,7 +113,7 @@ async def test_poison_page_is_the_only_one_rejected(
 
 
 async def test_page_that_waits_for_ever_is_ended_by_the_clock() -> None:
-    """However slow the machine is: there is no page beside it that could be late."""
+    """It is the only page, so a slow machine cannot delay others past the limit."""
     async with asyncio.timeout(HANG), ChildPool(1, configuration(deadline=0.5)) as pool:
         (row,) = await pool.fingerprint([b"hang"])
         assert pool.crashes == 2
@@ -250,7 +250,7 @@ async def test_cancelled_caller_leaves_a_child_that_answers_the_next_one(tmp_pat
 
 
 async def test_a_page_alone_waits_for_all_others_and_holds_them_back(tmp_path: Path) -> None:
-    """Also for a page whose caller has gone."""
+    """Holds for a page whose caller was cancelled, too."""
     gates = [tmp_path / "first", tmp_path / "alone"]
     waits = [b"wait %s" % os.fsencode(gate) for gate in gates]
     said: list[str] = []

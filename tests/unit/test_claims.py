@@ -1,4 +1,4 @@
-"""Claim checks: a page is read from an archive below one root, and nothing else is."""
+"""Claim checks: pages are read from archives below one root, and nothing outside it is."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def record(body: bytes = HTML, http: str = "", kind: str = "response") -> bytes:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A store with one archive of each compression; the second record is the one to be claimed."""
+    """A store with an archive of each compression, whose second record is claimed."""
     place = tmp_path / "store"
     (place / "2026").mkdir(parents=True)
     other = record(b"another page")
@@ -72,7 +72,7 @@ def reason(root: Path, offset: int = 0, limit: int = LIMIT, **fields: Any) -> st
 
 
 def reason_at_once(root: Path, **fields: Any) -> str:
-    """Of a claim that is refused without a look at the store."""
+    """The reason of a claim that is refused without reading the store."""
     with pytest.raises(PageMessageError) as error:
         decode_page(
             json.dumps({"url": URL, **fields}).encode(),
@@ -175,7 +175,7 @@ def test_no_more_is_read_than_the_largest_page_takes(root: Path) -> None:
 
 @pytest.mark.parametrize("offset", [2**61, 2**63, 2**64, 10**30])
 def test_an_offset_beyond_every_file_is_the_claims_fault(root: Path, offset: int) -> None:
-    """Not the store's, whose pages wait: it refuses to look there."""
+    """Such a page is rejected; were it taken for a failure of the store, the page would wait."""
     assert reason(root, offset, warc_filename="2026/a.warc") == "claim_damaged"
 
 

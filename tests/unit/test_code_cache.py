@@ -1,4 +1,4 @@
-"""Kept machine code: never that of another source, another setting or another user."""
+"""Cached machine code is never that of another source, setting or user."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORDS: dict[str, int] = {}
 
 
 def make() -> Any:
-    """A function as a process makes it that starts now."""
+    """Make a function as in a process that has just started."""
 
     @compiled
     def limited(number: int) -> int:
@@ -40,7 +40,7 @@ def make() -> Any:
 
 @pytest.fixture
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory in which code is kept meanwhile."""
+    """The directory of cached code during the test."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
     return tmp_path / "compiled"
 
@@ -212,7 +212,7 @@ def test_stopped_process_that_holds_the_lock_holds_up_nobody(
 
 
 class Clock:
-    """In the place of `time`: whoever sleeps moves it on, and meanwhile something happens."""
+    """Replaces `time`: a sleep advances it and triggers an event."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
         self.now, self._meanwhile = 0.0, meanwhile
@@ -292,7 +292,7 @@ Run = Callable[..., tuple[Any, bool]]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """A copy of the source without anything compiled."""
+    """A copy of the source without cached code."""
     tree = tmp_path / "tree"
     shutil.copytree(
         Path(stream.__file__).parent, tree / "stream", ignore=shutil.ignore_patterns("__pycache__", "static")
@@ -302,7 +302,7 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run(tree: Path, tmp_path: Path) -> Run:
-    """Runs a script in the tree; gives the JSON that it prints, and whether it compiled anything."""
+    """Run a script in the tree. Returns the JSON that it prints, and whether it compiled anything."""
     ours = ("NUMBA_", "PYTHON", "XDG_")
     base = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
 
@@ -374,7 +374,7 @@ except IndexError as error:
 
 @pytest.fixture
 def planted(tree: Path) -> None:
-    """A module more in the tree."""
+    """Add a module to the tree."""
     (tree / "stream" / "planted.py").write_text(PLANTED)
 
 

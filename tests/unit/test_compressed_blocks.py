@@ -1,4 +1,4 @@
-"""Compressed sorted fingerprints: what goes in comes out, as small as computed."""
+"""Compressed sorted fingerprints: lossless, and of the computed size."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a child is given, and what it can reach: dumped by a page that runs in it."""
+"""The environment and the reach of a child, reported by a page that runs code in it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ asyncio.run(main())
 
 @pytest.fixture(scope="module")
 def reached() -> dict[str, Any]:
-    """What a page finds in a child of a process that has secrets."""
+    """What a page finds in a child whose parent has secrets."""
     own = os.environ | SECRETS | {"PYTHONPATH": str(ROOT), "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
         [sys.executable, "-c", PARENT], env=own, check=True, capture_output=True, text=True, timeout=300

@@ -1,4 +1,5 @@
-"""Bits flipped all over a state directory: refused by name, or without effect; never another verdict."""
+"""Bit flips anywhere in a state directory are refused with the file's name, or have no effect. They never
+change a verdict."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def opened(path: Path) -> Index:
 
 
 def added(path: Path) -> tuple[list[Answer], Contents]:
-    """What those that come next are answered, and what is in all files then, but for the time."""
+    """The answers to the next texts, and then the content of all files except times."""
     with opened(path) as index:
         answers = list(index.add_all(items(ITEMS + AFTER)[ITEMS:]))
         index._state.tables.maintain(wait=True)
@@ -88,7 +89,7 @@ def expected(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[lis
 
 
 def flipped(whole: Path, kind: str, to: Path, rng: random.Random) -> Path:
-    """A copy with a bit flipped in one file of a kind; the file."""
+    """A copy of the directory with a bit flipped in one file of a kind, and that file."""
     shutil.copytree(whole, to)
     files = sorted(file for file in (to / "state").iterdir() if kind in file.name and file.stat().st_size)
     file = rng.choice(files)
@@ -231,7 +232,7 @@ def test_a_missing_file_is_refused(whole: Path, tmp_path: Path, missing: str) ->
 
 
 def test_an_older_state_of_an_index_is_refused(whole: Path, tmp_path: Path) -> None:
-    """There is no journal to add again what is missing."""
+    """An Index has no journal from which to restore what is missing."""
     shutil.copytree(whole, tmp_path / "copy")
     with opened(tmp_path / "copy") as index:
         index.add("one more", "of which the older state knows nothing")
@@ -289,7 +290,7 @@ def test_records_that_miss_others_are_refused(whole: Path, tmp_path: Path, key: 
 
 @pytest.mark.parametrize("key", [b"tables/dead/", b"tables/skipped/", b"source/"])
 def test_records_that_stand_for_others_are_refused(whole: Path, tmp_path: Path, key: bytes) -> None:
-    """An older value, or another anchor: as many as there were."""
+    """Records replaced by an older value, or by another anchor's, so that their number is right."""
     shutil.copytree(whole, tmp_path / "copy")
     path = tmp_path / "copy" / "state"
     with Store(path, tables_of(path), 1 << 20) as made:

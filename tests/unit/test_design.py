@@ -1,4 +1,4 @@
-"""Which bits are prefixes, and what the keys mean."""
+"""The bits of each table's prefix, and the layout of keys."""
 
 from itertools import combinations
 

@@ -1,4 +1,4 @@
-"""HTML becomes the text a reader came for, and nothing in it ends the process."""
+"""The main content is extracted from HTML, and no HTML takes the process down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each way to make features of a text, against seeds, libraries and definitions of a line."""
+"""Each kind of features, against seeds, libraries and one-line definitions."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def test_stemming_makes_forms_of_a_word_one_feature() -> None:
 
 
 def test_a_recipe_of_the_defaults_options_is_the_default_way() -> None:
-    """Its columns and the general path agree; only the general one is loaded for what is selected."""
+    """The default path in columns and the general path agree."""
     fingerprinter = Fingerprinter()
     assert recipe_of(Scheme()) is None
     assert recipe_of(Scheme(ties="one", minimum_tokens=3, sketch_bins=512)) is None
@@ -222,7 +222,7 @@ def test_a_small_change_moves_fewer_bits_than_another_text(options: str) -> None
 
 
 def test_a_page_without_features_is_insufficient() -> None:
-    """TextRank knows Chinese words only: else all English pages would have one fingerprint, that of ties."""
+    """TextRank finds only Chinese words. Otherwise all English pages would have the fingerprint of ties."""
     fingerprinter = Fingerprinter(Scheme(features="textrank"))
     found = fingerprinter.text(ENGLISH)
     assert (found.features, found.fingerprint) == (0, TIES)

@@ -80,7 +80,7 @@ def test_child_that_fails_is_reported_with_what_it_said(
     monkeypatch.setattr(freeze, "CHILD_ANCHORS", 0)
     monkeypatch.setattr(freeze.freeze_child, "hand_over", lambda folder, *rest: None)
     freezing = start(store, 10)
-    with pytest.raises(StateError, match=r"anchors 30 to 39: .* ended with 1: (?s:.*)run\.npz"):
+    with pytest.raises(StateError, match=r"anchors 30 to 39: .* exited with 1: (?s:.*)run\.npz"):
         freezing.finish()
 
 

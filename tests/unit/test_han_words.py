@@ -38,7 +38,7 @@ def said(text: str) -> list[str]:
 
 
 def words() -> list[str]:
-    """A thousand or so of jieba's words, out of its own segmentation of all common characters."""
+    """About a thousand words, from jieba's segmentation of all common characters."""
     rng = random.Random(1)
     common = [chr(point) for point in np.flatnonzero(jieba_tables().first[:0xA000] & 1).tolist()]
     return [word for _ in range(2000) for word in rjieba.cut("".join(rng.choices(common, k=6)))]

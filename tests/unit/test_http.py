@@ -53,7 +53,7 @@ async def connected(port: int) -> AsyncIterator[Streams]:
 
 
 async def asked(port: int, request: bytes) -> tuple[int, bytes]:
-    """Status (0 for none) and body of the answer to these bytes, after which the server must close."""
+    """Send these bytes. Returns status (0 for none) and body; the server must close the connection."""
     async with connected(port) as (reader, writer):
         writer.write(request)
         async with asyncio.timeout(HANG):

@@ -1,4 +1,4 @@
-"""What markup costs a parser is known before; where it is too much, the text is taken without one."""
+"""The parsing cost of markup is estimated in advance; if it is too high, text is taken without a parser."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def piece(chosen: random.Random) -> str:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_no_soup_of_tags_makes_a_deeper_or_larger_tree_than_was_counted(seed: int) -> None:
-    """`html`, `body` and parts of tables stand in a tree though nobody wrote them."""
+    """The tree also has `html`, `body` and parts of tables whose tags were omitted."""
     chosen = random.Random(seed)
     for _ in range(40):
         page = "".join(piece(chosen) for _ in range(chosen.choice((2, 3, 4, 6, 10)))) * REPEATED

@@ -1,4 +1,4 @@
-"""A worker, and a scan, says at its start when its children may take more memory than there is."""
+"""A worker or scan warns at start if its children could exceed the available memory."""
 
 from __future__ import annotations
 

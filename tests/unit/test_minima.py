@@ -1,4 +1,4 @@
-"""Five minima find the pages that are alike, whatever their length, and hardly any other."""
+"""Five minima find similar pages of any length, and hardly any others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stream.tables.design import Design
 
 
 def same(a: int, b: int) -> int:
-    """How many of the minima in two words are the same."""
+    """Number of equal minima in two keys."""
     return sum(not (a ^ b) & mask for mask in Design(MINIMA, 1).prefix_mask.tolist())
 
 

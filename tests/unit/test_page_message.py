@@ -186,7 +186,7 @@ def test_the_schema_itself_is_valid() -> None:
 
 @pytest.mark.parametrize("compress", [gzip.compress, zstandard.compress])
 def test_a_body_of_too_many_tiny_streams_is_refused(compress: Callable[[bytes], bytes]) -> None:
-    """Each takes time and gives nothing: a page of them would outlast its deadline."""
+    """Each takes time without output, so a page full of them would exceed its deadline."""
     assert inflate(compress(b"") * MAX_PARTS, LIMIT, "body") == b""
     with pytest.raises(PageError, match=f"body: more than {MAX_PARTS}"):
         inflate(compress(b"") * (MAX_PARTS + 1), LIMIT, "body")

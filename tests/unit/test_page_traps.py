@@ -1,6 +1,6 @@
-"""Rule 5: small pages that would keep a process busy for seconds, or fill its memory, cost what others do.
+"""Rule 5: small pages crafted to take seconds or gigabytes cost no more than ordinary ones.
 
-What is bounded is counted, never timed.
+Tests count operations rather than measure time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BELOW, ABOVE = "\u0316", "\u0300"
 
 @pytest.fixture
 def sorted_runs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many marks stood in a row in what the standard library was given."""
+    """Lengths of the runs of marks passed to the standard library."""
     runs: list[int] = []
 
     def spy(form: str, text: str) -> str:
@@ -78,7 +78,7 @@ def test_no_other_letter_becomes_more_than_six() -> None:
 
 
 def test_a_content_type_is_read_so_far() -> None:
-    """Blanks after `charset=` were shared out in every way: 50 000 of them took minutes."""
+    """A regular expression backtracked over blanks after `charset=`: 50 000 of them took minutes."""
     blanks = " " * MAX_CONTENT_TYPE
     assert decode("é".encode(), content_type=f"text/html; charset={blanks}latin-1") == "é"
     with pytest.raises(PageError, match="unsupported_content"):

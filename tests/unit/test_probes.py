@@ -1,4 +1,4 @@
-"""Which buckets a fingerprint is looked up in."""
+"""The buckets that are probed for a fingerprint."""
 
 from itertools import combinations
 
@@ -14,7 +14,7 @@ from tests.probed_keys import probe_keys
 def probes_by_hand(
     design: Design, fingerprint: int, table: int, uncertain: list[int], c: int, f: int
 ) -> set[int]:
-    """The same sentence as the docstring's, one fingerprint and one table at a time."""
+    """The definition in the docstring, for one fingerprint and one table."""
     inside = [bit for bit in uncertain if int(design.prefix_mask[table]) >> bit & 1][:c]
     return {
         int(design.keys(np.array([fingerprint ^ sum(1 << bit for bit in chosen)], np.uint64))[0, table])

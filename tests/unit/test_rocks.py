@@ -29,7 +29,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def crashed(store: Store, to: Path) -> Store:
-    """What another process would find, had this one been killed just now."""
+    """A copy of what another process would find if this one were killed now."""
     shutil.copytree(store.path, to)
     return Store(to, store.tables, CACHE)
 
@@ -42,7 +42,7 @@ def put_everywhere(store: Store, key: bytes, value: bytes) -> None:
 
 
 def options_on_disk(path: Path) -> dict[str, str]:
-    """The newest OPTIONS file, cut into one text a section."""
+    """The newest OPTIONS file, by section."""
     newest = max(path.glob("OPTIONS-*"), key=lambda file: int(file.name.split("-")[1]))
     sections = re.split(r"^\[(.*)\]$", newest.read_text(), flags=re.MULTILINE)
     return dict(zip(sections[1::2], sections[2::2], strict=True))

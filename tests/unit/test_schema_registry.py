@@ -1,4 +1,4 @@
-"""Framed messages: a schema id, and a record that only a schema registry explains.
+"""Framed messages: a schema id, and a record that is decoded by a schema of a registry.
 
 The registry is a small server that answers Confluent's REST calls. `NEARDUP_TEST_REGISTRY` may name a real
 one (its path of Confluent's calls included): then the tests that need no failures run against that too.
@@ -49,7 +49,7 @@ VERDICT = (
 
 
 class Served:
-    """A registry in this process; `fail` makes it answer with that status, `asked` counts the questions."""
+    """A registry in this process. `fail` is a status with which it answers; `asked` counts requests."""
 
     def __init__(self) -> None:
         self.schemas: dict[int, dict[str, Any]] = {}
@@ -110,7 +110,7 @@ class Served:
         return 404, {"error_code": 404, "message": "HTTP 404 Not Found"}
 
     def post(self, path: str, content: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        """Look a schema up, or add it: an id is a schema's, whatever its subjects."""
+        """Look up or register a schema. A schema has one id in all subjects."""
         if self.fail is not None:
             return self.fail, {"error_code": 50001, "message": "on purpose"}
         _, _, subject, *versions = path.split("/")
@@ -180,7 +180,7 @@ def outside_at(url: str, user: str | None = None, password: str | None = None) -
 
 
 def decoded(outside: Outside, value: bytes) -> Page:
-    """The page, after everything that it wanted was fetched, which is at most once."""
+    """The page, after fetching what it needs, at most once."""
     try:
         return decode_page(value, 1 << 20, outside)
     except WantedError as wanted:
@@ -323,7 +323,7 @@ def test_credentials_stay_with_the_registry_that_they_are_for(served: Served) ->
 
 
 def test_an_answer_that_is_too_large_rejects_its_pages_and_is_asked_for_once(served: Served) -> None:
-    """Pages of such a schema waited for ever: what was cut off is no JSON."""
+    """Pages of such a schema used to wait for ever, as a truncated answer is not valid JSON."""
     number = served.register({**SCHEMA, "doc": "x" * registry_module.MAX_ANSWER})
     other = served.register({**SCHEMA, "doc": "x" * registry_module.MAX_SCHEMA})
     outside = outside_at(served.url)
@@ -345,7 +345,7 @@ def test_an_answer_that_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_refusal_is_asked_for_again_after_a_while(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody may have registered what was missing; what was taken is never asked for again."""
+    """A missing schema may have been registered since. A known schema is never requested again."""
     clock = [0.0]
     monkeypatch.setattr("stream.pages.outside.schema_registry.time.monotonic", lambda: clock[0])
     text = {"type": "record", "name": "Text", "fields": [{"name": "is", "type": "string"}]}
@@ -433,7 +433,7 @@ def test_items_that_take_no_byte_are_refused_before_they_are_counted(served: Ser
 
 
 def doubling(levels: int) -> dict[str, Any]:
-    """2^levels nulls, none of which takes a byte."""
+    """A type of 2^levels nulls, which take no bytes."""
     kind: object = "null"
     for level in range(levels):
         first = {"name": "a", "type": kind}
@@ -443,7 +443,7 @@ def doubling(levels: int) -> dict[str, Any]:
 
 
 def chained(levels: int) -> list[dict[str, Any]]:
-    """Deep, though nothing is nested in the text; the last one is the deepest."""
+    """Types nested by reference, not in the text; the last one is the deepest."""
     return [nulls(f"C{level}", 0, f"C{level - 1}" if level else "int") for level in range(levels)]
 
 
@@ -508,7 +508,7 @@ def test_without_a_registry_a_framed_message_is_refused() -> None:
 
 
 class Read(NamedTuple):
-    """A record as consumers give it."""
+    """A record as a consumer returns it."""
 
     value: bytes
     topic: str = "n.verdicts"

@@ -1,4 +1,4 @@
-"""Scrubs beside a judge: what is damaged is named and refused, and none outlives whoever began it."""
+"""Scrubs beside a judge: damage is named and refused, and no scrub outlives the process that started it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Told(list[tuple[float, int]]):
-    """When scrubs ended, and how many files were damaged."""
+    """Records when scrubs ended, and the number of damaged files."""
 
     def __call__(self, ended: float, damaged: int) -> None:
         self.append((ended, damaged))
@@ -86,7 +86,7 @@ async def test_damage_is_named_and_refused_also_at_the_next_start(directory: Pat
 
 
 def replace(file: Path) -> None:
-    """By another one of the same name."""
+    """Replace a file by another of the same name."""
     other = file.with_name("other")
     other.write_bytes(file.read_bytes())
     other.rename(file)
@@ -124,7 +124,7 @@ async def test_a_child_that_fails_says_nothing_of_the_state(
 
 
 def hung(directory: Path) -> Path:
-    """A state whose first file nobody can read to its end: a pipe."""
+    """A state directory whose first file is a pipe, so that reading it blocks."""
     pipe = directory / "CURRENT"
     pipe.unlink()
     os.mkfifo(pipe)

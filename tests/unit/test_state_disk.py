@@ -1,6 +1,6 @@
-"""A disk that is full or fails: one error that names the directory, what was flushed is kept, and goes on.
+"""A disk that is full or fails: an error names the directory, flushed data are kept, and work can be resumed.
 
-A limit on the size of files stands for a full disk: it needs no privilege, and ends a write in its middle.
+A full disk is simulated by a limit on file sizes, which needs no privilege and cuts a write short.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ GENESIS = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options
 
 @contextmanager
 def full(largest: int = 2048) -> Iterator[None]:
-    """No file of this process grows beyond that."""
+    """Limit the size of files of this process."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest, hard))
     try:

@@ -1,4 +1,4 @@
-"""Pages that lead a near-duplicate detector astray, judged as a crawl would meet them."""
+"""Pages that mislead near-duplicate detectors, judged as in a crawl."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHINESE = """港口的灯塔建于上个世纪，至今仍由同一个家族看�
 
 
 def text_of(seed: int, words: int = 120) -> str:
-    """Words that no other seed has, one after another."""
+    """A text of words that are unique to a seed."""
     rng = random.Random(seed)
     return " ".join(
         f"{rng.choice('bdfgklmn')}{rng.choice('aeiou')}{rng.randrange(10**5):x}" for _ in range(words)
@@ -41,7 +41,7 @@ def text_of(seed: int, words: int = 120) -> str:
 def judged(
     texts: list[str], directory: Path, options: VerdictOptions | None = None, **scheme: object
 ) -> list[VerdictRecord]:
-    """Verdicts on pages of different URLs, in order, a hundred a journal record."""
+    """Verdicts on pages of different URLs, in order, a hundred per journal record."""
     fingerprinter = Fingerprinter(Scheme(**scheme))  # type: ignore[arg-type]
     options = options or VerdictOptions()
     used = fingerprinter.scheme
@@ -100,7 +100,7 @@ def test_a_cookie_wall_on_thousands_of_urls_is_one_cluster(tmp_path: Path) -> No
 
 
 def test_pages_of_one_template_are_no_duplicates_and_their_copies_are(tmp_path: Path) -> None:
-    """Three quarters of every page are the same words, so hundreds of pages crowd into buckets for a few."""
+    """Pages share three quarters of their words, so hundreds of them share buckets meant for a few."""
     template = text_of(0, 150).split()
     pages, copies = [], []
     for seed in range(1, 301):
@@ -124,8 +124,9 @@ def test_error_pages_below_the_floor_share_a_text_hash(tmp_path: Path) -> None:
 
 
 def test_one_heavy_term_does_not_make_pages_alike() -> None:
-    """A word a hundred times in two unlike pages. Counted as it is it rules every bit; by its root less;
-    by its logarithm, or with a cap, hardly. A thousand times would need the cap."""
+    """Two different pages repeat one word a hundred times. Weighted by its count, the word determines every
+    bit; by the square root, fewer; by the logarithm or with a cap, hardly any. A thousand would need the cap.
+    """
     spam = " casino" * 100
     pages = [text_of(1) + spam, text_of(2) + spam]
 
@@ -252,7 +253,7 @@ STRICT = {"mode": "strict", "distance": 3, "blocks": 10, "choose": 2, "flip_bits
 
 
 def test_short_pages_may_have_a_larger_distance(tmp_path: Path) -> None:
-    """One of forty words is another one. The later page's length counts; a longer one keeps its rule."""
+    """One of forty words differs. The later page's length decides; a longer page keeps the normal rule."""
     found = {}
     for name, short_distance, short_tokens in [("off", 0, 0), ("on", 8, 64), ("longer", 8, 32)]:
         options = VerdictOptions(**STRICT, short_distance=short_distance)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`match --verified`: all pairs that the rule calls similar, and no other, held to a brute force."""
+"""`match --verified` finds exactly the similar pairs, compared with brute force."""
 
 from __future__ import annotations
 
