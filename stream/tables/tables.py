@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,24 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.failpoints import reach
 from stream.tables import freeze
-from stream.tables.anchors import AnchorLog, Dead, Skipped, with_prefix
+from stream.tables.anchors import AnchorLog, Dead, Skipped
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.candidates import Candidates
 from stream.tables.cold import ColdTier
+from stream.tables.compaction import Compaction, stored_runs
 from stream.tables.contents import joined
 from stream.tables.design import Design
-from stream.tables.failures import damaged
 from stream.tables.found import LAST_ANCHOR
 from stream.tables.hot import PACE, HotTier, Pace
 from stream.tables.probing import ALL, Nearest, Probing
-from stream.tables.rocks import DEFAULT, Batch, Store, table_family
-from stream.tables.runs import LEVELS, MERGED, Run, run_of
+from stream.tables.rocks import DEFAULT, Batch, Store
 from stream.tables.warm import WarmTier
 
 LAYOUT: Final = b"tables/layout"
-RUN: Final = b"run/"
 HEADS_SHARE: Final = 16
 """Of the memory, a sixteenth is for the heads of chains,"""
 PRESENCE_SHARE: Final = 16
@@ -116,15 +113,9 @@ class Tables:
         self._log = AnchorLog(store)
         self._dead = Dead(store)
         self._skipped = Skipped(store)
-        self._runs = self._stored_runs()
-        self._freezing: freeze.Freezing | None = None
-        self._merging: freeze.Freezing | None = None
-        self._prepared: Future[None] | None = None
-        self._reclaimed: list[Future[None]] = []
-        self._closed = False
+        runs = stored_runs(store, generation, self.count)
         self._rows_at_once = ROWS_AT_ONCE
         self._background = ThreadPoolExecutor(1, "tables-background")
-        self._reclaiming = ThreadPoolExecutor(1, "reclaim")
         self._warm = WarmTier(
             design,
             self._log,
@@ -154,8 +145,9 @@ class Tables:
             distance=distance,
             memory=memory // PRESENCE_SHARE,
         )
-        for run in self._runs:
-            self._cold.add(run)
+        self._compaction = Compaction(
+            store, design, generation, runs, self._log, self._skipped, self._hot, self._cold
+        )
         try:
             self._load()
         except BaseException:
@@ -165,27 +157,11 @@ class Tables:
     def _load(self) -> None:
         evicted = self._evictable()
         with ThreadPoolExecutor(1) as beside:
-            loaded = beside.submit(self._hot.load, evicted, self.count, self._logged(evicted, self.count))
+            rows = (rows for _, rows in self._log.slices(evicted, self.count))
+            loaded = beside.submit(self._hot.load, evicted, self.count, rows)
             self._shift(evicted, wait=True)
             loaded.result()
-        for merged in {run.level: run for run in self._runs if run.level}.values():
-            self._reclaim(merged)  # perhaps it was not done when the last process ended
-
-    def _stored_runs(self) -> list[Run]:
-        """In order of anchors; they follow each other from anchor 0 on."""
-        runs = [
-            run_of(key[0], int.from_bytes(key[1:], "big"), self._size)
-            for key, _ in with_prefix(self._store, RUN)
-        ]
-        runs.sort(key=lambda run: run.first)
-        for run, end in zip(runs, [0, *(run.end for run in runs)], strict=False):
-            if run.first != end:
-                raise damaged(self._store.path, f"runs hold anchors up to {end}, and from {run.first} on")
-        if runs and runs[-1].end > self.count:
-            raise damaged(
-                self._store.path, f"runs hold anchors up to {runs[-1].end}, {self.count} are counted"
-            )
-        return runs
+        self._compaction.recover()
 
     def _check_layout(self) -> None:
         design, stored = self._design, self._store.get(DEFAULT, [LAYOUT])[0]
@@ -214,8 +190,8 @@ class Tables:
             hot_probes=self._hot.probes,
             rocks_probes=self._cold.probes,
             rocks_hits=self._cold.hits,
-            generations=self._frozen // self._size,
-            runs=len(self._runs),
+            generations=self._compaction.frozen // self._size,
+            runs=self._compaction.runs,
             hot_anchors=self.count - self._hot.floor,
             warm_anchors=self._warm.end - self._warm.floor,
             cold_anchors=self._cold.anchors,
@@ -324,20 +300,7 @@ class Tables:
 
         With `wait`, returns when nothing is due any more. Raises what freezing raised.
         """
-        while True:
-            if self._freezing is not None and (wait or self._freezing.built):
-                self._finish_generation(self._freezing)
-            if self._merging is not None and (wait or self._is_merged()):
-                self._finish_merge(self._merging)
-            if self._freezing is None and self.count >= self._frozen + self._size:
-                self._freezing = self._start_generation()
-            if self._merging is None and (due := self._mergeable()) is not None:
-                self._merging = self._start_merge(due)
-            if not wait or (self._freezing is None and self._merging is None):
-                break
-        for reclaimed in [each for each in self._reclaimed if wait or each.done()]:
-            self._reclaimed.remove(reclaimed)
-            reclaimed.result()
+        self._compaction.advance(wait=wait)
         self._shift(self._evictable(), wait=wait)
         self._hot.evict(self._warm.end)
 
@@ -347,96 +310,15 @@ class Tables:
         self._warm.drop(self._cold.anchors)
         self._warm.extend(evicted, wait=wait)
 
-    @property
-    def _frozen(self) -> int:
-        """Anchors that are in runs."""
-        return self._runs[-1].end if self._runs else 0
-
-    def _start_generation(self) -> freeze.Freezing:
-        run = run_of(0, self._frozen // self._size, self._size)
-        rows = self._hot.rows(run.first, run.end)
-        return freeze.Freezing(self._store, self._design, run, [rows], self._skipped.some(run.first, run.end))
-
-    def _mergeable(self) -> Run | None:
-        """The next run to make of others."""
-        for place, run in enumerate(self._runs[: -MERGED + 1]):
-            whole = run.number % MERGED == 0 and self._runs[place + MERGED - 1].level == run.level
-            if whole and run.level < LEVELS:
-                return run.merged
-        return None
-
-    def _start_merge(self, run: Run) -> freeze.Freezing:
-        self._prepared = self._cold.prepare(run)
-        rows = self._logged(run.first, run.end)
-        return freeze.Freezing(self._store, self._design, run, rows, self._skipped.some(run.first, run.end))
-
-    def _logged(self, start: int, end: int) -> Iterator[U64]:
-        """Rows of the anchors [start, end), slice after slice."""
-        return (rows for _, rows in self._log.slices(start, end))
-
-    def _is_merged(self) -> bool:
-        prepared = self._prepared is not None and self._prepared.done()
-        return prepared and self._merging is not None and self._merging.built
-
-    def _finish_generation(self, freezing: freeze.Freezing) -> None:
-        freezing.finish()
-        self._freezing = None
-        self._runs.append(freezing.run)
-        self._cold.add(freezing.run)
-        batch = self._store.batch()
-        batch.put(DEFAULT, _run_key(freezing.run), b"")
-        self._store.write(batch)
-
-    def _finish_merge(self, merging: freeze.Freezing) -> None:
-        merging.finish()
-        if self._prepared is not None:
-            self._prepared.result()
-        self._merging = self._prepared = None
-        run, batch = merging.run, self._store.batch()
-        place = self._runs.index(run.parts[0])
-        self._runs[place : place + MERGED] = [run]
-        self._cold.replace(run)
-        batch.put(DEFAULT, _run_key(run), b"")
-        for part in run.parts:
-            batch.delete(DEFAULT, _run_key(part))
-        for table in range(self._design.tables):
-            batch.delete_range(table_family(table), *_bounds_of_parts(run))
-        self._store.write(batch)
-        self._reclaim(run)
-
-    def _reclaim(self, merged: Run) -> None:
-        """Give the disk back that runs took which were merged."""
-
-        def reclaim() -> None:
-            for table in range(self._design.tables):
-                if not self._closed:
-                    reach("freeze.reclaim")
-                    self._store.reclaim(table_family(table), *_bounds_of_parts(merged))
-
-        self._reclaimed.append(self._reclaiming.submit(reclaim))
-
     def _evictable(self) -> int:
         """Anchors that the hot tier may let go: all that are in runs, once they are many."""
-        many = self._frozen - self._warm.end >= self._warm.step
-        return self._frozen if many else self._hot.floor
+        frozen = self._compaction.frozen
+        many = frozen - self._warm.end >= self._warm.step
+        return frozen if many else self._hot.floor
 
     def close(self) -> None:
         """Drop what is being frozen or merged; the store stays open."""
-        self._closed = True
         self._cold.close()
-        for freezing in (self._freezing, self._merging):
-            if freezing is not None:
-                freezing.discard()
-        self._freezing = self._merging = None
+        self._compaction.close()
         self._background.shutdown(cancel_futures=True)
-        self._reclaiming.shutdown(cancel_futures=True)
         freeze.clean(self._store.path)
-
-
-def _run_key(run: Run) -> bytes:
-    return RUN + run.level.to_bytes(1, "big") + run.number.to_bytes(3, "big")
-
-
-def _bounds_of_parts(merged: Run) -> tuple[bytes, bytes]:
-    """Keys of what `merged` was made of, and of all before it on that level: merged too, once reclaimed."""
-    return run_of(merged.level - 1, 0, 1).bounds[0], merged.parts[-1].bounds[1]

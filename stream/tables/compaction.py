@@ -1,0 +1,218 @@
+"""Compaction, as in an LSM tree: anchors become runs in RocksDB, and runs become larger ones, beside the
+judge's work.
+
+    a full generation -> freezing -> a run
+    MERGED runs -> merging -> one run in their place -> their keys reclaimed
+
+At most one generation is freezing and one merge is under way; each builds its files in the background. Only
+`Compaction.advance` moves anything from one state to the next. What was being built when a process ended is
+built again by the next one; what it was reclaiming is reclaimed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from stream.failpoints import reach
+from stream.tables.anchors import AnchorLog, Skipped, with_prefix
+from stream.tables.arrays import U64
+from stream.tables.cold import ColdTier
+from stream.tables.design import Design
+from stream.tables.failures import damaged
+from stream.tables.freeze import Freezing
+from stream.tables.hot import HotTier
+from stream.tables.rocks import DEFAULT, Store, table_family
+from stream.tables.runs import LEVELS, MERGED, Run, run_of
+
+RUN: Final = b"run/"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Merging:
+    """A merge under way: the files of the new run, and its presence filter in RAM."""
+
+    files: Freezing
+    presence: Future[None]
+
+    @property
+    def built(self) -> bool:
+        """Whether `finish` would not wait."""
+        return self.presence.done() and self.files.built
+
+    def finish(self) -> None:
+        """Wait for both. Raises what building raised."""
+        self.files.finish()
+        self.presence.result()
+
+
+class _Reclaiming:
+    """Gives disk space back that merged runs took, in a thread of its own."""
+
+    def __init__(self, store: Store, design: Design) -> None:
+        self._store, self._design = store, design
+        self._thread = ThreadPoolExecutor(1, "reclaim")
+        self._under_way: list[Future[None]] = []
+        self._closed = False
+
+    def begin(self, merged: Run) -> None:
+        """Reclaim the parts of this run."""
+        self._under_way.append(self._thread.submit(self._reclaim, merged))
+
+    def _reclaim(self, merged: Run) -> None:
+        for table in range(self._design.tables):
+            if not self._closed:
+                reach("freeze.reclaim")
+                self._store.reclaim(table_family(table), *_bounds_of_parts(merged))
+
+    def check(self, *, wait: bool) -> None:
+        """Raise what reclaiming raised, so far or, with `wait`, until it is done."""
+        for ended in [each for each in self._under_way if wait or each.done()]:
+            self._under_way.remove(ended)
+            ended.result()
+
+    def give_up(self) -> None:
+        """Begin no further table."""
+        self._closed = True
+
+    def close(self) -> None:
+        """Wait for the table that is being reclaimed."""
+        self._thread.shutdown(cancel_futures=True)
+
+
+class Compaction:
+    """The runs of a store, and what makes them. `runs` are those that the store has (`stored_runs`)."""
+
+    def __init__(
+        self,
+        store: Store,
+        design: Design,
+        generation: int,
+        runs: list[Run],
+        log: AnchorLog,
+        skipped: Skipped,
+        hot: HotTier,
+        cold: ColdTier,
+    ) -> None:
+        self._store, self._design, self._generation = store, design, generation
+        self._log, self._skipped = log, skipped
+        self._hot, self._cold = hot, cold
+        self._runs = runs
+        self._freezing: Freezing | None = None
+        self._merging: _Merging | None = None
+        self._reclaiming = _Reclaiming(store, design)
+        for run in runs:
+            cold.add(run)
+
+    @property
+    def runs(self) -> int:
+        """How many runs there are."""
+        return len(self._runs)
+
+    @property
+    def frozen(self) -> int:
+        """Anchors that are in runs."""
+        return self._runs[-1].end if self._runs else 0
+
+    def recover(self) -> None:
+        """Reclaim what the last process may not have; called once."""
+        for merged in {run.level: run for run in self._runs if run.level}.values():
+            self._reclaiming.begin(merged)
+
+    def advance(self, *, wait: bool) -> None:
+        """Install what is built, and begin what is due.
+
+        With `wait`, returns when nothing is due any more. Raises what building and reclaiming raised.
+        """
+        while True:
+            if self._freezing is not None and (wait or self._freezing.built):
+                self._install_generation(self._freezing)
+            if self._merging is not None and (wait or self._merging.built):
+                self._install_merged(self._merging)
+            if self._freezing is None and self._log.count >= self.frozen + self._generation:
+                self._freezing = self._freeze()
+            if self._merging is None and (due := self._mergeable()) is not None:
+                self._merging = self._merge(due)
+            if not wait or (self._freezing is None and self._merging is None):
+                break
+        self._reclaiming.check(wait=wait)
+
+    def _freeze(self) -> Freezing:
+        run = run_of(0, self.frozen // self._generation, self._generation)
+        return self._build(run, [self._hot.rows(run.first, run.end)])
+
+    def _install_generation(self, built: Freezing) -> None:
+        built.finish()
+        self._freezing = None
+        self._runs.append(built.run)
+        self._cold.add(built.run)
+        batch = self._store.batch()
+        batch.put(DEFAULT, _key(built.run), b"")
+        self._store.write(batch)
+
+    def _mergeable(self) -> Run | None:
+        """The next run to make of others."""
+        for place, run in enumerate(self._runs[: -MERGED + 1]):
+            whole = run.number % MERGED == 0 and self._runs[place + MERGED - 1].level == run.level
+            if whole and run.level < LEVELS:
+                return run.merged
+        return None
+
+    def _merge(self, run: Run) -> _Merging:
+        presence = self._cold.prepare(run)
+        rows = (rows for _, rows in self._log.slices(run.first, run.end))
+        return _Merging(self._build(run, rows), presence)
+
+    def _install_merged(self, built: _Merging) -> None:
+        built.finish()
+        self._merging = None
+        run, batch = built.files.run, self._store.batch()
+        place = self._runs.index(run.parts[0])
+        self._runs[place : place + MERGED] = [run]
+        self._cold.replace(run)
+        batch.put(DEFAULT, _key(run), b"")
+        for part in run.parts:
+            batch.delete(DEFAULT, _key(part))
+        for table in range(self._design.tables):
+            batch.delete_range(table_family(table), *_bounds_of_parts(run))
+        self._store.write(batch)
+        self._reclaiming.begin(run)
+
+    def _build(self, run: Run, rows: Iterable[U64]) -> Freezing:
+        skips = self._skipped.some(run.first, run.end)
+        return Freezing(self._store, self._design, run, rows, skips)
+
+    def close(self) -> None:
+        """Drop what is being built; its anchors stay where they are."""
+        self._reclaiming.give_up()
+        if self._freezing is not None:
+            self._freezing.discard()
+        if self._merging is not None:
+            self._merging.files.discard()
+        self._freezing = self._merging = None
+        self._reclaiming.close()
+
+
+def stored_runs(store: Store, generation: int, count: int) -> list[Run]:
+    """The runs that a store of `count` anchors has, in order of anchors: they follow each other from anchor 0
+    on. Raises StateError where they do not."""
+    keys = (key for key, _ in with_prefix(store, RUN))
+    runs = [run_of(key[0], int.from_bytes(key[1:], "big"), generation) for key in keys]
+    runs.sort(key=lambda run: run.first)
+    for run, end in zip(runs, [0, *(run.end for run in runs)], strict=False):
+        if run.first != end:
+            raise damaged(store.path, f"runs hold anchors up to {end}, and from {run.first} on")
+    if runs and runs[-1].end > count:
+        raise damaged(store.path, f"runs hold anchors up to {runs[-1].end}, {count} are counted")
+    return runs
+
+
+def _key(run: Run) -> bytes:
+    return RUN + run.level.to_bytes(1, "big") + run.number.to_bytes(3, "big")
+
+
+def _bounds_of_parts(merged: Run) -> tuple[bytes, bytes]:
+    """Keys of what `merged` was made of, and of all before it on that level: merged too, once reclaimed."""
+    return run_of(merged.level - 1, 0, 1).bounds[0], merged.parts[-1].bounds[1]
