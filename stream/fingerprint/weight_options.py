@@ -1,5 +1,5 @@
-"""Integer weights of features by the scheme options `weights` and `weight_cap`. See `weights` for the
-default."""
+"""Integer weights of features by the scheme options `weights` and `weight_cap`. See `default_weights`
+for the default."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def compare(
 ) -> Compared:
     """Find and compare the candidates of n rows.
 
-    Rows are given by fingerprints, least certain bits (n, UNCERTAIN_BITS), sketches (n, words) and `Status`
+    Rows are given by fingerprints, least certain bits (n, UNCERTAIN_BITS), sketches (n, lanes) and `Status`
     codes (n,).
     """
     words = state.table_words(fingerprints, sketches)

@@ -36,7 +36,7 @@ class Pages:
     """m pages read from a log."""
 
     words: U64
-    """(m, words)."""
+    """(m, lanes)."""
     _urls: Texts
 
     def url(self, place: int) -> str:
@@ -153,7 +153,7 @@ class PageLog:
         return np.frombuffer(part, "<u8").astype(np.uint64, copy=False).reshape(held, -1)
 
     def prepare(self, words: U64, urls: Sequence[str]) -> Added:
-        """Encode n further pages, given by words (n, words) and URLs, without adding them."""
+        """Encode n further pages, given by words (n, lanes) and URLs, without adding them."""
         if not len(words):
             return Added(self.count, {}, self._now.last)
         held = self.count % GROUP

@@ -73,7 +73,7 @@ class Rule:
         return NO_SIMILARITY if self.options.strict else round(self.options.least_similarity * ONE)
 
     def similarities(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Estimate the Jaccard similarities of m pairs of sketches, each (m, words), in integer
+        """Estimate the Jaccard similarities of m pairs of sketches, each (m, lanes), in integer
         ten-thousandths.
 
         In strict mode all are NO_SIMILARITY.

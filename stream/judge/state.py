@@ -70,7 +70,7 @@ class Anchors:
     fingerprint: NDArray[np.uint64]
     skipped: NDArray[np.uint64]
     sketch: NDArray[np.uint64]
-    """(m, words)."""
+    """(m, lanes)."""
     _pages: Pages
 
     def url(self, place: int) -> str:
@@ -314,7 +314,7 @@ class State(Records):
         self, fingerprints: NDArray[np.uint64], sketches: NDArray[np.uint64]
     ) -> NDArray[np.uint64]:
         """Return the keys (n,) of n pages for the tables: the fingerprints, or the minima of shingles, which
-        are the last word of the sketches (n, words)."""
+        are the last lane of the sketches (n, lanes)."""
         if not self._by_minima:
             return fingerprints
         return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)

@@ -46,7 +46,7 @@ class Compressed:
     counts: NDArray[np.uint16]
     """Fingerprints in each block, shape (b,)."""
     keys: U64
-    """The last fingerprint of each block, shape (b, words)."""
+    """The last fingerprint of each block, shape (b, lanes)."""
     blocks: U8
     """Shape (b, block bytes): big-endian bit strings, padded with zeros."""
 
@@ -67,7 +67,7 @@ class Compressed:
         return ends - self.counts
 
     def decode(self, chosen: I64 | None = None) -> U64:
-        """The fingerprints (n, words) of the chosen blocks, by default of all, ascending within each block.
+        """The fingerprints (n, lanes) of the chosen blocks, by default of all, ascending within each block.
 
         Raises CorruptBlockError.
         """
@@ -81,7 +81,7 @@ class Compressed:
 
 
 def encode(words: U64, width: int, block_bytes: int = BLOCK_BYTES) -> Compressed:
-    """Compress fingerprints (n, words), which must be in ascending order."""
+    """Compress fingerprints (n, lanes), which must be in ascending order."""
     n, per = words.shape
     if not n:
         none = np.zeros((0, per), np.uint64)
@@ -121,7 +121,7 @@ def encode(words: U64, width: int, block_bytes: int = BLOCK_BYTES) -> Compressed
 
 
 def sort_words(words: U64) -> U64:
-    """Sort fingerprints (n, words) in ascending order."""
+    """Sort fingerprints (n, lanes) in ascending order."""
     if words.shape[1] == 1:
         return np.sort(words, axis=0)
     return words[np.lexsort(words.T[::-1])]

@@ -46,7 +46,7 @@ class Chunk:
     """Fingerprints, with names if the file has them."""
 
     words: U64
-    """Shape (n, words)."""
+    """Shape (n, lanes)."""
     names: list[str] | None
     """URL of each, or the rest of its line; None if the format has no names."""
 

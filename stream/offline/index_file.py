@@ -114,7 +114,7 @@ class IndexFile:
         return len(self._checks)
 
     def read(self, start: int, end: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-        """The fingerprints (n, words) of the blocks [start, end), ascending. Raises IndexFileError."""
+        """The fingerprints (n, lanes) of the blocks [start, end), ascending. Raises IndexFileError."""
         for number in range(start, min(end, self.blocks)):
             if _check(self._compressed.blocks[number]) != int(self._checks[number]):
                 self._refuse(f"block {number} is damaged: the checksum differs")

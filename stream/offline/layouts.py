@@ -42,7 +42,7 @@ class Layout:
         """Shape (T,): length in bits of each table's prefix."""
         self._words = words_of(width)
         self.masks: Final[U64] = np.zeros((len(prefixes), self._words), np.uint64)
-        """Shape (T, words): mask of the bits of a fingerprint that form each table's prefix."""
+        """Shape (T, lanes): mask of the bits of a fingerprint that form each table's prefix."""
         self._pieces: list[list[tuple[int, int, int, int, int]]] = []
         for table, prefix in enumerate(prefixes):
             for bit in prefix:
@@ -52,7 +52,7 @@ class Layout:
             self._pieces.append(self._cut([*prefix, *(bit for bit in range(width) if bit not in first)]))
 
     def _cut(self, order: list[int]) -> list[tuple[int, int, int, int, int]]:
-        """The permutation as moves of runs of bits: (from word, right shift, mask, to word, left shift)."""
+        """The permutation as moves of runs of bits: (from lane, right shift, mask, to lane, left shift)."""
         pieces, place = [], 0
         while place < self.width:
             length = 1
@@ -70,7 +70,7 @@ class Layout:
         return pieces
 
     def permute(self, words: U64, table: int) -> U64:
-        """Fingerprints (n, words) with their bits in the order of a table, the prefix first."""
+        """Fingerprints (n, lanes) with their bits in the order of a table, the prefix first."""
         permuted = np.zeros(words.shape, np.uint64)
         for from_word, right, mask, to_word, left in self._pieces[table]:
             part = (words[:, from_word] >> np.uint64(right)) & np.uint64(mask)

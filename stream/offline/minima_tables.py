@@ -38,7 +38,7 @@ class Columns:
     minima: U64
     """(n,)"""
     fingerprints: U64
-    """(n, words)"""
+    """(n, lanes)"""
 
     def __len__(self) -> int:
         return len(self.minima)

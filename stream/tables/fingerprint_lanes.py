@@ -1,7 +1,7 @@
-"""Fingerprints of any width as arrays of 64-bit words.
+"""Fingerprints of any width as arrays of 64-bit lanes.
 
 Callers pass n fingerprints as uint64 of shape (n,) if the width is at most 64 bits, or (n, width / 64) with
-the most significant word first. Internally the shape is always (n, words). Bit i of a fingerprint has the
+the most significant lane first. Internally the shape is always (n, lanes). Bit i of a fingerprint has the
 value 2**i.
 """
 
@@ -22,14 +22,14 @@ WORD: Final = 64
 
 
 def words_of(width: int) -> int:
-    """Number of words of a fingerprint of `width` bits. Raises SettingsError for an unsupported width."""
+    """Number of lanes of a fingerprint of `width` bits. Raises SettingsError for an unsupported width."""
     if width not in WIDTHS:
         raise SettingsError(f"width: {width} bits; fingerprints have {', '.join(map(str, WIDTHS))}")
     return -(-width // WORD)
 
 
 def as_words(fingerprints: U64, width: int) -> U64:
-    """The fingerprints as (n, words). Raises SettingsError for a wrong shape, or bits beyond the width."""
+    """The fingerprints as (n, lanes). Raises SettingsError for a wrong shape, or bits beyond the width."""
     count = words_of(width)
     if fingerprints.dtype != np.uint64:
         raise SettingsError(f"fingerprints: expected uint64, not {fingerprints.dtype}")
@@ -44,14 +44,14 @@ def as_words(fingerprints: U64, width: int) -> U64:
 
 
 def from_integers(fingerprints: Sequence[int], width: int) -> U64:
-    """Convert integers, as the fingerprinter returns them, to fingerprints (n, words)."""
+    """Convert integers, as the fingerprinter returns them, to fingerprints (n, lanes)."""
     size = 8 * words_of(width)
     content = b"".join(each.to_bytes(size, "big") for each in fingerprints)
     return as_words(np.frombuffer(content, ">u8").astype(np.uint64).reshape(-1, size // 8), width)
 
 
 def distances(a: U64, b: U64) -> U8:
-    """Hamming distances of n pairs, (n,), of (n, words) each. `a` or `b` may be (1, words)."""
+    """Hamming distances of n pairs, (n,), of (n, lanes) each. `a` or `b` may be (1, lanes)."""
     if a.shape[1] == 1:
         return np.asarray(np.bitwise_count(a[:, 0] ^ b[:, 0]), np.uint8)
     return np.asarray(np.bitwise_count(a ^ b).sum(axis=1, dtype=np.uint8))

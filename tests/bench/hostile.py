@@ -32,7 +32,7 @@ class Journal:
         self._scheme = scheme
 
     def entries(self, prints: U64, sketches: U64, urls: list[str] | None = None) -> list[Entry]:
-        """Of n fingerprints (n,) and sketches (n, words), ROWS a record."""
+        """Of n fingerprints (n,) and sketches (n, lanes), ROWS a record."""
         urls = urls or [f"https://host-{i % 997}.example/{i}.html" for i in range(len(prints))]
         return [
             self._entry(first, prints[first : first + ROWS], sketches[first : first + ROWS], urls)

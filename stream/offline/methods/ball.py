@@ -23,7 +23,7 @@ def ball_size(width: int, distance: int) -> int:
 
 
 def ball_masks(width: int, distance: int) -> U64:
-    """Masks whose XOR with a fingerprint gives its ball, (ball_size, words). Raises SettingsError for a ball
+    """Masks whose XOR with a fingerprint gives its ball, (ball_size, lanes). Raises SettingsError for a ball
     of more than MOST_MEMBERS."""
     members = ball_size(width, distance)
     if members > MOST_MEMBERS:
@@ -31,11 +31,11 @@ def ball_masks(width: int, distance: int) -> U64:
             f"distance: the ball of {distance} bits in {width} has {members:,} members;"
             f" at most {MOST_MEMBERS:,} are enumerated"
         )
-    words = words_of(width)
-    single = np.zeros((width, words), np.uint64)
+    lanes = words_of(width)
+    single = np.zeros((width, lanes), np.uint64)
     bits = np.arange(width)
-    single[bits, words - 1 - bits // WORD] = np.uint64(1) << (bits % WORD).astype(np.uint64)
-    parts = [np.zeros((1, words), np.uint64)]
+    single[bits, lanes - 1 - bits // WORD] = np.uint64(1) << (bits % WORD).astype(np.uint64)
+    parts = [np.zeros((1, lanes), np.uint64)]
     for flipped in range(1, distance + 1):
         chosen = np.array(list(combinations(range(width), flipped)), np.int16)
         parts.append(np.bitwise_xor.reduce(single[chosen], axis=1))

@@ -55,7 +55,7 @@ class Method(abc.ABC):
 
     @abc.abstractmethod
     def _search(self, queries: U64) -> Pairs:
-        """`search` for queries (n, words)."""
+        """`search` for queries (n, lanes)."""
 
     @property
     @abc.abstractmethod

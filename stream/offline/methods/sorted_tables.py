@@ -34,7 +34,7 @@ class Table:
     """The stored fingerprints in one permutation, sorted by the first 64 bits."""
 
     permuted: U64
-    """Shape (n, words), the prefix first; each column contiguous."""
+    """Shape (n, lanes), the prefix first; each column contiguous."""
     row: NDArray[np.uint32]
     """Shape (n,): the row of each in the stored fingerprints."""
 
@@ -64,7 +64,7 @@ def build(stored: U64, layout: Layout, table: int) -> Table:
 def probe(
     held: Table, layout: Layout, table: int, queries: U64, distance: int, find: Find = "binary"
 ) -> Probed:
-    """Probe one table: compare each query (n, words) with all stored fingerprints that share its prefix."""
+    """Probe one table: compare each query (n, lanes) with all stored fingerprints that share its prefix."""
     asked = layout.permute(queries, table)
     shift = layout.key_shift(table)
     low = asked[:, 0] >> shift << shift
