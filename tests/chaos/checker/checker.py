@@ -36,6 +36,7 @@ class Checker:
                 "bootstrap.servers": servers, "group.id": f"chaos-{namespace}", "enable.auto.commit": False,
                 "isolation.level": "read_committed", "auto.offset.reset": "error", "fetch.wait.max.ms": 100,
                 "reconnect.backoff.max.ms": 1000, "log_level": 0,
+                "topic.metadata.refresh.interval.ms": 10_000,  # the default is a stall: leaders move here
             }
         )  # fmt: skip
         read = [(f"{namespace}.verdicts", partition) for partition in range(partitions)]
