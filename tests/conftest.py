@@ -1,4 +1,4 @@
-"""What every test may ask for: one real broker a session, a namespace and settings of one's own."""
+"""Shared fixtures: one real broker per session, and a namespace and settings per test."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MARK = "NEARDUP_TEST_SESSION"
 
 @pytest.fixture(scope="session", autouse=True)
 def _no_process_outlives_the_session() -> Iterator[None]:
-    """Everything that the tests started, children of killed children too, must be gone at the end."""
+    """At the end, no process that the tests started may be left, including children of killed children."""
     session = secrets.token_hex(8)
     os.environ[MARK] = session
     yield
@@ -61,7 +61,7 @@ def _ours(session: str) -> list[psutil.Process]:
 
 @pytest.fixture(autouse=True)
 def _commands_configure_logging_for_their_own_test() -> Iterator[None]:
-    """A command that runs inside a test must not silence the loggers that later tests look at."""
+    """Restore logging, so that a command run by a test does not silence loggers that later tests inspect."""
     root, ours = logging.getLogger(), logging.getLogger("stream")
     handlers, levels = list(root.handlers), (root.level, ours.level)
     yield
@@ -76,10 +76,11 @@ def _commands_configure_logging_for_their_own_test() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _what_a_test_forgot_shows_in_that_test(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Collect what a test of the broker left: unclosed clients, and errors of futures that nobody awaited.
+    """Collect garbage after each broker test, to report its unclosed clients and errors that were never
+    retrieved.
 
-    Not later, in the middle of another test; before Python 3.11.8 even with a SystemError, when such an error
-    is logged while pytest parses a module (gh-106905).
+    Otherwise they would be reported during another test, and before Python 3.11.8 with a SystemError if that
+    happens while pytest parses a module (gh-106905).
     """
     yield
     if "broker" in request.fixturenames:
@@ -88,7 +89,7 @@ def _what_a_test_forgot_shows_in_that_test(request: pytest.FixtureRequest) -> It
 
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
-    """A real Kafka, started when the first test asks for it. One that kills it must restart it."""
+    """A real Kafka broker, started for the first test that needs it. A test that kills it must restart it."""
     reporter = request.config.pluginmanager.getplugin("terminalreporter")
 
     def say(line: str) -> None:
@@ -102,13 +103,13 @@ def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
 
 @pytest.fixture
 def namespace() -> str:
-    """A namespace that no other test has."""
+    """A namespace that no other test uses."""
     return f"t{secrets.token_hex(5)}"
 
 
 @pytest.fixture
 def settings(broker: LocalBroker, namespace: str, tmp_path: Path) -> Settings:
-    """Settings of a deployment of one's own on the test broker."""
+    """Settings of a separate deployment on the test broker."""
     return load(
         bootstrap_servers=broker.bootstrap_servers,
         namespace=namespace,
@@ -121,7 +122,7 @@ def settings(broker: LocalBroker, namespace: str, tmp_path: Path) -> Settings:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Say at once what failed and for how long it ran: a run that is cut off has no closing summary."""
+    """Report failures at once with their duration, because an aborted run has no summary."""
     report = yield
     reporter = item.config.pluginmanager.getplugin("terminalreporter")
     if report.failed and reporter is not None:
@@ -136,12 +137,12 @@ _REPORTED = pytest.StashKey[list[str]]()
 
 @pytest.fixture
 def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """`report(line)`: a line of the test run's closing summary."""
+    """`report(line)` adds a line to the summary of the test run."""
     lines = request.config.stash.setdefault(_REPORTED, [])
     return lambda line: lines.append(f"{request.node.name}: {line}")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Say what tests reported, below the results."""
+    """Print the reported lines below the results."""
     for line in config.stash.get(_REPORTED, []):
         terminalreporter.write_line(line)

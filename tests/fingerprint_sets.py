@@ -15,7 +15,7 @@ def random_set(rng: np.random.Generator, n: int, width: int) -> U64:
 
 
 def flipped(rng: np.random.Generator, fingerprints: U64, width: int, counts: NDArray[np.int64]) -> U64:
-    """Each with that many distinct random bits flipped."""
+    """Flip the given number of distinct random bits in each fingerprint."""
     words = (fingerprints if fingerprints.ndim == 2 else fingerprints[:, None]).copy()
     most = int(counts.max(initial=0))
     bits = np.argpartition(rng.random((len(words), width)), most, axis=1)[:, :most]

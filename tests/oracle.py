@@ -1,7 +1,7 @@
-"""The verdicts as the definition gives them: one page after the other, no tables, no batches.
+"""Reference implementation of verdicts by their definition: page by page, without tables or batches.
 
-Shares no code with the judge: candidates are the live anchors that entered a bucket which the page probes,
-found by looking at all of them. In strict mode a plain brute force, distance <= k.
+It shares no code with the judge. Candidates are the live anchors in a bucket that the page probes, found by
+checking all anchors. In strict mode it is a brute force by distance <= k.
 """
 
 from __future__ import annotations
@@ -78,12 +78,12 @@ class Oracle:
         return found
 
     def candidates(self, page):
-        """Live anchors in the buckets that the page looks into, oldest first."""
+        """Return the live anchors in the buckets that the page probes, oldest first."""
         probed = self.probed(page)
         return [a for a in self.anchors if self.strict or a.entered & probed]
 
     def nearest(self, page):
-        """Of the candidates those that the page is compared with, oldest first."""
+        """Return the candidates that the page is compared with, oldest first."""
         found = self.candidates(page)
         if self.strict or not self.compared:
             return found
@@ -95,7 +95,7 @@ class Oracle:
         self.anchors.append(anchor)
 
     def leave(self, page):
-        """The live anchor of a page that was superseded, if it was one: it is none any more."""
+        """Remove a superseded page from the live anchors, if it was one."""
         gone = next((a for a in self.anchors if a.page is page), None)
         self.anchors = [a for a in self.anchors if a is not gone]
         return gone
@@ -111,7 +111,7 @@ class Oracle:
         return (distance, similarity) if similarity >= self.least else None
 
     def estimate(self, a, b):
-        """Of two sets, from which bins hold an odd number of the sampled hashes, and from the sets' sizes."""
+        """Estimate the similarity of two sets from their parity sketches and sizes."""
         bins, size = self.bins, self.bins // 8
         odd = [int.from_bytes(each[:size], "little") for each in (a, b)]
         sizes = [int.from_bytes(each[size : size + 8], "little") for each in (a, b)]

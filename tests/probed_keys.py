@@ -1,4 +1,4 @@
-"""Every bucket that a row looks into, written out: the tables themselves never list them."""
+"""Lists all buckets that a row probes, which the tables themselves never enumerate."""
 
 from __future__ import annotations
 

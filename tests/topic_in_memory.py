@@ -1,4 +1,4 @@
-"""A topic's records without a broker, for readers that would ask one."""
+"""An in-memory topic for tests of readers without a broker."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ class TopicInMemory:
         return self._first, self._first + len(self._values)
 
     async def reach(self) -> None:
-        """It is always there."""
+        """Do nothing: it is always reachable."""

@@ -1,4 +1,4 @@
-"""Programs of others that judge files of ours; package clients fetch them into a cache; none is installed.
+"""External validators for our files, downloaded into a cache by package clients without installing them.
 
 `promtool` comes in Debian's package of Prometheus. Compose files are read by the loader of their
 specification's authors, the one in `docker compose`, which builds without an engine.

@@ -1,4 +1,4 @@
-"""How tests wait: for a condition, never for a time. A busy machine is slow, not wrong."""
+"""Waiting in tests: for a condition, never for a fixed time, so that a slow machine does not fail them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ HANG_SECONDS: Final = 600.0
 
 
 async def until(condition: Callable[[], object | Awaitable[object]]) -> None:
-    """Return when the condition holds; asked again and again, for counters and offsets have no event.
+    """Poll the condition until it holds, since counters and offsets have no event.
 
-    A broker that says "not yet" (a coordinator that loads its groups, a leader about to be elected) is asked
-    again too. Raises TimeoutError when the condition does not hold within HANG_SECONDS.
+    Retriable errors of a broker (a coordinator that loads its groups, a leader election) count as not yet.
+    Raises TimeoutError if the condition does not hold within HANG_SECONDS.
     """
     async with asyncio.timeout(HANG_SECONDS):
         while True:

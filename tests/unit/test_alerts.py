@@ -1,4 +1,4 @@
-"""Alert rules and dashboard speak of metrics that exist, with labels that they have."""
+"""Alert rules and the Grafana dashboard only use existing metrics and labels."""
 
 from __future__ import annotations
 

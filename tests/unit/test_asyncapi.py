@@ -1,4 +1,4 @@
-"""`schemas/asyncapi.yaml` is valid AsyncAPI 3 and says of the topics what the code makes them."""
+"""`schemas/asyncapi.yaml` is valid AsyncAPI 3 and agrees with the topics that the code creates."""
 
 from __future__ import annotations
 

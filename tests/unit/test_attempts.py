@@ -111,7 +111,7 @@ def test_a_page_that_takes_long_counts_also_after_others() -> None:
 
 
 def test_a_page_is_given_up_after_three_attempts() -> None:
-    """Each line is a worker that ends without a word at page 5."""
+    """Each line is a worker that is killed while it processes page 5."""
     positions = begun(5)
     positions.begin({0})
     for count in (2, 3):
@@ -144,7 +144,7 @@ def test_a_page_behind_others_is_found() -> None:
 
 
 def test_another_page_than_the_one_that_was_at_hand_is_not_given_up() -> None:
-    """Compaction or retention took that one, or somebody has set the offset."""
+    """Compaction or retention deleted the recorded page, or an operator has set the offset."""
     positions = begun(5, Attempts(3, 7))
     assert not positions.convicts(0, 8)
     positions.try_alone(0, 8)
@@ -200,7 +200,7 @@ def test_a_page_that_did_no_harm_is_cleared_also_at_a_hand_over() -> None:
 
 
 def test_only_the_page_that_takes_workers_down_is_ever_given_up() -> None:
-    """Workers are killed at random while no page is at hand alone, and always at one page."""
+    """Workers are killed at random while they process several pages, and always at one poison page."""
     for seed in range(300):
         rng = random.Random(seed)
         poison, end, offset, metadata, given_up = rng.randrange(100), 120, 0, "t", list[int]()

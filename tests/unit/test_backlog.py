@@ -1,4 +1,4 @@
-"""The worker's backlog: ranges chain, only finished prefixes leave, and every held byte is accounted for."""
+"""The worker's backlog: ranges are contiguous, only finished prefixes leave, and memory is accounted for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the dashboard has read and not folded yet: when it is folded, how it is cut, what is dropped."""
+"""Pending verdicts of the dashboard: when they are folded, how they are split, and when they are dropped."""
 
 from __future__ import annotations
 

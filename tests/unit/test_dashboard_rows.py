@@ -50,7 +50,7 @@ def test_an_event_falls_into_one_window_of_each_size() -> None:
 
 
 class _Tables(dict[bytes, bytes]):
-    """A table in memory; it fails once it has been written to so often."""
+    """A table in memory that fails after a number of writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ def test_a_verdict_that_was_fetched_and_not_given_is_a_hole() -> None:
 
 
 def test_all_ends_with_the_last_verdict_as_finely_as_windows_tell() -> None:
-    """A deployment that was idle for days shows its verdicts, not the days."""
+    """After days without pages, the range ends with the last verdict."""
     seen = View(lambda _window, _host: Counts(), lambda _cluster: [])
     assert seen.last() is None
     early, late = 1_767_355_200, 1_767_358_803

@@ -1,4 +1,4 @@
-"""Where a partition begins whose group has no commit: as the decisions say, from their end backwards."""
+"""The start of a partition without a commit comes from the decisions, read backwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration's Chinese pages are what they are said to be; documentation is fetched once and whole."""
+"""The demo's Chinese pages get the expected verdicts; documentation is downloaded once and completely."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What stands in `deploy/` and in the Procfile speaks of commands, options, ports and files that exist.
+"""`deploy/` and the Procfile only use commands, options, ports and files that exist.
 
-No engine is needed, so none of it shows that an image builds or that a cluster takes the manifests.
+No container engine is used, so these tests do not show that images build or that Kubernetes accepts the
+manifests.
 """
 
 from __future__ import annotations
@@ -158,7 +159,7 @@ def test_pods_are_restricted() -> None:
 
 
 def test_children_of_a_worker_fit_into_its_limit() -> None:
-    """Else the kernel ends the worker for what one page takes, and not the child that has the page."""
+    """Otherwise the kernel kills the worker instead of the child whose page takes too much memory."""
     (pod,) = PODS["neardup-worker"]["containers"]
     service = SERVICES["worker"]
     own = {each["name"]: each["value"] for each in pod["env"]}

@@ -1,4 +1,4 @@
-"""What children are handed: whatever waits, fairly shared, and nothing waits behind a slow page for long."""
+"""Dispatch to children: waiting pages are shared evenly, and none waits long behind a slow page."""
 
 from __future__ import annotations
 

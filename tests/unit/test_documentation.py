@@ -1,4 +1,4 @@
-"""What the documentation tells people to type exists, and what may happen to them stands in it."""
+"""Commands, exit codes, alerts and files in the documentation agree with the code."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_exit_codes_are_those_of_the_code() -> None:
 
 
 def test_make_targets_are_sound_shell() -> None:
-    """Nothing is run: make says what it would do, and bash reads it."""
+    """Nothing is executed: make prints its commands, and bash parses them."""
     targets = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
     assert {"demo", "test", "lint", "docs"} <= set(targets)
     environment = {
@@ -108,7 +108,7 @@ def test_files_that_are_named_are_there() -> None:
 
 
 def test_the_readmes_example_is_what_its_page_gets() -> None:
-    """The verdict of the page after the same text under another URL, but for ids, times and source."""
+    """The example is the verdict on the README's page, except for ids, times and source."""
     blocks = re.findall(r"^```json\n(.*?)^```", README.read_text("utf-8"), re.MULTILINE | re.DOTALL)
     message, verdict = (json.loads(block) for block in blocks)
     for name, content in (("page", message), ("verdict", verdict)):

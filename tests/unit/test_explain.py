@@ -1,4 +1,4 @@
-"""What `neardup explain` says is what the judge does."""
+"""`neardup explain` agrees with the judge."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def judged(directory: Path, pages: list[Page], options: VerdictOptions):
 
 
 def remember(directory: Path, pages: list[Page]) -> None:
-    """Judge pages into a directory that stays."""
+    """Judge pages into a persistent state directory."""
     judge, entry = opened(directory, pages, VerdictOptions())
     judge.apply([entry], judge.decide([entry]).record())
     judge.state.close()

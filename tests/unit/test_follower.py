@@ -28,7 +28,7 @@ GENESIS = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options
 
 
 class GatedJudge(Judge):
-    """One whose applying thread waits before it begins."""
+    """A judge whose `apply` waits in its thread before it starts."""
 
     def __init__(self, state: State, genesis: Genesis) -> None:
         super().__init__(state, genesis)
@@ -48,7 +48,7 @@ def state(tmp_path: Path) -> Iterator[State]:
 
 
 async def test_cancelled_follower_waits_for_the_thread_that_applies(state: State, tmp_path: Path) -> None:
-    """Its state is closed next, and must have nobody in it."""
+    """The state is closed afterwards, when no thread may use it."""
     value = record(part(0, 0, 3, opening=True))
     rows = decode_journal(value, 1)
     assert isinstance(rows, Rows)

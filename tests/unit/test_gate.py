@@ -1,4 +1,4 @@
-"""Who may look at the dashboard: tokens, cookies, proxies, and what other sites may not do."""
+"""Authentication of the dashboard by tokens, cookies and proxies, and protection against other sites."""
 
 from __future__ import annotations
 

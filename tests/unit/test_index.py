@@ -1,4 +1,4 @@
-"""An index of one's own: the verdicts of a deployment, without one."""
+"""The embedded index gives the verdicts of a deployment."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ async def test_journal_that_is_short_only_while_its_leader_is_new_is_read() -> N
 
 
 async def test_offset_inside_the_journal_where_no_record_stands_is_refused() -> None:
-    """The log goes on, so nobody has to wait."""
+    """Later records exist, so it is refused without waiting."""
 
     class Holed(TopicInMemory):
         async def poll(self, seconds: float = 0.2) -> list[Any]:

@@ -96,7 +96,7 @@ def test_text_logs_are_readable() -> None:
 
 
 def test_a_logger_follows_a_later_configuration() -> None:
-    """Several commands may run in one process, as they do in these tests."""
+    """Several commands may run in one process, as in these tests."""
     log = structlog.get_logger("stream.kafka.worker")
     ours.configure("json", "bench", logging.WARNING)
     log.info("nobody wants to know")

@@ -9,7 +9,7 @@ from stream.kafka.member import member_id
 
 
 def test_rule_12_a_copied_state_directory_is_no_longer_the_same_member(tmp_path: Path) -> None:
-    """Or the roles of both would throw each other out."""
+    """Otherwise the roles of both would fence each other."""
     kept = tmp_path / "a" / "judge.instance"
     kept.parent.mkdir()
     name = member_id(kept)

@@ -1,4 +1,4 @@
-"""Metrics are documented as they are defined; health says what it was told."""
+"""The metrics documentation matches the definitions; health reports what roles told it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Commands write a whole file or none, and say so: full disks, lost disks, closed pipes, interrupts."""
+"""Commands write complete files or none, and report errors: full or failing disks, closed pipes,
+interrupts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public names: all there, typed, and none of them loaded before it is asked for."""
+"""The public names exist, are typed, and are loaded on first access only."""
 
 from __future__ import annotations
 

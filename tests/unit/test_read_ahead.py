@@ -1,4 +1,4 @@
-"""The judge reads ahead of what it is at, and no further."""
+"""The judge reads ahead of its current batch, but only by a bounded number of rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finished batches of records are what aiokafka's own builder makes, and its producer takes them."""
+"""Encoded record batches equal those of aiokafka's own builder, and its producer accepts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rehearsal leaves nothing to be compiled while pages wait."""
+"""After the rehearsal, nothing is compiled while pages wait."""
 
 from __future__ import annotations
 

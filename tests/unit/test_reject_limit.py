@@ -1,4 +1,4 @@
-"""Rule 5: a producer's fault over the whole stream makes a worker wait; strangers' pages never do."""
+"""Rule 5: a producer's fault on all partitions pauses a worker; content of web pages never does."""
 
 from __future__ import annotations
 

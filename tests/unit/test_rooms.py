@@ -1,4 +1,4 @@
-"""Who may import whom: no two rooms import each other, and no module imports itself by way of others."""
+"""Import structure: no two packages import each other, and there are no import cycles between modules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judge asks of Python and of its allocator."""
+"""Tuning of the Python runtime and the allocator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `neardup scan` says of pages that it could not use, and of what is no page."""
+"""`neardup scan` reports rejected pages, and records that are not pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The contracts in `schemas/` hold: what the code writes is what they say, field by field, byte by byte."""
+"""The code writes exactly what the documents in `schemas/` say, field by field and byte by byte."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def genesis(options: VerdictOptions) -> Genesis:
 
 @pytest.fixture(params=["verified", "strict"])
 def decided(request: pytest.FixtureRequest, tmp_path: Path) -> list[Decided]:
-    """What a judge makes of the messages: record by record, and once more both at once."""
+    """Judge the messages record by record, and again both together."""
     start = genesis(VerdictOptions() if request.param == "verified" else VerdictOptions.paper())
     found: list[Decided] = []
     for path, batches in (("one", [[entry] for entry in entries()]), ("both", [entries()])):
@@ -325,7 +325,7 @@ def test_the_genesis_is_laid_out_as_documented() -> None:
 
 
 def test_a_genesis_without_a_limit_keeps_its_verdicts() -> None:
-    """One written before there was the option `compared` is read, and named, as it was then."""
+    """A genesis from before the option `compared` existed keeps its meaning and its id."""
     plain = msgspec.msgpack.decode(encode_genesis(genesis(VerdictOptions())))
     plain["options"].pop("compared")
     old = decode_journal(msgspec.msgpack.encode(plain), 0)

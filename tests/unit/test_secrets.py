@@ -1,4 +1,4 @@
-"""No secret in any output: every role and command that has one, against brokers that answer rubbish."""
+"""No role or command prints a secret, even if brokers send garbage."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SECONDS: Final = 120.0
 
 @dataclass
 class FakeBroker:
-    """Speaks just enough of Kafka's protocol to let clients in, or not, and then none of it."""
+    """Speaks enough of Kafka's protocol to admit or refuse clients, and then sends garbage."""
 
     kind: Kind
     address: str = ""

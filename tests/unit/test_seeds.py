@@ -35,7 +35,7 @@ def apart(a: str, b: str) -> int:
 
 
 def test_seed_001_five_keywords_of_six_bits() -> None:
-    """Its last line prints 100115,1 for 100111: a slip of the pen."""
+    """Its last line has 100115,1 instead of 100111, a typo."""
     keywords = {
         "美国": ("100101", 5),
         "51区": ("101011", 2),

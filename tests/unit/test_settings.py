@@ -1,4 +1,4 @@
-"""Options come from flags, environment and file, in this order, and an error names the one that was wrong."""
+"""Options come from flags, environment and file, in this order, and errors name the option at fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever mistypes a command or an option is told what there is."""
+"""Mistyped commands and options get suggestions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor starts again what may be cured by it, and ends when a role was refused for good."""
+"""The supervisor restarts roles that end, and ends itself when a role refuses to start."""
 
 from __future__ import annotations
 

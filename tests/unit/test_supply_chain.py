@@ -1,4 +1,4 @@
-"""What an image is made of: locked, of known licences, and without known faults that an archive names."""
+"""Dependencies of the image are locked, have known licences, and no vulnerabilities listed in an archive."""
 
 from __future__ import annotations
 
