@@ -1,7 +1,7 @@
-"""The page with answers of our own making: the real files and headers, without brokers and without a fold.
+"""The dashboard page with canned API responses: real files and headers, but no brokers and no Faust app.
 
-A test says how a page looks with an answer, so it gives the answer. That a dashboard's answers are right is
-for `tests/kafka/test_dashboard.py` to say, and `test_page.py` has a real one behind the page.
+These tests check how the page shows given responses. `tests/kafka/test_dashboard.py` checks the responses,
+and `test_page.py` uses a real dashboard.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ CONTENTS: Final = {"plain": PLAIN, "long": LONG, "right-to-left": RTL}
 
 
 def verdict(words: Words, number: int, kind: str | None = None, **fields: Any) -> VerdictRecord:
-    """One of many: kinds and URLs take turns."""
+    """Return the i-th verdict, with kinds and URLs in turn."""
     kind = kind or VERDICTS[number % len(VERDICTS)]
     like = kind in ("duplicate", "recrawl")
     known = {
@@ -160,7 +160,7 @@ class Canned(Api):
 
 
 def canned(words: Words | None) -> Canned:
-    """Answers that say something in every panel, in these words; without, those of an empty deployment."""
+    """Return responses with content for every panel; without words, those of an empty deployment."""
     made = Canned(*[None] * 6)  # type: ignore[arg-type]
     made.answers = _empty() if words is None else _full(words)
     made.answers["about"] = about(load(namespace=words.namespace if words else "neardup"), GENESIS)

@@ -1,4 +1,4 @@
-"""axe finds nothing, in any state of the page that it can be in."""
+"""axe finds no accessibility violations in any state of the page."""
 
 from __future__ import annotations
 

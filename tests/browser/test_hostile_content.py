@@ -1,4 +1,4 @@
-"""Crawled pages choose their URLs: what those hold is text, leads nowhere by itself, and moves nothing."""
+"""Hostile URLs of crawled pages are shown as text, are not links to the page, and do not break the layout."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ async def test_a_rejected_verdict_leads_to_its_reason(opened: Callable[..., Any]
 async def test_a_url_cannot_reorder_or_move_what_stands_beside_it(
     width: int, opened: Callable[..., Any]
 ) -> None:
-    """Pictures of one run compare: the row's other cells look the same beside a plain URL of that length."""
+    """Screenshots of the same run: the other cells look the same as beside a plain URL of that length."""
     overrides = "\u202e\u2066\u202d\u2067\u202b\u061c"
     spelled = "".join(f"\\u{{{ord(each):x}}}" for each in overrides)
     pictures = []

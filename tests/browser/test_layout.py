@@ -1,4 +1,5 @@
-"""The page with every content at every width, light and dark: measured, with no picture to compare."""
+"""The layout with all kinds of content at all widths, light and dark, by measurement instead of reference
+images."""
 
 from __future__ import annotations
 

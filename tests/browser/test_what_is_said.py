@@ -1,4 +1,4 @@
-"""What the page says to somebody who looks: when, by which rule, and why there is nothing."""
+"""Texts of the page: times, the rule, and explanations of empty panels."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ async def test_a_deployment_without_verdicts_says_so(opened: Callable[..., Any])
 
 
 def idle(last: float) -> Figures:
-    """Nothing in the range, but something earlier."""
+    """Figures without verdicts in the range, but with earlier ones."""
     found = canned(None).answers["figures"]
     assert isinstance(found, Figures)
     found.last = last

@@ -1,4 +1,5 @@
-"""What the tests of the dashboard share: verdicts of our own making, aborted ones too, and their recount."""
+"""Helpers for tests of the dashboard: synthetic verdicts, committed and aborted, and their independent
+count."""
 
 from __future__ import annotations
 
@@ -93,7 +94,7 @@ async def decide(settings: Settings, verdicts: Sequence[VerdictRecord], *, commi
 
 
 async def supersede(settings: Settings, cluster: str) -> None:
-    """Publish that a cluster's anchor matches no more, as a judge does."""
+    """Publish that a cluster's anchor was superseded, as a judge does."""
     import msgspec
 
     record = ClusterRecord(
@@ -177,7 +178,7 @@ async def dashboard_process(settings: Settings, log: Path) -> AsyncIterator[tupl
 
 @asynccontextmanager
 async def dashboard(settings: Settings) -> AsyncIterator[Client]:
-    """A dashboard, told to stop at the end; it must do so soon, and in good order."""
+    """A running dashboard, stopped at the end. It must stop soon and without errors."""
     async with dashboard_process(settings, settings.state_dir.parent / "dashboard.log") as (process, client):
         yield client
         process.terminate()

@@ -42,8 +42,10 @@ def timers() -> str:
 
 
 class Scripted:
-    """Does what the page says: `hang`, `alarm`, `spin`, `die`, `kill`, `hoard`, `slow N`, `look`, ...;
-    else a row."""
+    """Obeys commands in the page: `hang`, `alarm`, `spin`, `die`, `kill`, `hoard`, `slow N`, `look`, ...
+
+    For other pages it returns a row.
+    """
 
     def __init__(self, scheme: Scheme) -> None:
         self._blank = bytes(scheme.sketch_bytes)
@@ -156,14 +158,14 @@ class Unusable:
 
 
 class Stillborn:
-    """Takes its process along when it is made."""
+    """Kills its process on creation."""
 
     def __init__(self, scheme: Scheme) -> None:
         os._exit(9)
 
 
 class Treacherous(Fingerprinter):
-    """The real one, except for pages that hang it or kill it, while they are read or when their text is
+    """The real fingerprinter, except for pages that hang or kill it while they are parsed or
     fingerprinted."""
 
     def read_page(self, page: Page) -> ReadPage | Row:

@@ -1,4 +1,4 @@
-"""What the tests of the judge share: roles in this process, a journal written by hand, its verdicts."""
+"""Helpers for tests of the judge: roles in this process, hand-written journals, and their verdicts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FINGERPRINTER = Fingerprinter()
 
 
 def text(seed: object, words: int = 80) -> str:
-    """A text of its own for every seed; none is near another."""
+    """Return a distinct text for each seed. No two are similar."""
     chosen = random.Random(str(seed))
     return " ".join(chosen.choice(WORDS) for _ in range(words))
 
@@ -44,7 +44,7 @@ def page(url: str, seed: object) -> bytes:
 
 
 async def error_of(role: WorkerRole | JudgeRole) -> Exception:
-    """What ends a role that is not told to stop."""
+    """Run a role until it fails, and return the error."""
     try:
         async with asyncio.timeout(HANG_SECONDS):
             await role.run()
@@ -130,7 +130,7 @@ async def verdicts(settings: Settings) -> list[dict[str, Any]]:
 
 
 def places(found: list[dict[str, Any]]) -> Counter[tuple[str, int, int]]:
-    """How many verdicts each page has: topic id, partition, offset."""
+    """Count the verdicts of each page, given by topic id, partition and offset."""
     sources = [each["source"] for each in found]
     return Counter((each["topic_id"], each["partition"], each["offset"]) for each in sources)
 
@@ -162,7 +162,7 @@ async def recreate(settings: Settings, topic: str) -> None:
 
 
 async def audited(settings: Settings, pages: int) -> audit.Findings:
-    """What an audit finds once at least so many pages have their verdicts."""
+    """Return the findings of an audit once at least this many pages have verdicts."""
     found = audit.Findings()
 
     async def done() -> bool:

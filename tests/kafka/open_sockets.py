@@ -1,7 +1,7 @@
-"""The end of TLS connections: a client that closes one says good-bye, and waits for the broker to say it too.
+"""Completes the closing handshake of TLS connections (close_notify in both directions).
 
-aiokafka does not wait for that after a connection was refused. An event loop that ends in between leaves the
-socket open, and the next garbage collection would blame whichever test is running then.
+aiokafka does not wait for it after a refused connection. If the event loop ends before it, the socket stays
+open, and a later garbage collection would blame the test that is running then.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def _open_sockets() -> list[str]:
 
 @asynccontextmanager
 async def farewells() -> AsyncIterator[None]:
-    """Leaves no connection of this loop half closed; names those that nobody closes."""
+    """Wait until no connection of this loop is half closed. Reports connections that were never closed."""
     yield
     try:
         await until(lambda: not _open_sockets())

@@ -1,4 +1,4 @@
-"""A broker behind a proxy that speaks Kafka's framing: it withholds requests, or answers them itself."""
+"""A proxy for Kafka's protocol that can withhold requests or answer them itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker that trusts nobody: TLS, certificates, SASL and ACLs, all made for one test run."""
+"""A secured broker with TLS, certificates, SASL and ACLs, generated for a test run."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ class SecuredBroker:
         return self._over_tls(namespace, "SASL", **given)
 
     def by_token(self, namespace: str, principal: str, **options: Any) -> Settings:
-        """An unsecured token, as Kafka takes it for tests: anybody may be anybody."""
+        """Return an unsigned token, which Kafka accepts for tests, for any principal."""
         path = self._directory / f"token-{principal}"
         path.write_text(token_of(principal))
         return self._over_tls(

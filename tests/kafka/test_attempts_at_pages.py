@@ -1,4 +1,5 @@
-"""Pages that take whole workers down are counted in the group's commits, and given up (rule 5)."""
+"""Attempts at pages that end whole workers are counted in the group's commits, until the page is rejected
+(rule 5)."""
 
 from __future__ import annotations
 
@@ -37,7 +38,7 @@ def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def quick(settings: Settings) -> Settings:
-    """Whose killed workers are missed soon; pages at hand may take their time."""
+    """Settings with a short session, so that killed workers are noticed soon, and a long page deadline."""
     return settings.model_copy(update={"session_seconds": 2.0, "page_deadline": 60.0, "worker_processes": 2})
 
 
@@ -74,7 +75,8 @@ GIVEN_UP = (Status.REJECTED, "crash")
 
 
 async def all_but_one_are_judged(settings: Settings, counts: dict[int, int], poison: tuple[int, int]) -> None:
-    """By a worker that starts now: every page, once; the poison page is given up, without a look at it."""
+    """Check that a newly started worker appends every page once, and rejects the poison page without trying
+    it."""
     async with working(settings) as worker:
         await until(lambda: worker.stats.rejected == 1)
         ends = {partition: counts.get(partition, 0) for partition in range(3)}
@@ -92,7 +94,8 @@ async def all_but_one_are_judged(settings: Settings, counts: dict[int, int], poi
 
 
 async def test_rule_5_a_page_that_takes_three_workers_down_is_given_up(quick: Settings) -> None:
-    """At the first of them among others, in its partition and in another; at the next two alone."""
+    """The first worker dies with other pages in flight, of its partition and another; the next two with it
+    alone."""
     names = await create(quick)
     own = await topic_id(quick)
     await publish(quick, [b"a", b"b", b"take-down", b"c", b"d"], partition=0)
@@ -111,7 +114,7 @@ async def test_rule_5_a_page_that_takes_three_workers_down_is_given_up(quick: Se
 async def test_rule_5_a_page_that_is_long_at_hand_of_a_running_worker_is_counted(
     quick: Settings, tmp_path: Path
 ) -> None:
-    """Also behind pages that are in the journal; it, too, takes three workers down."""
+    """It is counted although earlier pages are in the journal, and ends three workers too."""
     await create(quick)
     own, last_moment = await topic_id(quick), Gate(tmp_path / "last-moment")
     await publish(quick, [b"a"])
@@ -140,7 +143,7 @@ async def test_rule_5_a_slow_page_counts_only_while_it_is_at_hand(quick: Setting
 
 @pytest.mark.parametrize("failpoint", ["worker.before_append:1", "worker.append:1"])
 async def test_rule_5_workers_killed_between_pages_cost_none(quick: Settings, failpoint: str) -> None:
-    """However often: that a page was read without harm clears it, before anything else is done."""
+    """A page that succeeded is cleared before the next is tried, so such kills never add up."""
     await create(quick)
     own = await topic_id(quick)
     for partition in range(3):
@@ -186,7 +189,7 @@ async def test_rule_5_workers_killed_while_idle_count_for_nothing(quick: Setting
 
 
 async def test_rule_5_handing_over_in_good_order_counts_for_nothing(quick: Settings, tmp_path: Path) -> None:
-    """A page stays at hand while partitions move, again and again."""
+    """A page stays in flight while its partition is reassigned repeatedly."""
     await create(quick)
     own, gate = await topic_id(quick), Gate(tmp_path / "gate")
     for partition in range(3):
@@ -207,7 +210,7 @@ async def test_rule_5_handing_over_in_good_order_counts_for_nothing(quick: Setti
 
 
 async def test_rule_5_attempts_are_about_the_page_that_was_at_hand(quick: Settings) -> None:
-    """An offset that somebody has set since is about others."""
+    """After an operator sets the offset, earlier attempts do not count for other pages."""
     await create(quick)
     own = await topic_id(quick)
     await publish(quick, [b"a", b"b", b"c"])

@@ -1,4 +1,4 @@
-"""Brokers that are away for a while: roles wait for them, say so, and go on."""
+"""Roles wait for unreachable brokers, log it, and continue."""
 
 from __future__ import annotations
 

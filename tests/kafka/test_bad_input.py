@@ -1,4 +1,5 @@
-"""Bad input: every message ends as one verdict, rejected ones as a dead letter too, and good pages go on."""
+"""Bad input: every message gets one verdict, rejected ones also a dead letter, and good pages are
+unaffected."""
 
 from __future__ import annotations
 
@@ -69,7 +70,7 @@ def zstd_of_a_gigabyte() -> bytes:
 
 
 def legal(path: str, key: bytes | None = None, **fields: Any) -> Case:
-    """A page that looks bad and is none."""
+    """A page that looks malformed but is valid."""
     return Case(path, message(url=URL + path, **fields), "unique", url=URL + path, key=key)
 
 
@@ -169,7 +170,7 @@ def mixed(bad: Sequence[Case]) -> list[Case]:
 
 
 async def judge(settings: Settings, messages: Sequence[Case]) -> dict[tuple[int, int], Case]:
-    """Publish, work and judge until every message has its verdict; fails where one has two, or another."""
+    """Run the pipeline until every message has its verdict. Fails for repeated or unexpected verdicts."""
     await create(settings)
     places = await send(settings, messages)
     worker = WorkerRole(settings, fingerprinter="tests.kafka.fingerprinters.Treacherous")
@@ -237,7 +238,7 @@ async def test_rule_5_pages_that_hang_or_kill_their_process_are_rejected_alone(s
 
 
 async def test_message_too_large_for_the_dead_letters_leaves_its_coordinates(settings: Settings) -> None:
-    """Compressed on the wire, so that it fits its topic; we do not compress dead letters."""
+    """Compressed, the message fits the pages topic, but dead letters are not compressed."""
     names = await create(settings)
     async with admin_of(settings) as admin:
         change = {"max.message.bytes": str(48 * MIB)}

@@ -1,4 +1,4 @@
-"""Questions to a cluster that aiokafka does not ask."""
+"""Requests to brokers that aiokafka lacks."""
 
 from __future__ import annotations
 

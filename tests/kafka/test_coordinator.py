@@ -1,4 +1,4 @@
-"""Coordinators that move, or are still loading, and brokers that are silent for a while."""
+"""Coordinators that move or still load their groups, and brokers that are silent for a while."""
 
 from __future__ import annotations
 
@@ -85,7 +85,8 @@ async def test_rule_4_coordinator_that_moved_is_not_a_group_without_commits(
 async def test_offsets_refused_at_the_top_of_the_answer_are_asked_for_again(
     settings: Settings, proxy: Proxy, code: int
 ) -> None:
-    """By every consumer of ours: when the judge asks how far the one before came, and for positions."""
+    """This holds for all consumers, e.g. when a judge reads the previous leader's offset, and for
+    positions."""
     names = await create(settings)
     key = TopicPartition(names.pages, 0)
     await publish(settings, [b"page %d" % n for n in range(9)])

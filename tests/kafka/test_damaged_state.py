@@ -1,4 +1,4 @@
-"""A judge whose state is damaged, or whose disk is full: no verdict is other or comes twice, and it heals."""
+"""A damaged state or a full disk never changes or repeats verdicts, and can be repaired."""
 
 from __future__ import annotations
 
@@ -68,7 +68,8 @@ def spoil(path: Path, rng: random.Random) -> Path:
 
 
 async def deliver_again(settings: Settings) -> None:
-    """All pages once more and a new one, as workers do whose group was deleted: the ledger drops them."""
+    """Append all pages again and a new one, as after deleting the workers' group. The ledger must drop the
+    old ones."""
     again = [record(part(0, start, start + 20, opening=not start)) for start in range(0, PAGES, 20)]
     await decided(settings, await append(settings, *again, record(part(0, PAGES, PAGES + 1))))
 

@@ -1,4 +1,4 @@
-"""The dashboard on a real broker: its figures are those of a recount, whatever was aborted or killed."""
+"""The dashboard on a real broker: its figures equal an independent count, despite aborts and kills."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge against a real broker, rule by rule (the rules stand in DESIGN.md)."""
+"""The judge on a real broker, rule by rule (docs/architecture.md has the rules)."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ async def test_rule_8_superseded_anchor_is_decided_and_told_in_one_transaction(s
 async def test_rule_9_old_state_applies_what_was_decided_and_decides_nothing_twice(
     quick: Settings, tmp_path: Path
 ) -> None:
-    """As after a crash before a flush: RocksDB has fallen behind what was published."""
+    """As after a crash before a flush, RocksDB is behind the published decisions."""
     await create(quick)
     state, old = quick.state_dir / quick.namespace / "judge", tmp_path / "old"
     parts = [part(0, 0, 20, opening=True), part(0, 20, 40), part(0, 40, 60)]
@@ -174,7 +174,7 @@ async def test_rule_9_old_state_applies_what_was_decided_and_decides_nothing_twi
 async def test_rule_9_group_offset_of_a_judge_that_takes_over_says_what_was_judged(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where the judge before did not come to commit it, and nothing new is there to judge."""
+    """This holds even if the previous judge did not commit it and there is nothing new to judge."""
     names = await create(settings)
     journal = TopicPartition(names.journal, 0)
 
@@ -196,7 +196,8 @@ async def test_rule_9_group_offset_of_a_judge_that_takes_over_says_what_was_judg
 
 
 async def test_rule_9_open_transaction_of_a_dead_judge_is_ended_not_followed(quick: Settings) -> None:
-    """It died between its sends and its commit: nobody sees that decision, and its pages are judged again."""
+    """The judge died between its sends and its commit. Its decision is invisible, and its pages are judged
+    again."""
     names = await create(quick)
     first, second = part(0, 0, 5, opening=True), part(0, 5, 9)
     async with running(JudgeRole(quick)):
@@ -240,8 +241,11 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
     caplog: pytest.LogCaptureFixture,
     few: int,
 ) -> None:
-    """A judge is fenced with the next batch decided, whose verdicts the loop encodes, or threads: its state
-    has what was committed, and no more."""
+    """A judge is fenced when the next batch is already decided, with verdicts encoded by the event loop or by
+    threads.
+
+    Its state contains committed batches only.
+    """
     monkeypatch.setattr(verdict_batches, "FEW", few)
     names = await create(quick)
     busy = quick.model_copy(update={"judge_rows": 4})
@@ -364,7 +368,7 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
 
 
 async def test_rule_14_deployments_on_one_broker_do_not_fence_each_other(quick: Settings) -> None:
-    """Side by side, with one state directory for both, and one name a beginning of the other."""
+    """They run concurrently with a common state directory, and one namespace is a prefix of the other."""
     other = quick.model_copy(update={"namespace": f"{quick.namespace}-b"})
     both = (quick, other)
     for each in both:
@@ -393,7 +397,7 @@ def milliseconds(rfc3339: str) -> int:
 
 
 async def test_rule_15_decided_at_is_the_running_maximum_of_append_times(settings: Settings) -> None:
-    """A broker's clock set back is played by a topic that takes our times, while the judge runs."""
+    """A topic with producer timestamps simulates a broker's clock that is set back while the judge runs."""
     names = await create(settings)
     (planned,) = [each for each in plan(settings) if each.name == names.journal]
     async with running(JudgeRole(settings)):
@@ -461,7 +465,7 @@ async def audit_command(settings: Settings) -> tuple[int, dict[str, Any]]:
 
 
 async def test_rule_17_audit_counts_pages_and_not_offsets(settings: Settings) -> None:
-    """Aborted pages and the markers of transactions have offsets, and are no pages."""
+    """Aborted pages and transaction markers take offsets, but are not pages."""
     names = await create(settings)
     producer = AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{names.namespace}.crawler"

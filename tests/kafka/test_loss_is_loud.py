@@ -1,4 +1,5 @@
-"""Loss is loud: the missing is waited for and told, the gone is declared and counted (rules 4 and 7)."""
+"""Missing pages are waited for and reported, and deleted pages are declared lost and counted (rules 4 and
+7)."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ def gaps_in(logged: list[Any]) -> list[tuple[int, int | None, int]]:
 
 
 async def follow_cure(settings: Settings, logged: list[Any]) -> None:
-    """Set the workers' group to what the last gap's message says, as Kafka's tool does with that option."""
+    """Set the offset of the workers' group as the last gap's error message says, like Kafka's tool."""
     told = [each["message"] for each in logged if each["event"] == "source_gap"][-1]
     cure = re.search(r"stop the workers, set their group to .* \((--to-\S+)(?: (\d+))?\), start them", told)
     assert cure is not None, told
@@ -142,7 +143,7 @@ async def test_rule_4_source_without_an_opening_is_a_gap(settings: Settings, log
 
 
 async def test_rule_4_opening_above_the_expected_offset_counts_what_was_lost(settings: Settings) -> None:
-    """The group's offsets are gone, and retention took pages since: where the log starts is all there is."""
+    """The group's offsets were deleted, and retention deleted pages since, so only the log start is known."""
     await create(settings)
     first, reopened = part(0, 0, 4, opening=True), part(0, 9, 11, opening=True)
     async with running(JudgeRole(settings)) as judge:
@@ -198,7 +199,7 @@ async def test_pages_that_retention_took_are_declared_decided_and_audited(
 async def test_rule_7_group_offset_set_too_high_is_a_gap_and_set_back_heals(
     settings: Settings, logged: list[Any]
 ) -> None:
-    """The cure as the error message states it, with a worker."""
+    """A worker recovers after following the remedy in the error message."""
     await create(settings)
     pages = [page(f"http://a/{n}", n) for n in range(9)]
     await publish(settings, pages[:3])
@@ -226,7 +227,7 @@ async def test_rule_7_group_offset_set_too_high_is_a_gap_and_set_back_heals(
 async def test_rule_7_group_offset_set_before_anybody_read_is_a_gap_that_the_printed_cure_heals(
     settings: Settings, logged: list[Any], taken: int
 ) -> None:
-    """Nothing is expected of the partition yet: its log start, set by hand, is an opening."""
+    """The partition is unknown yet, so its log start, committed manually, is an opening."""
     names = await create(settings)
     await publish(settings, [page(f"http://a/{n}", n) for n in range(9)])
     await commit(settings, 6)
@@ -266,7 +267,7 @@ async def test_rule_7_cure_that_retention_overtakes_still_heals(
 async def test_rule_4_partition_without_a_commit_begins_where_the_judge_has_come_to(
     settings: Settings, logged: list[Any]
 ) -> None:
-    """The group's offsets are gone: what was judged is not read again, and the journal has no copies."""
+    """The group's offsets were deleted. Judged pages are not read again, and the journal gets no copies."""
     await create(settings)
     pages = [page(f"http://a/{n}", n) for n in range(12)]
     await publish(settings, pages[:9])

@@ -1,4 +1,4 @@
-"""What operators see of running roles over HTTP is what happened."""
+"""Metrics and health of running roles over HTTP agree with what happened."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ async def test_metrics_of_running_roles_are_what_the_audit_counts(settings: Sett
 
 
 def assert_all_there(metrics: Metrics, series: dict[str, float]) -> None:
-    """Every metric that is defined has a series, or speaks of what did not happen here."""
+    """Check that every defined metric has a series, except those for events that did not occur here."""
     silent = {each.name for each in metrics.defined if not any(each.name in name for name in series)}
     assert not silent
 

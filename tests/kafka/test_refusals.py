@@ -1,4 +1,5 @@
-"""Refusals: what could make verdicts wrong ends a role at its start, by name, with nothing written."""
+"""Refusals: anything that could make verdicts wrong ends a role at start, with its name and without
+writes."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ async def ends(settings: Settings) -> dict[Any, Bounds]:
 
 
 async def refusal(role: WorkerRole | JudgeRole) -> str:
-    """Why it refuses to start; fails where it wrote anything."""
+    """Return why a role refuses to start. Fails if the role wrote anything."""
     before = await ends(role.settings)
     error = await error_of(role)
     assert isinstance(error, RefusedError), repr(error)
@@ -70,7 +71,7 @@ async def refusal(role: WorkerRole | JudgeRole) -> str:
 
 @pytest.fixture
 async def ran(settings: Settings) -> Ran:
-    """What the tests below spoil."""
+    """The deployment that the tests below damage."""
     genesis = await topics.create(settings, Scheme(), VerdictOptions())
     records = [record(part(0, 0, 2, opening=True)), record(part(0, 2, 4)), record(part(0, 4, PAGES))]
     async with running(JudgeRole(settings)):
@@ -162,7 +163,7 @@ async def test_rule_9_journal_of_the_same_length_with_another_last_record_is_ref
 
 
 async def test_rule_9_journal_with_the_same_last_record_is_accepted(ran: Ran) -> None:
-    """The counterpart of the refusals: the rewriting above alone does not spoil anything."""
+    """The control experiment: rewriting the journal as above does no damage by itself."""
     await rewrite_journal(ran, *ran.records)
     async with running(JudgeRole(ran.settings)):
         await decided(ran.settings, await append(ran.settings, record(part(0, PAGES, PAGES + 1))))
@@ -214,7 +215,7 @@ async def test_record_that_is_no_decision_ends_the_judge_by_its_offset(ran: Ran)
 async def test_rule_14_journal_that_would_lose_or_misdate_records_is_refused_by_both_roles(
     settings: Settings, config: dict[str, str], named: str
 ) -> None:
-    """It was made properly, and changed later by somebody."""
+    """It was created correctly, and its configuration was changed later."""
     names = await create(settings)
     await publish(settings, [b"page"])
     (planned,) = [each for each in plan(settings) if each.name == names.journal]

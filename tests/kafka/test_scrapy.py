@@ -126,7 +126,7 @@ async def crawl(
 async def test_crawled_pages_get_verdicts_that_the_spider_drops_or_tags(
     site: str, settings: Settings, registry: Served, tmp_path: Path
 ) -> None:
-    """In whatever format a judge writes them."""
+    """This holds for both formats of verdicts."""
     await create(settings)
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         counted, items = await crawl(site, settings, tmp_path / "first", NEARDUP_DROP=["duplicate"])
@@ -150,7 +150,7 @@ async def test_crawled_pages_get_verdicts_that_the_spider_drops_or_tags(
 async def test_a_crawl_that_does_not_wait_has_sent_everything_when_it_closes(
     site: str, settings: Settings, tmp_path: Path
 ) -> None:
-    """With nobody who judges."""
+    """No judge is running."""
     await create(settings)
     counted, items = await crawl(site, settings, tmp_path / "items")
     assert counted["neardup/published"] == len(SITE)

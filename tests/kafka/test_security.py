@@ -75,9 +75,9 @@ async def create(settings: Settings) -> None:
 
 @pytest.fixture(scope="module")
 def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
-    """Settings of each role, with just its grants, in a namespace where all of them have worked.
+    """Settings of each role with exactly its grants, in a namespace where all roles have worked.
 
-    Pages that no worker has read, and a journal that no judge has, are left for those who must fail.
+    Unread pages and unjudged journal records are left for the roles that must fail.
     """
     namespace = f"t{uuid.uuid4().hex[:10]}"
     principals = {role: f"{namespace}-{role.replace(' ', '-')}" for role in ROLES}
@@ -183,9 +183,10 @@ async def attempt(role: str, settings: Settings, crawl: Path) -> None:
 
 
 def without(role: str, names: Names) -> Iterator[tuple[Grant, str, list[Grant]]]:
-    """What the role has, but for one operation of one grant at a time; whole grants where topics are made.
+    """Yield the role's grants without one operation at a time, or without whole grants where topics are
+    created.
 
-    Configurations are asked for in one place: leaving out the first is enough.
+    Configurations are read in one place, so it suffices to omit the first such grant.
     """
     all_of, seen = grants(role, names, ROUTES), set()
     for one in all_of:

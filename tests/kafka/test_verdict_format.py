@@ -1,4 +1,4 @@
-"""Verdicts in Avro: the same verdicts, also on a topic that began in JSON, for whoever reads them."""
+"""Verdicts in Avro equal those in JSON for all readers, also on a topic with both formats."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ async def test_verdicts_in_avro_are_read_by_all_who_read_verdicts(
 async def test_a_judge_waits_for_no_registry_and_decides_nothing_without_it(
     settings: Settings, registry: Served
 ) -> None:
-    """It ends, to be started again; or says that this would not help."""
+    """It ends with an exit code that asks for a restart, or says that a restart would not help."""
     await create(settings)
     settings = in_avro(settings, registry.url, routes="")
     async with running(WorkerRole(settings)):

@@ -1,4 +1,4 @@
-"""The worker against a real broker, rule by rule (the rules stand in DESIGN.md)."""
+"""The worker on a real broker, rule by rule (docs/architecture.md has the rules)."""
 
 from __future__ import annotations
 
@@ -351,7 +351,7 @@ async def test_rule_5_held_bytes_are_bounded(settings: Settings, gate: Gate) -> 
 async def test_rule_5_worker_that_would_reject_the_stream_waits_and_tries_again(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pages that were refused are fingerprinted once more: here, whatever made them bad is mended."""
+    """Refused pages are fingerprinted again, and pass here because the cause has been repaired."""
     monkeypatch.setattr("stream.kafka.reject_limit.PAUSE_SECONDS", 0.2)
     limited = changed(settings, reject_limit=0.5)
     await create(limited)

@@ -1,4 +1,4 @@
-"""What the tests of the worker share: a running worker, pages to feed it, the journal as a judge sees it."""
+"""Helpers for tests of the worker: a running worker, pages for it, and the journal as a judge sees it."""
 
 from __future__ import annotations
 

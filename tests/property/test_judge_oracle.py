@@ -142,7 +142,7 @@ def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[objec
 
 
 def judge_ahead(judge: Judge, entries: list[Entry], seed: int) -> list[list[bytes]]:
-    """Verdicts of batches, each decided while the one before is in RAM alone, and perhaps flushed around."""
+    """Judge batches, each while the previous one is in RAM only, with random flushes in between."""
     rng, found, i, state = random.Random(seed), [], 0, judge.state
     unwritten: tuple[Prepared, int] | None = None
     while i < len(entries):
@@ -387,7 +387,7 @@ def test_deciding_ahead_of_the_store_changes_nothing(
 
 
 def test_what_is_ahead_of_the_store_ends_with_the_judge(tmp_path: Path) -> None:
-    """As when its transaction was refused: nothing of it is in RocksDB, whatever was flushed meanwhile."""
+    """As after a refused transaction, nothing of the batch is in RocksDB, whatever was flushed meanwhile."""
     entries = entries_of(crawl(4, 600, dense=True), 4)
     half = len(entries) // 2
     states = [

@@ -1,4 +1,4 @@
-"""Whatever tier an anchor is in, the answer is that of a brute force of a few lines."""
+"""The tables find the same anchors as a short brute force, whatever tier an anchor is in."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def check(tables: Tables, oracle: Oracle, rows: U64, uncertain: NDArray[np.uint8
 def add(
     rng: np.random.Generator, store: Store, tables: Tables, oracle: Oracle, rows: U64, skips: float
 ) -> None:
-    """Insert rows, some of them staying out of some tables, and kill a few anchors."""
+    """Insert rows, some of them not into all tables, and supersede a few anchors."""
     design = oracle.case.design
     skipped = {
         int(row): int(rng.integers(1, 1 << design.tables))
@@ -589,7 +589,7 @@ def test_empty_search_finds_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("flips", [0, 2])
 def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int) -> None:
-    """Those of spam are copied where they lie in order, and pairs by the thousand are not sorted."""
+    """Chains of spam are copied if they are in order, and thousands of pairs are not sorted."""
     case = Case(5, 2, 4, flips, distance=40)
     rng = np.random.default_rng(flips)
     oracle = Oracle(case)

@@ -1,4 +1,4 @@
-"""Fast paths say what the plain definitions say."""
+"""Fast paths agree with the plain definitions."""
 
 from __future__ import annotations
 

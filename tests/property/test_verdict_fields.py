@@ -1,4 +1,4 @@
-"""What the compiled scan reads of verdicts is what a decoder of JSON reads, whatever a judge may write."""
+"""The compiled scan of verdicts agrees with a JSON decoder for anything that a judge may write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The JSON that the compiled loop writes is, to the byte, what msgspec makes of the verdicts as values."""
+"""The compiled JSON writer produces byte for byte what msgspec produces for the verdicts."""
 
 from __future__ import annotations
 
