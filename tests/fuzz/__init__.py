@@ -1,5 +1,5 @@
-"""Fuzzers of everything that decodes bytes which somebody else wrote: `python -m tests.fuzz`, or `make fuzz`.
+"""Fuzzers of everything that decodes untrusted bytes: `python -m tests.fuzz`, or `make fuzz`.
 
-A decoder here is a class in `decoders/`: it makes inputs of the right structure, damages some of them, and
-says what may come of each. Inputs are numbered: seed, decoder and number give the same bytes everywhere.
+A decoder is a class in `decoders/`. It generates inputs of the right structure, damages some of them, and
+checks the results. Inputs are numbered: the same seed, decoder and number give the same bytes everywhere.
 """

@@ -1,6 +1,6 @@
-"""`python -m tests.fuzz`: feed decoders numbered inputs, and say what came of them.
+"""`python -m tests.fuzz`: feed numbered inputs to decoders, and report the results.
 
-Exit code 1 where an input is a fault; its bytes are then in `build/fuzz`.
+Exit code 1 if an input is a fault, whose bytes are then in `build/fuzz`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def main() -> int:
 
 
 def _guided(name: str, seed: int, inputs: int | None, seconds: float) -> int:
-    """One decoder, in a process of its own; the code that it ends with."""
+    """Run one decoder in a process of its own. Returns its exit code."""
     FINDS.mkdir(parents=True, exist_ok=True)
     bound = f"-runs={inputs}" if inputs else f"-max_total_time={seconds:.0f}"
     keep = f"-artifact_prefix={FINDS}/{name.replace(' ', '-')}-"

@@ -1,4 +1,4 @@
-"""What a fuzzed decoder is, and the loop that feeds it."""
+"""The interface of fuzzed decoders, and the loop that feeds them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST_FAULTS: Final = 5
 
 
 class Decoder(ABC):
-    """Makes inputs and says what may come of them. Entered for as long as it is used."""
+    """Generates inputs and checks results. Use it as a context manager."""
 
     name: ClassVar[str]
     modules: ClassVar[Sequence[ModuleType]]
@@ -55,13 +55,13 @@ class Decoder(ABC):
 
     @abstractmethod
     def check(self, data: bytes) -> str:
-        """Decode it, and say in a word what came of it. Raises whatever is a fault: an error that is none of
+        """Decode an input. Returns the outcome in a word. Raises any fault: an error that is none of
         those which the decoder promises, or a result that does not hold what it promises."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """An input that a decoder does not bear."""
+    """An input that a decoder fails on."""
 
     number: int
     data: bytes
@@ -70,7 +70,7 @@ class Fault:
 
 @dataclass(slots=True)
 class Outcome:
-    """What a decoder did with its inputs."""
+    """The results of a decoder on its inputs."""
 
     name: str
     seed: int
@@ -86,7 +86,7 @@ class Outcome:
 
 
 def made(decoder: Decoder, seed: int, number: int) -> bytes:
-    """The input of that number."""
+    """The input with that number."""
     return decoder.make(random.Random(f"{seed}/{decoder.name}/{number}"))
 
 
@@ -97,7 +97,7 @@ def fuzz(
     seconds: float = float("inf"),
     progress: Callable[[Outcome], None] = lambda _: None,
 ) -> Outcome:
-    """Feed a decoder that many inputs, or for that long if it is reached first."""
+    """Feed a decoder a number of inputs, or for a time if that ends first."""
     found = Outcome(decoder.name, seed)
     began = told = time.monotonic()
     while found.inputs < inputs and (found.seconds < seconds) and len(found.faults) < MOST_FAULTS:
@@ -115,7 +115,7 @@ def fuzz(
 
 
 def cover(decoder: Decoder, found: Outcome) -> None:
-    """Note which lines of the decoder's modules its first inputs reach."""
+    """Record the lines of the decoder's modules that its first inputs reach."""
     lines = {(module.__file__, line) for module in decoder.modules for line in _lines(module)}
     files = {file for file, _ in lines}
     reached: set[tuple[str | None, int]] = set()
@@ -144,7 +144,7 @@ def cover(decoder: Decoder, found: Outcome) -> None:
 
 
 def _lines(module: ModuleType) -> set[int]:
-    """Lines of code inside the functions of a module: what is at its top runs when it is imported."""
+    """Lines of code within the functions of a module, as top-level code already runs at import."""
     found: set[int] = set()
 
     def walk(code: CodeType) -> None:

@@ -1,7 +1,8 @@
-"""`python -m tests.fuzz.guided NAME [libFuzzer's options]`: inputs that reach new branches are changed on.
+"""`python -m tests.fuzz.guided NAME [libFuzzer's options]`: inputs that reach new branches are mutated
+further.
 
 The same decoders and changes as everywhere in this package; libFuzzer, through Atheris, chooses what to keep.
-An input that is a fault is written where `-artifact_prefix` says, and the exit code is not 0.
+An input that is a fault is written to `-artifact_prefix`, and the exit code is not 0.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def main() -> None:
 
 
 def _compiled() -> Iterator[str]:
-    """Modules with compiled loops: what is instrumented is no longer what can be compiled."""
+    """Modules with compiled loops, which cannot be compiled once instrumented."""
     for found in pkgutil.walk_packages(stream.__path__, "stream."):
         spec = find_spec(found.name)
         if spec and spec.origin and "stream.compiled" in Path(spec.origin).read_text("utf-8"):

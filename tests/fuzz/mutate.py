@@ -1,4 +1,4 @@
-"""Damage: to bytes, and to trees of values before they are encoded."""
+"""Mutations of bytes, and of trees of values before they are encoded."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STRINGS: Final = (
 
 
 def damaged(rng: random.Random, data: bytes) -> bytes:
-    """The bytes after one to four accidents."""
+    """The bytes after one to four mutations."""
     found = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 4))):
         place = rng.randrange(len(found) + 1)
@@ -45,7 +45,7 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
 
 
 def packed(rng: random.Random, data: bytes, changes: int) -> bytes:
-    """The msgpack `data` with so many places of its tree changed, as far as that can be written."""
+    """The msgpack `data` with several places of its tree changed, if the result can be encoded."""
     tree: Any = msgspec.msgpack.decode(data)
     for _ in range(changes):
         tree = changed(rng, tree)
@@ -56,7 +56,7 @@ def packed(rng: random.Random, data: bytes, changes: int) -> bytes:
 
 
 def stranger(rng: random.Random) -> Any:
-    """A value of some other kind."""
+    """A value of another type."""
     return rng.choice(
         (
             None,
@@ -73,7 +73,7 @@ def stranger(rng: random.Random) -> Any:
 
 
 def changed(rng: random.Random, tree: Any) -> Any:
-    """The tree of dictionaries, lists and values with one of its places changed; the tree itself stays."""
+    """A copy of a tree of dictionaries, lists and values with one place changed."""
     if isinstance(tree, dict) and tree and rng.random() < 0.9:
         key = rng.choice(list(tree))
         match rng.randrange(8):

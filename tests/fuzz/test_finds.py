@@ -1,4 +1,4 @@
-"""What fuzzing found once, each made anew: an input that a decoder did not bear, and what comes of it."""
+"""Faults found by fuzzing: each input that a decoder failed on, and its outcome now."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every near-neighbour method answers as five lines of brute force do."""
+"""Every near-neighbour method finds the pairs of five lines of brute force."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must hold of every set of features."""
+"""Properties of the SimHash of every set of features."""
 
 from __future__ import annotations
 

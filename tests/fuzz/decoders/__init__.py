@@ -1,4 +1,4 @@
-"""One decoder a file."""
+"""Decoders to fuzz, one per file."""
 
 from __future__ import annotations
 

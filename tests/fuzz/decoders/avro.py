@@ -1,4 +1,4 @@
-"""Avro: records of schemas that somebody registered."""
+"""Avro: records of untrusted schemas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SEPARATOR = b"\n"
 
 
 class Avro(Decoder):
-    """`AvroSchema`: any schema, and any bytes by it. What comes out is bounded by what went in."""
+    """`AvroSchema`: any schema, with any bytes. The size of the result is bounded by that of the input."""
 
     name: ClassVar = "avro"
     modules: ClassVar = (schema,)
@@ -78,7 +78,7 @@ def _type(rng: random.Random, depth: int, names: list[str]) -> Any:
 
 
 def _body(rng: random.Random, written: Any) -> bytes | None:
-    """A record by the schema, or None where it has none that is small."""
+    """A small record of the schema, or None if there is none."""
     try:
         parsed = fastavro.parse_schema(written)
         out = io.BytesIO()

@@ -1,4 +1,5 @@
-"""Decision records: what decodes and fits its journal records can be applied; all else is refused by name."""
+"""Decision records: those that decode and match their journal records can be applied; others are refused by
+name."""
 
 from __future__ import annotations
 
@@ -46,7 +47,7 @@ class DecisionRecords(Decoder):
         return self
 
     def whole(self, number: int) -> dict[str, Any]:
-        """The fields of one of the records that all others are made from."""
+        """The fields of one of the records from which the others are derived."""
         tree: dict[str, Any] = msgspec.msgpack.decode(self._records[number])
         return tree
 

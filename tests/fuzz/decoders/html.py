@@ -126,7 +126,7 @@ class Html(Decoder):
 
 
 def _check_cost(page: str) -> None:
-    """Repeated, a page makes no tree that is much deeper or larger than was counted."""
+    """A page, repeated, makes no tree that is much deeper or larger than estimated."""
     page *= REPEATED
     found = cost(page.encode())
     assert stripped(page.encode()) is not None
@@ -137,7 +137,7 @@ def _check_cost(page: str) -> None:
 
 
 def tree_of(page: str) -> tuple[int, int]:
-    """Depth of the parser's tree, and how many elements it has."""
+    """Depth of the parser's tree, and its number of elements."""
     deepest = elements = 0
     left = [(HTMLTree.parse(page).document, 0)]
     while left:

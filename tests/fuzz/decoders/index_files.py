@@ -1,4 +1,4 @@
-"""Index files: damaged ones, and ones whose checksums were made right again, as only an attacker would."""
+"""Index files: damaged ones, some with corrected checksums, as an attacker would make."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class IndexFiles(Decoder):
 
 
 def _checked(head: bytes, rest: bytes) -> bytes:
-    """The file with checksums that are right, as far as its own sizes say where they stand."""
+    """The file with corrected checksums, at the places given by its own sizes."""
     if len(head) != HEADER_BYTES:
         return head + rest
     fields = head[:-CHECK]

@@ -47,7 +47,7 @@ RECORDS = 64
 
 
 def pages(rng: random.Random, count: int) -> list[Page]:
-    """Pages of which some say the same, and some are of one URL."""
+    """Pages, some of which have the same text, and some the same URL."""
     made = []
     for _ in range(count):
         words = random.Random(rng.randrange(4)).choices(WORDS, k=rng.choice((3, 20)))
@@ -56,7 +56,7 @@ def pages(rng: random.Random, count: int) -> list[Page]:
 
 
 def record(rng: random.Random) -> bytes:
-    """A record as a worker writes it: few rows, of one or two ranges."""
+    """A record as a worker writes it, with few rows in one or two ranges."""
     sizes = [rng.randrange(4) for _ in range(rng.choice((1, 2)))]
     rows = [FINGERPRINTER.page(each) for each in pages(rng, sum(sizes))]
     ranges, offsets = [], []
@@ -68,7 +68,7 @@ def record(rng: random.Random) -> bytes:
 
 
 def empty_state(directory: Path) -> State:
-    """A state in which nothing was applied."""
+    """An empty state."""
     return State(directory, GENESIS, "k", memory=1 << 20, generation=1 << 20, cache=1 << 20)
 
 

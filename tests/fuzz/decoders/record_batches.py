@@ -1,4 +1,4 @@
-"""Kafka record batches that a compiled loop writes: another reader finds in them what was put in."""
+"""Kafka record batches written by a compiled loop: another reader finds the same records."""
 
 from __future__ import annotations
 

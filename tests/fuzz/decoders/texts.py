@@ -1,4 +1,4 @@
-"""Texts in every script: compiled loops say what the plain definitions say."""
+"""Texts in every script: compiled loops and reference functions agree."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Web archives: as a source of pages, and as a record that somebody's message points at."""
+"""Web archives: as a source of pages, and as records that messages refer to."""
 
 from __future__ import annotations
 
