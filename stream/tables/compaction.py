@@ -1,12 +1,12 @@
-"""Compaction, as in an LSM tree: anchors become runs in RocksDB, and runs become larger ones, beside the
-judge's work.
+"""Compaction, as in an LSM tree: freezes anchors into runs in RocksDB and merges runs into larger ones, in
+the background of the judge.
 
     a full generation -> freezing -> a run
     MERGED runs -> merging -> one run in their place -> their keys reclaimed
 
-At most one generation is freezing and one merge is under way; each builds its files in the background. Only
-`Compaction.advance` moves anything from one state to the next. What was being built when a process ended is
-built again by the next one; what it was reclaiming is reclaimed again.
+At most one generation is being frozen and one merge is in progress; each builds its files in the background.
+All transitions between these states happen in `Compaction.advance`. After a restart, interrupted builds and
+reclaims are repeated.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ RUN: Final = b"run/"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Merging:
-    """A merge under way: the files of the new run, and its presence filter in RAM."""
+    """A merge in progress: the files of the new run, and its presence bitmap in RAM."""
 
     files: Freezing
     presence: Future[None]
 
     @property
     def built(self) -> bool:
-        """Whether `finish` would not wait."""
+        """Whether `finish` would return at once."""
         return self.presence.done() and self.files.built
 
     def finish(self) -> None:
-        """Wait for both. Raises what building raised."""
+        """Wait for both. Raises what the build raised."""
         self.files.finish()
         self.presence.result()
 
 
 class _Reclaiming:
-    """Gives disk space back that merged runs took, in a thread of its own."""
+    """Frees the disk space of runs that were merged, in a thread of its own."""
 
     def __init__(self, store: Store, design: Design) -> None:
         self._store, self._design = store, design
@@ -58,7 +58,7 @@ class _Reclaiming:
         self._closed = False
 
     def begin(self, merged: Run) -> None:
-        """Reclaim the parts of this run."""
+        """Start to reclaim the parts of a merged run."""
         self._under_way.append(self._thread.submit(self._reclaim, merged))
 
     def _reclaim(self, merged: Run) -> None:
@@ -68,13 +68,13 @@ class _Reclaiming:
                 self._store.reclaim(table_family(table), *_bounds_of_parts(merged))
 
     def check(self, *, wait: bool) -> None:
-        """Raise what reclaiming raised, so far or, with `wait`, until it is done."""
+        """Raise what reclaiming has raised. With `wait`, waits until it is done."""
         for ended in [each for each in self._under_way if wait or each.done()]:
             self._under_way.remove(ended)
             ended.result()
 
     def give_up(self) -> None:
-        """Begin no further table."""
+        """Start no further table."""
         self._closed = True
 
     def close(self) -> None:
@@ -83,7 +83,7 @@ class _Reclaiming:
 
 
 class Compaction:
-    """The runs of a store, and what makes them. `runs` are those that the store has (`stored_runs`)."""
+    """The runs of a store, and the builds that create them. `runs` are those in the store (`stored_runs`)."""
 
     def __init__(
         self,
@@ -108,23 +108,23 @@ class Compaction:
 
     @property
     def runs(self) -> int:
-        """How many runs there are."""
+        """Number of runs."""
         return len(self._runs)
 
     @property
     def frozen(self) -> int:
-        """Anchors that are in runs."""
+        """Number of anchors that are in runs."""
         return self._runs[-1].end if self._runs else 0
 
     def recover(self) -> None:
-        """Reclaim what the last process may not have; called once."""
+        """Repeat the reclaims that the last process may not have completed. Called once."""
         for merged in {run.level: run for run in self._runs if run.level}.values():
             self._reclaiming.begin(merged)
 
     def advance(self, *, wait: bool) -> None:
-        """Install what is built, and begin what is due.
+        """Install what is built, and start what is due.
 
-        With `wait`, returns when nothing is due any more. Raises what building and reclaiming raised.
+        With `wait`, returns when nothing more is due. Raises what building and reclaiming raised.
         """
         while True:
             if self._freezing is not None and (wait or self._freezing.built):
@@ -153,7 +153,7 @@ class Compaction:
         self._store.write(batch)
 
     def _mergeable(self) -> Run | None:
-        """The next run to make of others."""
+        """The next run that is due to be merged, or None."""
         for place, run in enumerate(self._runs[: -MERGED + 1]):
             whole = run.number % MERGED == 0 and self._runs[place + MERGED - 1].level == run.level
             if whole and run.level < LEVELS:
@@ -185,7 +185,7 @@ class Compaction:
         return Freezing(self._store, self._design, run, rows, skips)
 
     def close(self) -> None:
-        """Drop what is being built; its anchors stay where they are."""
+        """Cancel builds in progress. Their anchors stay where they are."""
         self._reclaiming.give_up()
         if self._freezing is not None:
             self._freezing.discard()
@@ -196,8 +196,8 @@ class Compaction:
 
 
 def stored_runs(store: Store, generation: int, count: int) -> list[Run]:
-    """The runs that a store of `count` anchors has, in order of anchors: they follow each other from anchor 0
-    on. Raises StateError where they do not."""
+    """The runs in a store of `count` anchors, ordered by anchors. Raises StateError unless they are
+    contiguous from anchor 0."""
     keys = (key for key, _ in with_prefix(store, RUN))
     runs = [run_of(key[0], int.from_bytes(key[1:], "big"), generation) for key in keys]
     runs.sort(key=lambda run: run.first)
@@ -205,7 +205,7 @@ def stored_runs(store: Store, generation: int, count: int) -> list[Run]:
         if run.first != end:
             raise damaged(store.path, f"runs hold anchors up to {end}, and from {run.first} on")
     if runs and runs[-1].end > count:
-        raise damaged(store.path, f"runs hold anchors up to {runs[-1].end}, {count} are counted")
+        raise damaged(store.path, f"runs hold anchors up to {runs[-1].end}, but {count} are counted")
     return runs
 
 
@@ -214,5 +214,6 @@ def _key(run: Run) -> bytes:
 
 
 def _bounds_of_parts(merged: Run) -> tuple[bytes, bytes]:
-    """Keys of what `merged` was made of, and of all before it on that level: merged too, once reclaimed."""
+    """The range of keys of the parts of `merged` and of all earlier runs of their level, which are merged,
+    too."""
     return run_of(merged.level - 1, 0, 1).bounds[0], merged.parts[-1].bounds[1]

@@ -1,11 +1,12 @@
-"""64-bit words and fingerprints -> candidates: three tiers, one answer.
+"""The index of live anchors: three tiers that are searched as one.
 
-The tables are of words, and distances are between fingerprints: of one page both may be the same. What is too
-far apart ends here, in RAM, before anybody asks RocksDB for a sketch.
+Anchors are indexed by a 64-bit word, which is the fingerprint itself or the key of the page's minima.
+Distances are between fingerprints. Candidates beyond the distance are dropped here, in RAM, before any sketch
+is read from RocksDB.
 
-The newest anchors are searched in RAM (`hot`), older ones there too, packed (`warm`), the oldest in RocksDB
-(`cold`). Anchors are frozen in generations of fixed size, and these merged, whatever the batches were, so
-equal anchors make equal state.
+The newest anchors are in hash tables in RAM (`hot`), older ones are packed in RAM (`warm`), and the oldest
+are in RocksDB (`cold`). Anchors are frozen in generations of a fixed size, and these are merged,
+independently of batches, so that equal anchors make equal state.
 """
 
 from __future__ import annotations
@@ -36,43 +37,44 @@ from stream.tables.warm import WarmTier
 
 LAYOUT: Final = b"tables/layout"
 HEADS_SHARE: Final = 16
-"""Of the memory, a sixteenth is for the heads of chains,"""
+"""The hot tier's heads take one part in HEADS_SHARE of the memory. Its anchors are not counted."""
 PRESENCE_SHARE: Final = 16
-"""as much for what RocksDB is asked for; the rest holds packed anchors. Those in chains come on top."""
+"""The cold tier's presence bitmaps take one part in PRESENCE_SHARE of the memory. The warm tier has the
+rest."""
 ROWS_AT_ONCE: Final = 1 << 12
-"""Rows searched at once: what they meet in the cold tier is some MiB."""
+"""Rows searched at a time. Their entries in the cold tier take some MiB."""
 PAIRS_AT_ONCE: Final = 1 << 21
-"""Pairs found at once, 16 MiB in each of a few arrays. Spam gives a row ten thousand: where that many turn up
-the search begins again with fewer rows."""
+"""Most pairs found at a time, 16 MiB in each of a few arrays. A row of spam may have ten thousand. If the
+limit is reached, the search is repeated with fewer rows."""
 
 
 @dataclass(slots=True)
 class TablesStats:
-    """Counters since opening, and sizes as they are."""
+    """Counters since opening, and current sizes."""
 
     hot_probes: int = 0
-    """Buckets looked up in RAM."""
+    """Buckets probed in the hot tier."""
     rocks_probes: int = 0
-    """Groups looked up in RocksDB."""
+    """Groups read from RocksDB."""
     rocks_hits: int = 0
-    """Of these, groups that were there."""
+    """Groups found in RocksDB."""
     generations: int = 0
     """Generations frozen into RocksDB."""
     runs: int = 0
-    """What they were merged to."""
+    """Runs into which the generations are merged."""
     hot_anchors: int = 0
-    """Anchors searched in chains."""
+    """Anchors in the hot tier."""
     warm_anchors: int = 0
-    """Anchors searched packed in RAM."""
+    """Anchors in the warm tier."""
     cold_anchors: int = 0
-    """Anchors searched in RocksDB."""
+    """Anchors in the cold tier."""
     dead_anchors: int = 0
     skipping_anchors: int = 0
-    """Anchors that stayed out of a full bucket."""
+    """Anchors kept out of at least one full bucket."""
     digest: int = 0
-    """Of both."""
+    """Digest of the dead and skipping anchors."""
     hot_heads: int = 0
-    """Heads of the hot tier, 5 bytes each."""
+    """Heads of the hot tier, of 5 bytes each."""
 
     @property
     def ram_anchors(self) -> int:
@@ -81,12 +83,11 @@ class TablesStats:
 
 
 class Tables:
-    """The index of live anchors, numbered 0, 1, 2, ... in insertion order.
+    """The index of live anchors, which are numbered 0, 1, 2, ... in order of insertion.
 
-    Opening recovers everything from the store. Raises StateError when the store was made with another
-    design or another `generation`.
-
-    `memory` are bytes for all three tiers; anchors not yet packed are in RAM whatever it says.
+    Opening recovers everything from the store. Raises StateError if the store was made with another design or
+    another `generation`. `memory` is the size in bytes of all three tiers, apart from anchors in the hot tier
+    that are not packed yet.
     """
 
     def __init__(
@@ -180,12 +181,12 @@ class Tables:
 
     @property
     def count(self) -> int:
-        """Anchors ever inserted; the next one's number."""
+        """Number of anchors ever inserted, which is the number of the next one."""
         return self._log.count
 
     @property
     def stats(self) -> TablesStats:
-        """Counters and sizes now."""
+        """Current counters and sizes."""
         return TablesStats(
             hot_probes=self._hot.probes,
             rocks_probes=self._cold.probes,
@@ -202,10 +203,10 @@ class Tables:
         )
 
     def search(self, fingerprints: U64, uncertain: U8, words: U64 | None = None) -> Candidates:
-        """Live anchors that entered a bucket probed for a row, at most `distance` bits from it.
+        """The candidates of rows: live anchors within `distance` bits that share a probed bucket.
 
-        `fingerprints` has shape (n,); `uncertain` lists bit indexes, least certain first, shape (n, 32);
-        `words` (n,), where None, are the fingerprints.
+        `fingerprints` has the shape (n,). `uncertain` lists bit indexes, least certain first, shape (n, 32).
+        `words` (n,) are by default the fingerprints.
         """
         parts = list(self.searches(fingerprints, uncertain, words))
         if len(parts) == 1:
@@ -226,9 +227,12 @@ class Tables:
         words: U64 | None = None,
         nearest: Callable[[], Nearest] | None = None,
     ) -> Iterator[tuple[int, Candidates]]:
-        """What `search` gives, in parts that take little memory: of the rows from the first number on, in
-        which they are counted from 0. Where very many are found, `nearest` is asked which of them are wanted;
-        of the others some may be among them."""
+        """The result of `search` in parts that take little memory.
+
+        Yields (first row, candidates), where the rows of candidates are relative to the first row. If there
+        are very many candidates, `nearest` is called for a limit on them. More than the limit may be
+        returned.
+        """
         words, start, wanted = fingerprints if words is None else words, 0, ALL
         while start < max(1, len(fingerprints)):
             rows = max(1, min(self._rows_at_once, len(fingerprints) - start))
@@ -248,7 +252,7 @@ class Tables:
                 self._rows_at_once = min(2 * rows, ROWS_AT_ONCE)
 
     def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> Candidates | None:
-        """None where there are too many pairs for so many rows."""
+        """Search some rows in all tiers. None if they have too many pairs."""
         counted = self._cap is not None
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
         probing = Probing(
@@ -271,28 +275,28 @@ class Tables:
     def insert(
         self, batch: Batch, fingerprints: U64, skipped: dict[int, int], words: U64 | None = None
     ) -> None:
-        """Add anchors, all rows of `fingerprints`, numbered from `count`.
+        """Add anchors, one per row of `fingerprints`, numbered from `count`.
 
-        `words` (n,), where None, are the fingerprints. `skipped` maps an index in this call to a bit mask of
-        tables whose full bucket that anchor does not enter (rule 16). The caller writes `batch`; RAM knows
+        `words` (n,) are by default the fingerprints. `skipped` maps a row to a bit mask of tables whose
+        buckets are full, which the anchor is kept out of (rule 16). The caller writes `batch`; searches find
         the anchors at once.
         """
         if self.count + len(fingerprints) > LAST_ANCHOR:
-            raise StateError(f"state directory {self._store.path}: {self.count} anchors, the index is full")
+            raise StateError(f"state directory {self._store.path}: the index is full: {self.count} anchors")
         self._skipped.add(batch, self.count, skipped)
         rows = np.column_stack([fingerprints if words is None else words, fingerprints])
         self._hot.insert(rows)
         self._log.append(batch, rows)
 
     def kill(self, batch: Batch, anchors: I64) -> None:
-        """Superseded or expired: never a candidate again, and no longer counted in buckets."""
+        """Mark superseded or expired anchors as dead: no longer candidates, nor counted in buckets."""
         if len(anchors) and (anchors.min() < 0 or anchors.max() >= self.count):
             raise ValueError(f"anchors to kill must be below {self.count}")
         self._dead.kill(batch, anchors)
         self._hot.forget(anchors)
 
     def alive(self, anchors: I64) -> NDArray[np.bool_]:
-        """Which of these anchors may still be candidates."""
+        """Whether each of these anchors is alive, (n,)."""
         return ~self._dead.test(anchors)
 
     def maintain(self, *, wait: bool = False) -> None:
@@ -305,19 +309,21 @@ class Tables:
         self._hot.evict(self._warm.end)
 
     def _shift(self, evicted: int, *, wait: bool) -> None:
-        """Have the warm tier take what the hot one lets go, and the cold one what is too much for that."""
+        """Move anchors below `evicted` from the hot tier to the warm one, and those beyond its budget to the
+        cold one."""
         self._cold.extend(max(0, evicted - self._warm.budget), self._size, wait=wait)
         self._warm.drop(self._cold.anchors)
         self._warm.extend(evicted, wait=wait)
 
     def _evictable(self) -> int:
-        """Anchors that the hot tier may let go: all that are in runs, once they are many."""
+        """The number up to which the hot tier may evict anchors: those in runs, once there are enough for a
+        step of the warm tier."""
         frozen = self._compaction.frozen
         many = frozen - self._warm.end >= self._warm.step
         return frozen if many else self._hot.floor
 
     def close(self) -> None:
-        """Drop what is being frozen or merged; the store stays open."""
+        """Cancel freezing and merging. The store stays open."""
         self._cold.close()
         self._compaction.close()
         self._background.shutdown(cancel_futures=True)
