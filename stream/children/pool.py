@@ -412,7 +412,7 @@ class _Child:
             async with asyncio.timeout(EXIT_SECONDS):
                 await asyncio.shield(self._process.wait())
         # wait() does not close pipes with unread bytes, and there is no public way to close them.
-        self._process._transport.close()  # type: ignore[attr-defined]
+        self._process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001
         self._position.close()
 
 

@@ -26,11 +26,12 @@ import structlog
 from stream.dashboard.committed import CommittedTransport, Records, hole
 from stream.dashboard.credentials import credentials
 from stream.dashboard.ends import Ends
+from stream.dashboard.faust_internals import in_scope_of
 from stream.dashboard.fold import Folder, cluster_key, cluster_row, window_key, window_row
 from stream.dashboard.history import History
 from stream.dashboard.loading import Loading
 from stream.dashboard.pending import Pending
-from stream.dashboard.row_tables import RowTable, in_scope_of
+from stream.dashboard.row_tables import RowTable
 from stream.dashboard.rows import ClusterRow, Counts
 from stream.dashboard.verdict_columns import Sum, VerdictColumns, batch_of
 from stream.dashboard.view import View, Window

@@ -8,13 +8,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import FetchResult
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 
-from stream.kafka.clients import heed_offset_errors
+from stream.dashboard.faust_internals import is_changelog
+from stream.kafka.aiokafka_internals import (
+    client_of,
+    fetched,
+    heed_offset_errors,
+    keep_fetched_in,
+    read_committed,
+    wrap_batches,
+)
 
 BEFORE: Final = "before"
 """Added header: the offset of the previously fetched record. It is absent after a seek."""
@@ -94,23 +103,21 @@ class _Fetched(OrderedDict[Any, Any]):
 
     def __setitem__(self, partition: Any, result: Any) -> None:
         if isinstance(result, FetchResult) and not self._one_by_one(partition):
-            records = result._partition_records
-            records._records = _Batches(records._records)
+            wrap_batches(result, _Batches)
         super().__setitem__(partition, result)
 
 
 class _Thread(AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
-        # The fetcher reads this at its start. Faust sets it for its own transactions only.
-        consumer._isolation_level = "read_committed"
-        heed_offset_errors(consumer._client)
+        read_committed(consumer)  # Faust sets it for its own transactions only
+        heed_offset_errors(client_of(consumer))
         return consumer
 
     async def _fetch_records(self, consumer: AIOKafkaConsumer, *args: Any, **kwargs: Any) -> Any:
-        fetcher = consumer._fetcher
-        if not isinstance(fetcher._records, _Fetched):
-            fetcher._records = _Fetched(fetcher._records, self.consumer._is_changelog_tp)
+        store = fetched(consumer)
+        if not isinstance(store, _Fetched):
+            keep_fetched_in(consumer, _Fetched(store, partial(is_changelog, self.consumer)))
         return await super()._fetch_records(consumer, *args, **kwargs)
 
 
@@ -141,7 +148,7 @@ class _Consumer(Consumer):
         committed = await super().seek_to_committed()
         # The records before may have been read already, or by another dashboard.
         self._fetched.clear()
-        never = [tp for tp, offset in committed.items() if not offset and not self._is_changelog_tp(tp)]
+        never = [tp for tp, offset in committed.items() if not offset and not is_changelog(self, tp)]
         if never:
             await self._thread.seek_to_beginning(*never)
         return committed

@@ -7,17 +7,15 @@ are read, written and sent in batches. Faust still assigns the partitions, recov
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import faust
 import numpy as np
-from faust import streams
 from faust.types import TP
 from rocksdict import WriteBatch
 
+from stream.dashboard.faust_internals import database, open_database, producer_of
 from stream.kafka.record_batches import header_block, record_batches
 from stream.messages.byte_strings import Texts
 
@@ -57,8 +55,7 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
 
     def stored(self, partition: int) -> Any:
         """Return the RocksDB of a partition, or None if the partition is not assigned here."""
-        store: Any = self.data
-        return store._dbs.get(partition)
+        return open_database(self, partition)
 
     def rows(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return rows of a partition; None for those that do not exist or are not stored here."""
@@ -73,15 +70,13 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         batch = WriteBatch(raw_mode=True)
         for key, row in rows.items():
             batch.put(key, row)
-        store: Any = self.data
-        store._db_for_partition(partition).write(batch)
+        database(self, partition).write(batch)
 
     async def send(self, partition: int, rows: Rows) -> None:
         """Send rows to the changelog, and wait for the broker's acknowledgement."""
         if not rows:
             return
-        faust_producer: Any = self.app.producer
-        producer, topic = faust_producer._producer, self.changelog_topic_name
+        producer, topic = producer_of(self.app), self.changelog_topic_name
         values = Texts.of(list(rows.values()))
         headers_of = np.zeros(len(rows), np.int64)
         batches = record_batches(
@@ -101,13 +96,3 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
 
     def _to_value(self, value: Any) -> Any:
         return value
-
-
-@contextlib.contextmanager
-def in_scope_of(event: Any) -> Iterator[None]:
-    """Make `event` Faust's current event, from which tables derive the partition."""
-    token = streams._current_event.set(weakref.ref(event))
-    try:
-        yield
-    finally:
-        streams._current_event.reset(token)

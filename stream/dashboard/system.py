@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from stream.dashboard.answers import GroupLag, Process, RoleHealth, System
 from stream.errors import NeardupError
 from stream.kafka import broker_metadata, clients
+from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import Names
 from stream.ops.health import Health
 from stream.settings import Settings
@@ -116,7 +117,7 @@ class Watch:
 
     async def _look(self, admin: AIOKafkaAdminClient, consumer: AIOKafkaConsumer) -> None:
         bounds = await broker_metadata.log_bounds(
-            admin._client, {each.topic for each in self._watched}, committed=True
+            client_of(admin), {each.topic for each in self._watched}, committed=True
         )
         groups, roles, committed = [], [], {}
         for watched in self._watched:

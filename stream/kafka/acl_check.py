@@ -17,6 +17,7 @@ from aiokafka.protocol.group import HeartbeatRequest
 from stream.errors import BrokerError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.acls import Grant, grants
+from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import Names
 from stream.settings import Settings
 
@@ -37,11 +38,11 @@ async def demand(settings: Settings, role: str) -> None:
         await _topics(admin, [each for each in needed if each.kind == "topic"])
         for each in needed:
             if each.kind == "group":
-                await _group(admin._client, each)
+                await _group(client_of(admin), each)
 
 
 async def _topics(admin: AIOKafkaAdminClient, needed: list[Grant]) -> None:
-    allowed = await broker_metadata.allowed_operations(admin._client, [each.name for each in needed])
+    allowed = await broker_metadata.allowed_operations(client_of(admin), [each.name for each in needed])
     for each in needed:
         if each.name in allowed:
             for operation in each.operations:

@@ -8,7 +8,6 @@ import shlex
 import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from itertools import chain
 from typing import Any, Final, ParamSpec, TypeAlias, TypeVar
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -30,12 +29,11 @@ from aiokafka.errors import (
     TransactionalIdAuthorizationFailed,
     UnknownError,
     UnsupportedSaslMechanismError,
-    for_code,
 )
-from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from stream.errors import AccessError, BrokerError, SecurityError, SettingsError, StaleError
+from stream.kafka.aiokafka_internals import client_of, heed_offset_errors, retrieve_errors
 from stream.kafka.away import answered
 from stream.settings import OAUTHBEARER, Settings
 
@@ -57,7 +55,7 @@ DOCUMENTED: Final = "docs/operations.md lists what each role needs"
 def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer:
     """A consumer that has not been started."""
     made = AIOKafkaConsumer(*topics, **(arguments(settings) | options))
-    heed_offset_errors(made._client)
+    heed_offset_errors(client_of(made))
     return made
 
 
@@ -69,31 +67,13 @@ def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
 def admin(settings: Settings) -> AIOKafkaAdminClient:
     """An administrator that has not been started."""
     made = AIOKafkaAdminClient(**arguments(settings))
-    heed_offset_errors(made._client)
+    heed_offset_errors(client_of(made))
     return made
 
 
 def client(settings: Settings) -> AIOKafkaClient:
     """A bare client that has not been bootstrapped."""
     return AIOKafkaClient(**arguments(settings))
-
-
-def heed_offset_errors(client: AIOKafkaClient) -> None:
-    """Raise the error that an answer to OffsetFetch has at its top; call it before the client is used.
-
-    A coordinator that has moved, or still loads its groups, answers so, and names no partition. aiokafka 0.14
-    looks at the partitions alone: it would take that for a group without commits. Raised, the error makes it
-    look for the coordinator and ask again.
-    """
-    send = client.send
-
-    async def sending(node_id: int, request: Any, **options: Any) -> Any:
-        answer = await send(node_id, request, **options)
-        if isinstance(request, OffsetFetchRequest) and (code := getattr(answer, "error_code", 0)):
-            raise for_code(code)()
-        return answer
-
-    client.send = sending
 
 
 def arguments(settings: Settings) -> dict[str, Any]:
@@ -210,8 +190,7 @@ async def end(client: Client) -> None:
     if isinstance(client, AIOKafkaClient | AIOKafkaAdminClient):
         closings = [client.close]
     else:
-        inner = client._client if isinstance(client, AIOKafkaConsumer) else client.client
-        closings = [client.stop, inner.close]
+        closings = [client.stop, client_of(client).close]
     for closing in closings:
         ending = asyncio.create_task(closing())
         try:
@@ -220,7 +199,7 @@ async def end(client: Client) -> None:
             ending.cancel()
             await asyncio.gather(ending, return_exceptions=True)
     if isinstance(client, AIOKafkaProducer):
-        _look_at_errors(client)
+        retrieve_errors(client)
 
 
 @asynccontextmanager
@@ -237,22 +216,6 @@ async def acknowledged(what: str) -> AsyncIterator[None]:
             f"{what}: not acknowledged within {ACKNOWLEDGED_SECONDS:g} s: brokers are away, or too few "
             "replicas are in sync"
         ) from None
-
-
-def _look_at_errors(producer: AIOKafkaProducer) -> None:
-    """Look at the errors of a producer that failed, or asyncio tells of each that nobody asked for.
-
-    Some futures of aiokafka are out of reach of whoever sends: the transaction's, and that of a batch which
-    was never sent.
-    """
-    kept = producer._message_accumulator
-    batches = [*chain.from_iterable(kept._batches.values()), *kept._pending_batches]
-    futures = [batch._drain_waiter for batch in batches]
-    if producer._txn_manager is not None:
-        futures.append(producer._txn_manager.wait_for_transaction_end())
-    for future in futures:
-        if future is not None and future.done() and not future.cancelled():
-            future.exception()
 
 
 async def start(settings: Settings, started: Client) -> None:

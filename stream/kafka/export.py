@@ -10,6 +10,7 @@ from aiokafka import TopicPartition
 
 from stream.errors import RecordError
 from stream.kafka import broker_metadata, clients
+from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import Names
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
@@ -37,7 +38,7 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
         enable_auto_commit=False,
     )
     async with clients.started(settings, consumer):
-        client = consumer._client
+        client = client_of(consumer)
         bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
         topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
         starts = sink.offsets(topic_id)

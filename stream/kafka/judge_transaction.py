@@ -14,6 +14,7 @@ from aiokafka.errors import IllegalOperation, InvalidTxnState
 from stream.failpoints import reach
 from stream.judge.judged_batch import Decided
 from stream.kafka import clients
+from stream.kafka.aiokafka_internals import transaction_error
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
 from stream.kafka.verdict_batches import BATCH_BYTES, PartitionBatch, VerdictBatches
@@ -90,7 +91,7 @@ class Publisher:
                 reach("judge.sent")
                 await self._producer.commit_transaction()
         except BaseException as error:
-            cause = self._refusal() if isinstance(error, _ENDED) else None
+            cause = transaction_error(self._producer) if isinstance(error, _ENDED) else None
             with contextlib.suppress(Exception):
                 await asyncio.wait_for(self._producer.abort_transaction(), ABORT_SECONDS)
             if cause is not None:
@@ -98,12 +99,6 @@ class Publisher:
             raise
         reach("judge.committed")
         return int(delivered[0].offset) + 1
-
-    def _refusal(self) -> BaseException | None:
-        """What ended the transaction, when all that is said is that there is none any more."""
-        ended = self._producer._txn_manager.wait_for_transaction_end()
-        refusal: BaseException | None = ended.exception() if ended.done() and not ended.cancelled() else None
-        return refusal
 
     async def _send(
         self, decided: Decided, decisions: Decisions, verdicts: Sequence[PartitionBatch]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from typing import Final
 
 import structlog
@@ -13,6 +12,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import OffsetAndMetadata
 
 from stream.errors import RefusedError, TopicError
+from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.attempts import topic_id_of
 from stream.kafka.backlog import Backlog, Source
 from stream.kafka.broker_metadata import Bounds, leader_topic_ids
@@ -70,17 +70,6 @@ def begin(backlog: Backlog, partition: int, read: int | None, judged: int | None
     return offset
 
 
-@contextmanager
-def as_if_polling(consumer: AIOKafkaConsumer) -> Iterator[None]:
-    """Nobody polls meanwhile, and the group does not expel the member for it."""
-    context = consumer._subscription.fetch_context()
-    context.__enter__()
-    try:
-        yield
-    finally:
-        context.__exit__(None, None, None)  # never with an error: it would count on
-
-
 async def topic_id_at_leaders(
     client: AIOKafkaClient, consumer: AIOKafkaConsumer, topic: str, partitions: Iterable[int]
 ) -> str:
@@ -92,7 +81,7 @@ async def topic_id_at_leaders(
     """
     keys = [TopicPartition(topic, partition) for partition in partitions]
     while True:
-        leaders = {consumer._client.cluster.leader_for_partition(key) for key in keys}
+        leaders = {client_of(consumer).cluster.leader_for_partition(key) for key in keys}
         if not leaders & {None, -1}:
             asking = (leader_topic_ids(client, {topic: leader}) for leader in leaders)
             try:
@@ -104,5 +93,5 @@ async def topic_id_at_leaders(
                 if len(ids) == 1:
                     return ids.pop()
                 raise TopicError(f"topic {topic} is being recreated: its leaders know it as {sorted(ids)}")
-        await consumer._client.force_metadata_update()
+        await client_of(consumer).force_metadata_update()
         await asyncio.sleep(PAUSE_SECONDS)

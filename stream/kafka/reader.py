@@ -16,6 +16,7 @@ from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 from stream.errors import BrokerError, RecordError, StateError
 from stream.judge.batch import Entry, digest_of
 from stream.kafka import broker_metadata, clients
+from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.away import Absence, answered
 from stream.kafka.names import Names
 from stream.messages.journal import Genesis, decode_journal
@@ -74,7 +75,7 @@ class TopicReader:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(clients.started(self._settings, self._consumer, patiently=True))
             # Without a grant to see the topic, aiokafka would look for its leader for ever: ask first.
-            asked = self._consumer._client
+            asked = client_of(self._consumer)
             await answered(f"topic {self.topic}", lambda: broker_metadata.metadata(asked, [self.topic]))
             self._consumer.assign([self._partition])
             self._consumer.seek(self._partition, self.position)
@@ -127,7 +128,7 @@ class TopicReader:
 
     async def reach(self) -> None:
         """Ask the cluster for anything. Raises BrokerError when it does not answer for long."""
-        await broker_metadata.cluster_id(self._consumer._client)
+        await broker_metadata.cluster_id(client_of(self._consumer))
 
 
 class JournalReader:

@@ -21,6 +21,7 @@ from stream.errors import TopicError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
 from stream.kafka import broker_metadata, clients
+from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.genesis import wait_for_genesis, write_genesis
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
@@ -78,10 +79,10 @@ async def create(
         # A crawler's topic of pages may have been there first: the other topics follow its width.
         pages, *others = plan(settings)
         created = await _create_missing(admin, [pages], settings.partitions, dev=settings.dev)
-        width = (await broker_metadata.partition_counts(admin._client, [pages.name]))[pages.name]
+        width = (await broker_metadata.partition_counts(client_of(admin), [pages.name]))[pages.name]
         created += await _create_missing(admin, others, width, dev=settings.dev)
-        await _check(admin._client, settings, None)
-        genesis, written = await write_genesis(admin._client, settings, scheme, options)
+        await _check(client_of(admin), settings, None)
+        genesis, written = await write_genesis(client_of(admin), settings, scheme, options)
     progress = progress or _log.info
     if created:
         progress(f"created {', '.join(created)}")
@@ -109,9 +110,9 @@ async def _create_missing(
     created: list[str] = []
     deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
     while True:
-        known = (await broker_metadata.metadata(admin._client, [topic.name for topic in plans])).topics
+        known = (await broker_metadata.metadata(client_of(admin), [topic.name for topic in plans])).topics
         missing = [topic for topic in plans if topic.name not in known]
-        if not missing and await _known_to_all(admin._client, plans):
+        if not missing and await _known_to_all(client_of(admin), plans):
             return created
         if asyncio.get_running_loop().time() > deadline:
             named = ", ".join(topic.name for topic in missing) or "not every broker knows all their leaders"

@@ -22,6 +22,7 @@ from stream.errors import StaleError, TopicError
 from stream.failpoints import reach
 from stream.fingerprint.row import Row, Status
 from stream.kafka import acl_check, broker_metadata, clients, topics
+from stream.kafka.aiokafka_internals import as_if_polling, fetch_committed, raise_group_errors
 from stream.kafka.attempts import MOST, NONE, Positions, attempts_of
 from stream.kafka.away import answered
 from stream.kafka.backlog import Backlog, Batch, Source
@@ -29,7 +30,7 @@ from stream.kafka.dead_letters import DeadLetters
 from stream.kafka.decided_positions import expected_offsets
 from stream.kafka.dispatch import Handful, Waiting
 from stream.kafka.names import Names
-from stream.kafka.positions import as_if_polling, begin, counts, topic_id_at_leaders
+from stream.kafka.positions import begin, counts, topic_id_at_leaders
 from stream.kafka.reject_limit import RejectLimit
 from stream.kafka.worker_clients import started_consumer, started_producer
 from stream.kafka.worker_watch import WorkerStats, WorkerWatch
@@ -365,7 +366,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         else:
             topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
         backlog = Backlog(Source(await broker_metadata.cluster_id(client), topic, topic_id))
-        committed = await self._consumer._coordinator.fetch_committed_offsets(keys)
+        committed = await fetch_committed(self._consumer, keys)
         ours = {key: committed[key] for key in keys if counts(committed.get(key), backlog.source)}
         read = {key: each.offset for key, each in ours.items()}
         sources = {key: (backlog.source.cluster, topic_id, key.partition) for key in keys if key not in read}
@@ -608,7 +609,7 @@ class WorkerRole(ConsumerRebalanceListener):  # type: ignore[misc]
         told = 0
         for second in count(1):
             await asyncio.sleep(1)
-            self._consumer._coordinator.check_errors()
+            raise_group_errors(self._consumer)
             self.watch.look()
             if self.opened is None:
                 self.watch.health.turn()  # no partitions to read: the group takes its time, not the loop

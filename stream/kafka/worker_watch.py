@@ -14,6 +14,7 @@ from aiokafka.client import AIOKafkaClient
 
 from stream.fingerprint.row import Status
 from stream.kafka import broker_metadata
+from stream.kafka.aiokafka_internals import fetch_progress
 from stream.kafka.backlog import Backlog, Batch
 from stream.ops.health import Health
 from stream.ops.metrics import WorkerMetrics
@@ -94,14 +95,10 @@ class WorkerWatch:
         metrics.lag_records.clear()
         if backlog is None:
             return
-        assignment = self._consumer._subscription.subscription.assignment
-        for key in assignment.tps if assignment else ():
-            read = assignment.state_value(key)
-            if read.lso is None or not read.has_valid_position:
-                continue
+        for key, position, end in fetch_progress(self._consumer):
             # Behind the last page there may be control markers: only the reader's position is past them.
             start = backlog.held_from(key.partition)
-            lag = read.lso - (read.position if start is None else start)
+            lag = end - (position if start is None else start)
             metrics.lag_records.labels(str(key.partition)).set(max(0, lag))
 
     def read(self, records: Sequence[Any]) -> None:

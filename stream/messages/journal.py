@@ -197,7 +197,8 @@ class Rows:
             )
 
     @classmethod
-    def _decode(cls, record: _RowsRecord) -> Self:
+    def of_record(cls, record: _RowsRecord) -> Self:
+        """The rows of a record as it is encoded. Raises ValueError."""
         n = len(record.url)
         if n > MAX_ROWS or n != sum(r.rows for r in record.ranges):
             raise ValueError("the row counts of the ranges do not add up to the number of rows")
@@ -256,7 +257,7 @@ def decode_journal(value: bytes, offset: int) -> JournalRecord:
         if record.version != VERSION:
             raise ValueError(f"version {record.version}; this program reads {VERSION}")
         if isinstance(record, _RowsRecord):
-            return Rows._decode(record)
+            return Rows.of_record(record)
         return Genesis(**{**msgspec.structs.asdict(record), "options": record.options.meant})
     except (msgspec.DecodeError, ValueError) as error:
         raise RecordError(f"journal offset {offset}: {error}") from error

@@ -10,7 +10,8 @@ import faust
 import pytest
 from faust.exceptions import PartitionsMismatch
 
-from stream.dashboard.row_tables import RowTable, in_scope_of
+from stream.dashboard.faust_internals import in_scope_of
+from stream.dashboard.row_tables import RowTable
 
 
 @dataclass

@@ -1,0 +1,145 @@
+"""Every private part of aiokafka that this program uses, each behind a function that says why.
+
+Checked against aiokafka 0.14.0; `pyproject.toml` pins the minor version.
+`tests/unit/test_aiokafka_internals.py` tests that each part still exists with the shape expected here, so an
+incompatible version fails there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from contextlib import contextmanager
+from itertools import chain
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.client import AIOKafkaClient
+from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.errors import for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
+from aiokafka.structs import OffsetAndMetadata
+
+
+def client_of(owner: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient) -> AIOKafkaClient:
+    """The client inside: it sends requests for which aiokafka has no method, such as those for topic ids.
+
+    Only producers have a public attribute for it.
+    """
+    return owner._client if isinstance(owner, AIOKafkaConsumer | AIOKafkaAdminClient) else owner.client
+
+
+def heed_offset_errors(client: AIOKafkaClient) -> None:
+    """Raise the top-level error of an OffsetFetch answer; call this before the client is used.
+
+    A coordinator that has moved, or is still loading its groups, answers with such an error and without
+    partitions. aiokafka looks at the errors of partitions only, so it would take that for a group without
+    commits. Once raised, the error makes it look for the coordinator and ask again.
+    """
+    send = client.send
+
+    async def sending(node_id: int, request: Any, **options: Any) -> Any:
+        answer = await send(node_id, request, **options)
+        if isinstance(request, OffsetFetchRequest) and (code := getattr(answer, "error_code", 0)):
+            raise for_code(code)()
+        return answer
+
+    client.send = sending
+
+
+# The group.
+
+
+async def fetch_committed(
+    consumer: AIOKafkaConsumer, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The group's commits with their metadata, which `AIOKafkaConsumer.committed` leaves out."""
+    committed: dict[TopicPartition, OffsetAndMetadata] = await consumer._coordinator.fetch_committed_offsets(
+        partitions
+    )
+    return committed
+
+
+def raise_group_errors(consumer: AIOKafkaConsumer) -> None:
+    """Raise what went wrong in the group's coordinator; aiokafka keeps it until somebody polls."""
+    consumer._coordinator.check_errors()
+
+
+@contextmanager
+def as_if_polling(consumer: AIOKafkaConsumer) -> Iterator[None]:
+    """Keep the consumer in its group while nobody polls: within this, it counts as polling."""
+    context = consumer._subscription.fetch_context()
+    context.__enter__()
+    try:
+        yield
+    finally:
+        context.__exit__(None, None, None)  # never with an error: its count would not go down
+
+
+def fetch_progress(consumer: AIOKafkaConsumer) -> Iterator[tuple[TopicPartition, int, int]]:
+    """Of each assigned partition, its next offset to fetch and its last stable offset, once both are known.
+
+    The public `position` is a coroutine that waits for a position.
+    """
+    subscription = consumer._subscription.subscription
+    assignment = subscription.assignment if subscription else None
+    if assignment is None:
+        return
+    for key in assignment.tps:
+        state = assignment.state_value(key)
+        if state.lso is not None and state.has_valid_position:
+            yield key, state.position, state.lso
+
+
+# Transactions.
+
+
+def transaction_error(producer: AIOKafkaProducer) -> BaseException | None:
+    """What ended the transaction, where all that is raised is that there is none any more."""
+    ended: asyncio.Future[Any] = producer._txn_manager.wait_for_transaction_end()
+    return ended.exception() if ended.done() and not ended.cancelled() else None
+
+
+def retrieve_errors(producer: AIOKafkaProducer) -> None:
+    """Look at the errors of a producer that failed, or asyncio logs each of them as never retrieved.
+
+    Whoever sends cannot reach some futures of aiokafka: the transaction's, and that of a batch that was never
+    sent.
+    """
+    kept = producer._message_accumulator
+    batches = [*chain.from_iterable(kept._batches.values()), *kept._pending_batches]
+    futures = [batch._drain_waiter for batch in batches]
+    if producer._txn_manager is not None:
+        futures.append(producer._txn_manager.wait_for_transaction_end())
+    for future in futures:
+        if future is not None and future.done() and not future.cancelled():
+            future.exception()
+
+
+# What a consumer has fetched; for the dashboard, whose consumer is made by Faust.
+
+
+def read_committed(consumer: AIOKafkaConsumer) -> None:
+    """Set the isolation level of a consumer that somebody else made; call this before it starts."""
+    consumer._isolation_level = "read_committed"
+
+
+def fetched(consumer: AIOKafkaConsumer) -> MutableMapping[TopicPartition, Any]:
+    """What was fetched and not taken yet: FetchResult or FetchError by partition, in the order of arrival."""
+    found: MutableMapping[TopicPartition, Any] = consumer._fetcher._records
+    return found
+
+
+def keep_fetched_in(consumer: AIOKafkaConsumer, store: MutableMapping[TopicPartition, Any]) -> None:
+    """Have the consumer keep there what it fetches."""
+    consumer._fetcher._records = store
+
+
+def wrap_batches(result: FetchResult, wrap: Callable[[Any], Any]) -> None:
+    """Have the record batches of a result read through `wrap`, before anything of it is taken.
+
+    aiokafka asks for `has_next` and `next_batch`, and goes on deciding which batches are committed.
+    """
+    records = result._partition_records
+    records._records = wrap(records._records)

@@ -1,0 +1,102 @@
+"""The private parts of Faust that we use or override are there: a version without one fails here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import faust
+import pytest
+from faust.stores.rocksdb import Store
+from faust.streams import current_event
+from faust.transport.consumer import ThreadDelegateConsumer
+from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Producer, Transport
+from faust.types import TP
+
+from stream.dashboard import committed, faust_internals
+from stream.dashboard.row_tables import RowTable
+
+SOURCES = [file.read_text("utf-8") for file in Path(faust.__file__).parent.rglob("*.py")]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> RowTable:
+    app = faust.App("dashboard", store="rocksdb://?driver=rocksdict", datadir=str(tmp_path))
+    app.conf.tabledir.mkdir(parents=True)
+    return RowTable(app, name="urls", partitions=4)
+
+
+async def test_a_table_has_a_database_for_each_partition(table: RowTable) -> None:
+    assert isinstance(table.data, Store)
+    assert faust_internals.open_database(table, 2) is None
+    opened = faust_internals.database(table, 2)
+    assert faust_internals.open_database(table, 2) is opened
+    assert faust_internals.open_database(table, 3) is None
+    opened.close()
+
+
+def test_changelogs_go_through_a_producer_of_aiokafka(table: RowTable) -> None:
+    table.app.producer = SimpleNamespace(_producer="producer")  # type: ignore[assignment]
+    assert faust_internals.producer_of(table.app) == "producer"
+    assert Producer._producer is None
+    assert "self._producer = " in inspect.getsource(Producer)
+
+
+def test_a_consumer_tells_changelogs_apart(table: RowTable) -> None:
+    table.app.tables.add(table)
+    asked = SimpleNamespace(app=table.app)
+    asked._is_changelog_tp = lambda tp: Consumer._is_changelog_tp(asked, tp)
+    assert faust_internals.is_changelog(asked, TP(table.changelog_topic_name, 0))
+    assert not faust_internals.is_changelog(asked, TP("verdicts", 0))
+
+
+def test_an_event_is_current_while_it_is_in_scope() -> None:
+    class Event:
+        pass
+
+    event = Event()
+    with faust_internals.in_scope_of(event):
+        assert current_event() is event
+    assert current_event() is not event
+
+
+@pytest.mark.parametrize(
+    ("ours", "name"),
+    [
+        (committed._Thread, "_create_worker_consumer"),
+        (committed._Thread, "_fetch_records"),
+        (committed._Consumer, "_new_consumer_thread"),
+        (committed._Consumer, "perform_seek"),
+        (committed._Consumer, "seek_to_committed"),
+        (committed._Consumer, "_to_message"),
+        (RowTable, "_verify_source_topic_partitions"),
+        (RowTable, "_to_value"),
+    ],
+)
+def test_what_we_override_is_there(ours: type, name: str) -> None:
+    theirs = getattr(super(ours, ours), name)
+    overriding = vars(ours)[name]
+    assert inspect.iscoroutinefunction(theirs) == inspect.iscoroutinefunction(overriding)
+    assert takes(overriding) <= takes(theirs)
+    assert any(f".{name}" in source for source in SOURCES)
+
+
+def takes(function: Callable[..., Any]) -> int:
+    """How many arguments it needs."""
+    empty = inspect.Parameter.empty
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    given = inspect.signature(function).parameters.values()
+    return sum(each.default is empty and each.kind not in kinds for each in given)
+
+
+def test_what_our_subclasses_call_is_there() -> None:
+    assert Transport.Consumer is Consumer
+    assert issubclass(Consumer, ThreadDelegateConsumer)
+    for name in ("stop_flow", "_is_changelog_tp"):
+        assert callable(getattr(Consumer, name))
+    assert inspect.iscoroutinefunction(AIOKafkaConsumerThread.seek_to_beginning)
+    assert "self._thread = self._new_consumer_thread()" in inspect.getsource(ThreadDelegateConsumer)
+    assert callable(Store.set_persisted_offset)
