@@ -24,7 +24,8 @@ from aiokafka import AIOKafkaProducer
 from stream.brokers.broker import start_broker
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import topics
-from stream.kafka.judge import JudgeRole, JudgeStats
+from stream.kafka.judge import JudgeRole
+from stream.kafka.judge_stats import JudgeStats
 from stream.kafka.names import Names
 from stream.kafka.verdict_batches import BATCH_BYTES
 from stream.messages.verdict_options import VerdictOptions

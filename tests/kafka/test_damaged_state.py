@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from stream.errors import EXIT_DISK, EXIT_REFUSED, DamagedStateError, DiskError, StaleError
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import topics
+from stream.kafka.batch_in_flight import BatchInFlight
 from stream.kafka.judge import JudgeRole
 from stream.kafka.recompute import recompute
 from stream.messages.verdict_options import VerdictOptions
@@ -108,7 +109,7 @@ async def test_damage_that_is_met_later_ends_the_judge_and_the_next_one_rebuilds
     mending = judged.model_copy(update={"rebuild_damaged": True})
     path = directory(judged)
     with monkeypatch.context() as patch:
-        patch.setattr(JudgeRole, "_judge", _meets_damage)
+        patch.setattr(BatchInFlight, "decide", _meets_damage)
         await append(judged, record(part(0, PAGES, PAGES + 1)))
         assert isinstance(await error_of(JudgeRole(judged)), DamagedStateError)
         assert path.exists()

@@ -223,7 +223,7 @@ async def test_what_would_take_too_long_is_judged_in_the_next_transaction(
     await create(quick)
     parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 40, 2)]
     await append(quick, *map(record, parts))
-    monkeypatch.setattr("stream.kafka.judge.MOST", -1)
+    monkeypatch.setattr("stream.kafka.batch_in_flight.MOST", -1)
     monkeypatch.setattr("stream.judge.decide.ROWS_AT_ONCE", 2)
     async with running(JudgeRole(quick)):
         await until(lambda: _all_have(quick, parts))

@@ -1,0 +1,100 @@
+"""One batch of a judge: journal records on their way to published verdicts and a durable state."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Self
+
+from stream.judge.batch import Entry
+from stream.judge.decide import MOST, Effort
+from stream.judge.judge import Judge
+from stream.judge.judged_batch import Decided
+from stream.judge.state import Prepared
+from stream.kafka.in_flight import Transaction, in_thread
+from stream.kafka.judge_transaction import Publisher
+from stream.kafka.judge_watch import JudgeWatch
+from stream.kafka.verdict_batches import PartitionBatch
+from stream.messages.decision import Decisions
+
+
+class BatchInFlight:
+    """Call `decide`, `prepare` and `publish` once each, in this order; what each leaves behind is used by the
+    next. Between the last two, the transaction of the batch before must have ended.
+
+    Nothing is undone: whatever raises ends the judge. Leaving the context by an error stops the encoding.
+    """
+
+    decided: Decided
+    """Set by `decide`."""
+    _decisions: Decisions
+    _prepared: Prepared
+    _encoding: asyncio.Task[list[PartitionBatch]] | None = None
+    """Set by `prepare`."""
+    _advancing: asyncio.Task[None]
+    """Set by `publish`."""
+
+    def __init__(self, entries: list[Entry], judge: Judge, publisher: Publisher, watch: JudgeWatch) -> None:
+        self.entries = entries
+        self._judge, self._publisher, self._watch = judge, publisher, watch
+        self._watched = ExitStack()
+        self._watched.enter_context(watch.batch(entries))
+
+    async def decide(self) -> list[Entry]:
+        """Decide as many records as do not take too long. Returns the others, which leave the batch."""
+        effort = Effort(MOST, self._watch.health.turn)
+        # In a thread: spam can keep it busy for seconds, and the loop keeps the judge alive.
+        with self._watch.stage("decide"):
+            self.decided = await in_thread(self._judge.decide, self.entries, effort)
+        count = len(self.decided.entries)
+        rest = self.entries[count:]
+        del self.entries[count:]
+        return rest
+
+    async def prepare(self) -> None:
+        """Make what the state will get, while the verdicts are being encoded."""
+        # Beside each other: preparing what is written needs the GIL, encoding what is published hardly does.
+        self._encoding = asyncio.create_task(self._encode())
+        with self._watch.stage("prepare"):
+            self._decisions, self._prepared = await in_thread(self._prepare)
+
+    async def publish(self, transaction: Transaction, committed: Callable[[], None]) -> None:
+        """Begin the transaction. Returns once the state in RAM is that after this batch, so that the next one
+        may be decided; `committed` is called when the verdicts are published and the state is written."""
+        self._advancing = asyncio.create_task(in_thread(self._advance))
+        transaction.begin(self._publish(committed))
+        await self._advancing
+
+    async def _encode(self) -> list[PartitionBatch]:
+        with self._watch.stage("encode"):
+            return await self._publisher.encode(self.decided)
+
+    def _prepare(self) -> tuple[Decisions, Prepared]:
+        decisions = self.decided.record()
+        return decisions, self._judge.prepare(self.entries, decisions, self.decided.batch)
+
+    def _advance(self) -> None:
+        self._judge.state.tables.maintain()
+        self._judge.state.advance(self._prepared)
+
+    async def _publish(self, committed: Callable[[], None]) -> None:
+        with self._watched:
+            with self._watch.stage("publish"):
+                assert self._encoding is not None  # noqa: S101 (by `prepare`)
+                end = await self._publisher.publish(self.decided, self._decisions, await self._encoding)
+            await self._advancing
+            with self._watch.stage("apply"):
+                await in_thread(self._judge.state.write, self._prepared, end)
+        committed()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None and self._encoding is not None:
+            self._encoding.cancel()
+            await asyncio.gather(self._encoding, return_exceptions=True)

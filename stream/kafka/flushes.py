@@ -1,0 +1,53 @@
+"""Flushes of a judge's state: every `flush_seconds`, in a thread beside the loop."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from stream.judge.state import State
+from stream.kafka.judge_stats import JudgeStats
+from stream.kafka.judge_watch import JudgeWatch
+
+log = structlog.get_logger()
+
+
+class Flushes:
+    """At most one flush is under way."""
+
+    def __init__(self, seconds: float, stats: JudgeStats, watch: JudgeWatch) -> None:
+        self._seconds, self._stats, self._watch = seconds, stats, watch
+        self._applied, self._begun = 0, 0.0
+        self._flushing: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def beside(self, state: State) -> AsyncIterator[None]:
+        """Flush this state; no flush outlives the context."""
+        self._applied, self._begun = state.meta.applied, time.monotonic()
+        try:
+            yield
+        finally:
+            if self._flushing is not None:
+                await asyncio.wait([self._flushing])
+
+    def begin_if_due(self, state: State) -> None:
+        """Begin a flush when something was applied since the last one. Raises what the last one raised."""
+        if self._flushing is not None:
+            if not self._flushing.done():
+                return
+            self._flushing.result()
+            self._flushing = None
+        applied = state.meta.applied
+        if applied > self._applied and time.monotonic() - self._begun > self._seconds:
+            self._applied, self._begun = applied, time.monotonic()
+            log.info("progress", **self._stats.fields(state))
+            self._flushing = asyncio.create_task(asyncio.to_thread(self._flush, state))
+
+    def _flush(self, state: State) -> None:
+        with self._watch.stage("flush"):
+            state.flush()
+        self._watch.flushed(state)
