@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final
 
 import structlog
@@ -12,10 +12,13 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.structs import OffsetAndMetadata
 
 from stream.errors import RefusedError, TopicError
-from stream.kafka.aiokafka_internals import client_of
-from stream.kafka.attempts import topic_id_of
+from stream.kafka import broker_metadata
+from stream.kafka.aiokafka_internals import as_if_polling, client_of, fetch_committed
+from stream.kafka.attempts import NONE, Positions, attempts_of, topic_id_of
 from stream.kafka.backlog import Backlog, Source
 from stream.kafka.broker_metadata import Bounds, leader_topic_ids
+from stream.kafka.decided_positions import expected_offsets
+from stream.settings import Settings
 
 ASK_SECONDS: Final = 3.0
 """A leader that does not answer for so long is looked up again: it may have moved."""
@@ -95,3 +98,78 @@ async def topic_id_at_leaders(
                 raise TopicError(f"topic {topic} is being recreated: its leaders know it as {sorted(ids)}")
         await client_of(consumer).force_metadata_update()
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def verify_topic(
+    client: AIOKafkaClient, consumer: AIOKafkaConsumer, source: Source, partitions: Iterable[int]
+) -> None:
+    """Refuse pages that were fetched from a recreated topic: fetches name topics, not their ids.
+
+    Raises TopicError. Clients as for `topic_id_at_leaders`.
+    """
+    topic_id = await topic_id_at_leaders(client, consumer, source.topic, partitions)
+    if topic_id != source.topic_id:
+        raise TopicError(
+            f"topic {source.topic} was recreated while it was read: its id was {source.topic_id} and is "
+            f"{topic_id}; a restart begins with the new topic"
+        )
+
+
+async def open_partitions(
+    settings: Settings,
+    client: AIOKafkaClient,
+    consumer: AIOKafkaConsumer,
+    topic: str,
+    partitions: Collection[int],
+) -> tuple[Backlog, Positions]:
+    """Find where every assigned partition begins, and seek there (rule 4).
+
+    aiokafka looks for positions by itself as soon as it has an assignment: it would fetch from a
+    committed offset whose topic id nobody checked, and hand NoOffsetForPartitionError or
+    OffsetOutOfRangeError to the next `getmany`. So nothing polls until this is done
+    (`Rebalances.release` ended the reader before), and `seek` then makes it moot: it throws away
+    records and errors fetched for the partition; answers to fetches still under way are thrown away
+    for not being at the position (fetcher.py, `_proc_fetch_request`); and a position search still
+    under way finds the position valid and stops (`_update_fetch_positions`).
+
+    The topic id is asked for first: if the topic is recreated later on, offsets and pages may be the new
+    topic's, but `verify_topic` will not let them into the journal under the old id.
+    """
+    keys = [TopicPartition(topic, partition) for partition in sorted(partitions)]
+    if keys:
+        topic_id = await topic_id_at_leaders(client, consumer, topic, partitions)
+    else:
+        topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
+    backlog, positions = (
+        Backlog(Source(await broker_metadata.cluster_id(client), topic, topic_id)),
+        Positions(),
+    )
+    committed = await fetch_committed(consumer, keys)
+    ours = {key: committed[key] for key in keys if counts(committed.get(key), backlog.source)}
+    read = {key: each.offset for key, each in ours.items()}
+    sources = {key: (backlog.source.cluster, topic_id, key.partition) for key in keys if key not in read}
+    with as_if_polling(consumer):
+        judged = await expected_offsets(settings, client, sources.values())
+    # Asked last: reading the decisions may take minutes, in which retention goes on and others read.
+    bounds = await broker_metadata.log_bounds(client, [topic])
+    if missing := [key.partition for key in keys if key not in bounds]:
+        raise TopicError(f"topic {topic} has no partitions {missing} any more: it is being recreated")
+    for key in keys:
+        known = judged.get(sources[key]) if key in sources else None
+        start = begin(backlog, key.partition, read.get(key), known, bounds[key])
+        consumer.seek(key, start)
+        attempts = attempts_of(ours[key].metadata) if key in ours else NONE
+        if attempts != NONE:
+            log.warning(
+                "reading_carefully",
+                topic=topic,
+                partition=key.partition,
+                attempts=attempts.count,
+                page=attempts.page,
+            )
+        # Not from `start`, as long as the journal has no word of what was lost before it.
+        known_positions = [read.get(key), known, start]
+        position = next(each for each in known_positions if each is not None)
+        positions.take(key.partition, position, attempts)
+    log.info("reading", topic=topic, topic_id=topic_id, partitions=sorted(partitions))
+    return backlog, positions

@@ -46,6 +46,14 @@ class WorkerStats:
     offsets: dict[int, int] = field(default_factory=dict)
     """By assigned partition, where the next range in the journal will start."""
 
+    def add(self, batch: Batch) -> None:
+        """Count a batch that is in the journal."""
+        self.pages += len(batch.rows)
+        self.rejected += len(batch.rejected)
+        self.records += 1
+        self.lost += sum(each.end - each.start for each in batch.ranges if each.lost)
+        self.offsets |= batch.ends
+
 
 class Watched(Protocol):
     """What is asked of a worker; `WorkerRole` is one."""

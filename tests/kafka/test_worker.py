@@ -17,9 +17,10 @@ from structlog.testing import capture_logs
 
 from stream.errors import RefusedError
 from stream.fingerprint.row import Status
-from stream.kafka import broker_metadata
-from stream.kafka import worker as worker_module
+from stream.kafka import broker_metadata, positions
 from stream.kafka.names import Names
+from stream.kafka.polling import POLL_RECORDS
+from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
     ROOT,
@@ -256,7 +257,7 @@ async def test_rule_4_page_fetched_before_the_topic_was_recreated_is_not_appende
     async def recreated_meanwhile(*_: object) -> str:
         return next(answers, "f" * 32)
 
-    monkeypatch.setattr(worker_module, "topic_id_at_leaders", recreated_meanwhile)
+    monkeypatch.setattr(positions, "topic_id_at_leaders", recreated_meanwhile)
     running = asyncio.create_task(failure_of(settings))
     await until_opened(settings, running)
     await publish(settings, [b"page"])
@@ -342,7 +343,7 @@ async def test_rule_5_held_bytes_are_bounded(settings: Settings, gate: Gate) -> 
         gate.open()
         await until(lambda: worker.stats.pages == 3 * count)
         record = size + 1024 + len(gate.page) + 1
-        assert worker.stats.most_held_bytes <= (1 << 20) + worker_module.POLL_RECORDS * record
+        assert worker.stats.most_held_bytes <= (1 << 20) + POLL_RECORDS * record
         await until(lambda: worker.stats.held_bytes == 0)
     pages = judged(await journal(small))
     assert {key[1]: len(found) for key, found in pages.items()} == dict.fromkeys(range(3), count)
@@ -477,7 +478,7 @@ async def test_real_pages_become_rows(settings: Settings) -> None:
     words = " ".join(f"word{n}" for n in range(50))
     pages = [json.dumps({"url": f"http://a/{n}", "text": f"{words} {n}"}).encode() for n in range(5)]
     await publish(settings, [*pages, b"not json"])
-    worker = worker_module.WorkerRole(settings)
+    worker = WorkerRole(settings)
     running = asyncio.create_task(worker.run())
     try:
         await until(lambda: worker.stats.pages == 6 or running.done())

@@ -1,0 +1,67 @@
+"""Pages at which workers may have ended are tried alone, with the attempt committed before (rule 5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final
+
+import structlog
+
+from stream.children.pool import ChildPool
+from stream.fingerprint.row import Row, Status
+from stream.kafka.assignment import Assignment
+from stream.kafka.attempts import MOST
+from stream.kafka.dispatch import Handful, Waiting
+
+GIVEN_UP: Final = "took the whole worker down, at the last two of three attempts with no other page at hand"
+
+log = structlog.get_logger(__name__, role="worker")
+
+
+async def feed_carefully(
+    assignment: Assignment,
+    careful: Waiting,
+    waiting: Waiting,
+    pool: ChildPool,
+    stage: Callable[[str], AbstractContextManager[None]],
+    answered: Callable[[Assignment, Handful, Sequence[Row]], None],
+) -> None:
+    """Have each page of `careful` fingerprinted alone, and in the journal before the next; partitions whose
+    pages need no such care any more go on in `waiting`."""
+    positions = assignment.positions
+    while True:
+        handful = await careful.take_one()
+        partition, page = handful.at_hand
+        with stage("fingerprint"):
+            row = await _try_alone(assignment, pool, partition, page, handful.values[0])
+        if row is None:  # the partitions are somebody else's now
+            return
+        assignment.alone = True
+        answered(assignment, handful, [row])
+        while positions.offset(partition) <= page:
+            assignment.moved.clear()
+            await assignment.moved.wait()
+        assignment.alone = False
+        if not positions.careful(partition):
+            waiting.put_back(careful.remove(partition))
+
+
+async def _try_alone(
+    assignment: Assignment, pool: ChildPool, partition: int, page: int, value: bytes | None
+) -> Row | None:
+    """The page's row, by a child or because it has had its attempts; None when they cannot be counted."""
+    positions, commits, source = assignment.positions, assignment.commits, assignment.backlog.source
+    if positions.convicts(partition, page):
+        log.error("page_given_up", topic=source.topic, partition=partition, offset=page, attempts=MOST)
+        return Row(Status.REJECTED, None, None, None, reason="crash", detail=GIVEN_UP)
+
+    async def before() -> bool:
+        positions.try_alone(partition, page)
+        return await commits.save({partition})
+
+    async def after() -> None:
+        positions.passed(partition)
+        await commits.save({partition})
+
+    return await pool.fingerprint_alone(value, before, after)

@@ -1,0 +1,81 @@
+"""Commits of an assignment: offsets follow the journal, with the topic id and attempts as metadata."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
+from typing import Final
+
+import structlog
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.errors import CommitFailedError, IllegalStateError
+
+from stream.kafka.attempts import Positions
+from stream.kafka.backlog import Source
+
+COMMIT_SECONDS: Final = 0.1
+"""How long a commit waits to be batched: whatever is appended meanwhile is committed with it."""
+
+log = structlog.get_logger(__name__, role="worker")
+
+
+class OffsetCommits:
+    """What is committed is always the positions as they are then; `add` says which are to be."""
+
+    def __init__(
+        self,
+        consumer: AIOKafkaConsumer,
+        source: Source,
+        positions: Positions,
+        stage: Callable[[str], AbstractContextManager[None]],
+    ) -> None:
+        self._consumer, self._source, self._positions = consumer, source, positions
+        self._stage = stage
+        self._unsaved: set[int] = set()
+        self._saving = asyncio.Lock()
+        """One commit at a time: one that is repeated must not overtake a later one."""
+        self._due, self._ended = asyncio.Event(), asyncio.Event()
+
+    def add(self, partitions: Iterable[int]) -> None:
+        """Positions of these are to be committed by `follow`."""
+        self._unsaved.update(partitions)
+        self._due.set()
+
+    def end(self) -> None:
+        """Let `follow` return once all is committed: nothing is added any more."""
+        self._ended.set()
+        self._due.set()
+
+    async def follow(self) -> None:
+        """Commit what is added, beside the next append: nothing depends on how closely."""
+        while not self._ended.is_set() or self._unsaved:
+            await self._due.wait()
+            self._due.clear()
+            unsaved, self._unsaved = self._unsaved, set()
+            if unsaved:
+                with self._stage("commit"):
+                    await self.save(unsaved)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), COMMIT_SECONDS)
+
+    async def save(self, partitions: set[int]) -> bool:
+        """Commit the positions of these partitions, as they are once it is their turn; whether they are."""
+        async with self._saving:
+            commits = self._positions.commits(partitions, self._source.topic_id)
+            topic = self._source.topic
+            try:
+                await self._consumer.commit(
+                    {TopicPartition(topic, partition): each for partition, each in commits.items()}
+                )
+            except (CommitFailedError, IllegalStateError) as error:
+                # The partitions are somebody else's now, who reads and appends these pages once more: the
+                # judge drops what it has judged (rule 7).
+                log.warning("commit_refused", commits=commits, error=str(error))
+                return False
+        return True
+
+    async def hand_over(self) -> None:
+        """Say that no attempt at a page failed here; all is appended."""
+        if changed := self._positions.hand_over():
+            await self.save(changed)
