@@ -15,7 +15,7 @@ class Group(click.Group):
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Resolve a subcommand as Click does, with a more helpful error message."""
         known = self.list_commands(ctx)
-        if ctx.resilient_parsing:  # the shell asks for completions: nobody reads an error
+        if ctx.resilient_parsing:  # called for shell completion, where no error is shown
             return super().resolve_command(ctx, args)
         if args and args[0] not in known and not args[0].startswith("-"):
             hint = meant(args[0], known) or f"; choose from {', '.join(known)}"

@@ -73,5 +73,5 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
         console.print(
             f"  - For the judge: neardup topics create --mode strict {options}, and"
             f" NEARDUP_TABLES_MEMORY={int(min(best.judge_bytes, found.memory))}"
-            + ("." if best.judge_bytes <= found.memory else ": older pages are asked for in RocksDB.")
+            + ("." if best.judge_bytes <= found.memory else ": older anchors are probed in RocksDB.")
         )

@@ -144,12 +144,12 @@ def _string(partition: int, name: str) -> str:
 
 
 def window_row(value: bytes | None) -> WindowRow:
-    """The row; an empty one where there is none."""
+    """Decode a row, or return an empty one for None."""
     return _WINDOW.decode(value) if value else WindowRow()
 
 
 def cluster_row(value: bytes | None) -> ClusterRow:
-    """The row; an empty one where there is none."""
+    """Decode a row, or return an empty one for None."""
     return _CLUSTER.decode(value) if value else ClusterRow()
 
 
