@@ -1,4 +1,4 @@
-"""What the brokers allow us, asked before anything is begun: some clients would retry a refusal for ever."""
+"""ACL preflight at role start, because some clients retry a denied operation forever."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from stream.kafka.names import Names
 from stream.settings import Settings
 
 _CODES: Final = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
-"""Kafka's numbers of operations, and of bits in the answer to KIP-430's question."""
+"""Kafka's operation codes, which are also bit numbers of the authorized operations (KIP-430)."""
 _COORDINATOR: Final = 0
-"""Kafka's type of a group's coordinator."""
+"""Kafka's key type for group coordinators."""
 
 
 @clients.explains_errors
 async def demand(settings: Settings, role: str) -> None:
-    """Raise AccessError, naming the resource and operation, unless the role has its grants.
+    """Raise AccessError, which names resource and operation, unless the role has all its grants.
 
-    Of a topic that is not there yet, only whether we may see and make it can be asked.
+    For a topic that does not exist yet, only the grants to see and create it can be checked.
     """
     needed = grants(role, Names(settings.namespace))
     async with clients.started(settings, clients.admin(settings)) as admin:
@@ -46,7 +46,7 @@ async def _topics(admin: AIOKafkaAdminClient, needed: list[Grant]) -> None:
     for each in needed:
         if each.name in allowed:
             for operation in each.operations:
-                # Who made the topic need not be allowed to make it for ever.
+                # The grant to create a topic may be revoked once it exists.
                 if operation != "Create" and not allowed[each.name] >> _CODES[operation] & 1:
                     raise TopicAuthorizationFailedError(each.name, f"({operation})")
         elif "Create" in each.operations:
@@ -58,7 +58,7 @@ async def _topics(admin: AIOKafkaAdminClient, needed: list[Grant]) -> None:
 async def _group(client: AIOKafkaClient, needed: Grant) -> None:
     node = await _coordinator(client, needed.name)
     if "Read" in needed.operations:
-        # A heartbeat of nobody: it changes nothing, and who may not join is told so first.
+        # A heartbeat of an unknown member has no effect, but checks the authorization first.
         answer = await client.send(node, HeartbeatRequest(needed.name, -1, ""))
         if answer.error_code == GroupAuthorizationFailedError.errno:
             raise GroupAuthorizationFailedError(needed.name, "(Read)")
@@ -71,7 +71,7 @@ async def _coordinator(client: AIOKafkaClient, group: str) -> int:
             return int(await client.coordinator_lookup(_COORDINATOR, group))
         except GroupAuthorizationFailedError:
             raise GroupAuthorizationFailedError(group, "(Describe)") from None
-        except GroupCoordinatorNotAvailableError as error:  # a cluster that never had a group
+        except GroupCoordinatorNotAvailableError as error:  # a Kafka cluster that never had a consumer group
             if asyncio.get_running_loop().time() > deadline:
                 raise BrokerError(f"group {group}: no coordinator: {error!r}") from None
         await asyncio.sleep(broker_metadata.PAUSE_SECONDS)

@@ -1,4 +1,5 @@
-"""The least that each role must be allowed: `docs/operations.md` prints it, a secured broker tries it."""
+"""The ACLs that each role needs at least. docs/operations.md lists them, and tests try them on a secured
+broker."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ Kind = Literal["topic", "group", "transactional-id"]
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """An ACL, but for its principal and host. Read and Write imply Describe."""
+    """An ACL without principal and host. Read and Write imply Describe."""
 
     kind: Kind
     name: str
@@ -22,7 +23,7 @@ class Grant:
 
 
 def grants(role: str, names: Names, routes: Sequence[str] = ()) -> list[Grant]:
-    """What the principal of a role needs in this namespace, with these routes. KeyError for another role."""
+    """Return the grants that a role needs, with these verdict routes. Raises KeyError for an unknown role."""
     return [
         Grant(kind, each.format(ns=names.namespace, route=route), ops, why)
         for kind, each, ops, why in _NEEDS[role]
@@ -36,36 +37,43 @@ _ROUTED: Final = "{ns}.verdicts.{route}"
 _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     "topics create": (
         *(
-            ("topic", "{ns}." + name, ("Create", "Describe", _CONFIGS), "make it and check it")
+            ("topic", "{ns}." + name, ("Create", "Describe", _CONFIGS), "create and check it")
             for name in ("pages", "decisions", "verdicts", "clusters", "rejected")
         ),
-        ("topic", _ROUTED, ("Create", "Describe", _CONFIGS), "make it and check it, with `verdict_routes`"),
-        ("topic", "{ns}.journal", ("Create", _READ, _WRITE, _CONFIGS), "make it, write and read the genesis"),
-        ("transactional-id", "{ns}.genesis", (_WRITE,), "one genesis, however many create"),
+        ("topic", _ROUTED, ("Create", "Describe", _CONFIGS), "create and check it, with `verdict_routes`"),
+        (
+            "topic",
+            "{ns}.journal",
+            ("Create", _READ, _WRITE, _CONFIGS),
+            "create it, write and read the genesis",
+        ),
+        ("transactional-id", "{ns}.genesis", (_WRITE,), "write a single genesis, even concurrently"),
     ),
     "worker": (
-        ("topic", "{ns}.pages", (_READ, _CONFIGS), "read pages; their topic's configuration is checked"),
+        ("topic", "{ns}.pages", (_READ, _CONFIGS), "read pages, check the topic"),
         ("topic", "{ns}.journal", (_READ, _WRITE, _CONFIGS), "read the genesis, append fingerprints"),
-        ("topic", "{ns}.rejected", (_WRITE, _CONFIGS), "dead letters; how large they may be"),
-        ("topic", "{ns}.decisions", (_READ,), "where to begin a partition without a commit"),
+        ("topic", "{ns}.rejected", (_WRITE, _CONFIGS), "write dead letters within the size limit"),
+        ("topic", "{ns}.decisions", (_READ,), "find the start of a partition without a commit"),
         ("group", "{ns}.workers", (_READ,), "share the partitions, commit"),
     ),
     "judge": (
-        ("topic", "{ns}.journal", (_READ, _CONFIGS), "read the order of everything"),
-        ("topic", "{ns}.decisions", (_READ, _WRITE, _CONFIGS), "recovery; log what was decided"),
+        ("topic", "{ns}.journal", (_READ, _CONFIGS), "read fingerprints in order"),
+        ("topic", "{ns}.decisions", (_READ, _WRITE, _CONFIGS), "recover, record decisions"),
         ("topic", "{ns}.verdicts", (_WRITE, _CONFIGS), "publish"),
         ("topic", "{ns}.clusters", (_WRITE, _CONFIGS), "publish"),
         ("topic", _ROUTED, (_WRITE, _CONFIGS), "publish, with `verdict_routes`"),
-        ("group", "{ns}.judge", (_READ,), "who leads, and for lag tools"),
-        ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction a batch; fence the judge before"),
+        ("group", "{ns}.judge", (_READ,), "elect a leader, commit for lag tools"),
+        ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction per batch; fence the previous leader"),
     ),
-    "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; also what a crawler needs"),),
-    "tail": (("topic", "{ns}.verdicts", (_READ, _CONFIGS), "also what a consumer of verdicts needs"),),
-    "verdicts export": (("topic", "{ns}.verdicts", (_READ,), "take them elsewhere"),),
+    "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; a crawler needs the same"),),
+    "tail": (
+        ("topic", "{ns}.verdicts", (_READ, _CONFIGS), "read; other consumers of verdicts need Read only"),
+    ),
+    "verdicts export": (("topic", "{ns}.verdicts", (_READ,), "read verdicts"),),
     "audit": (
-        ("topic", "{ns}.pages", (_READ,), "which pages there are"),
-        ("topic", "{ns}.verdicts", (_READ,), "which verdicts there are"),
-        ("topic", "{ns}.decisions", (_READ,), "what was declared lost"),
+        ("topic", "{ns}.pages", (_READ,), "list the pages"),
+        ("topic", "{ns}.verdicts", (_READ,), "list the verdicts"),
+        ("topic", "{ns}.decisions", (_READ,), "read declared losses"),
         ("topic", "{ns}.journal", (_READ,), "for --recompute"),
     ),
     "query": (
@@ -73,25 +81,30 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.decisions", (_READ,), "build the state"),
     ),
     "dashboard": (
-        ("topic", "{ns}.verdicts", (_READ, _CONFIGS), "count them"),
-        ("topic", "{ns}.pages", (_READ,), "how old is what the workers have not read"),
-        ("topic", "{ns}.journal", (_READ,), "the genesis; build the look-up's state; the judge's lag"),
+        ("topic", "{ns}.verdicts", (_READ, _CONFIGS), "count verdicts"),
+        ("topic", "{ns}.pages", (_READ,), "measure the workers' lag"),
+        (
+            "topic",
+            "{ns}.journal",
+            (_READ,),
+            "read the genesis, build the look-up's state, measure the judge's lag",
+        ),
         ("topic", "{ns}.decisions", (_READ,), "build the look-up's state"),
-        ("topic", "{ns}.clusters", (_READ,), "which anchors are superseded"),
+        ("topic", "{ns}.clusters", (_READ,), "know superseded anchors"),
         *(
-            ("topic", "{ns}.dashboard-" + name + "-changelog", ("Create", _READ, _WRITE), "its tables")
+            ("topic", "{ns}.dashboard-" + name + "-changelog", ("Create", _READ, _WRITE), "store its tables")
             for name in ("totals", "hosts", "clusters", "urls")
         ),
         ("group", "{ns}.dashboard", (_READ,), "share the partitions, commit"),
-        ("group", "{ns}.workers", ("Describe",), "their lag"),
-        ("group", "{ns}.judge", ("Describe",), "its lag"),
+        ("group", "{ns}.workers", ("Describe",), "measure the lag"),
+        ("group", "{ns}.judge", ("Describe",), "measure the lag"),
     ),
 }
 ROLES: Final = tuple(_NEEDS)
 
 
 def table() -> str:
-    """The Markdown table of all grants."""
+    """Return the Markdown table of all grants, for docs/operations.md."""
     lines = ["| role | resource | operations | why |", "|---|---|---|---|"]
     for role in ROLES:
         lines += [

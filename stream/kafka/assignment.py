@@ -17,8 +17,8 @@ from stream.kafka.offset_commits import OffsetCommits
 BATCHING_SECONDS: Final = 0.015
 """How long an append waits to be batched while children are at work (rule 3)."""
 BUSY_BATCHING_SECONDS: Final = 0.25
-"""The same while more than a chunk waits for children: pages wait for seconds then, and each append costs the
-broker a transaction of the judge. At 0.1 s all roles together took a quarter more of the processors."""
+"""Batching delay while more than a chunk is queued for children. Pages then wait for seconds anyway, and each
+append leads to a transaction of the judge. At 0.1 s, all roles together took a quarter more CPU time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,7 +56,7 @@ class Assignment:
         self.moved = asyncio.Event()
         """Set when pages went into the journal."""
         self._news = asyncio.Event()
-        """Set when there may be something to append."""
+        """Set when there may be rows to append."""
         self._idle = asyncio.Event()
         """Set while every page has its row."""
         self._idle.set()

@@ -1,7 +1,7 @@
-"""Every page has exactly one verdict: checked on the live topics by counting rows (rule 17).
+"""Audits on the live topics that every page has exactly one verdict, by counting records (rule 17).
 
-The count shares no code with the judge on purpose: it reads pages and verdicts as any consumer would.
-`stream.kafka.recompute` is the opposite check: the judge itself decides the whole journal once more.
+On purpose, the audit shares no code with the judge and reads pages and verdicts like any consumer.
+`stream.kafka.recompute` is the complementary check, in which the judge decides the whole journal again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stream.settings import Settings
 
 GENESIS_SECONDS: Final = 10.0
 EXAMPLES: Final = 10
-"""Findings of each kind that are listed, not only counted."""
+"""Maximum number of findings of each kind that are listed."""
 
 
 class _Source(msgspec.Struct):
@@ -43,20 +43,20 @@ class _Verdict(msgspec.Struct):
 
 @dataclass(slots=True)
 class Findings:
-    """What an audit saw."""
+    """The result of an audit."""
 
     pages: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
     missing: int = 0
     """Pages without a verdict."""
     repeated: int = 0
-    """Verdicts beyond the first of a page."""
+    """Verdicts beyond the first one of a page."""
     unexplained: int = 0
-    """Verdicts of the present topic whose page is not there, though retention did not take it."""
+    """Verdicts of the current topic for an offset above the log start that has no page."""
     earlier: int = 0
-    """Verdicts of pages that are gone: an earlier topic of that name, or below the log start."""
+    """Verdicts of deleted pages, of an earlier topic with the same name or below the log start."""
     lost: int = 0
-    """Offsets that retention took before they were read, as declared in the journal."""
+    """Offsets that retention deleted before they were read, as declared in the journal."""
     examples: list[str] = field(default_factory=list)
 
     @property
@@ -67,18 +67,18 @@ class Findings:
 
 @clients.explains_errors
 async def audit(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> Findings:
-    """Read both topics to their present ends and compare them page by page.
+    """Read both topics up to their current ends, and compare them page by page.
 
-    `progress` gets the topic and the records read of it so far.
+    `progress` is called with the topic and the number of records read so far.
     """
     names, findings = Names(settings.namespace), Findings()
     async with broker_metadata.connect(settings) as client:
         topic_id = (await broker_metadata.topic_ids(client, [names.pages]))[names.pages]
-    # Pages first: verdicts of pages that come meanwhile lie beyond the masks and are left alone.
+    # Read pages first: verdicts on pages that arrive later are beyond the masks and ignored.
     pages, starts = await _pages(settings, names.pages, progress)
     seen = {p: np.zeros(len(present), np.uint16) for p, present in pages.items()}
     reader = VerdictReader(settings)
-    # Closed also where a record ends it: its consumer must not outlive it.
+    # Close the generator, and thereby its consumer, also if decoding a record fails.
     async with aclosing(_committed(settings, names.verdicts, progress)) as records:
         async for record in records:
             verdict = _decode(record, reader.json(record))
@@ -103,7 +103,8 @@ async def audit(settings: Settings, progress: Callable[[str, int], None] = lambd
 async def _pages(
     settings: Settings, topic: str, progress: Callable[[str, int], None]
 ) -> tuple[dict[int, NDArray[np.bool_]], dict[int, int]]:
-    """Which offsets hold a page, a mask a partition from its log start on; and the log starts."""
+    """Return partition -> mask of the offsets with a page, from the log start on; and partition -> log
+    start."""
     present: dict[int, NDArray[np.bool_]] = {}
     starts: dict[int, int] = {}
 
@@ -124,7 +125,7 @@ async def _committed(
     progress: Callable[[str, int], None],
     bounds: Callable[[dict[int, int], dict[int, int]], None] = lambda *_: None,
 ) -> Any:
-    """All committed records of a topic, up to its present end."""
+    """Yield all committed records of a topic up to its current end."""
     consumer = clients.consumer(
         settings,
         group_id=None,
@@ -153,7 +154,7 @@ async def _committed(
 
 
 async def _lost(settings: Settings, names: Names) -> int:
-    """Offsets declared lost, as of the last decision about each source."""
+    """Return the number of offsets declared lost, from the last decision about each source."""
     lost: dict[tuple[str, str, int], int] = {}
     async with TopicReader(settings, names.decisions, 0) as reader:
         _, end = await reader.bounds()
@@ -172,7 +173,7 @@ def _decode(record: Any, value: bytes) -> _Verdict:
 
 
 def _list(findings: Findings, kind: str, partition: int, start: int, mask: NDArray[np.bool_]) -> None:
-    """Count the offsets under `mask`, and name the first of them."""
+    """Count the offsets in `mask`, and list the first of them."""
     places = np.flatnonzero(mask)
     setattr(findings, kind, getattr(findings, kind) + len(places))
     for place in places[:EXAMPLES].tolist():

@@ -1,4 +1,4 @@
-"""Brokers that are away: they are waited for without end, and that is said, less and less often."""
+"""Waits for unreachable brokers without a time limit, and logs it at growing intervals."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stream.errors import BrokerError, SecurityError
 FIRST_SECONDS: Final = 10.0
 LONGEST_SECONDS: Final = 600.0
 PAUSE_SECONDS: Final = 0.5
-"""Between two questions."""
+"""Pause between retries."""
 T = TypeVar("T")
 
 log = structlog.get_logger(__name__)
 
 
 class Absence:
-    """Something that may not answer: its absence is told at growing intervals, and its end once."""
+    """Tracks whether something is unreachable. Logs that at growing intervals, and its end once."""
 
     def __init__(self, wanted: str) -> None:
-        """`wanted` names it in the log."""
+        """`wanted` is its name in the log."""
         self._wanted = wanted
         self._since: float | None = None
         self._next = 0.0
@@ -32,11 +32,11 @@ class Absence:
 
     @property
     def lasts(self) -> bool:
-        """Whether it did not answer when it was last asked."""
+        """Whether it was unreachable at the last attempt."""
         return self._since is not None
 
     def met(self, error: object) -> None:
-        """It did not answer."""
+        """Record that it is unreachable."""
         now = time.monotonic()
         if self._since is None:
             self._since = self._next = now
@@ -48,7 +48,7 @@ class Absence:
             self._interval = min(2 * self._interval, LONGEST_SECONDS)
 
     def over(self) -> None:
-        """It answers."""
+        """Record that it answered."""
         if self._since is not None:
             log.info("answers_again", wanted=self._wanted, away_seconds=round(time.monotonic() - self._since))
             self._since = None
@@ -57,9 +57,9 @@ class Absence:
 async def answered(
     wanted: str, ask: Callable[[], Awaitable[T]], turned: Callable[[], None] = lambda: None
 ) -> T:
-    """What `ask` gives; asked again for as long as it raises BrokerError. `turned` is called each time.
+    """Return the result of `ask`, retrying while it raises BrokerError. `turned` is called for each attempt.
 
-    Raises SecurityError, which is an answer.
+    Raises SecurityError, which is an answer of the broker.
     """
     absence = Absence(wanted)
     while True:

@@ -1,6 +1,7 @@
-"""What a worker holds of its partitions: pages in order, their rows as they come, source ranges that chain.
+"""The worker's backlog: pages in flight per partition, in order, with their rows and contiguous source
+ranges.
 
-Pure: no Kafka, no clock, no tasks. One backlog lives as long as one assignment of partitions.
+Pure: no Kafka, no clock, no tasks. A backlog lives as long as one assignment of partitions.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ from stream.messages.trace import traceparent_of
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
-"""A chunk is what one child gets at once: all that waits of a partition when the child is free, up to these
-bounds, which are large enough to hide the pipe and small enough to share the work."""
+"""Bounds of a chunk, the unit of work for a child: all pages of a partition that wait when a child is free.
+They are large enough to hide the latency of the pipe, and small enough to distribute the work."""
 BATCH_ROWS: Final = 512
 BATCH_BYTES: Final = 256 << 10
-"""Bounds of a journal record (rule 3); a single row may be larger and travels alone."""
+"""Bounds of a journal record (rule 3). A single larger row has a record of its own."""
 RECORD_OVERHEAD: Final = 1024
-"""Bytes charged for a held record besides its value and key: Python objects, and its row once there."""
+"""Memory charged for a page besides value and key: Python objects and its row."""
 ROW_OVERHEAD: Final = 96
 """Bytes of a row in a journal record besides sketch and strings: fixed columns and msgpack lengths."""
 KEY_BYTES: Final = 64 << 10
-"""Larger message keys would not fit the journal; their pages are rejected."""
+"""Maximum size of a message key. Pages with larger keys, which would not fit the journal, are rejected."""
 
 
 class Record(Protocol):
-    """What a backlog needs of a consumed record."""
+    """The fields of a consumed record that the backlog uses."""
 
     @property
     def offset(self) -> int: ...
@@ -46,7 +47,7 @@ class Record(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The topic that pages come from; a topic of the same name made later is another source (rule 4)."""
+    """The topic of the pages. A recreated topic of the same name is another source (rule 4)."""
 
     cluster: str
     topic: str
@@ -55,40 +56,41 @@ class Source:
 
 @dataclass(slots=True, eq=False)
 class Chunk:
-    """Consecutive pages of one partition, handed to a child together."""
+    """Consecutive pages of one partition, dispatched to a child together."""
 
     partition: int
     offsets: list[int] = field(default_factory=list)
     keys: list[bytes | None] = field(default_factory=list)
     values: list[bytes | None] = field(default_factory=list)
-    """Dropped (None) once a page has a row, unless it was rejected: the dead letter needs it."""
+    """None once a page has a row, unless it was rejected, since the dead letter needs it."""
     times: list[int] = field(default_factory=list)
-    """Kafka timestamps, milliseconds since the epoch."""
+    """Kafka timestamps, in milliseconds since the epoch."""
     traces: dict[int, str] = field(default_factory=dict)
-    """Index -> `traceparent` of the pages that have one."""
+    """Index -> `traceparent` of the page, if it has one."""
     rows: list[Row] = field(default_factory=list)
-    """Rows of the first pages; they come in order."""
+    """Rows of the first pages. They arrive in order."""
     size: int = 0
-    """Bytes of its pages."""
+    """Bytes of the pages."""
     begun: bool = False
-    """A child has it; until then, pages join."""
+    """Whether a child has it. Until then, pages may be added."""
     taken: int = 0
-    """How many rows have been taken out of the backlog."""
+    """Number of rows taken out of the backlog."""
     cut: bool = False
-    """Pages without a row were abandoned; a child that is still at them is not listened to."""
+    """Whether the pages without a row were abandoned. Further rows from a child are then ignored."""
 
     @property
     def answered(self) -> bool:
-        """Whether every page has its row."""
+        """Whether all pages have a row."""
         return len(self.rows) == len(self.offsets)
 
     @property
     def pending(self) -> int:
-        """Rows that can be taken."""
+        """Number of rows that can be taken."""
         return len(self.rows) - self.taken
 
     def cut_off(self) -> None:
-        """Abandon the pages without a row. New lists: the child's conversation still reads the old ones."""
+        """Abandon the pages without a row, by new lists, because the old ones are still read for the
+        child."""
         self.cut = True
         answered = len(self.rows)
         self.offsets, self.keys, self.values = (
@@ -98,13 +100,13 @@ class Chunk:
         )
 
     def charge(self, index: int) -> int:
-        """Bytes held for a page that was not taken."""
+        """Return the memory charged for a page."""
         return RECORD_OVERHEAD + len(self.values[index] or b"") + len(self.keys[index] or b"")
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """A rejected page with all that its dead letter needs."""
+    """A rejected page with the content of its dead letter."""
 
     partition: int
     offset: int
@@ -123,81 +125,81 @@ class Batch:
     keys: list[bytes | None] = field(default_factory=list)
     times: list[int] = field(default_factory=list)
     traces: dict[int, str] = field(default_factory=dict)
-    """Row -> `traceparent`, where its page has one."""
+    """Row -> `traceparent` of its page, if it has one."""
     rejected: list[Rejected] = field(default_factory=list)
     size: int = 0
-    """About as many bytes as the encoded record."""
+    """Approximate size of the encoded record in bytes."""
     held: int = 0
-    """Bytes that are held until the batch is released."""
+    """Memory charged until the batch is released, in bytes."""
 
     @property
     def full(self) -> bool:
-        """Whether it is half of what a record may be, or more."""
+        """Whether the batch has at least half of the maximum size, so that it is worth appending."""
         return len(self.rows) >= BATCH_ROWS // 2 or self.size >= BATCH_BYTES // 2
 
     @property
     def ends(self) -> dict[int, int]:
-        """By partition, the offset to commit when the batch is in the journal."""
+        """Partition -> offset to commit once the batch is in the journal."""
         return {each.partition: each.end for each in self.ranges}
 
 
 @dataclass(slots=True)
 class _Partition:
     next_start: int
-    """Where the next range starts: the end of the one before (rule 1)."""
+    """Start of the next range, which is the end of the previous one (rule 1)."""
     chunks: deque[Chunk] = field(default_factory=deque)
 
 
 class Backlog:
-    """Ordered queues of chunks, one a partition, and the bytes they hold."""
+    """Queues of chunks in order, one per partition, with their memory."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
         self.held = 0
-        """Bytes of pages and rows, until released or dropped."""
+        """Bytes of pages and rows in memory, until released or dropped."""
         self.unanswered = 0
-        """Pages that have no row yet."""
+        """Number of pages without a row."""
         self._waiting_pages = self._waiting_bytes = 0
         self._partitions: OrderedDict[int, _Partition] = OrderedDict()
         self._declared: deque[SourceRange] = deque()
 
     def held_from(self, partition: int) -> int | None:
-        """Where the partition's next range starts, while pages of it are held."""
+        """Return the start of the partition's next range if it has pages in the backlog, else None."""
         state = self._partitions.get(partition)
         return state.next_start if state and state.chunks else None
 
     @property
     def oldest(self) -> int | None:
-        """Kafka timestamp, in milliseconds, of the oldest page held, as far as pages came in order."""
+        """Kafka timestamp in milliseconds of the oldest page, assuming that timestamps ascend."""
         firsts = (each.chunks[0] for each in self._partitions.values() if each.chunks)
         return min((chunk.times[chunk.taken] for chunk in firsts), default=None)
 
     def open(self, partition: int, start: int, *, opening: bool = False) -> None:
-        """Begin a partition at `start`.
+        """Start a partition at offset `start`.
 
-        An opening is declared at once, by an empty range, before any page: so the judge knows the
-        partition's place, and pages that retention takes from now on are known to be lost.
+        An opening is declared immediately by an empty range, before any page. So the judge knows the
+        partition's position, and pages that retention deletes from now on are known to be lost.
         """
         self._partitions[partition] = _Partition(start)
         if opening:
             self._declared.append(self._range(partition, start, start, opening=True))
 
     def open_after_loss(self, partition: int, start: int, end: int) -> None:
-        """Begin a partition at `end`: retention took `[start, end)` before anybody read it (rule 4).
+        """Start a partition at `end`, because retention deleted `[start, end)` before it was read (rule 4).
 
-        The log starts at `end`, so that is an opening as well, for a judge that waits for pages further
-        below. It stands first: a judge that knows nothing of the partition would see a gap before the loss.
+        The log starts at `end`, so this is also an opening, for a judge that waits for even earlier pages.
+        The opening comes first: a judge that does not know the partition would see a gap before the loss.
         """
         self.open(partition, end, opening=True)
         self._declared.append(self._range(partition, start, end, lost=True))
 
     @property
     def behind(self) -> bool:
-        """Whether more than a chunk waits for children."""
+        """Whether more than one chunk waits for children."""
         return self._waiting_pages > CHUNK_PAGES or self._waiting_bytes > CHUNK_BYTES
 
     def add(self, partition: int, records: Sequence[Record]) -> list[Chunk]:
-        """Queue consecutive records; the new chunks, to be fingerprinted. Others joined one that waits."""
+        """Queue consecutive records. Returns the new chunks; other records were added to a waiting chunk."""
         chunks: list[Chunk] = []
         queue = self._partitions[partition].chunks
         chunk = queue[-1] if queue and not queue[-1].begun else None
@@ -221,7 +223,7 @@ class Backlog:
         return chunks
 
     def begin(self, chunk: Chunk) -> None:
-        """A child takes the chunk as it is, perhaps not the first one."""
+        """Record that a child takes the chunk, possibly not the first child."""
         if chunk.begun:
             return
         chunk.begun = True
@@ -229,7 +231,7 @@ class Backlog:
         self._waiting_bytes -= chunk.size
 
     def answer(self, chunk: Chunk, rows: Iterable[Row]) -> None:
-        """Note the rows of the chunk's next pages."""
+        """Store the rows of the chunk's next pages."""
         if chunk.cut:
             return
         for row in rows:
@@ -243,17 +245,19 @@ class Backlog:
             self.unanswered -= 1
 
     def take(self, rows: int = BATCH_ROWS, size: int = BATCH_BYTES) -> Batch | None:
-        """The finished prefixes of the partitions, up to these bounds; None when nothing is finished."""
+        """Take finished pages from the front of all partitions, within these bounds; None if there are
+        none."""
         batch = Batch()
         while self._declared and len(batch.ranges) < rows:
             batch.ranges.append(self._declared.popleft())
         for partition in () if self._declared else tuple(self._partitions):
             if self._take_from(partition, batch, rows, size):
-                self._partitions.move_to_end(partition)  # the others come first next time
+                self._partitions.move_to_end(partition)  # round robin: the others come first next time
         return batch if batch.ranges else None
 
     def _take_from(self, partition: int, batch: Batch, rows: int, size: int) -> int:
-        """Move the partition's finished prefix into the batch, as far as there is room; how many rows."""
+        """Move finished pages from the front of the partition into the batch while there is room. Returns how
+        many."""
         state = self._partitions[partition]
         before = len(batch.rows)
         while state.chunks and len(batch.rows) < rows:
@@ -292,11 +296,11 @@ class Backlog:
         chunk.taken += 1
 
     def release(self, batch: Batch) -> None:
-        """The batch is in the journal: its bytes are free."""
+        """Free the memory of a batch that is in the journal."""
         self.held -= batch.held
 
     def keep_finished(self) -> None:
-        """Abandon every page that has no row, and all behind it."""
+        """Abandon, in each partition, the first page without a row and all later ones."""
         for state in self._partitions.values():
             kept: deque[Chunk] = deque()
             whole = True
@@ -311,7 +315,7 @@ class Backlog:
             state.chunks = kept
 
     def drop(self, partition: int) -> None:
-        """Forget the partition and what is held of it (not of batches that were taken)."""
+        """Drop a partition with its pages, except those in batches that were taken."""
         state = self._partitions.pop(partition)
         self._declared = deque(each for each in self._declared if each.partition != partition)
         for chunk in state.chunks:
@@ -339,6 +343,6 @@ class Backlog:
 
 
 def _weight(row: Row, key: bytes | None) -> int:
-    """About as many bytes as the row takes in an encoded record."""
+    """Return the approximate size of a row in an encoded record, in bytes."""
     strings = sum(len(each.encode()) for each in (row.url, row.url_key, row.reason) if each)
     return ROW_OVERHEAD + len(row.sketch) + strings + len(key or b"")

@@ -45,7 +45,7 @@ class BatchInFlight:
     async def decide(self) -> list[Entry]:
         """Decide as many records as do not take too long. Returns the others, which leave the batch."""
         effort = Effort(MOST, self._watch.health.turn)
-        # In a thread: spam can keep it busy for seconds, and the loop keeps the judge alive.
+        # In a thread, because spam may take seconds, during which the event loop must run.
         with self._watch.stage("decide"):
             self.decided = await in_thread(self._judge.decide, self.entries, effort)
         count = len(self.decided.entries)
@@ -55,7 +55,7 @@ class BatchInFlight:
 
     async def prepare(self) -> None:
         """Make what the state will get, while the verdicts are being encoded."""
-        # Beside each other: preparing what is written needs the GIL, encoding what is published hardly does.
+        # Concurrently: preparing the state change needs the GIL, encoding verdicts mostly does not.
         self._encoding = asyncio.create_task(self._encode())
         with self._watch.stage("prepare"):
             self._decisions, self._prepared = await in_thread(self._prepare)

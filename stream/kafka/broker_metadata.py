@@ -1,6 +1,6 @@
-"""What we ask a cluster beyond what aiokafka offers: topic ids, configurations, the ends of logs.
+"""Requests to the brokers that aiokafka lacks: topic ids, configurations and log bounds.
 
-Works with the client inside any aiokafka object (`consumer._client`), or one of its own (`connect`).
+They work with the client inside any aiokafka object (`consumer._client`), or with one from `connect`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stream.kafka.metadata_v12 import MetadataRequest, topic_id
 from stream.settings import Settings
 
 RETRY_SECONDS: Final = 30.0
-"""How long a question is repeated while the cluster elects, restarts or cannot be reached."""
+"""How long a request is retried while brokers elect leaders, restart or are unreachable."""
 PAUSE_SECONDS: Final = 0.2
 EARLIEST: Final = -2
 LATEST: Final = -1
@@ -40,26 +40,26 @@ UNKNOWN_TOPIC: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """Where a partition lives."""
+    """Leader and replicas of a partition."""
 
     leader: int
-    """Node id, or -1 while there is none."""
+    """Node id of the leader, or -1 for none."""
     replicas: int
     in_sync: int
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic as the cluster knows it."""
+    """Metadata of a topic."""
 
     id: str
-    """32 hex digits; a recreated topic has a new one (KIP-516)."""
+    """Topic id, 32 hex digits. A recreated topic has a new id (KIP-516)."""
     partitions: dict[int, Partition]
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A cluster and those of the topics asked for that exist."""
+    """Metadata of the Kafka cluster, and of those requested topics that exist."""
 
     cluster_id: str
     topics: dict[str, Topic]
@@ -67,7 +67,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The offsets that a partition's log holds: [start, end)."""
+    """The range of offsets in a partition's log: [start, end)."""
 
     start: int
     end: int
@@ -75,13 +75,14 @@ class Bounds:
 
 @asynccontextmanager
 async def connect(settings: Settings) -> AsyncIterator[AIOKafkaClient]:
-    """A client for these questions. Raises BrokerError when no broker answers, or lets us in."""
+    """Connect a client for these requests. Raises BrokerError if no broker answers or admits us."""
     async with clients.started(settings, clients.client(settings)) as client:
         yield client
 
 
 async def metadata(client: AIOKafkaClient, topics: Iterable[str], node: int | None = None) -> Metadata:
-    """What `node`, or any broker, knows of these topics. Missing ones are left out, never created."""
+    """Return the metadata of topics from `node`, or from any broker. Missing topics are omitted, never
+    created."""
     answer = await _ask(client, MetadataRequest(list(topics)), node)
     found = {}
     for code, name, high, low, _, partitions, *_ in answer.topics:
@@ -102,9 +103,10 @@ async def metadata(client: AIOKafkaClient, topics: Iterable[str], node: int | No
 
 
 async def allowed_operations(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, int]:
-    """What we may do with those topics that exist: a bit for each of Kafka's operations (KIP-430).
+    """Return topic -> authorized operations, a bit set of Kafka's operation codes (KIP-430), for existing
+    topics.
 
-    Raises TopicAuthorizationFailedError for one that we may not even see.
+    Raises TopicAuthorizationFailedError for a topic that we are not allowed to see.
     """
     answer = await _ask(client, MetadataRequest(list(topics), operations=True))
     found = {}
@@ -117,20 +119,21 @@ async def allowed_operations(client: AIOKafkaClient, topics: Iterable[str]) -> d
 
 
 async def cluster_id(client: AIOKafkaClient) -> str:
-    """The cluster's own name, 22 characters."""
+    """Return the id of the Kafka cluster, 22 characters."""
     return (await metadata(client, [])).cluster_id
 
 
 async def topic_ids(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, str]:
-    """Topic ids as any broker knows them. Raises TopicError for a missing topic."""
+    """Return the topic ids, from any broker. Raises TopicError for a missing topic."""
     wanted = list(topics)
     return _ids(await metadata(client, wanted), wanted)
 
 
 async def leader_topic_ids(client: AIOKafkaClient, leaders: Mapping[str, int]) -> dict[str, str]:
-    """Topic ids as the given node knows each topic: the leader that also serves its records (rule 4).
+    """Return the topic ids, each from the given node, which is a leader that serves the topic's records (rule
+    4).
 
-    Another broker may not have heard yet that the topic was recreated. Raises TopicError for a missing topic.
+    Another broker may not know yet that the topic was recreated. Raises TopicError for a missing topic.
     """
     by_node: defaultdict[int, list[str]] = defaultdict(list)
     for topic, node in leaders.items():
@@ -142,13 +145,14 @@ async def leader_topic_ids(client: AIOKafkaClient, leaders: Mapping[str, int]) -
 
 
 async def partition_counts(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, int]:
-    """Number of partitions of those topics that exist."""
+    """Return the numbers of partitions of those topics that exist."""
     known = await metadata(client, topics)
     return {name: len(topic.partitions) for name, topic in known.topics.items()}
 
 
 async def topic_configs(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Every configuration value of each topic, defaults included. Raises TopicError for a missing topic."""
+    """Return all configuration values of topics, including defaults. Raises TopicError for a missing
+    topic."""
     resources = [(ConfigResourceType.TOPIC, topic, None) for topic in topics]
     if not resources:
         return {}
@@ -166,10 +170,10 @@ async def topic_configs(client: AIOKafkaClient, topics: Iterable[str]) -> dict[s
 async def log_bounds(
     client: AIOKafkaClient, topics: Iterable[str], *, committed: bool = False
 ) -> dict[TopicPartition, Bounds]:
-    """Where the log of each partition of these topics starts and ends, as its leader says.
+    """Return the log bounds of all partitions of topics, from their leaders.
 
-    `committed`: the end is the first offset of a transaction that is still open, where there is one. Raises
-    TopicError for a missing topic, BrokerError when a partition has no leader for long.
+    With `committed`, the end is the last stable offset, i.e. before any open transaction. Raises TopicError
+    for a missing topic, and BrokerError if a partition has no leader for RETRY_SECONDS.
     """
     wanted = list(topics)
     deadline = asyncio.get_running_loop().time() + RETRY_SECONDS
@@ -180,7 +184,7 @@ async def log_bounds(
             return await _bounds(client, known, committed)
         except TopicAuthorizationFailedError:
             raise
-        except (KafkaError, BrokerError) as error:  # the leader moved between the two questions
+        except (KafkaError, BrokerError) as error:  # the leader changed between the two requests
             if asyncio.get_running_loop().time() > deadline:
                 raise BrokerError(f"offsets of {', '.join(wanted)}: {error!r}") from error
         await asyncio.sleep(PAUSE_SECONDS)
@@ -214,7 +218,7 @@ def _ids(known: Metadata, wanted: list[str]) -> dict[str, str]:
 
 
 async def _ask(client: AIOKafkaClient, request: Any, node: int | None = None) -> Any:
-    """The answer of that node, or of any. Raises BrokerError when there is none for RETRY_SECONDS."""
+    """Send a request to a node, or to any. Raises BrokerError if there is no answer for RETRY_SECONDS."""
     deadline = asyncio.get_running_loop().time() + RETRY_SECONDS
     while True:
         asked = client.get_random_node() if node is None else node
@@ -223,7 +227,9 @@ async def _ask(client: AIOKafkaClient, request: Any, node: int | None = None) ->
                 return await client.send(asked, request)
             reason: Exception | None = None
         except NotImplementedError as error:
-            raise BrokerError("this cluster is older than Kafka 3.1, which topic ids need") from error
+            raise BrokerError(
+                "the brokers are older than Kafka 3.1, which is required for topic ids"
+            ) from error
         except KafkaError as error:
             reason = error
         if asyncio.get_running_loop().time() > deadline:

@@ -14,7 +14,7 @@ from stream.kafka.assignment import Assignment
 from stream.kafka.attempts import MOST
 from stream.kafka.dispatch import Handful, Waiting
 
-GIVEN_UP: Final = "took the whole worker down, at the last two of three attempts with no other page at hand"
+GIVEN_UP: Final = "ended the whole worker in three attempts, in the last two of which it was processed alone"
 
 log = structlog.get_logger(__name__, role="worker")
 

@@ -1,4 +1,4 @@
-"""Every Kafka client of ours is made here: one place knows where the cluster is and how it is secured."""
+"""Creates, starts and closes all Kafka clients, with the settings for addresses and security in one place."""
 
 from __future__ import annotations
 
@@ -43,53 +43,53 @@ Client: TypeAlias = AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient | 
 C = TypeVar("C", AIOKafkaConsumer, AIOKafkaProducer, AIOKafkaAdminClient, AIOKafkaClient)
 CLIENT_ID: Final = "neardup"
 PROBE_MS: Final = 5_000
-"""How long a broker may take to say why it refuses us."""
+"""Time-out for finding out why a broker refuses us."""
 TOKEN_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 3.0
-"""Without a broker a client may never be done with ending; nothing depends on it."""
+"""Time-out for closing a client, which may hang without a broker. Nothing depends on its completion."""
 ACKNOWLEDGED_SECONDS: Final = 120.0
-"""How long a record may wait for its acknowledgement: longer than an election, or a broker's restart."""
+"""Time-out for acknowledgements, longer than a leader election or a restart of a broker."""
 DOCUMENTED: Final = "docs/operations.md lists what each role needs"
 
 
 def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer:
-    """A consumer that has not been started."""
+    """Create a consumer, not started."""
     made = AIOKafkaConsumer(*topics, **(arguments(settings) | options))
     heed_offset_errors(client_of(made))
     return made
 
 
 def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
-    """A producer that has not been started."""
+    """Create a producer, not started."""
     return AIOKafkaProducer(**(arguments(settings) | options))
 
 
 def admin(settings: Settings) -> AIOKafkaAdminClient:
-    """An administrator that has not been started."""
+    """Create an admin client, not started."""
     made = AIOKafkaAdminClient(**arguments(settings))
     heed_offset_errors(client_of(made))
     return made
 
 
 def client(settings: Settings) -> AIOKafkaClient:
-    """A bare client that has not been bootstrapped."""
+    """Create a bare client, not bootstrapped."""
     return AIOKafkaClient(**arguments(settings))
 
 
 def arguments(settings: Settings) -> dict[str, Any]:
-    """What any aiokafka object has to be told. Raises SettingsError for files that cannot be used."""
+    """Return the arguments for any aiokafka object. Raises SettingsError for unusable files."""
     return {"bootstrap_servers": settings.bootstrap_servers, "client_id": CLIENT_ID, **_security(settings)}
 
 
 def tls(settings: Settings) -> ssl.SSLContext | None:
-    """Certificates to trust and to show; None without TLS. Raises SettingsError that names the file."""
+    """Return the TLS context, or None without TLS. Raises SettingsError that names the file at fault."""
     if "SSL" not in settings.security_protocol:
         return None
     with _naming("ssl_cafile", settings.ssl_cafile):
         context = ssl.create_default_context(cafile=settings.ssl_cafile)
     if settings.ssl_certfile:
         secret = settings.ssl_password
-        # Without a password OpenSSL would ask for one on the terminal.
+        # Without a password, OpenSSL would prompt for one on the terminal.
         password = secret.get_secret_value() if secret else ""
         with _naming("ssl_certfile, ssl_keyfile, ssl_password", settings.ssl_certfile):
             context.load_cert_chain(settings.ssl_certfile, settings.ssl_keyfile, lambda: password)
@@ -118,25 +118,25 @@ def _naming(options: str, file: object) -> Iterator[None]:
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """Tokens for OAUTHBEARER: a file that somebody keeps fresh, or a command that prints one."""
+    """Provides tokens for OAUTHBEARER, from a file that another program renews, or from a command."""
 
     def __init__(self, settings: Settings) -> None:
         self._file = settings.sasl_token_file
         self._command = settings.sasl_token_command
 
     async def token(self) -> str:
-        """The present token. Raises SettingsError when there is none."""
+        """Return the current token. Raises SettingsError if there is none."""
         if self._file:
             with _naming("sasl_token_file", self._file):
                 said = await asyncio.to_thread(self._file.read_text, "ascii")
         else:
             said = await self._printed(self._command.get_secret_value() if self._command else "")
         if not said.strip():
-            raise SettingsError("sasl_token_file, sasl_token_command: gives no token")
+            raise SettingsError("sasl_token_file, sasl_token_command: the token is empty")
         return said.strip()
 
     async def _printed(self, command: str) -> str:
-        """What the command prints; its stderr may hold secrets too, and is nobody's."""
+        """Return the output of the command. Its stderr may contain secrets too and is discarded."""
         try:
             process = await asyncio.create_subprocess_exec(
                 *(shlex.split(command) or [""]),
@@ -146,8 +146,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
             )
         except OSError as error:
             raise SettingsError(f"sasl_token_command: {error}") from None
-        except ValueError as error:  # of quotes, or of a NUL
-            raise SettingsError(f"sasl_token_command: no command line: {error}") from None
+        except ValueError as error:  # unbalanced quotes, or a NUL
+            raise SettingsError(f"sasl_token_command: not a valid command line: {error}") from None
         try:
             async with asyncio.timeout(TOKEN_SECONDS):
                 said, _ = await process.communicate()
@@ -159,17 +159,17 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
                 await process.wait()
         if process.returncode:
             raise SettingsError(
-                f"sasl_token_command: exit code {process.returncode}; run it by hand to see what it says"
+                f"sasl_token_command: exit code {process.returncode}; run it manually to see its output"
             )
         return said.decode("ascii", "replace")
 
 
 @asynccontextmanager
 async def started(settings: Settings, made: C, *, patiently: bool = False) -> AsyncIterator[C]:
-    """Start what was made here, and end it in any case, also when it was started by half.
+    """Start a client, and close it in any case, even if it was only partly started.
 
-    Raises BrokerError that says why no broker lets us in. `patiently`: waits for one that answers, and raises
-    SecurityError alone.
+    Raises BrokerError, which says why no broker admits us. With `patiently`, waits while brokers are
+    unreachable and raises SecurityError only.
     """
     try:
         if patiently:
@@ -182,10 +182,10 @@ async def started(settings: Settings, made: C, *, patiently: bool = False) -> As
 
 
 async def end(client: Client) -> None:
-    """Leave the group, and close all connections. What goes wrong is nobody's concern any more.
+    """Leave the group and close all connections, ignoring errors.
 
-    `stop` of aiokafka lets the CancelledError of a task of its own out, where that had not begun, and leaves
-    its connections open then; without a broker it may wait for ever.
+    aiokafka's `stop` may raise the CancelledError of an internal task that had not started, and then leaves
+    its connections open. Without a broker it may hang forever.
     """
     if isinstance(client, AIOKafkaClient | AIOKafkaAdminClient):
         closings = [client.close]
@@ -204,24 +204,24 @@ async def end(client: Client) -> None:
 
 @asynccontextmanager
 async def acknowledged(what: str) -> AsyncIterator[None]:
-    """Bound a wait for acknowledgements, since aiokafka repeats what an idempotent producer sends for ever.
+    """Limit the wait for acknowledgements, because aiokafka's idempotent producer retries forever.
 
-    Raises BrokerError that begins with `what`.
+    Raises BrokerError, whose message starts with `what`.
     """
     try:
         async with asyncio.timeout(ACKNOWLEDGED_SECONDS):
             yield
     except TimeoutError:
         raise BrokerError(
-            f"{what}: not acknowledged within {ACKNOWLEDGED_SECONDS:g} s: brokers are away, or too few "
-            "replicas are in sync"
+            f"{what}: not acknowledged within {ACKNOWLEDGED_SECONDS:g} s: brokers are unreachable, or too "
+            "few replicas are in sync"
         ) from None
 
 
 async def start(settings: Settings, started: Client) -> None:
-    """Start what was made here; whoever calls it calls `end`, too. Raises BrokerError like `started`."""
+    """Start a client, which the caller must close by `end`. Raises BrokerError like `started`."""
     if _by_token(settings):
-        # aiokafka takes a token for accepted whatever the broker says, and its answers then for empty ones.
+        # aiokafka ignores the rejection of a token, and treats later responses as empty ones.
         found = await _why_not(settings)
         if isinstance(found, SecurityError):
             raise found
@@ -235,18 +235,18 @@ def _by_token(settings: Settings) -> bool:
     return settings.security_protocol.startswith("SASL") and settings.sasl_mechanism == OAUTHBEARER
 
 
-# Why not.
+# Diagnosis of failed connections.
 
 
 async def refusal(settings: Settings) -> BrokerError:
-    """Why no broker lets us in, found out by asking once more: aiokafka says only that none does."""
+    """Connect once more to find out why no broker admits us, which aiokafka does not report."""
     servers = settings.bootstrap_servers
     found = await _why_not(settings)
-    return found or BrokerError(f"bootstrap_servers: no broker answered at {servers}; now one does")
+    return found or BrokerError(f"bootstrap_servers: no broker answered at {servers}, but one does now")
 
 
 async def _why_not(settings: Settings) -> BrokerError | None:
-    """What the first broker says that knows a reason, else the last; None when one lets us in."""
+    """Return the first security error of a broker, else the last error, or None if a broker admits us."""
     found: BrokerError | None = None
     for host, port, _ in collect_hosts(settings.bootstrap_servers):
         where = f"{host}:{port}"
@@ -269,11 +269,13 @@ async def _why_not(settings: Settings) -> BrokerError | None:
 
 
 def _explained(settings: Settings, where: str, error: Exception) -> BrokerError:
-    """The option that is at fault, as far as the error tells."""
+    """Convert an error to one that names the option at fault, if possible."""
     protocol = settings.security_protocol
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in _OTHER_HOST:
-            return SecurityError(f"bootstrap_servers: {where} has a certificate of another host: {error}")
+            return SecurityError(
+                f"bootstrap_servers: the certificate of {where} is for another host: {error}"
+            )
         trusted = settings.ssl_cafile or "the system's certificate authorities"
         return SecurityError(
             f"ssl_cafile: the certificate of {where} is not trusted by {trusted}: {error.verify_message}"
@@ -282,9 +284,9 @@ def _explained(settings: Settings, where: str, error: Exception) -> BrokerError:
         reason = error.reason or str(error)
         if "ALERT" in reason:
             options = "ssl_certfile, ssl_keyfile"
-            return SecurityError(f"{options}: {where} refuses the certificate, or wants one: {reason}")
+            return SecurityError(f"{options}: {where} refuses the certificate, or requires one: {reason}")
         return SecurityError(
-            f"security_protocol: {where} does not speak TLS as {protocol} means it: {reason}"
+            f"security_protocol: {where} does not speak TLS as {protocol} requires: {reason}"
         )
     if isinstance(error, ConnectionResetError) and "SSL" in protocol:
         return SecurityError(f"security_protocol: {where} does not speak TLS for {protocol}")
@@ -293,17 +295,17 @@ def _explained(settings: Settings, where: str, error: Exception) -> BrokerError:
     if isinstance(error, SaslAuthenticationFailed | AuthenticationFailedError):
         by_token = _by_token(settings)
         options = "sasl_token_file, sasl_token_command" if by_token else "sasl_username, sasl_password"
-        return SecurityError(f"{options}: {where} refuses them: {error}")
+        return SecurityError(f"{options}: {where} refuses the credentials: {error}")
     if isinstance(error, KafkaError):
         return BrokerError(
-            f"bootstrap_servers: no broker answers at {where} ({error}); it may want another "
+            f"bootstrap_servers: no broker answers at {where} ({error}); it may require another "
             f"security_protocol than {protocol}"
         )
     return BrokerError(f"bootstrap_servers: no broker answers at {where}")
 
 
 async def _alert(settings: Settings, host: str, port: int) -> Exception | None:
-    """How TLS itself fails with a broker; aiokafka hides alerts that come after the handshake."""
+    """Return the TLS error of a broker, if any. aiokafka hides alerts that arrive after the handshake."""
     context = tls(settings)
     if context is None:
         return None
@@ -319,7 +321,7 @@ async def _alert(settings: Settings, host: str, port: int) -> Exception | None:
                     await writer.wait_closed()
     except (ssl.SSLError, ConnectionResetError) as error:
         return error
-    except OSError:  # also a timeout
+    except OSError:  # including a time-out
         return None
     return None
 
@@ -330,10 +332,10 @@ _OTHER_HOST: Final = (62, 64)
 
 @contextmanager
 def explained_errors() -> Iterator[None]:
-    """Turn Kafka's errors into ours, as far as they are no fault of this program.
+    """Convert errors of Kafka to ours, unless they indicate a bug.
 
-    What an ACL refuses is an AccessError that names the resource, a producer that was fenced is a StaleError,
-    and a broker that is away, or not able just now, a BrokerError.
+    A missing ACL becomes an AccessError that names the resource, a fenced producer a StaleError, and an
+    unreachable or temporarily failing broker a BrokerError.
     """
     try:
         yield
@@ -343,19 +345,20 @@ def explained_errors() -> Iterator[None]:
         raise AccessError(f"{kind} {named}: an ACL is missing; {DOCUMENTED}") from error
     except _FENCED as error:
         raise StaleError(
-            f"fenced ({type(error).__name__}): another process writes under this transactional id now; this "
-            "one ends and stands by when restarted"
+            f"fenced ({type(error).__name__}): another process uses this transactional id now; this one "
+            "ends, and stands by when restarted"
         ) from error
     except KafkaError as error:
         if not (error.retriable or isinstance(error, _AWAY) or _is_unknown(error)):
             raise
-        raise BrokerError(f"bootstrap_servers: a broker does not answer as it should: {error!r}") from error
+        raise BrokerError(f"bootstrap_servers: a broker failed: {error!r}") from error
 
 
 def _is_unknown(error: KafkaError) -> bool:
-    """Whether a broker said "unknown server error", as a coordinator does whose partition is moving.
+    """Return whether a broker reported "unknown server error", as a coordinator does while its partition
+    moves.
 
-    Where aiokafka coordinates groups and transactions, it wraps what it does not expect in a bare KafkaError.
+    In the coordination of groups and transactions, aiokafka wraps unexpected errors in a bare KafkaError.
     """
     return isinstance(error, UnknownError) or (
         type(error) is KafkaError and repr(UnknownError()) in str(error)
@@ -365,7 +368,7 @@ def _is_unknown(error: KafkaError) -> bool:
 def explains_errors(
     function: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """A coroutine function whose errors are explained."""
+    """Decorate a coroutine function with `explained_errors`."""
 
     @functools.wraps(function)
     async def explaining(*args: P.args, **kwargs: P.kwargs) -> T:
@@ -382,6 +385,6 @@ _DENIED: Final[dict[type[KafkaError], str]] = {
     ClusterAuthorizationFailedError: "cluster",
 }
 DENIED: Final = tuple(_DENIED)
-"""What aiokafka raises where an ACL is missing."""
+"""Errors of aiokafka for a missing ACL."""
 _FENCED: Final = (ProducerFenced, InvalidProducerEpoch)
 _AWAY: Final = (KafkaConnectionError, KafkaTimeoutError)

@@ -1,4 +1,4 @@
-"""What becomes of rejected pages: their bytes are kept for a person."""
+"""Dead letters: keeps the original bytes of rejected pages for inspection."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from stream.kafka import broker_metadata
 from stream.kafka.backlog import Rejected, Source
 
 FRAMING_BYTES: Final = 512
-"""Bytes of a record batch besides key, value and header values, rounded up."""
+"""Upper bound for the bytes of a record batch besides key, value and header values."""
 LARGEST: Final = 64 << 20
-"""Larger messages are truncated whatever the topic takes."""
+"""Larger messages are truncated, whatever the topic's limit."""
 FLIGHT_BYTES: Final = 1 << 20
-"""Letters on their way at once: a request must stay far below a broker's `socket.request.max.bytes`."""
+"""Dead-letter bytes in flight. A request must stay far below a broker's `socket.request.max.bytes`."""
 
 
 class DeadLetters:
-    """Writes rejected pages to their topic. At least once: headers make copies recognisable."""
+    """Writes rejected pages to the dead-letter topic, at least once. Headers identify repeated ones."""
 
     def __init__(self, producer: AIOKafkaProducer, topic: str, largest: int) -> None:
         self._producer = producer
@@ -29,12 +29,12 @@ class DeadLetters:
 
     @classmethod
     async def to(cls, producer: AIOKafkaProducer, topic: str) -> Self:
-        """Letters to that topic, no larger than it takes. Raises TopicError when it is missing."""
+        """Create a writer that respects the topic's size limit. Raises TopicError if the topic is missing."""
         configs = await broker_metadata.topic_configs(producer.client, [topic])
         return cls(producer, topic, min(int(configs[topic]["max.message.bytes"]), LARGEST))
 
     async def bury(self, source: Source, rejected: Sequence[Rejected]) -> None:
-        """Return when all are acknowledged. Raises KafkaError."""
+        """Send dead letters and wait for their acknowledgement. Raises KafkaError."""
         sent: list[asyncio.Future[object]] = []
         flying = 0
         for letter in rejected:

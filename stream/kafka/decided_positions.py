@@ -1,4 +1,4 @@
-"""How far the judge has come with sources, for a worker whose group has no commit of them (rule 4)."""
+"""Finds the judge's position in source partitions, for workers whose group has no commit (rule 4)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,17 @@ from stream.messages.decision import decode_decisions
 from stream.settings import Settings
 
 FIRST_WINDOW: Final = 64
-"""Decision records that are read at first, from the end; the windows before are twice as large, and so on."""
+"""Number of decision records in the first window, read from the end. Each earlier window is twice as
+large."""
 
 
 async def expected_offsets(
     settings: Settings, client: AIOKafkaClient, wanted: Collection[SourceKey]
 ) -> dict[SourceKey, int]:
-    """The next offset that the judge expects of each of these sources that it knows.
+    """Return source -> the next offset that the judge expects, for the sources that the decisions mention.
 
-    As of the decisions so far: it may be behind what the journal has, which is dropped when it comes again.
-    Waits for brokers that are away. Raises TopicError when the decisions topic is missing.
+    The judge may lag behind the journal; pages that are then read again are dropped as redelivered. Waits
+    while brokers are unreachable. Raises TopicError if the decisions topic is missing.
     """
     if not wanted:
         return {}
@@ -43,10 +44,10 @@ async def expected_offsets(
 
 
 async def last_expected(decisions: Records, wanted: Collection[SourceKey]) -> dict[SourceKey, int]:
-    """The same of the topic's records, which are read backwards as far as needed.
+    """Like `expected_offsets`, for given records, which are read backwards as far as needed.
 
-    A decision names the sources that it moved, so those at work are soon found; only for one that nobody
-    knows all are read, each once.
+    A decision names the sources that it advanced, so active sources are found soon. Only for an unknown
+    source, all records are read, each once.
     """
     start, end = await answered(f"topic {decisions.topic}", decisions.bounds)
     left, found, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
@@ -60,7 +61,7 @@ async def last_expected(decisions: Records, wanted: Collection[SourceKey]) -> di
 
 
 async def _expected_within(decisions: Records, first: int, end: int) -> dict[SourceKey, int]:
-    """As the records of [first, end) say; the last one of a source counts."""
+    """Return the expected offsets from the records in [first, end). The last one of a source counts."""
     decisions.seek(first)
     expected: dict[SourceKey, int] = {}
     while decisions.position < end:
@@ -69,6 +70,6 @@ async def _expected_within(decisions: Records, first: int, end: int) -> dict[Sou
             if record.offset < end:
                 sources = decode_decisions(record.value, record.offset).sources
                 expected |= {key_of(each): each.expected for each in sources}
-        if decisions.position == before:  # slow, or away: that is said
+        if decisions.position == before:  # waits and logs if the leader is unreachable
             await answered(f"topic {decisions.topic}", decisions.bounds)
     return expected

@@ -1,7 +1,7 @@
-"""Chunks on their way to children: what waits, and what one child has at once.
+"""Dispatch of chunks to child processes: the queue, and the pages that one child has at a time.
 
-A child gets whatever waits when it is free, of all partitions: a page that comes alone goes at once, many go
-together at half the cost. Pure but for the waiting: no Kafka, no processes.
+A free child gets everything that waits, of all partitions. So a single page is dispatched at once, and many
+pages together, which halves the cost per page. No Kafka and no processes here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog, Chunk
 
 
 class Waiting:
-    """Chunks that wait for a child, first come, first served."""
+    """The queue of chunks that wait for a child, in order of arrival."""
 
     def __init__(self, backlog: Backlog) -> None:
         self._backlog = backlog
@@ -24,17 +24,17 @@ class Waiting:
         self._takers = 0
 
     def put(self, chunks: Sequence[Chunk]) -> None:
-        """Queue new chunks; pages may join the last of each partition until it is taken."""
+        """Queue new chunks. Pages may be added to the last chunk of a partition until it is taken."""
         self._chunks.extend(chunks)
         self._came.set()
 
     def put_back(self, chunks: Sequence[Chunk]) -> None:
-        """Queue chunks before all others: a child that was given them does not come to them."""
+        """Return chunks to the front of the queue, because the child that has them is delayed."""
         self._chunks.extendleft(reversed(chunks))
         self._came.set()
 
     async def take(self) -> Handful:
-        """What a free child gets: its share of what waits, up to a chunk's bounds."""
+        """Wait for pages, and return the share of a free child, within the bounds of a chunk."""
         self._takers += 1
         try:
             await self._some()
@@ -43,14 +43,14 @@ class Waiting:
             self._takers -= 1
 
     async def take_one(self) -> Handful:
-        """The first page alone; its chunk stays until all of it was taken so."""
+        """Return the first page alone. Its chunk stays queued until all its pages were taken."""
         await self._some()
         chunk = self._chunks[0]
         self._backlog.begin(chunk)
         return Handful(self._backlog, [chunk], 1)
 
     def remove(self, partition: int) -> list[Chunk]:
-        """Chunks of the partition, which wait here no longer."""
+        """Remove and return the chunks of a partition."""
         removed = [chunk for chunk in self._chunks if chunk.partition == partition]
         self._chunks = deque(chunk for chunk in self._chunks if chunk.partition != partition)
         return removed
@@ -58,7 +58,7 @@ class Waiting:
     async def _some(self) -> None:
         """Wait until there is a page without a row."""
         while True:
-            while self._chunks and self._chunks[0].answered:  # by the child that had them first
+            while self._chunks and self._chunks[0].answered:  # by the child that had it before `put_back`
                 self._chunks.popleft()
             if self._chunks:
                 return
@@ -81,7 +81,7 @@ class Waiting:
 
 
 class Handful:
-    """What one child has at once, in order."""
+    """The pages that one child has at a time, in order."""
 
     def __init__(self, backlog: Backlog, chunks: Sequence[Chunk], most: int | None = None) -> None:
         self._backlog = backlog
@@ -89,28 +89,29 @@ class Handful:
             (chunk, index) for chunk in chunks for index in range(len(chunk.rows), len(chunk.offsets))
         ][:most]
         self.values = [chunk.values[index] for chunk, index in self._pages]
-        """Pages; dropped (None) once answered."""
+        """Values of the page messages; None once answered."""
         self._answered = 0
         self._looked: int | None = 0
 
     @property
     def partitions(self) -> set[int]:
-        """Of its pages."""
+        """Partitions of the pages."""
         return {chunk.partition for chunk, _ in self._pages}
 
     @property
     def at_hand(self) -> tuple[int, int]:
-        """Partition and offset of the first page without an answer; of the last one, once all have theirs."""
+        """Partition and offset of the current page, the first one without a row; of the last page if all have
+        one."""
         chunk, index = self._pages[min(self._answered, len(self._pages) - 1)]
         return chunk.partition, chunk.offsets[index]
 
     @property
     def slow(self) -> bool:
-        """Whether a page is at hand, and nothing was answered between two looks."""
+        """Whether the current page is slow: no row arrived between two calls of `beyond_a_slow_page`."""
         return self._looked is None and self._answered < len(self._pages)
 
     def answer(self, rows: Sequence[Row]) -> None:
-        """Note the rows of the next pages; those that another child was quicker with are dropped."""
+        """Store the rows of the next pages. Rows that another child delivered before are dropped."""
         for row in rows:
             chunk, index = self._pages[self._answered]
             self.values[self._answered] = None
@@ -119,7 +120,7 @@ class Handful:
                 self._backlog.answer(chunk, [row])
 
     def beyond_a_slow_page(self) -> list[Chunk]:
-        """Chunks behind the one at hand, the first time that nothing was answered since the last look."""
+        """Return the chunks after the current one, the first time that no row arrived since the last call."""
         answered, before = self._answered, self._looked
         if before is None or answered == len(self._pages):
             return []

@@ -1,9 +1,8 @@
-"""Which judge leads: the one that holds the journal's partition in the judges' group (rule 12).
+"""Leader election: the judge that is assigned the journal's partition in the judges' group leads (rule 12).
 
-Membership only: the group consumer never reads a record, so no fetch position can go astray in a rebalance.
-Its committed offset is for lag tools, so it follows now and then, outside the transactions: it would take a
-third of each. Kafka does the rest: it notices the dead, and the leader's transactional id fences its
-predecessor.
+The group consumer is for membership only and never reads records. Its committed offset only serves lag tools,
+so it is committed periodically, outside the transactions, of which it would take a third of the time. Kafka
+detects dead members, and the leader's transactional id fences its predecessor.
 """
 
 from __future__ import annotations
@@ -24,20 +23,21 @@ from stream.kafka import clients
 from stream.settings import Settings
 
 COMMIT_SECONDS: Final = 1.0
-"""How far the committed offset may be behind what was judged."""
+"""Interval of commits."""
 LAST_SECONDS: Final = 3.0
-"""How long the last commit may take."""
+"""Time-out of the last commit."""
 log = structlog.get_logger(__name__, role="judge")
 
 
 class Election(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Takes part while entered; `won` and `lost` tell what happened."""
+    """Takes part in the election while entered. The events `won` and `lost` report its outcome."""
 
     def __init__(self, settings: Settings, group: str, topic: str, instance: str | None) -> None:
-        """`instance` is a static member id: restarted within the session, a judge keeps its place."""
+        """`instance` is a static member id, by which a judge restarted within its session keeps its
+        assignment."""
         self.won, self.lost = asyncio.Event(), asyncio.Event()
         self.answers = 0
-        """How often the group said who leads."""
+        """Number of assignments by the group."""
         self._settings, self._topic = settings, topic
         self._judged = self._committed = 0
         self._committed_at = 0.0
@@ -45,9 +45,9 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         self._group, self._instance = group, instance
 
     async def attend(self) -> None:
-        """Call it again and again: raises what went wrong in the group, and shows that we are not stuck.
+        """Poll the group; must be called regularly. Raises errors of the group.
 
-        aiokafka parks errors of the group until somebody polls, and leaves it when nobody ever does.
+        aiokafka reports errors of the group only when polled, and leaves the group if it is never polled.
         """
         await self._consumer.getmany(timeout_ms=0)
         idle = self._committing is None or self._committing.done()
@@ -55,7 +55,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
             self._committing = asyncio.create_task(self._commit())
 
     def judged(self, end: int) -> None:
-        """Note that this judge has judged the journal up to offset `end`."""
+        """Record that this judge has judged the journal up to offset `end`."""
         self._judged = end
 
     async def _commit(self) -> None:
@@ -63,18 +63,18 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         self._committed_at = time.monotonic()
         try:
             await self._consumer.commit({TopicPartition(self._topic, 0): end})
-        except KafkaError as error:  # `attend` tells what is wrong; nothing depends on the offset
+        except KafkaError as error:  # `attend` raises group errors; nothing depends on the offset
             log.warning("offset_not_committed", offset=end, error=str(error))
         else:
             self._committed = end
 
     async def judged_before(self) -> int:
-        """The journal offset that some judge committed, 0 for none."""
+        """Return the committed journal offset, or 0 for none."""
         return await self._consumer.committed(TopicPartition(self._topic, 0)) or 0
 
     async def __aenter__(self) -> Self:
-        # aiokafka's assignor remembers on its class what its member holds: judges of one process, of one
-        # namespace or of several, would each claim what another has. So each gets a class of its own.
+        # aiokafka's sticky assignor stores the member's assignment on its class. Several judges in one
+        # process would claim each other's assignment, so each gets its own class.
         sticky = type("Sticky", (StickyPartitionAssignor,), {})
         self._consumer = clients.consumer(
             self._settings,
@@ -85,7 +85,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
             enable_auto_commit=False,
             session_timeout_ms=int(self._settings.session_seconds * 1000),
             heartbeat_interval_ms=int(self._settings.session_seconds * 1000 / 4),
-            # Leading is proved by heartbeats and by the producer's epoch; a rebuild may take its time.
+            # Liveness is shown by heartbeats and the producer's epoch; a rebuild may take long.
             max_poll_interval_ms=24 * 3600 * 1000,
         )
         async with AsyncExitStack() as stack:
@@ -108,7 +108,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         await self._open.aclose()
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        """The group's word: this judge leads, or it does not."""
+        """Handle an assignment: this judge leads if it got the partition."""
         self.answers += 1
         if assigned:
             self._consumer.pause(*assigned)
@@ -117,4 +117,4 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
             self.lost.set()
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        """A rebalance begins; the sticky assignor normally gives the partition back."""
+        """Handle the start of a rebalance, after which the sticky assignor usually returns the partition."""

@@ -1,4 +1,4 @@
-"""The verdicts topic -> a table: what is committed now, each verdict once; the next time from there on."""
+"""Incremental export of committed verdicts from the topic to a sink, each exactly once."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from stream.settings import Settings
 from stream.sinks.base import Sink
 
 ROWS: Final = 10_000
-"""Verdicts in one transaction of the target, at most."""
+"""Maximum number of verdicts per transaction of the target."""
 POLL_MS: Final = 500
 
 
 @clients.explains_errors
 async def export(settings: Settings, sink: Sink, progress: Callable[[int], None] | None = None) -> int:
-    """Append the verdicts that the target lacks, up to the present end. Returns how many.
+    """Append the verdicts that the sink does not have yet, up to the current end. Returns their number.
 
-    Offsets are kept in the target and move in the transaction of the rows: after a crash nothing is there
-    twice, and nothing is left out. `progress` is told how many rows were committed so far.
+    The sink stores offsets in the same transaction as the rows, so a crash neither duplicates nor loses any.
+    `progress` is called with the number of rows committed so far.
     """
     topic, exported = Names(settings.namespace).verdicts, 0
     consumer = clients.consumer(

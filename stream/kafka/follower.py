@@ -1,4 +1,4 @@
-"""A state that follows what was decided: recovery, standby, rebuild and queries are all this (rule 8)."""
+"""A state that follows the decisions topic, for recovery, standby, rebuild and queries (rule 8)."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ log = structlog.get_logger(__name__)
 
 
 class Follower:
-    """A judge's state, and readers that stand where it stands. Nothing here decides."""
+    """A judge's state with readers at its position, which applies recorded decisions and never decides."""
 
     def __init__(self, judge: Judge, journal: JournalReader, decisions: Records, directory: Path) -> None:
         self.judge, self.journal, self.decisions = judge, journal, decisions
         self.directory = directory
-        """Of the state."""
+        """Directory of the state."""
         self.turned: Callable[[], None] = lambda: None
-        """Called whenever the follower looks for more."""
+        """Called for every iteration, to report progress."""
 
     @property
     def state(self) -> State:
-        """What has been applied."""
+        """The state, with all applied decisions."""
         return self.judge.state
 
     @property
     def remaining(self) -> int:
-        """Decision records to apply, as far as the last fetch saw; transaction markers count."""
+        """Number of decision records to apply as of the last fetch, including transaction markers."""
         return max(0, (self.decisions.end or 0) - self.decisions.position)
 
     async def follow(self) -> None:
-        """Apply what was decided since the last look; waits a moment when there is nothing."""
+        """Apply new decisions. Waits briefly if there are none."""
         self.turned()
         for record in await self.decisions.poll():
             decisions = decode_decisions(record.value, record.offset)
@@ -55,16 +55,13 @@ class Follower:
                 raise StateError(
                     f"state directory {self.directory}: topic {self.decisions.topic} offset "
                     f"{record.offset} decides the journal from {decisions.start} on, which was applied up to "
-                    f"{self.state.meta.applied}: made from other decisions"
+                    f"{self.state.meta.applied}: it was built from other decisions"
                 )
             entries = await self.journal.up_to(decisions.end, self.turned)
             await in_thread(self.judge.apply, entries, decisions, record.offset + 1)
 
     async def follow_to_end(self) -> None:
-        """Apply everything decided so far; waits for leaders that are away.
-
-        The end is the log's, markers and all, so none is missed.
-        """
+        """Apply all decisions up to the current log end. Waits while leaders are unreachable."""
         _, end = await answered(f"topic {self.decisions.topic}", self.decisions.bounds, self.turned)
         while self.decisions.position < end:
             await self.follow()
@@ -72,11 +69,12 @@ class Follower:
 
 @asynccontextmanager
 async def opened_follower(settings: Settings, genesis: Genesis, directory: Path) -> AsyncIterator[Follower]:
-    """The follower of a state directory, which is open meanwhile.
+    """Open a state directory with a follower.
 
-    Raises StateError when the directory is of another cluster, journal or future (rule 9), DamagedStateError
-    when it is damaged. With `rebuild_damaged` it is moved away then: at once where that is found when it is
-    opened, else StaleError is raised after it was closed.
+    Raises StateError if the directory belongs to another Kafka cluster or journal, or is ahead of it (rule
+    9), and DamagedStateError if it is damaged. With `rebuild_damaged`, a damaged directory is moved aside. If
+    the damage is found on opening, a new state is opened; if it is found later, StaleError is raised after
+    closing it.
     """
     names = Names(settings.namespace)
     async with _moved_when_damaged(settings, directory), AsyncExitStack() as stack:
@@ -96,8 +94,10 @@ async def opened_follower(settings: Settings, genesis: Genesis, directory: Path)
 async def _opened_state(
     directory: Path, genesis: Genesis, cluster_id: str, settings: Settings
 ) -> AsyncIterator[State]:
-    """Opened and closed in threads; closed also when nobody waits any more for its being open. An error comes
-    before what it makes of closing."""
+    """Open and close a state in threads. It is closed even if the opening was cancelled.
+
+    An error within the context takes precedence over an error on closing.
+    """
     opening = asyncio.create_task(asyncio.to_thread(_opened, directory, genesis, cluster_id, settings))
     try:
         yield await asyncio.shield(opening)
@@ -144,7 +144,7 @@ async def _moved_when_damaged(settings: Settings, directory: Path) -> AsyncItera
             raise
         moved = _move_away(directory, error)
         raise StaleError(
-            f"state directory {directory}: damaged, moved to {moved}; the next start rebuilds it"
+            f"state directory {directory}: damaged and moved to {moved}; the next start rebuilds it"
         ) from error
 
 
@@ -155,16 +155,16 @@ def _move_away(directory: Path, error: DamagedStateError) -> Path:
 
 
 async def _refuse_foreign_state(follower: Follower, settings: Settings, genesis: Genesis) -> None:
-    """The state must be a past of this journal and of these decisions."""
+    """Raise StateError unless the state was built from this journal and these decisions."""
     meta, path, names = follower.state.meta, follower.directory, Names(settings.namespace)
     first, end = await answered(f"topic {names.decisions}", follower.decisions.bounds)
     if meta.decided > end:
         raise StateError(
-            f"state directory {path}: has applied decisions up to {meta.decided}, but {end} is their end"
+            f"state directory {path}: has applied decisions up to {meta.decided}, but they end at {end}"
         )
     if meta.decided < first:
         raise StateError(
-            f"state directory {path}: wants decisions from {meta.decided}, kept are those from {first}"
+            f"state directory {path}: needs decisions from {meta.decided}, but they start at {first}"
         )
     if not meta.last:
         return
@@ -172,11 +172,11 @@ async def _refuse_foreign_state(follower: Follower, settings: Settings, genesis:
     if meta.applied > end:
         raise StateError(
             f"state directory {path}: has applied topic {names.journal} up to {meta.applied}, "
-            f"but {end} is its end"
+            f"but it ends at {end}"
         )
     async with journal_reader(settings, meta.applied - 1, genesis) as reader:
         entries = await reader.up_to(meta.applied)
     if entries[-1].digest != meta.last:
         raise StateError(
-            f"state directory {path}: made from another journal, its record {meta.applied - 1} differs"
+            f"state directory {path}: built from another journal, whose record {meta.applied - 1} differs"
         )

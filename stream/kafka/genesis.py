@@ -1,4 +1,4 @@
-"""The journal's first record: written once however many try, waited for by everybody else (rule 6)."""
+"""The first record of the journal, written exactly once even by concurrent creators (rule 6)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 
 ATTEMPTS: Final = 10
-"""Writing again after another creator's producer took the transactional id over."""
+"""Maximum number of attempts, which fail if a concurrent creator fences us."""
 POLL_SECONDS: Final = 0.5
 TRANSACTION_MS: Final = 15_000
 
@@ -33,9 +33,10 @@ _log = structlog.get_logger(__name__)
 async def write_genesis(
     client: AIOKafkaClient, settings: Settings, scheme: Scheme, options: VerdictOptions
 ) -> tuple[Genesis, bool]:
-    """The journal's genesis, and whether this call wrote it. One genesis, whoever else writes meanwhile.
+    """Return the journal's genesis, and whether this call wrote it. There is only one, even with concurrent
+    calls.
 
-    Raises RefusedError when the journal has one of another scheme or with other options.
+    Raises RefusedError if the journal already has another scheme or other options.
     """
     failure: Exception | None = None
     for _ in range(ATTEMPTS):
@@ -50,8 +51,8 @@ async def write_genesis(
         except clients.DENIED:
             raise
         except KafkaError as error:
-            failure = error  # fenced, or a commit whose fate is unknown: look again
-        await asyncio.sleep(random.uniform(0.1, 0.5))  # noqa: S311 (so that two do not meet for ever)
+            failure = error  # fenced, or a commit with unknown outcome: check again
+        await asyncio.sleep(random.uniform(0.1, 0.5))  # noqa: S311 (two creators must not collide forever)
     raise BrokerError(f"{Names(settings.namespace).journal}: genesis could not be written: {failure!r}")
 
 
@@ -64,8 +65,8 @@ async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis
         acks="all",
         transaction_timeout_ms=TRANSACTION_MS,
     )
-    # Ends the transaction of any earlier creator, by commit or abort, and fences it. So what an empty
-    # journal shows from here on stays true until our commit, or our commit fails.
+    # Starting the producer completes or aborts the transaction of any earlier creator, and fences it. If the
+    # journal is empty from here on, it stays empty until our commit, or our commit fails.
     async with clients.started(settings, producer):
         if await read_genesis(client, settings) is not None:
             return False
@@ -75,7 +76,8 @@ async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis
 
 
 async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | None:
-    """The genesis, or None while the journal is empty. Raises RefusedError when another record is first."""
+    """Read the genesis, or None if the journal is empty. Raises RefusedError if its first record is
+    another."""
     journal = Names(settings.namespace).journal
     partition = TopicPartition(journal, 0)
     bounds = (await broker_metadata.log_bounds(client, [journal], committed=True))[partition]
@@ -88,19 +90,20 @@ async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | 
         found = decode_journal(record.value, record.offset)
     except RecordError as error:
         raise RefusedError(
-            f"topic {journal}: its first record is no genesis that this version of neardup reads: run the "
-            f"version that wrote it, or a new namespace ({error})"
+            f"topic {journal}: this version of neardup cannot read its first record, the genesis: run the "
+            f"version that wrote it, or use a new namespace ({error})"
         ) from error
     if not isinstance(found, Genesis):
         raise RefusedError(
-            f"topic {journal}: its first record, at offset {record.offset}, is no genesis: "
-            "not a journal of `neardup topics create`, or a trimmed one"
+            f"topic {journal}: its first record, at offset {record.offset}, is not a genesis: "
+            "`neardup topics create` did not create this journal, or records were deleted"
         )
     return found
 
 
 async def _first_record(settings: Settings, partition: TopicPartition, bounds: broker_metadata.Bounds) -> Any:
-    """The first committed record within the bounds, or None: markers of aborts have offsets too."""
+    """Read the first committed record within the bounds, or None if there are only aborted ones and
+    markers."""
     consumer = clients.consumer(
         settings,
         group_id=None,
@@ -125,11 +128,11 @@ async def wait_for_genesis(
     expect_scheme: Scheme | None = None,
     expect_options: VerdictOptions | None = None,
 ) -> Genesis:
-    """The journal's genesis, once `neardup topics create` has written it; `timeout` seconds, None for ever.
+    """Wait until `neardup topics create` has written the genesis, and return it.
 
-    With a timeout, raises BrokerError when no broker answers; without, waits for one.
-    Raises TopicError after the timeout, SchemeMismatchError when this program's fingerprints are not the
-    journal's, RefusedError when a scheme or options are expected and others are recorded.
+    `timeout` is in seconds, or None to wait forever. With a timeout, raises TopicError when it expires and
+    BrokerError if no broker answers. Raises SchemeMismatchError if this version computes the journal's scheme
+    differently, and RefusedError if scheme or options differ from the expected ones.
     """
     try:
         async with asyncio.timeout(timeout):
@@ -138,7 +141,7 @@ async def wait_for_genesis(
             else:
                 genesis = await _poll(settings)
     except TimeoutError:
-        raise TopicError(f"{_wanted(settings)} is not there after {timeout:g} s") from None
+        raise TopicError(f"{_wanted(settings)} was not written within {timeout:g} s") from None
     refuse_other(genesis, expect_scheme, expect_options)
     return genesis
 
@@ -163,9 +166,9 @@ def _wanted(settings: Settings) -> str:
 
 
 def refuse_other(genesis: Genesis, scheme: Scheme | None, options: VerdictOptions | None) -> None:
-    """Raises RefusedError, naming what differs, unless the journal has this scheme and these options.
+    """Raise RefusedError, which names the differences, unless the journal has this scheme and these options.
 
-    A scheme that this version of the program computes in another way is refused as SchemeMismatchError.
+    Raises SchemeMismatchError if this version of the program computes the journal's scheme differently.
     """
     differing = [
         *_differing("scheme", genesis.scheme, scheme),
@@ -173,12 +176,13 @@ def refuse_other(genesis: Genesis, scheme: Scheme | None, options: VerdictOption
     ]
     if differing:
         raise RefusedError(
-            "the journal has another scheme or other options, and keeps them: " + "; ".join(differing)
+            "the journal has another scheme or other options, which cannot be changed: "
+            + "; ".join(differing)
         )
     if genesis.scheme.id != genesis.scheme_id:
         raise SchemeMismatchError(
-            f"the journal's fingerprints are of scheme {genesis.scheme_id}; this version of neardup would "
-            f"make those of scheme {genesis.scheme.id}: run the version that wrote it, or a new namespace"
+            f"the journal's fingerprints have scheme {genesis.scheme_id}, but this version of neardup would "
+            f"compute scheme {genesis.scheme.id}: run the version that wrote it, or use a new namespace"
         )
 
 

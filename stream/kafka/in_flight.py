@@ -1,4 +1,4 @@
-"""What goes on beside the event loop: at most one transaction of a judge, and threads that end."""
+"""Concurrent work with a bounded lifetime: at most one transaction in flight, and calls in threads."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ T = TypeVar("T")
 
 
 class Transaction:
-    """The transaction that may be under way while the next batch is decided; none outlives the context."""
+    """The transaction in flight while the next batch is decided. It does not outlive the context."""
 
     def __init__(self) -> None:
         self._task: asyncio.Task[None] | None = None
 
     @property
     def under_way(self) -> bool:
-        """Whether nobody has heard yet how it ended."""
+        """Whether a transaction was begun and not awaited yet."""
         return self._task is not None
 
     def begin(self, publishing: Coroutine[Any, Any, None]) -> None:
-        """Begin; the one before must have ended."""
+        """Begin a transaction. The previous one must have been awaited."""
         self._task = asyncio.create_task(publishing)
 
     async def ended(self) -> None:
-        """Wait for its end, if one is under way. Raises what it raised."""
+        """Wait for the transaction in flight, if any, and raise its error."""
         if self._task is not None:
             await self._task
             self._task = None
@@ -40,7 +40,7 @@ class Transaction:
 
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
-    """What the function gives, called in a thread. Neither an error nor a cancellation leaves the thread."""
+    """Call the function in a thread. Waits for the thread to end even on cancellation."""
     running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
     try:
         return await asyncio.shield(running)

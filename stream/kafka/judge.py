@@ -1,7 +1,7 @@
-"""The judge: journal -> verdicts, exactly once.
+"""The judge role: decides the journal and publishes verdicts, exactly once.
 
-It follows what was decided, leads when the group gives it the journal, and ends on any error: whatever it
-had not made durable is applied again from journal and decisions by the next one (rules 7 to 13).
+It follows the decisions as a standby, leads when the group assigns it the journal, and ends on any error.
+Whatever it had not flushed is applied again from journal and decisions by the next process (rules 7 to 13).
 """
 
 from __future__ import annotations
@@ -38,13 +38,12 @@ from stream.settings import Settings
 log = structlog.get_logger()
 
 AHEAD: Final = 0.5
-"""Share of a whole batch that must wait before it is decided beside the transaction of the one before. With
-less, waiting for the end costs no throughput, and batches are larger.
-"""
+"""Share of a full batch that must be queued for it to be decided while the previous transaction is in flight.
+With less, waiting for the end of the transaction costs no throughput and makes batches larger."""
 
 
 class JudgeRole:
-    """One judge process; leads or stands by."""
+    """One judge process, which leads or stands by."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings, self.names = settings, Names(settings.namespace)
@@ -58,11 +57,12 @@ class JudgeRole:
         """Where its metrics and health are served."""
 
     def stop(self) -> None:
-        """Ask `run` to finish its batch and return."""
+        """Ask `run` to finish the current batch and return."""
         self._stop.set()
 
     async def run(self) -> None:
-        """Judge until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
+        """Judge until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart, nothing is
+        lost."""
         with made_for_batches(), stop_event_on_signals(self._stop), clients.explained_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 await self._run()
@@ -118,7 +118,7 @@ class JudgeRole:
                 log.info("stopped", **self.stats.fields(follower.state))
 
     async def _stand_by(self, genesis: Genesis, follower: Follower, instance: str) -> None:
-        """Follow the judge that leads, until this one does."""
+        """Follow the leading judge until this one is elected, then lead."""
         settings, names, watch = self.settings, self.names, self.watch
         await unless_stopped(self._stop, follower.follow_to_end())
         joining = watch.joined(Election(settings, names.judge, names.journal, instance))
@@ -136,7 +136,8 @@ class JudgeRole:
                 await self._lead(genesis, follower, election)
 
     async def _genesis_of_sound_topics(self) -> Genesis:
-        """Wait for the genesis (rule 6); refuse another behaviour, and topics that break exactly-once."""
+        """Wait for the genesis, and refuse another scheme version (rule 6) or topics that break
+        exactly-once."""
         genesis = await topics.wait_for_genesis(self.settings)
         await answered("a broker", lambda: topics.check(self.settings, "judge"))
         return genesis
@@ -148,7 +149,7 @@ class JudgeRole:
         async with entered_unless_stopped(self._stop, fencing) as publisher:
             if publisher is None:
                 return
-            # Only now is the end of the decisions final: our producer id ended every earlier transaction.
+            # The end of the decisions is final only now that our producer has ended all earlier transactions.
             await unless_stopped(self._stop, follower.follow_to_end())
             if self._stop.is_set():
                 return
@@ -156,11 +157,11 @@ class JudgeRole:
             before = await election.judged_before()
             if not judge.state.meta.decided and before > judge.state.meta.applied:
                 raise StateError(
-                    f"topic {self.names.decisions} is empty, but the journal was judged up to {before}: it "
-                    "was made again; judging from the start would repeat every verdict; restore it, or use "
-                    "another namespace"
+                    f"topic {self.names.decisions} is empty, but the journal was judged up to {before}: the "
+                    "topic was recreated, and judging from the start would repeat all verdicts; restore it, "
+                    "or use another namespace"
                 )
-            election.judged(judge.state.meta.applied)  # the judge before may not have come to say so
+            election.judged(judge.state.meta.applied)  # the previous leader may not have committed it
             watch.leads(journal)
             log.info("leading", applied=judge.state.meta.applied)
             await self._judge_on(follower, publisher, election)

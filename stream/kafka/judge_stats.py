@@ -16,13 +16,13 @@ log = structlog.get_logger()
 
 @dataclass(slots=True)
 class JudgeStats:
-    """What this process did since it started."""
+    """Counters since the start of the process."""
 
     verdicts: Counter[str] = field(default_factory=Counter)
     transactions: int = 0
     redelivered: int = 0
     gaps: dict[SourceKey, SourceGap] = field(default_factory=dict)
-    """Sources that wait for missing pages now, each with the first gap that was met."""
+    """Sources that currently wait for missing pages, each with its first gap."""
 
     def add(self, decided: Decided, ledger: Ledger) -> int:
         """Count a batch whose transaction is committed, and log gaps. Returns how many gaps are new."""
@@ -32,7 +32,7 @@ class JudgeStats:
         new = 0
         for gap in decided.admission.gaps:
             if self.gaps.get(gap.source, gap).expected != gap.expected:
-                del self.gaps[gap.source]  # an earlier one, which healed within this batch
+                del self.gaps[gap.source]  # an earlier gap, which healed within this batch
             if gap.source not in self.gaps:
                 self.gaps[gap.source] = gap
                 new += 1
@@ -44,7 +44,7 @@ class JudgeStats:
         return new
 
     def fields(self, state: State) -> dict[str, object]:
-        """For the log."""
+        """Return the fields of progress in the log."""
         return {
             "verdicts": dict(self.verdicts),
             "transactions": self.transactions,

@@ -1,4 +1,4 @@
-"""One transaction a batch: verdicts, cluster changes and the decision record."""
+"""Publishes each judged batch in one transaction: verdicts, cluster changes and the decision record."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ from stream.settings import AVRO, Settings
 
 ABORT_SECONDS = 5.0
 RETRY_MS = 20
-"""A broker refuses what comes while it ends the transaction before, which takes some milliseconds."""
+"""Retry interval. A broker refuses records for some milliseconds while it ends the previous transaction."""
 _ENDED = (IllegalOperation, InvalidTxnState)
-"""What is said of a transaction that another error ended. The latter is a broker's word: once one topic is
-refused, aiokafka sends what waited for all of them."""
+"""Raised for a transaction that another error ended before. The second comes from a broker: when one topic is
+refused, aiokafka still sends the waiting records of the others."""
 
 
 class Publisher:
-    """Entering it fences every earlier publisher of the namespace and ends its open transaction."""
+    """The transactional producer of a judge. Entering it fences earlier ones and aborts their open
+    transaction."""
 
     def __init__(self, settings: Settings, names: Names, scheme: str) -> None:
         self._settings, self._names = settings, names
@@ -47,7 +48,7 @@ class Publisher:
     async def __aenter__(self) -> Self:
         async with contextlib.AsyncExitStack() as stack:
             stack.callback(self._verdicts.close)
-            if self._avro is not None:  # before anybody is fenced
+            if self._avro is not None:  # fail before fencing the previous leader
                 await asyncio.to_thread(self._avro.register, list(self._topics))
             self._producer = clients.producer(
                 self._settings,
@@ -72,21 +73,22 @@ class Publisher:
         await self._open.aclose()
 
     async def encode(self, decided: Decided) -> list[PartitionBatch]:
-        """The verdicts as `publish` wants them. Keeps threads of its own busy, and hardly needs the GIL."""
+        """Encode the verdicts for `publish`, in threads that mostly release the GIL."""
         return await self._verdicts.of(decided, self._widths)
 
     async def publish(
         self, decided: Decided, decisions: Decisions, verdicts: Sequence[PartitionBatch]
     ) -> int:
-        """Publish a batch, all of it or nothing. Returns the next offset of the decisions topic.
+        """Publish a batch atomically. Returns the next offset of the decisions topic.
 
-        Any error leaves the judge's transaction to be aborted by the next one: the caller ends.
+        On an error the caller must end. The next publisher aborts the transaction if it is still open.
         """
         await self._producer.begin_transaction()
         try:
             async with clients.acknowledged(f"transaction of topic {self._names.decisions}"):
                 sent = await self._send(decided, decisions, verdicts)
-                # aiokafka commits a transaction although one of its sends failed: await every one (rule 10).
+                # aiokafka commits a transaction even if one of its sends failed, so await all of them (rule
+                # 10).
                 delivered = await asyncio.gather(*sent)
                 reach("judge.sent")
                 await self._producer.commit_transaction()
@@ -103,12 +105,12 @@ class Publisher:
     async def _send(
         self, decided: Decided, decisions: Decisions, verdicts: Sequence[PartitionBatch]
     ) -> list[asyncio.Future[Any]]:
-        """Hand everything to the producer; the decision record's future stands first."""
+        """Send all records. The future of the decision record is first."""
         names, encode, producer = self._names, self._encode, self._producer
         sent: list[asyncio.Future[Any]] = []
 
         def note(future: asyncio.Future[Any]) -> None:
-            # Also when another one fails first, and nobody asks how this one ended.
+            # Retrieve the exception, or asyncio logs it if another future fails first.
             future.add_done_callback(lambda done: done.cancelled() or done.exception())
             sent.append(future)
 

@@ -1,4 +1,4 @@
-"""What can be seen of a judge from outside: its metrics and its health. Nothing here decides."""
+"""Metrics and health of the judge."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class JudgeWatch:
-    """Told by the role what it does; asks the open state how it stands when somebody looks."""
+    """Collects metrics and health of a judge, partly on demand from the open state."""
 
     def __init__(self) -> None:
         self.metrics, self.health = JudgeMetrics(), Health()
@@ -37,7 +37,7 @@ class JudgeWatch:
 
     @asynccontextmanager
     async def opened(self, opening: AbstractAsyncContextManager[Follower]) -> AsyncIterator[Follower]:
-        """Open a follower and watch it for as long."""
+        """Open a follower, and watch it until it is closed."""
         async with AsyncExitStack() as stack:
             with self.health.excused("opening the state"):
                 follower = await stack.enter_async_context(opening)
@@ -65,7 +65,7 @@ class JudgeWatch:
         self.flushed(state)
 
     def _unwatch(self) -> None:
-        """Let go of a state that is about to be closed."""
+        """Release the references to a state before it is closed."""
         metrics = self.metrics
         live = (metrics.journal_position, metrics.replay_remaining, metrics.dead_anchors, metrics.generations)
         for gauge in (*live, *(metrics.anchors.labels(tier) for tier in ("ram", "rocksdb"))):
@@ -76,30 +76,30 @@ class JudgeWatch:
 
     @asynccontextmanager
     async def joined(self, entering: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
-        """Enter what waits for brokers, however long that takes."""
+        """Enter a context that may wait for brokers, with the liveness check suspended."""
         async with AsyncExitStack() as stack:
             with self.health.excused("waiting for brokers"):
                 entered = await stack.enter_async_context(entering)
             yield entered
 
     def stands_by(self, election: Election) -> None:
-        """The state has everything that was decided when we looked; the group is asked who leads."""
+        """Report that the state has caught up and the judge takes part in the election."""
         self.health.checks["replayed"] = lambda: True
         self._election = election
         self.health.checks["assigned"] = self._heard
 
     def _heard(self) -> bool:
-        """Count what the group answered since the last look; whether it ever did."""
+        """Count assignments by the group since the last call. Returns whether there was any."""
         answers = self._election.answers if self._election else 0
         self.metrics.rebalances.inc(answers - self._answers)
         self._answers = answers
         return answers > 0
 
     def leads(self, journal: JournalReader) -> None:
-        """From here on this judge decides."""
+        """Report that this judge leads."""
         self._heard()
         self.metrics.leading.set(1)
-        self.metrics.replay_remaining.set_function(lambda: 0)  # the decisions from here on are its own
+        self.metrics.replay_remaining.set_function(lambda: 0)  # later decisions are its own
         self.metrics.lag_records.set_function(lambda: sum(map(len, self._at_hand)) + journal.remaining)
         self.metrics.lag_seconds.set_function(lambda: self._lag(journal))
 
@@ -109,11 +109,11 @@ class JudgeWatch:
 
     @contextmanager
     def batch(self, entries: Sequence[Entry]) -> Iterator[None]:
-        """These journal records are being judged."""
+        """Report that these journal records are being judged while entered."""
         self._at_hand.append(entries)
         with self.metrics.batch_seconds.time():
             yield
-        del self._at_hand[0]  # they end in the order in which they began
+        del self._at_hand[0]  # batches end in the order in which they began
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -143,19 +143,19 @@ class JudgeWatch:
         self._heard()
 
     def _age(self, decided: Decided) -> None:
-        """How old the oldest page of each range was; of ranges that had a row to judge."""
+        """Observe the age of the oldest page of each range with admitted rows."""
         now, ranges = time.time(), decided.batch.ranges
         for place in np.unique(decided.batch.source).tolist():
             if published := ranges[place].published:
                 self.metrics.event_age.observe(max(0.0, now - published / 1000))
 
     def scrubbed(self, ended: float, damaged: int) -> None:
-        """When the last scrub ended, seconds since the epoch, and how many files it found damaged."""
+        """Report the end of the last scrub, in seconds since the epoch, and the number of damaged files."""
         self.metrics.scrubbed.set(ended)
         self.metrics.damaged_files.set(damaged)
 
     def flushed(self, state: State) -> None:
-        """Look at the disk, and count probes since the last look. Called in a thread."""
+        """Update disk usage, and count probes since the last call. Called in a thread."""
         stats, metrics = state.tables.stats, self.metrics
         metrics.probes.labels("ram").inc(stats.hot_probes - self._probed.hot_probes)
         metrics.probes.labels("rocksdb").inc(stats.rocks_probes - self._probed.rocks_probes)

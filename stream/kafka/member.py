@@ -1,4 +1,4 @@
-"""The static member id under which a role joins its group, kept beside its state."""
+"""Static member ids for consumer groups (KIP-345), stored beside the state of a role."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stream.tables.failures import Explained
 
 
 def member_id(path: Path) -> str:
-    """The id in the file `path`, made at the first call and kept there with the file's inode number.
+    """Return the member id in the file `path`, creating it at the first call.
 
-    Not derived from names: two machines may share host name and path, and would throw each other out. So
-    would a state directory and its copy: in a copied file, the inode is another's. Raises StateError or
-    DiskError where the file cannot be read or written.
+    The id is random, since two machines may share host name and path, and members with the same id fence each
+    other. The inode number is stored with it: in a copy of the state directory it differs, and a new id is
+    made. Raises StateError or DiskError if the file cannot be read or written.
     """
     with Explained(path.parent):
         path.touch(mode=0o600)

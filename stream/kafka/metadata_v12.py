@@ -1,6 +1,6 @@
-"""Kafka's Metadata request in version 12, the first whose answer names topic ids (KIP-516).
+"""Kafka's Metadata request in version 12, the first version with topic ids by name (KIP-516).
 
-aiokafka 0.14 stops at version 5; the classes follow its own, so that its client can send them.
+aiokafka 0.14 supports up to version 5. The classes follow its own, so that its client can send them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PARTITION = (
 _TOPIC = (
     ("error_code", Int16),
     ("topic", _TEXT),
-    # A UUID; aiokafka has no type of 16 bytes.
+    # A UUID in two halves, because aiokafka has no 16-byte type.
     ("id_high", Int64),
     ("id_low", Int64),
     ("is_internal", Boolean),
@@ -45,7 +45,7 @@ _BROKER = (("node_id", Int32), ("host", _TEXT), ("port", Int32), ("rack", _TEXT)
 
 
 class MetadataResponse12(Response):  # type: ignore[misc]
-    """Topics stand as tuples in the order of `_TOPIC`."""
+    """The response. Topics are tuples in the order of `_TOPIC`."""
 
     API_KEY = 3
     API_VERSION = 12
@@ -60,7 +60,7 @@ class MetadataResponse12(Response):  # type: ignore[misc]
 
 
 class MetadataRequest12(RequestStruct):  # type: ignore[misc]
-    """Topics by name; a UUID of zeros stands where there is a name."""
+    """The request for topics by name, in which topic ids are zero."""
 
     API_KEY = 3
     API_VERSION = 12
@@ -78,21 +78,21 @@ class MetadataRequest12(RequestStruct):  # type: ignore[misc]
 
 
 class MetadataRequest(Request[MetadataRequest12]):  # type: ignore[misc]
-    """Asks for these topics and creates none."""
+    """Requests metadata of topics, without creating them."""
 
     API_KEY = 3
 
     def __init__(self, topics: list[str], *, operations: bool = False) -> None:
-        """`operations`: tell also what we may do with each (KIP-430)."""
+        """`operations` also requests the authorized operations of each topic (KIP-430)."""
         self._topics, self._operations = topics, operations
 
     def build(self, request_struct_class: type[MetadataRequest12]) -> Any:
-        """The request as it travels."""
+        """Build the request; called by aiokafka."""
         return request_struct_class(
             [(0, 0, topic, {}) for topic in self._topics], False, self._operations, {}
         )
 
 
 def topic_id(high: int, low: int) -> str:
-    """32 hex digits of a UUID that came as two signed halves."""
+    """Format a UUID, given as two signed halves, as 32 hex digits."""
     return f"{high % 2**64:016x}{low % 2**64:016x}"

@@ -1,4 +1,4 @@
-"""Names of everything that a deployment owns in Kafka, all under its namespace (rule 14)."""
+"""Names of all Kafka resources of a deployment, which start with its namespace (rule 14)."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ class Names:
 
     @property
     def pages(self) -> str:
-        """Crawled pages, P partitions: the input."""
+        """Input topic of crawled pages, P partitions."""
         return f"{self.namespace}.pages"
 
     @property
     def journal(self) -> str:
-        """Fingerprints in one order, 1 partition, kept for ever."""
+        """Topic of fingerprints in a total order, 1 partition, kept forever."""
         return f"{self.namespace}.journal"
 
     @property
     def decisions(self) -> str:
-        """What was decided, 1 partition, kept for ever."""
+        """Topic of decisions, 1 partition, kept forever."""
         return f"{self.namespace}.decisions"
 
     @property
     def verdicts(self) -> str:
-        """One verdict a page, P partitions: the output."""
+        """Output topic with one verdict per page, P partitions."""
         return f"{self.namespace}.verdicts"
 
     def routed(self, verdict: str) -> str:
-        """Verdicts of that name once more, P partitions."""
+        """Additional topic for verdicts of one kind, P partitions."""
         return f"{self.verdicts}.{verdict}"
 
     @property
     def clusters(self) -> str:
-        """What became of anchors, compacted by cluster id."""
+        """Topic of superseded anchors, compacted by cluster id."""
         return f"{self.namespace}.clusters"
 
     @property
     def rejected(self) -> str:
-        """Dead letters: original bytes of rejected pages, reason in headers."""
+        """Dead-letter topic: original bytes of rejected pages, with the reason in headers."""
         return f"{self.namespace}.rejected"
 
     @property
@@ -52,10 +52,10 @@ class Names:
 
     @property
     def judge(self) -> str:
-        """Consumer group, and transactional id, of the judge."""
+        """Consumer group and transactional id of the judge."""
         return f"{self.namespace}.judge"
 
     @property
     def dashboard(self) -> str:
-        """Consumer group of the dashboard; begins the names of the topics that Faust makes."""
+        """Consumer group of the dashboard, and prefix of its changelog topics."""
         return f"{self.namespace}.dashboard"

@@ -60,7 +60,7 @@ class OffsetCommits:
                 await asyncio.wait_for(self._ended.wait(), COMMIT_SECONDS)
 
     async def save(self, partitions: set[int]) -> bool:
-        """Commit the positions of these partitions, as they are once it is their turn; whether they are."""
+        """Commit the current positions of these partitions. Returns whether that succeeded."""
         async with self._saving:
             commits = self._positions.commits(partitions, self._source.topic_id)
             topic = self._source.topic
@@ -69,8 +69,8 @@ class OffsetCommits:
                     {TopicPartition(topic, partition): each for partition, each in commits.items()}
                 )
             except (CommitFailedError, IllegalStateError) as error:
-                # The partitions are somebody else's now, who reads and appends these pages once more: the
-                # judge drops what it has judged (rule 7).
+                # The partitions were reassigned. Another worker reads and appends these pages again, and the
+                # judge drops those that it has judged (rule 7).
                 log.warning("commit_refused", commits=commits, error=str(error))
                 return False
         return True

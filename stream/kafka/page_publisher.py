@@ -1,4 +1,4 @@
-"""Pages from sources onto the pages topic: every message acknowledged, or an error that names it."""
+"""Publishes pages from sources to the pages topic, with an error that names any unacknowledged message."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from stream.text.url import url_key
 
 Key = Literal["url", "host", "none"]
 Progress = Callable[[int, int], None]
-"""Told how many messages were acknowledged, and how many bytes of the sources were read, so far."""
+"""Called with the number of acknowledged messages and of bytes read from the sources so far."""
 
 BATCH_BYTES: Final = 256 << 10
-"""Largest batch of several messages; far below any `max.message.bytes`, so that only a message which is too
-large by itself is refused."""
+"""Maximum size of a batch of several messages. It is far below any `max.message.bytes`, so that only a
+message that is too large by itself is refused."""
 UNACKNOWLEDGED_BYTES: Final = 32 << 20
-"""Messages sent and not yet acknowledged; beyond it, reading pauses. Below the broker's 100 MiB a request."""
+"""Bytes in flight above which reading pauses, below the broker's limit of 100 MiB per request."""
 LINGER_MS: Final = 5
 TOPIC_SECONDS: Final = 2.0
 
@@ -47,14 +47,15 @@ async def publish(
     rate: float | None = None,
     key: Key = "url",
 ) -> int:
-    """Publish every message of the sources, in order; the number of acknowledged messages.
+    """Publish all messages of the sources in order, at least once. Returns the number of acknowledged
+    messages.
 
-    `rate` bounds messages a second. `key` decides the partition: one URL, or one host, stays on one partition
-    and in order; `none` spreads messages at random unless the source has keys. At least once: after an error
-    some messages that follow the named one may be on the topic.
+    `rate` limits messages per second. `key` decides the partition: messages of the same URL or host stay on
+    one partition and in order, while `none` spreads messages randomly unless the source has keys. After an
+    error, some messages after the named one may be on the topic.
 
-    Raises PageError where a source is damaged or a message exceeds the topic's `max.message.bytes`,
-    BrokerError where a message was not acknowledged, TopicError where the topic is missing.
+    Raises PageError if a source is damaged or a message exceeds the topic's `max.message.bytes`, BrokerError
+    if a message was not acknowledged, and TopicError if the topic is missing.
     """
     opened = list(sources)
     topic = Names(settings.namespace).pages
@@ -66,13 +67,14 @@ async def publish(
         compression_type="zstd",
         linger_ms=LINGER_MS,
         max_batch_size=BATCH_BYTES,
-        # The broker decides, by the compressed size; aiokafka would by the uncompressed one.
+        # Leave the limit to the broker, which applies it to the compressed size; aiokafka uses the original
+        # one.
         max_request_size=2 * MAX_MESSAGE,
     )
     try:
         try:
             await clients.start(settings, producer)
-        except ClusterAuthorizationFailedError as error:  # said of a producer that may write no topic at all
+        except ClusterAuthorizationFailedError as error:  # raised if the producer may not write any topic
             raise TopicAuthorizationFailedError(topic, "(Write)") from error
         await _wait_for_topic(producer, topic)
         window = _Window(producer, topic, progress, opened)
@@ -93,7 +95,7 @@ async def publish(
 
 
 def key_of(message: Message, key: Key) -> bytes | None:
-    """The message's key; its own, or None, where there is no URL to derive one from."""
+    """Return the key of a message: derived from its URL, else its own key or None."""
     if key == "none" or message.url_hint is None:
         return message.key
     if key == "url":
@@ -109,7 +111,7 @@ def key_of(message: Message, key: Key) -> bytes | None:
 
 
 async def _wait_for_topic(producer: AIOKafkaProducer, topic: str) -> None:
-    """Look for the topic with patience: a broker may not know yet what was created a moment ago."""
+    """Wait for the topic, because a broker may not know a new topic yet. Raises TopicError."""
     deadline = asyncio.get_running_loop().time() + TOPIC_SECONDS
     while topic not in (await producer.client.fetch_all_metadata()).topics():
         if asyncio.get_running_loop().time() > deadline:
@@ -124,7 +126,8 @@ async def _sleep_until(moment: float) -> None:
 
 
 class _Window:
-    """Sends in flight, bounded in bytes; acknowledgements are awaited in the order of sending."""
+    """A window of messages in flight, bounded in bytes. Acknowledgements are awaited in the order of
+    sending."""
 
     def __init__(
         self, producer: AIOKafkaProducer, topic: str, progress: Progress | None, sources: list[Source]
@@ -138,19 +141,19 @@ class _Window:
         self._bytes = 0
 
     async def send(self, message: Message, key: bytes | None) -> None:
-        """Append to the producer's batches, waiting where they or the window are full."""
+        """Send a message, waiting while the producer's batches or the window are full."""
         try:
             future = await self._producer.send(self._topic, message.value, key=key)
         except KafkaError as error:
             raise self._failure(message, error) from error
-        # Read even when an earlier failure ends the publication, or asyncio complains of it at exit.
+        # Retrieve the exception, or asyncio logs it if an earlier failure ends the publication.
         future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._sends.append((message, future))
         self._bytes += len(message.value)
         await self.drain(UNACKNOWLEDGED_BYTES)
 
     async def drain(self, unacknowledged: int) -> None:
-        """Wait until no more bytes than that are unacknowledged; take what is acknowledged already."""
+        """Wait until at most `unacknowledged` bytes are in flight, and count acknowledged messages."""
         before = self.acknowledged
         while self._sends and (self._bytes > unacknowledged or self._sends[0][1].done()):
             message, future = self._sends[0]

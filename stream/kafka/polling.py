@@ -16,9 +16,10 @@ from stream.ops.health import Health
 
 POLL_MS: Final = 500
 POLL_RECORDS: Final = 64
-"""Records taken from the consumer before the held bytes are looked at again."""
+"""Records taken from the consumer before the memory in use is checked again."""
 FETCH_SECONDS: Final = 0.01
-"""How long after pages came the next are fetched: it costs worker and broker as much as a small page."""
+"""Delay of the next fetch after pages arrived, because a fetch costs worker and broker as much as a small
+page."""
 
 
 class Polling:
@@ -47,9 +48,9 @@ class Polling:
         """After a poll that gave `count` pages, let others gather for a moment, unless more are at hand, or
         none came."""
         if self._stats.paused or not 0 < count < POLL_RECORDS:
-            await asyncio.sleep(0)  # getmany does not yield while it has records at hand
+            await asyncio.sleep(0)  # getmany does not yield while it has buffered records
             return
-        # Not only by polling later: aiokafka would fetch at once, and have the first page that comes.
+        # A later poll is not enough: aiokafka would fetch at once and return with the first page.
         self._consumer.pause(*keys)
         await asyncio.sleep(FETCH_SECONDS)
         if not self._stats.paused:
@@ -67,7 +68,7 @@ class Polling:
             stats.paused = False
 
     async def rest(self, keys: Sequence[TopicPartition], seconds: float) -> None:
-        """Fetch nothing, and poll nevertheless: a member of the group that does not poll is expelled."""
+        """Pause fetching, but keep polling, because the group expels a member that does not poll."""
         until = time.monotonic() + seconds
         self._consumer.pause(*keys)
         while (left := until - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Where a worker begins a partition it was assigned (rule 4)."""
+"""Determines where a worker starts to read an assigned partition (rule 4)."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from stream.kafka.decided_positions import expected_offsets
 from stream.settings import Settings
 
 ASK_SECONDS: Final = 3.0
-"""A leader that does not answer for so long is looked up again: it may have moved."""
+"""Time-out of a leader's answer. After it, the leader is looked up again, because it may have moved."""
 PAUSE_SECONDS: Final = 0.2
 
 log = structlog.get_logger(__name__, role="worker")
 
 
 def counts(committed: OffsetAndMetadata | None, source: Source) -> bool:
-    """Whether a commit of the group is one of this source.
+    """Return whether a committed offset of the group belongs to this source.
 
-    Our commits carry the topic id in their metadata. One of another topic id was made for an older topic of
-    the same name and counts as none. One without metadata was made by an operator's tool, the cure of rule 7,
-    and means the topic as it is now.
+    Workers store the topic id in the metadata of their commits. A commit with another topic id belongs to an
+    older topic of the same name and is ignored. A commit without metadata was made by an operator's tool, as
+    the remedy of rule 7, and applies to the current topic.
     """
     return committed is not None and topic_id_of(committed.metadata) in ("", source.topic_id)
 
 
 def begin(backlog: Backlog, partition: int, read: int | None, judged: int | None, bounds: Bounds) -> int:
-    """Open the partition in the backlog; the offset to read from.
+    """Open the partition in the backlog, and return the offset to read from.
 
-    `read` is the group's offset and `judged` the one that the judge expects next, asked for where the group
-    has none; None where there is none. Whoever begins where the log starts declares an opening: nothing below
-    can come any more, and the judge may know nothing of the partition yet, or wait for what is gone. Raises
-    RefusedError for an offset above the log's end.
+    `read` is the group's committed offset, or None. `judged` is the offset that the judge expects next, which
+    is looked up if the group has none, or None. Starting at the log start declares an opening: nothing
+    earlier can arrive, and the judge may not know the partition yet or wait for deleted pages. Raises
+    RefusedError for an offset above the log end.
     """
     source = backlog.source
     where = {"topic": source.topic, "partition": partition, "log_start": bounds.start, "log_end": bounds.end}
@@ -58,11 +58,11 @@ def begin(backlog: Backlog, partition: int, read: int | None, judged: int | None
         place = f"of topic {source.topic} partition {partition} is above its log end {bounds.end}"
         if read is None:
             raise RefusedError(
-                f"offset {offset}, up to which pages were judged, {place}: the log lost records, and pages "
-                "that take their offsets would be dropped; make the topic again"
+                f"offset {offset}, up to which pages were judged, {place}: the log lost records, and new "
+                "pages with the same offsets would be dropped; recreate the topic"
             )
         raise RefusedError(
-            f"group offset {offset} {place}: the log lost records, or the offset was set by hand; reset it"
+            f"group offset {offset} {place}: the log lost records, or the offset was set manually; reset it"
         )
     if offset < bounds.start:
         lost = bounds.start - offset
@@ -76,11 +76,13 @@ def begin(backlog: Backlog, partition: int, read: int | None, judged: int | None
 async def topic_id_at_leaders(
     client: AIOKafkaClient, consumer: AIOKafkaConsumer, topic: str, partitions: Iterable[int]
 ) -> str:
-    """The topic id as the leaders know it that serve these partitions to the consumer; waits for leaders.
+    """Return the topic id as known by the leaders that serve these partitions to the consumer. Waits for
+    leaders.
 
-    A broker learns of a new topic before it serves its records, so what a leader served *before* this answer
-    came from the topic it names, or an older one. `client` should not be the consumer's own: an answer would
-    queue behind long-polling fetches on its connection. Raises TopicError when the topic is gone, or half.
+    A broker learns of a new topic before it serves its records. So records that a leader served *before* this
+    answer belong to the topic with the returned id, or an older one. `client` should not be the consumer's
+    own client, where the request would queue behind long-polling fetches. Raises TopicError if the topic is
+    missing or being recreated.
     """
     keys = [TopicPartition(topic, partition) for partition in partitions]
     while True:

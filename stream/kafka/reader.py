@@ -1,4 +1,4 @@
-"""Reading our own one-partition topics in order: the journal and the decisions."""
+"""Readers for the topics with one partition, journal and decisions."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from stream.settings import Settings
 
 POLL_SECONDS = 0.2
 ASK_SECONDS = 5.0
-"""A leader that does not answer for so long is away."""
+"""Time-out after which a leader is considered unreachable."""
 SHORT_SECONDS = 60.0
-"""How long a log may answer that it ends before a record that others have read: a leader elected a moment ago
-may not know yet how far the log is committed."""
+"""How long a log may appear to end before a record that is known to exist. A newly elected leader may not
+know the committed end of the log yet."""
 
 
 class Records(Protocol):
@@ -35,27 +35,27 @@ class Records(Protocol):
 
     topic: str
     position: int
-    """The next offset that will be read."""
+    """The next offset to read."""
 
     @property
     def end(self) -> int | None:
-        """The offset after the last committed record, as the last fetch saw it; None before any."""
+        """The offset after the last committed record as of the last fetch; None before any fetch."""
 
     async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
-        """The next records, possibly none, after waiting for them for at most so long."""
+        """Return the next records, waiting for them for at most `seconds`; possibly none."""
 
     def seek(self, offset: int) -> None:
-        """Go on at that offset."""
+        """Continue at `offset`."""
 
     async def bounds(self) -> tuple[int, int]:
-        """First offset, and the one after the last. Raises BrokerError when the leader does not answer."""
+        """Return the log start and log end. Raises BrokerError if the leader does not answer."""
 
     async def reach(self) -> None:
-        """Ask the cluster for anything. Raises BrokerError when it does not answer for long."""
+        """Check that a broker answers. Raises BrokerError if none does for long."""
 
 
 class TopicReader:
-    """Records of partition 0 of `topic`, committed ones only, from `start` on."""
+    """Reads the committed records of partition 0 of `topic`, from offset `start` on."""
 
     def __init__(self, settings: Settings, topic: str, start: int) -> None:
         self.topic, self.position = topic, start
@@ -74,7 +74,7 @@ class TopicReader:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(clients.started(self._settings, self._consumer, patiently=True))
-            # Without a grant to see the topic, aiokafka would look for its leader for ever: ask first.
+            # Without a grant to see the topic, aiokafka would search for its leader forever: check first.
             asked = client_of(self._consumer)
             await answered(f"topic {self.topic}", lambda: broker_metadata.metadata(asked, [self.topic]))
             self._consumer.assign([self._partition])
@@ -88,33 +88,33 @@ class TopicReader:
         await self._open.aclose()
 
     async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
-        """The next records, possibly none. Raises StateError when retention has taken them."""
+        """Return the next records, possibly none. Raises StateError if retention has deleted them."""
         try:
             found = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000))
         except OffsetOutOfRangeError:
             first, end = await answered(f"topic {self.topic}", self.bounds)
             raise StateError(
-                f"topic {self.topic}: offset {self.position} is wanted, but it holds {first} to {end}"
+                f"topic {self.topic}: offset {self.position} is needed, but it contains {first} to {end}"
             ) from None
         records: list[Any] = found.get(self._partition, [])
         self.position = await self._consumer.position(self._partition)
         return records
 
     def seek(self, offset: int) -> None:
-        """Go on at that offset."""
+        """Continue at `offset`."""
         self._consumer.seek(self._partition, offset)
         self.position = offset
 
     @property
     def end(self) -> int | None:
-        """The offset after the last committed record, as the last fetch saw it; None before any."""
+        """The offset after the last committed record as of the last fetch; None before any fetch."""
         end = self._consumer.last_stable_offset(self._partition)
         return None if end is None else int(end)
 
     async def bounds(self) -> tuple[int, int]:
-        """First offset, and the one after the last (control markers included).
+        """Return the log start and log end, which include control records.
 
-        Raises BrokerError when the leader does not answer.
+        Raises BrokerError if the leader does not answer.
         """
         try:
             async with asyncio.timeout(ASK_SECONDS):
@@ -127,15 +127,15 @@ class TopicReader:
         return first[self._partition], end[self._partition]
 
     async def reach(self) -> None:
-        """Ask the cluster for anything. Raises BrokerError when it does not answer for long."""
+        """Check that a broker answers. Raises BrokerError if none does for long."""
         await broker_metadata.cluster_id(client_of(self._consumer))
 
 
 class JournalReader:
-    """The journal's rows, in order, from where `records` stands. A record is handed out once, but for those
-    that are given back.
+    """Reads the rows of the journal in order, from the position of `records`.
 
-    Raises SchemeMismatchError at a record whose fingerprints are not of the genesis' scheme.
+    Each record is returned once, unless it is given back. Raises SchemeMismatchError for a record whose
+    fingerprints do not have the scheme of the genesis.
     """
 
     def __init__(self, records: Records, genesis: Genesis) -> None:
@@ -151,36 +151,37 @@ class JournalReader:
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        """Stop reading ahead; whoever opened the records closes them."""
+        """Stop reading ahead. `records` are closed by their owner."""
         if self._ahead is not None:
             self._ahead.cancel()
             await asyncio.gather(self._ahead, return_exceptions=True)
 
     @property
     def position(self) -> int:
-        """The next offset that will be read."""
+        """The next offset to fetch."""
         return self._topic.position
 
     @property
     def remaining(self) -> int:
-        """Records that were not handed out, as far as the last fetch saw."""
+        """Number of records not returned yet, as of the last fetch."""
         return len(self._waiting) + max(0, (self._topic.end or 0) - self._topic.position)
 
     @property
     def rows_waiting(self) -> int:
-        """Rows that were read and not handed out."""
+        """Number of rows that were fetched but not returned yet."""
         return self._rows
 
     @property
     def waiting_since(self) -> int | None:
-        """Append time, in milliseconds, of the next record where it was fetched already."""
+        """Append time of the next record in milliseconds, if it was fetched already."""
         return self._waiting[0].time if self._waiting else None
 
     async def next_rows(self, limit: int, seconds: float = POLL_SECONDS) -> list[Entry]:
-        """The next records, up to `limit` rows unless the first alone has more; none when it is quiet.
+        """Return the next records with at most `limit` rows, or a larger single one; none if there are no new
+        ones.
 
-        From the first call on, records are read while the caller is at those before, about `limit` rows:
-        alone, aiokafka fetches once ahead, as soon as one record is there, and no more until that was taken.
+        From the first call on, about `limit` rows are read ahead while the caller works. aiokafka by itself
+        prefetches only once, and waits until that is consumed.
         """
         if self._ahead is None:
             self._ahead = asyncio.create_task(self._read_ahead(limit))
@@ -202,7 +203,7 @@ class JournalReader:
         return taken
 
     def give_back(self, entries: Sequence[Entry]) -> None:
-        """Have the last records that were handed out be the next ones again."""
+        """Give back the records returned last, which will be returned again."""
         self._waiting.extendleft(reversed(entries))
         self._rows += sum(len(entry.rows) for entry in entries)
 
@@ -214,20 +215,20 @@ class JournalReader:
             await self._fetch(POLL_SECONDS)
             if self._waiting:
                 self._news.set()
-            await asyncio.sleep(0)  # getmany does not yield while it has records at hand
+            await asyncio.sleep(0)  # getmany does not yield while it has buffered records
 
     @property
     def away(self) -> bool:
-        """Whether records are wanted that the journal's leader does not hand out."""
+        """Whether the journal's leader does not deliver records that are waited for."""
         return self._absence.lasts
 
     async def up_to(
         self, end: int, turned: Callable[[], None] = lambda: None, *, short_seconds: float = SHORT_SECONDS
     ) -> list[Entry]:
-        """All records not handed out yet below offset `end`; the last must stand at `end - 1`.
+        """Return all further records below offset `end`, of which the last must be at `end - 1`.
 
-        Waits without end for a leader that is away; `turned` is called meanwhile. Raises StateError when the
-        leader answers, for `short_seconds`, that the log ends before `end`, and when no record stands there.
+        Waits without limit while the leader is unreachable, calling `turned`. Raises StateError if the leader
+        reports for `short_seconds` that the log ends before `end`, or if there is no record at `end - 1`.
         """
         read_at, short_since = time.monotonic(), None
         while self.position < end and not (self._waiting and self._waiting[-1].offset >= end - 1):
@@ -253,7 +254,7 @@ class JournalReader:
                         "it lost records; restore it, or use another namespace"
                     )
             elif now - read_at > ASK_SECONDS:
-                self._absence.met(f"its leader answers, but does not hand out offset {self.position}")
+                self._absence.met(f"its leader answers, but does not deliver offset {self.position}")
         self._absence.over()
         taken: list[Entry] = []
         while self._waiting and self._waiting[0].offset < end:
@@ -261,19 +262,19 @@ class JournalReader:
         self._rows -= sum(len(entry.rows) for entry in taken)
         if not taken or taken[-1].offset != end - 1:
             raise StateError(
-                f"topic {self._topic.topic}: decisions end at {end}, but no record stands at {end - 1}"
+                f"topic {self._topic.topic}: decisions end at {end}, but there is no record at {end - 1}"
             )
         return taken
 
     async def bounds(self) -> tuple[int, int]:
-        """First offset, and the one after the last. Raises BrokerError when the leader does not answer."""
+        """Return the log start and log end. Raises BrokerError if the leader does not answer."""
         return await self._topic.bounds()
 
     async def _fetch(self, seconds: float) -> None:
         for record in await self._topic.poll(seconds):
             rows = decode_journal(record.value, record.offset)
             if isinstance(rows, Genesis):
-                # Not always at offset 0: a creator that died in its transaction left an aborted one there.
+                # It need not be at offset 0, where a crashed creator may have left an aborted one.
                 if rows != self._genesis:
                     raise RecordError(f"{self._topic.topic} offset {record.offset}: a second genesis")
                 continue
@@ -284,7 +285,7 @@ class JournalReader:
 
 @asynccontextmanager
 async def journal_reader(settings: Settings, start: int, genesis: Genesis) -> AsyncIterator[JournalReader]:
-    """Reads the journal of a namespace from offset `start` on."""
+    """Open a reader of the namespace's journal, from offset `start` on."""
     async with (
         TopicReader(settings, Names(settings.namespace).journal, start) as records,
         JournalReader(records, genesis) as reader,

@@ -45,7 +45,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
         self.current = self._begin(self._assigned, 0.0)
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Hand over cleanly: the group is waiting, for at most `rebalance_timeout_ms`."""
+        """Hand over in order, while the group waits for at most `rebalance_timeout_ms`."""
         self._assigned = None
         await self.release()
 
@@ -58,7 +58,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
             self.current = self._begin(assignment.partitions, rest)
 
     async def release(self) -> None:
-        """Stop reading, append and commit what is finished, abandon the rest; within `shutdown_seconds`."""
+        """Stop reading, append and commit finished pages, and drop the rest, within `shutdown_seconds`."""
         async with self._releasing:
             assignment, self.current = self.current, None
             if assignment is None:
@@ -81,7 +81,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
             stats.held_bytes, stats.paused, stats.partitions, stats.offsets = 0, False, 0, {}
 
     async def _hand_over(self, assignment: Assignment, writing: asyncio.Task[None]) -> None:
-        """Once all is written, say that no attempt at a page failed here."""
+        """After the last append, commit that no attempt at a page failed."""
         await asyncio.wait({writing})
         if not writing.cancelled() and writing.exception() is None:
             await assignment.commits.hand_over()

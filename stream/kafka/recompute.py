@@ -1,4 +1,4 @@
-"""Deciding the whole journal once more, to compare with what was decided (rule 8)."""
+"""Recomputes the decisions of the whole journal, and compares them with the recorded ones (rule 8)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from stream.settings import Settings
 
 @clients.explains_errors
 async def recompute(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> list[str]:
-    """Decide the whole journal again in a temporary state and compare. Returns the differences."""
+    """Decide the whole journal again in a temporary state. Returns the differences from the recorded
+    decisions."""
     names = Names(settings.namespace)
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
     differences: list[str] = []

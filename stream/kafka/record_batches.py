@@ -1,7 +1,7 @@
-"""Finished batches of Kafka records, made of columns: what `AIOKafkaProducer.send_batch` takes.
+"""Encodes columns as Kafka record batches, for `AIOKafkaProducer.send_batch`.
 
-aiokafka's own builder appends record by record in Python, and compresses in the event loop. Here a compiled
-loop writes all records, and compression needs no GIL either, so threads may do both.
+aiokafka's own builder appends single records in Python, and compresses in the event loop. Here, a compiled
+loop writes all records. It and the compression release the GIL, so both can run in threads.
 """
 
 from __future__ import annotations
@@ -23,24 +23,23 @@ from stream.messages.byte_strings import Texts
 Headers = Sequence[tuple[str, bytes]]
 
 _LEVEL: Final = 1
-"""Of zstd. On verdicts the third, Kafka's default, takes a third longer and saves nothing."""
+"""Level of zstd. On verdicts, Kafka's default of 3 takes a third longer and saves nothing."""
 _ZSTD: Final = 4
 _TRANSACTIONAL: Final = 0x10
-# Format: https://kafka.apache.org/documentation/#recordbatch. Length and checksum are of what follows them.
+# Format: https://kafka.apache.org/documentation/#recordbatch. Length and checksum cover what follows them.
 _HEAD: Final = struct.Struct(">qiibI")  # base offset, length, leader epoch, magic, CRC-32C
 _BODY: Final = struct.Struct(">hiqqqhii")
 """Attributes, last offset, first and last timestamp, producer id and epoch, sequence, count."""
 _LENGTH_END: Final = 12
 _OVERHEAD: Final = 32
-"""More bytes than a record has beside its key, value and headers."""
+"""Upper bound for the bytes of a record besides its key, value and headers."""
 
 
 class RecordBatch:
-    """Records of one partition, in the place of aiokafka's `BatchBuilder`: the producer asks for nothing but
-    this."""
+    """An encoded record batch with the interface of aiokafka's `BatchBuilder` that its producer uses."""
 
     def __init__(self, records: memoryview, count: int, *, transactional: bool = True) -> None:
-        """`records` as the format has them, uncompressed."""
+        """`records` are encoded, but not compressed."""
         self._count, self._time = count, int(time.time() * 1000)
         small = bytes(cramjam.zstd.compress(records, level=_LEVEL))
         self._records, codec = (small, _ZSTD) if len(small) < len(records) else (bytes(records), 0)
@@ -49,21 +48,21 @@ class RecordBatch:
         self._built: bytes | None = None
 
     def append(self, **_: object) -> None:
-        """Say that it is full: a record sent alone goes into a batch of its own."""
+        """Return None, which means that the batch is full."""
 
     def close(self) -> None:
-        """It is."""
+        """Do nothing, since the batch is always closed."""
 
     def closed(self) -> bool:
-        """Whether nothing may be added any more."""
+        """Return True."""
         return True
 
     def record_count(self) -> int:
-        """How many records."""
+        """Return the number of records."""
         return self._count
 
     def size(self) -> int:
-        """Bytes, with the head."""
+        """Return the size in bytes, including the header."""
         return _HEAD.size + _BODY.size + len(self._records)
 
     def _set_producer_state(self, producer_id: int, producer_epoch: int, base_sequence: int) -> None:
@@ -89,13 +88,14 @@ def record_batches(
     *,
     transactional: bool = True,
 ) -> list[RecordBatch]:
-    """n records in batches of at most `limit` bytes before compression, unless a record alone has more.
+    """Encode n records in batches of at most `limit` bytes before compression, unless a single record is
+    larger.
 
-    Record i has the i-th key and value, and `headers[headers_of[i]]`, made by `header_block`.
+    Record i has the i-th key and value, and the headers `headers[headers_of[i]]`, encoded by `header_block`.
     """
     count = len(keys)
     keyed, given = np.ones(count, np.bool_), keys
-    if None in keys:  # seldom
+    if None in keys:  # rare
         keyed[:] = [key is not None for key in keys]
         given = [key or b"" for key in keys]
     key = Texts.of(given)  # type: ignore[arg-type]
@@ -112,12 +112,12 @@ def record_batches(
 
 
 def rehearse() -> None:
-    """Compile what `record_batches` needs."""
+    """Compile the loops of `record_batches`."""
     record_batches([None], Texts.of([b""]), Texts.of([header_block([])]), np.zeros(1, np.int64), 0)
 
 
 def header_block(headers: Headers) -> bytes:
-    """Headers of a record as the format has them."""
+    """Encode the headers of a record."""
     strings = [each for name, value in headers for each in (name.encode(), value)]
     return _varint(len(headers)) + b"".join(_varint(len(each)) + each for each in strings)
 
@@ -139,15 +139,17 @@ def _write(
     ends: NDArray[np.int64],
     counts: NDArray[np.int64],
 ) -> int:
-    """Write records one after the other; `ends` and `counts` get where batches end, from 1 on, and how many
-    records they have. Returns how many batches there are."""
+    """Write records consecutively, and return the number of batches.
+
+    From index 1 on, `ends` and `counts` receive the end and the number of records of each batch.
+    """
     at, batch = 0, 1
     for row in range(len(keyed)):
         head = headers_of[row]
         key, key_size = keys.edges[row], keys.edges[row + 1] - keys.edges[row]
         value, value_size = values.edges[row], values.edges[row + 1] - values.edges[row]
         block, block_size = headers.edges[head], headers.edges[head + 1] - headers.edges[head]
-        # Attributes and the time since the batch's, both 0, and the place in the batch begin a record.
+        # A record starts with attributes and timestamp delta, both 0, and its offset in the batch.
         offset = counts[batch]
         size = 2 + _varint_size(offset) + _varint_size(value_size) + value_size + block_size
         size += _varint_size(key_size) + key_size if keyed[row] else 1
@@ -170,7 +172,7 @@ def _write(
 
 @compiled
 def _varint_size(number: int) -> int:
-    """Bytes of a number that is not negative."""
+    """Return the encoded size of a number >= 0."""
     size, rest = 1, number >> 6
     while rest:
         size, rest = size + 1, rest >> 7
@@ -179,7 +181,7 @@ def _varint_size(number: int) -> int:
 
 @compiled
 def _put_varint(out: NDArray[np.uint8], at: int, number: int) -> int:
-    """Write a number in zigzag at `at`; returns the place after it."""
+    """Write a zigzag varint at position `at`, and return the position after it."""
     rest = number << 1 ^ number >> 63
     while rest >> 7:
         out[at] = rest & 0x7F | 0x80

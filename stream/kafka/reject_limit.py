@@ -1,4 +1,7 @@
-"""Whether a worker would reject the stream rather than pages of it (rule 5). Pure: no Kafka, no clock."""
+"""Pauses a worker that would reject most of its input through a producer's fault (rule 5).
+
+Pure: no Kafka, no clock.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +14,20 @@ from stream.kafka.backlog import Batch
 from stream.messages.reasons import PRODUCER
 
 WINDOW: Final = 250
-"""Pages of a partition that are looked back on."""
+"""Number of recent pages per partition that are considered."""
 PARTITIONS: Final = 4
-"""Windows that must be full, where so many partitions are assigned: one alone never stops a worker."""
+"""Number of full windows required, if that many partitions are assigned, so that a single partition never
+stops a worker."""
 PAUSE_SECONDS: Final = 30.0
 MOST_PAUSE_SECONDS: Final = 900.0
-"""Pauses between tries: the first, doubled up to the longest."""
+"""First and longest pause between retries; pauses double."""
 
 
 class RejectLimit:
-    """Counts pages that are rejected by a producer's fault: a limit on their share, over all partitions.
+    """Limits the share of pages that are rejected through a producer's fault, over all partitions.
 
-    What strangers can cause does not count, however often: a host that serves nothing but unknown charsets
-    must not stop the crawl. Nor does one partition alone, where there are several.
+    Rejections that a web page can cause do not count: a host that serves only unknown charsets must not stop
+    the crawl. A single partition does not count either, if there are several.
     """
 
     def __init__(self, limit: float) -> None:
@@ -32,22 +36,22 @@ class RejectLimit:
         self._next_pause = PAUSE_SECONDS
         self._reason: str | None = None
         self.why: str | None = None
-        """Why batches are refused; None while they are not."""
+        """Why batches are refused; None if they are not."""
 
     def assign(self, partitions: Collection[int]) -> None:
-        """Look at these partitions from now on."""
+        """Set the assigned partitions."""
         self._windows = {each: self._windows.get(each, deque(maxlen=WINDOW)) for each in partitions}
 
     def pause(self) -> float:
-        """Seconds until the next try."""
+        """Return the seconds until the next retry."""
         seconds, self._next_pause = self._next_pause, min(2 * self._next_pause, MOST_PAUSE_SECONDS)
         return seconds
 
     def refuses(self, batch: Batch) -> bool:
-        """Whether the batch must not be appended now.
+        """Return whether the batch must not be appended now.
 
-        Once one was refused, the next one is a try: it is looked at by itself, and when it passes, counting
-        begins anew.
+        After a refusal, the next batch is a retry: it is checked by itself, and if it passes, counting
+        restarts.
         """
         faults = [row.reason in PRODUCER for row in batch.rows]
         if self.why is not None:
@@ -67,8 +71,8 @@ class RejectLimit:
             self._next_pause = PAUSE_SECONDS
             return False
         self.why = (
-            f"reject_limit: {bad / seen:.1%} of the last {seen} pages were rejected by a fault of their "
-            f"producer, more than {self._limit:.1%}; most lately {self._reason}"
+            f"reject_limit: {bad / seen:.1%} of the last {seen} pages were rejected through a fault of their "
+            f"producer, more than {self._limit:.1%}; the last reason is {self._reason}"
         )
         self._windows = {each: deque(maxlen=WINDOW) for each in self._windows}
         return True

@@ -1,4 +1,4 @@
-"""How Python and the allocator run a process that turns large batches over in several threads."""
+"""Tunes the Python runtime and the allocator for processes that handle large batches in several threads."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from contextlib import contextmanager
 from typing import Final
 
 SWITCH_SECONDS: Final = 0.0002
-"""How long a thread may keep the GIL while others want it. Compiled loops and reads of RocksDB need it back
-for microseconds, and would wait 5 ms, Python's default, for a thread that makes the records of a batch."""
+"""GIL switch interval. Compiled loops and reads of RocksDB need the GIL back only for microseconds. With
+Python's default of 5 ms they would wait that long for a thread that encodes a batch."""
 COLLECT_AFTER: Final = 50_000
-"""New containers between two searches for cycles. With Python's default of 700, each batch was looked through
-a dozen times; nothing of it is in a cycle."""
+"""New containers between garbage collections. With Python's default of 700, each batch was scanned a dozen
+times, although batches contain no cycles."""
 ARENAS: Final = 2
-"""Heaps that threads share, where glibc would give them eight a core. A batch's memory goes from thread to
-thread, and each heap keeps what was freed in it: at 6 million anchors 280 MiB more, and no faster."""
+"""Maximum number of malloc arenas; glibc's default is eight per core. Memory of a batch passes between
+threads, and each arena keeps what was freed in it. At 6 million anchors, the default took 280 MiB more and
+was not faster."""
 _M_ARENA_MAX: Final = -8  # of <malloc.h>
 
 
 @contextmanager
 def made_for_batches() -> Iterator[None]:
-    """Settings of the whole process, for as long as the context lasts; the limit on heaps outlasts it."""
+    """Tune the process while entered. The limit on arenas stays in effect afterwards."""
     switch, collect = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(SWITCH_SECONDS)
     gc.set_threshold(COLLECT_AFTER, *collect[1:])
@@ -37,7 +38,8 @@ def made_for_batches() -> Iterator[None]:
 
 
 def _limit_arenas() -> None:
-    """What a user asks for in the environment stands. Other allocators have no such call, or ignore it."""
+    """Limit the malloc arenas, unless the environment sets a limit. Other allocators lack or ignore the
+    call."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
     asked = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
     if set_option is not None and not asked:

@@ -1,4 +1,4 @@
-"""A judge's state, read from disk now and then beside its work: what nobody reads may be damaged for long."""
+"""Background scrubs of the judge's state, which find damage in parts that are rarely read."""
 
 from __future__ import annotations
 
@@ -21,16 +21,19 @@ from stream.tables.last_scrub import last_scrub, note_scrub
 from stream.tables.scrub_child import Found
 
 FIRST_SECONDS: Final = 600.0
-"""After its start a judge is left alone for so long."""
+"""Minimum time from the start of a judge to its first scrub."""
 END_SECONDS: Final = 5.0
-"""How long a child that was killed is waited for: reading a disk that fails, it may not end for minutes."""
+"""How long to wait for a killed child, which may hang for minutes while it reads a failing disk."""
 
 log = structlog.get_logger(__name__)
 
 
 class Scrubs:
-    """Scrubs of a state directory, every `hours`; 0 for none. `told` gets when the last one was, in seconds
-    since the epoch, and how many files it found damaged; before the first, when waiting for it began."""
+    """Scrubs a state directory every `hours`; 0 disables it.
+
+    `told` is called with the time of the last scrub, in seconds since the epoch, and the number of damaged
+    files. Before the first scrub, the time is that of the start.
+    """
 
     def __init__(self, directory: Path, hours: float, told: Callable[[float, int], None]) -> None:
         self._directory, self._seconds, self._told = directory, 3600 * hours, told
@@ -38,7 +41,7 @@ class Scrubs:
 
     @asynccontextmanager
     async def beside(self) -> AsyncIterator[None]:
-        """Scrub for as long as the context lasts; none outlives it."""
+        """Scrub periodically while entered."""
         if not self._seconds:
             yield
             return
@@ -50,7 +53,7 @@ class Scrubs:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def refuse_damage(self) -> None:
-        """Raises DamagedStateError once a scrub has found any."""
+        """Raise DamagedStateError if a scrub has found damage."""
         if self._task is not None and self._task.done():
             self._task.result()
 
@@ -68,7 +71,7 @@ class Scrubs:
         began = time.monotonic()
         try:
             found = await self._child()
-        except OSError as error:  # no process to be had
+        except OSError as error:  # out of processes
             log.warning("scrub_failed", error=str(error))
             return
         if found is None:
@@ -85,17 +88,17 @@ class Scrubs:
         log.info("scrubbed", damaged=None, bytes=found.bytes, seconds=seconds)
 
     async def _child(self) -> Found | None:
-        """What a process of its own finds; None where it fails, which says nothing of the state."""
+        """Scrub in a child process. Returns None if the child fails, which does not imply damage."""
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", scrub_child.__name__, str(self._directory),
             env=environment(),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C reaches us, and we stop it
+            start_new_session=True,  # Ctrl-C must reach only us; we stop the child
         )  # fmt: skip
         try:
-            # Not `communicate`, which would close the pipe by whose end the child knows that we are gone.
+            # `communicate` would close stdin, which the child watches to notice our death.
             output, errors = await asyncio.gather(*(_all_of(each) for each in (child.stdout, child.stderr)))
             status = await child.wait()
         finally:

@@ -1,4 +1,4 @@
-"""Which topics a deployment has, how they must be, and what is wrong with those it found (rule 14)."""
+"""The topics of a deployment, their required configuration, and checks against it (rule 14)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ Role = Literal["worker", "judge", "publish", "follow"]
 """`follow` reads verdicts: tail, export, dashboard."""
 
 JOURNAL_BYTES: Final = 1 * MIB
-"""Largest journal record; a worker's batch of 512 rows and 256 KiB of messages stays far below."""
+"""Maximum size of a journal record. A worker's batch of 512 rows and 256 KiB stays far below."""
 DECISIONS_BYTES: Final = 4 * MIB
-"""Largest decision record: 65 536 rows, about 40 bytes each at worst."""
+"""Maximum size of a decision record: 65,536 rows of about 40 bytes at worst."""
 VERDICTS_BYTES: Final = 1 * MIB
-"""Largest batch of verdicts or cluster changes."""
+"""Maximum size of a record batch of verdicts or cluster changes."""
 PAGES_BYTES: Final = 32 * MIB
-"""Largest page message: 16 MiB of page, as base64 or escaped in JSON. A dead letter carries it unchanged."""
+"""Maximum size of a page message: a page of 16 MiB in base64 or escaped in JSON. A dead letter contains the
+same bytes."""
 BATCH_MARGIN: Final = 64 << 10
-"""`max.message.bytes` counts a whole record batch: its header, the key and record headers too."""
+"""Added to `max.message.bytes`, which limits a whole record batch with its header, key and record headers."""
 
 REPLICAS: Final = 3
 IN_SYNC: Final = 2
@@ -30,22 +31,23 @@ IN_SYNC: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class TopicPlan:
-    """One topic as it must be."""
+    """The required form of a topic."""
 
     name: str
     partitions: int | None
-    """None: as many as the settings say, or as there are."""
+    """Required number of partitions; None for the number in the settings, or of an existing topic."""
     largest: int
-    """Bytes of the largest record or batch that we send (rule 10)."""
+    """Maximum bytes of a record or record batch that we send (rule 10)."""
     config: dict[str, str]
-    """What must hold exactly."""
+    """Required configuration values."""
     ours: bool = True
-    """Whether we write it, so that what it lacks can make verdicts wrong; pages may be a crawler's topic."""
+    """Whether we write the topic, so that a wrong configuration could make verdicts wrong. The pages topic
+    may belong to a crawler."""
     transactional: bool = True
-    """Whether its logs hold transaction markers, which take offsets too."""
+    """Whether its logs contain transaction markers, which take offsets."""
 
     def create_config(self, *, dev: bool) -> dict[str, str]:
-        """Everything to say when the topic is created."""
+        """Return the configuration for creating the topic."""
         return {
             **self.config,
             "max.message.bytes": str(self.largest + BATCH_MARGIN),
@@ -53,7 +55,7 @@ class TopicPlan:
         }
 
     def problems(self, topic: Topic, configs: dict[str, str], *, dev: bool) -> Iterator[str]:
-        """What is not as it must be, each with what it should be."""
+        """Yield the differences of a topic from its required form, with the required values."""
         if self.partitions is not None and len(topic.partitions) != self.partitions:
             yield f"{self.name}: has {len(topic.partitions)} partitions, must have {self.partitions}"
         if not self.ours:
@@ -76,20 +78,20 @@ class TopicPlan:
 
 
 _ACKNOWLEDGED: Final = {"unclean.leader.election.enable": "false"}
-"""What was acknowledged must stay."""
+"""Acknowledged records must not be lost."""
 _FOR_EVER: Final = {
     **_ACKNOWLEDGED,
     "cleanup.policy": "delete",
     "retention.ms": "-1",
     "retention.bytes": "-1",
-    # Log time decides expiry and `decided_at`; a producer's clock must not (rule 15).
+    # Expiry and `decided_at` depend on log time, and must not depend on a producer's clock (rule 15).
     "message.timestamp.type": "LogAppendTime",
 }
 _COMPACTED: Final = {**_ACKNOWLEDGED, "cleanup.policy": "compact"}
 
 
 def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
-    """The topics that a role reads or writes; all of them without one."""
+    """Return the topics that a role reads or writes, or all topics without a role."""
     names = Names(settings.namespace)
     topics = {
         "pages": TopicPlan(names.pages, None, PAGES_BYTES, {}, ours=False, transactional=False),

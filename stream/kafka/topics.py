@@ -1,4 +1,4 @@
-"""Topics of a deployment: created, described, and checked before a role starts (rules 6 and 14)."""
+"""Creates and describes the topics of a deployment, and checks them before a role starts (rules 6 and 14)."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ _log = structlog.get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic as `neardup topics describe` prints it."""
+    """A row of `neardup topics describe`."""
 
     name: str
     id: str | None
-    """None when the topic is missing."""
+    """Topic id; None if the topic is missing."""
     partitions: int
     replicas: int
     offsets: int
-    """Offsets its logs hold; control markers count, and so do records that compaction took."""
+    """Number of offsets in its logs, including transaction markers and compacted records."""
     cleanup: str
     retention_ms: int | None
-    """None for ever."""
+    """Retention; None for unlimited."""
     problems: tuple[str, ...]
-    """What is not as it must be."""
+    """Differences from the required configuration."""
     markers: bool = False
-    """Whether `offsets` counts transaction markers, and so more than there are records."""
+    """Whether `offsets` includes transaction markers, and hence exceeds the number of records."""
 
 
 @clients.explains_errors
@@ -64,19 +64,16 @@ async def create(
     options: VerdictOptions,
     progress: Callable[[str], None] | None = None,
 ) -> Genesis:
-    """Make what is missing of the topics, and write the journal's genesis; a second time changes nothing.
+    """Create missing topics, and write the journal's genesis. Repeating it changes nothing.
 
-    Raises TopicError when a topic cannot be made or exists in another form, RefusedError when the journal has
-    another scheme or other options, SettingsError when no tables can be made so,
-    BrokerError when no broker answers, AwayError when a schema registry is wanted and does not answer.
-    `progress` is told what was done.
+    `progress` is called with lines of text. Raises TopicError if a topic cannot be created or has another
+    form, RefusedError if the journal has another scheme or other options, SettingsError if the options allow
+    no tables, BrokerError if no broker answers, and AwayError if a required schema registry is unreachable.
     """
     names = Names(settings.namespace)
-    Rule(
-        options, scheme
-    ).design()  # refuses options that contradict the scheme, and tables no judge could open
+    Rule(options, scheme).design()  # refuse options that contradict the scheme, or allow no tables
     async with clients.started(settings, clients.admin(settings)) as admin:
-        # A crawler's topic of pages may have been there first: the other topics follow its width.
+        # The pages topic may be an existing one of a crawler. The others get the same number of partitions.
         pages, *others = plan(settings)
         created = await _create_missing(admin, [pages], settings.partitions, dev=settings.dev)
         width = (await broker_metadata.partition_counts(client_of(admin), [pages.name]))[pages.name]
@@ -89,24 +86,25 @@ async def create(
     asked = settings.partitions if "partitions" in settings.model_fields_set else width
     if asked != width:
         progress(
-            f"partitions: {pages.name} has {width} and keeps them, {asked} has no effect: more would move"
-            " URLs to other partitions; a new namespace may have any number"
+            f"partitions: {pages.name} keeps its {width} partitions, {asked} has no effect: adding some would"
+            " move URLs to other partitions; use a new namespace for another number"
         )
     if written:
         progress(f"wrote the genesis of journal {genesis.journal} to {names.journal}")
     else:
-        progress(f"{names.journal} has its genesis, with this scheme and these options: nothing to do")
+        progress(f"{names.journal} already has a genesis with this scheme and these options: nothing to do")
     if settings.verdict_format == AVRO:
         described = [names.verdicts, *map(names.routed, settings.routes)]
         number = await asyncio.to_thread(AvroVerdicts(settings).register, described)
-        progress(f"verdicts are of schema {number}")
+        progress(f"registered the schema of verdicts with id {number}")
     return genesis
 
 
 async def _create_missing(
     admin: AIOKafkaAdminClient, plans: list[TopicPlan], width: int, *, dev: bool
 ) -> list[str]:
-    """Names of the topics that this call created. Returns when every broker knows all of them."""
+    """Create missing topics, and wait until every broker knows all of them. Returns the names of created
+    ones."""
     created: list[str] = []
     deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
     while True:
@@ -115,14 +113,14 @@ async def _create_missing(
         if not missing and await _known_to_all(client_of(admin), plans):
             return created
         if asyncio.get_running_loop().time() > deadline:
-            named = ", ".join(topic.name for topic in missing) or "not every broker knows all their leaders"
+            named = ", ".join(topic.name for topic in missing) or "some brokers do not know all leaders"
             raise TopicError(f"the topics are not ready after {CREATE_SECONDS:g} s: {named}")
         created += await _ask_to_create(admin, missing, width, dev=dev)
         await asyncio.sleep(broker_metadata.PAUSE_SECONDS)
 
 
 async def _known_to_all(client: AIOKafkaClient, plans: list[TopicPlan]) -> bool:
-    """Whether each broker can answer for these topics: the next question may go to any."""
+    """Return whether all brokers know these topics and their leaders, since any may get the next request."""
     for broker in client.cluster.brokers():
         answer = await broker_metadata.metadata(client, [topic.name for topic in plans], broker.nodeId)
         known = answer.topics
@@ -153,8 +151,8 @@ async def _ask_to_create(
             raise TopicAuthorizationFailedError(name, "(Create)")
         elif error is InvalidReplicationFactorError:
             raise TopicError(
-                f"topic {name}: replication factor {1 if dev else REPLICAS} is refused: {message} "
-                "(for one broker on one machine: --dev, NEARDUP_DEV=true)"
+                f"topic {name}: replication factor {1 if dev else REPLICAS} was refused: {message} "
+                "(for a single broker use --dev or NEARDUP_DEV=true)"
             )
         elif error is not TopicAlreadyExistsError and not error.retriable:
             raise TopicError(f"topic {name}: {message or error.__name__}")
@@ -163,7 +161,7 @@ async def _ask_to_create(
 
 @clients.explains_errors
 async def describe(settings: Settings) -> list[TopicRow]:
-    """One row a topic, missing ones too. Raises BrokerError when no broker answers."""
+    """Return one row per topic, including missing ones. Raises BrokerError if no broker answers."""
     plans = plan(settings)
     async with broker_metadata.connect(settings) as client:
         known = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
@@ -194,9 +192,9 @@ async def describe(settings: Settings) -> list[TopicRow]:
 
 
 async def check(settings: Settings, role: Role) -> None:
-    """Refuse to start a role on topics that would break exactly-once (rules 10 and 14).
+    """Refuse to start a role if topics are missing or would break exactly-once processing (rules 10 and 14).
 
-    Raises TopicError that names each topic, what is wrong with it and what it should be; BrokerError when no
+    Raises TopicError, which names each topic with its problem and the required value, and BrokerError if no
     broker answers.
     """
     async with broker_metadata.connect(settings) as client:
@@ -208,10 +206,10 @@ async def _check(client: AIOKafkaClient, settings: Settings, role: Role | None) 
     known = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
     missing = [topic.name for topic in plans if topic.name not in known]
     if missing:
-        raise TopicError(f"missing topics: {', '.join(missing)} (`neardup topics create` makes them)")
+        raise TopicError(f"missing topics: {', '.join(missing)} (run `neardup topics create`)")
     configs = await broker_metadata.topic_configs(client, known)
     if role == "follow":
-        return  # who only reads verdicts has no say in how they are kept
+        return  # readers of verdicts do not depend on the configuration
     problems = [
         problem
         for topic in plans

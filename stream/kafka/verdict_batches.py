@@ -1,4 +1,4 @@
-"""Verdicts of a judge's batch as finished batches of Kafka records, a partition at a time."""
+"""Encodes the verdicts of a judged batch as record batches of Kafka, one or more per partition."""
 
 from __future__ import annotations
 
@@ -21,29 +21,30 @@ from stream.messages.trace import TRACEPARENT
 from stream.messages.verdict import Verdict
 
 BATCH_BYTES: Final = 900_000
-"""Largest produced batch; below Kafka's default `max.message.bytes` of 1 MiB."""
+"""Maximum size of a record batch, below Kafka's default `max.message.bytes` of 1 MiB."""
 FEW: Final = 256
-"""So many verdicts the event loop makes itself, in a millisecond or three: threads take longer to begin."""
+"""Number of verdicts up to which the event loop encodes them itself, within 1 to 3 ms. Handing them to
+threads would take longer."""
 _THREADS: Final = 2
 PartitionBatch = tuple[TopicPartition, RecordBatch]
 
 
 class VerdictBatches:
-    """Makes batches, many in threads of its own; `close` ends them."""
+    """Encodes record batches, in its own threads if there are many verdicts."""
 
     def __init__(self, scheme: str, topics: Mapping[str, Verdict | None], avro: AvroVerdicts | None) -> None:
-        """`topics` are those to write to, and the verdict that each is for, None for all."""
+        """`topics` maps each topic to the kind of verdict that it gets, or None for all."""
         self._scheme, self._topics, self._avro = scheme, topics, avro
         self._pool = ThreadPoolExecutor(_THREADS, "verdicts")
 
     def close(self) -> None:
-        """Begin no more, and wait for those that were begun."""
+        """Cancel waiting work, and wait for running threads."""
         self._pool.shutdown(cancel_futures=True)
 
     async def of(self, decided: Decided, widths: Mapping[str, int]) -> list[PartitionBatch]:
-        """Batches for each topic and partition, in journal order; the topics have so many partitions.
+        """Encode record batches for all topics and partitions, in journal order within a partition.
 
-        In the order in which they are best sent.
+        `widths` are the numbers of partitions of the topics. Batches are returned in the order to send them.
         """
         few = len(decided.batch) <= FEW
         said = decided.columns() if few else await asyncio.to_thread(decided.columns)
@@ -71,12 +72,12 @@ class VerdictBatches:
         else:
             making = [asyncio.wrap_future(self._pool.submit(make, part)) for part in parts]
             made = await asyncio.gather(*making)
-        # The first of each partition, then the second ones: a producer has one of a partition under way.
+        # The first batch of each partition, then the second ones: a producer has one per partition in flight.
         turns = zip_longest(*made)
         return [(place, each) for turn in turns for place, each in zip(places, turn, strict=True) if each]
 
     def _headers(self, decided: Decided) -> tuple[Texts, NDArray[np.int64]]:
-        """Distinct headers, and which of them each row has."""
+        """Return the distinct header blocks, and the index of each row's block."""
         traces, verdict = decided.batch.traceparent, decided.judged.verdict
         blocks = [self._header_block(each) for each in Verdict]
         of = verdict.astype(np.int64) - Verdict.UNIQUE
@@ -85,7 +86,7 @@ class VerdictBatches:
         return Texts.of(blocks), of
 
     def _header_block(self, verdict: Verdict, trace: str | None = None) -> bytes:
-        # A router need not parse the value.
+        # With these headers, a router need not parse the value.
         headers = [("verdict", verdict.name.lower().encode()), ("scheme", self._scheme.encode())]
         if trace is not None:
             headers.append((TRACEPARENT, trace.encode()))

@@ -1,6 +1,6 @@
-"""Values on the verdicts topic: JSON, or Avro behind the id of a schema (Confluent's framing).
+"""Values on the verdicts topic: JSON, or Avro with a schema id (Confluent's framing).
 
-Both may stand on one topic, where the setting was changed. Readers are given JSON and need know no other.
+A topic may contain both if the setting was changed. Readers always get JSON.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from stream.pages.page import FRAME
 from stream.settings import Settings
 
 MAGIC: Final = b"\0"
-"""First byte of what a schema explains; no JSON begins with it."""
+"""First byte of a value with a schema id. JSON never starts with it."""
 
 
 class Record(Protocol):
-    """A record as consumers give it."""
+    """A consumed record."""
 
     topic: str
     partition: int
@@ -35,7 +35,7 @@ class Record(Protocol):
 
 @dataclass(slots=True)
 class PlacedValue:
-    """A record's value and where it stands."""
+    """The value of a record with its position."""
 
     topic: str
     partition: int
@@ -44,17 +44,17 @@ class PlacedValue:
 
 
 class VerdictReader:
-    """Makes JSON of the values of records, whatever they were written in."""
+    """Converts the values of verdict records to JSON."""
 
     def __init__(self, settings: Settings) -> None:
-        """Asks nobody yet."""
+        """Does not contact the registry yet."""
         registry = registry_of(settings)
         self._schemas = Schemas(registry.schema) if registry else None
 
     def json(self, record: Record) -> bytes:
-        """The verdict's JSON. A schema that is new is asked for once, which may take seconds.
+        """Return a verdict as JSON. An unknown schema is fetched once, which may take seconds.
 
-        Raises RecordError for what is no verdict, and AwayError while the registry does not answer.
+        Raises RecordError if the record is not a verdict, and AwayError while the registry is unreachable.
         """
         value = record.value
         return self._unframed(record) if value[:1] == MAGIC else value
@@ -63,7 +63,7 @@ class VerdictReader:
         number = int.from_bytes(record.value[1:FRAME], "big")
         where = f"{record.topic}[{record.partition}] offset {record.offset}"
         if self._schemas is None:
-            raise RecordError(f"{where}: is of schema {number}, and no schema_registry_url is set")
+            raise RecordError(f"{where}: has schema id {number}, but no schema_registry_url is set")
         try:
             fields = _fetched(self._schemas, number).fields(record.value[FRAME:])
             return fields if isinstance(fields, bytes) else to_json(fields)
@@ -72,20 +72,20 @@ class VerdictReader:
 
 
 class AvroVerdicts:
-    """Writes verdicts in Avro; `register` comes first."""
+    """Converts verdicts to Avro. Call `register` first."""
 
     def __init__(self, settings: Settings) -> None:
-        """Raises SettingsError without a registry."""
+        """Raises SettingsError if no registry is configured."""
         registry = registry_of(settings)
         if registry is None:
-            raise SettingsError("verdict_format avro wants schema_registry_url")
+            raise SettingsError("verdict_format avro requires schema_registry_url")
         self._registry = registry
         self._frame = b""
 
     def register(self, topics: Sequence[str]) -> int:
-        """The id of the schema, which is made known to the registry for the values of these topics.
+        """Register the schema for the values of these topics, and return its id.
 
-        Raises AwayError while the registry does not answer, and RefusedError when it does not take it.
+        Raises AwayError while the registry is unreachable, and RefusedError if it refuses the schema.
         """
         schema = contract(SCHEMA)
         number, *_ = [self._registry.register(f"{topic}-value", schema) for topic in topics]
@@ -93,7 +93,7 @@ class AvroVerdicts:
         return number
 
     def values(self, values: Sequence[bytes]) -> list[bytes]:
-        """The same verdicts, given as JSON."""
+        """Convert verdicts from JSON to framed Avro."""
         return [self._frame + to_avro(value) for value in values]
 
 

@@ -1,4 +1,5 @@
-"""The worker: pages -> journal, at least once, in ranges that chain (rules 1 to 6)."""
+"""The worker role: fingerprints pages into the journal, at least once, in contiguous ranges (rules 1 to
+6)."""
 
 from __future__ import annotations
 
@@ -41,18 +42,18 @@ from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings
 
 PROGRESS_SECONDS: Final = 5
-"""How often a working worker says what it has done."""
+"""Interval of progress in the log while the worker has work."""
 SLOW_SECONDS: Final = 0.5
-"""Pages behind one that takes so long go to another child."""
+"""When a page takes this long, the pages after it go to another child."""
 log = structlog.get_logger(__name__, role="worker")
 
 
 class WorkerRole:
-    """One member of the group `workers`.
+    """One member of the workers' consumer group.
 
-    Memory: held pages and rows stay below `worker_memory` + POLL_RECORDS records. On top, aiokafka holds
-    about two fetch responses a broker, of min(16 MiB, worker_memory / 8) each unless a single record batch
-    is larger, and one decompressed batch; and each child a chunk and what `child_memory` allows it.
+    Memory: pages and rows take at most `worker_memory` plus POLL_RECORDS records. In addition, aiokafka
+    buffers about two fetch responses per broker, of min(16 MiB, worker_memory / 8) each unless a single
+    record batch is larger, and one decompressed batch. Each child takes a chunk and up to `child_memory`.
     """
 
     def __init__(self, settings: Settings, *, fingerprinter: str = FINGERPRINTER) -> None:
@@ -71,17 +72,17 @@ class WorkerRole:
         )
 
     def stop(self) -> None:
-        """Ask `run` to finish what is finished, leave the group and return."""
+        """Ask `run` to append finished pages, leave the group and return."""
         self._stop.set()
 
     @property
     def refusing(self) -> bool:
-        """Whether nothing is appended, because nearly all pages would be rejected."""
+        """Whether appending is paused because of `reject_limit`."""
         return self._reject_limit.why is not None
 
     @property
     def opened(self) -> Backlog | None:
-        """What is held of the assigned partitions; None while there is no assignment, or it begins."""
+        """The backlog of the assigned partitions; None without an assignment, or while it is being opened."""
         current = self._rebalances.current
         return current.backlog if current and current.is_open else None
 
@@ -89,7 +90,8 @@ class WorkerRole:
     # `_read`, a `_feed` for each child, `_write` and `OffsetCommits.follow` run beside each other.
 
     async def _read(self, assignment: Assignment, rest: float) -> None:
-        """Pages of the assigned partitions into the backlog and to the children, after a rest."""
+        """Read pages of the assigned partitions into the backlog for the children, after a pause of `rest`
+        seconds."""
         if rest:
             await self._polling.rest(assignment.keys, rest)
         waiting, careful = await self._open(assignment)
@@ -106,14 +108,14 @@ class WorkerRole:
                 assignment.came()
             self._throttle(assignment)
             if 0 < count < POLL_RECORDS and assignment.may_check_topic_id:
-                # While children are at these pages, so that their append need not wait for it.
+                # Check while children process these pages, so that their append need not wait for it.
                 checking = self._tasks.spawn(self._verify_topic(assignment, ends))
                 assignment.check_topic_id(ends, checking)
                 ends = {}
             await self._polling.gather(assignment.keys, count)
 
     async def _feed(self, assignment: Assignment, waiting: Waiting) -> None:
-        """Keep one child busy with whatever waits."""
+        """Keep one child busy with queued chunks."""
         while True:
             handful = await waiting.take()
             if begun := assignment.positions.begin(handful.partitions):
@@ -132,7 +134,7 @@ class WorkerRole:
                     work.cancel()
 
     async def _write(self, assignment: Assignment) -> None:
-        """Finished prefixes into the journal; one append at a time, as full as it has become meanwhile."""
+        """Append finished pages to the journal, one batch at a time, with all that is finished by then."""
         committing = self._tasks.spawn(assignment.commits.follow())
         full = False
         try:
@@ -201,7 +203,7 @@ class WorkerRole:
         self._throttle(assignment)
 
     def _note_slow(self, assignment: Assignment, handful: Handful) -> None:
-        """Count the attempt at a page that takes long: perhaps it takes the worker down."""
+        """Count an attempt at a slow page, because it may end the worker."""
         partition, _ = handful.at_hand
         if handful.slow and assignment.positions.slow(partition):
             assignment.commits.add({partition})
@@ -216,8 +218,8 @@ class WorkerRole:
         client, source = self._producer.client, assignment.backlog.source
         await verify_topic(client, self._consumer, source, partitions)
 
-    # Refusing: while a producer's fault would have nearly all pages rejected, nothing is appended, and
-    # nothing is committed; from time to time the pages are read and fingerprinted once more (rule 5).
+    # Reject limit: while a producer's fault would reject nearly all pages, nothing is appended or committed,
+    # and the pages are read and fingerprinted again periodically (rule 5).
 
     def _refuses(self, batch: Batch) -> bool:
         before = self._reject_limit.why
@@ -228,7 +230,7 @@ class WorkerRole:
         return refused
 
     async def _try_again(self, assignment: Assignment) -> None:
-        """Drop what is held, and begin again from the committed offsets, after a pause."""
+        """Drop the backlog, and start again from the committed offsets after a pause."""
         pause = self._reject_limit.pause()
         log.error("refusing", error=self._reject_limit.why, next_try_seconds=pause)
         await self._rebalances.begin_again(assignment, pause)
@@ -236,7 +238,8 @@ class WorkerRole:
     # From the start of the process to its end; what fails in a task ends `_work`.
 
     async def run(self) -> None:
-        """Work until SIGTERM, SIGINT or `stop()`. Any error ends it: start again, nothing is lost."""
+        """Work until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart, nothing is
+        lost."""
         if wrong := overcommitted(self.settings, memory_limit(), "worker_memory"):
             log.warning("memory_overcommitted", error=wrong)
         with stop_event_on_signals(self._stop), clients.explained_errors():
@@ -247,7 +250,7 @@ class WorkerRole:
                     return
                 self._genesis = genesis
                 async with AsyncExitStack() as children:
-                    # A first start compiles, which on a busy machine takes longer than a loop may hang.
+                    # The first start compiles, which may take longer than the liveness check allows.
                     with self.watch.health.excused("starting children"):
                         pool = await unless_stopped(
                             self._stop, children.enter_async_context(self._children())
@@ -259,10 +262,12 @@ class WorkerRole:
                                 await self._work()
 
     async def _genesis_of_sound_topics(self) -> Genesis:
-        """Wait for the genesis (rule 6); refuse another behaviour, and topics that lose records (rule 14)."""
+        """Wait for the genesis, and refuse another scheme version (rule 6) or topics that lose records (rule
+        14)."""
         genesis = await topics.wait_for_genesis(self.settings)
         await answered("a broker", lambda: topics.check(self.settings, "worker"))
-        # Else what it needs rarely, to read the decisions, would be refused long after the start.
+        # Otherwise a missing grant that is rarely used, to read the decisions, would be noticed long after
+        # the start.
         await answered("a broker", lambda: acl_check.demand(self.settings, "worker"))
         return genesis
 
@@ -272,7 +277,7 @@ class WorkerRole:
 
     @asynccontextmanager
     async def _clients(self) -> AsyncIterator[bool]:
-        """Producer and consumer, ended in the order that leaves the group first."""
+        """Start producer and consumer. On exit the consumer leaves the group first."""
         settings, watch = self.settings, self.watch
         async with AsyncExitStack() as stack:
             with watch.health.excused("waiting for brokers"):
@@ -315,7 +320,7 @@ class WorkerRole:
             raise_group_errors(self._consumer)
             self.watch.look()
             if self.opened is None:
-                self.watch.health.turn()  # no partitions to read: the group takes its time, not the loop
+                self.watch.health.turn()  # without partitions the worker waits for the group
             if second % PROGRESS_SECONDS == 0 and self.stats.records != told:
                 told = self.stats.records
                 log.info("progress", **asdict(self.stats))

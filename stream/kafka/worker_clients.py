@@ -1,4 +1,4 @@
-"""The worker's consumer and producer: every option that exactly-once or bounded memory depends on."""
+"""The worker's consumer and producer, with the options for exactly-once processing and bounded memory."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from stream.kafka.names import Names
 from stream.settings import Settings
 
 HEARTBEAT_MS: Final = 1_000
-"""Also how soon a worker hears of a rebalance."""
+"""Heartbeat interval, which bounds how soon a worker learns of a rebalance."""
 JOIN_SECONDS: Final = 10.0
-"""Time to join the group again, after the handover that `shutdown_seconds` bounds."""
+"""Time to rejoin the group after the handover, which `shutdown_seconds` bounds."""
 METADATA_MS: Final = 60_000
-"""How soon new partitions are noticed."""
+"""Metadata refresh interval, which bounds how soon new partitions are found."""
 FETCH_BYTES: Final = 16 << 20
 LEAST_FETCH_BYTES: Final = 64 << 10
 PARTITION_FETCH_BYTES: Final = 1 << 20
 BATCH_BYTES: Final = 512 << 10
-"""Larger than a journal record, smaller than any topic's `max.message.bytes`."""
+"""Larger than any journal record, and smaller than any topic's `max.message.bytes`."""
 REQUEST_BYTES: Final = 96 << 20
-"""Above the largest dead letter; below a broker's `socket.request.max.bytes`, 100 MiB."""
+"""Larger than any dead letter, and below a broker's `socket.request.max.bytes` of 100 MiB."""
 
 
 @asynccontextmanager
 async def started_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer]:
-    """An idempotent producer. Waits for a broker that answers; raises SecurityError."""
+    """Start an idempotent producer. Waits while brokers are unreachable; raises SecurityError."""
     producer = clients.producer(
         settings,
         enable_idempotence=True,
@@ -45,7 +45,8 @@ async def started_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer
 
 @asynccontextmanager
 async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer]:
-    """A consumer of the group `workers` that has not subscribed yet. Like `started_producer`."""
+    """Start a consumer in the group of workers, without a subscription. Waits and raises as
+    `started_producer`."""
     fetch = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, settings.worker_memory // 8))
     consumer = clients.consumer(
         settings,
@@ -53,7 +54,7 @@ async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer
         enable_auto_commit=False,
         auto_offset_reset="none",
         isolation_level="read_committed",
-        # Rebalances are eager: every partition is revoked anyway, so stickiness would gain nothing.
+        # Rebalances are eager, i.e. all partitions are revoked, so a sticky assignor has no advantage.
         partition_assignment_strategy=(RoundRobinPartitionAssignor,),
         session_timeout_ms=int(settings.session_seconds * 1000),
         heartbeat_interval_ms=min(HEARTBEAT_MS, int(settings.session_seconds * 1000) // 4),

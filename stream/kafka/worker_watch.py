@@ -1,4 +1,4 @@
-"""What can be seen of a worker from outside: its metrics and its health."""
+"""Metrics and health of the worker."""
 
 from __future__ import annotations
 
@@ -24,27 +24,27 @@ STATUS: Final = {each.value: each.name.lower() for each in Status}
 
 @dataclass(slots=True)
 class WorkerStats:
-    """Counters since the start."""
+    """Counters since the start of the worker, and its current state."""
 
     pages: int = 0
-    """Rows in the journal."""
+    """Rows appended to the journal."""
     rejected: int = 0
-    """Of these, rejected."""
+    """Rejected rows appended to the journal."""
     records: int = 0
-    """Journal records."""
+    """Records appended to the journal."""
     lost: int = 0
     """Offsets declared lost to retention."""
     crashes: int = 0
-    """Fingerprinting processes that died at work."""
+    """Fingerprinting processes that died while working."""
     held_bytes: int = 0
-    """Pages and rows not yet in the journal."""
+    """Bytes of pages and rows that are not in the journal yet."""
     most_held_bytes: int = 0
     paused: bool = False
-    """Whether more than `worker_memory` is held, so that nothing is fetched."""
+    """Whether fetching is paused because `worker_memory` is exceeded."""
     partitions: int = 0
-    """Partitions assigned."""
+    """Number of assigned partitions."""
     offsets: dict[int, int] = field(default_factory=dict)
-    """By assigned partition, where the next range in the journal will start."""
+    """Assigned partition -> start of its next range in the journal."""
 
     def add(self, batch: Batch) -> None:
         """Count a batch that is in the journal."""
@@ -56,21 +56,21 @@ class WorkerStats:
 
 
 class Watched(Protocol):
-    """What is asked of a worker; `WorkerRole` is one."""
+    """The interface of a worker to its watch; implemented by `WorkerRole`."""
 
     stats: WorkerStats
 
     @property
     def opened(self) -> Backlog | None:
-        """What it has in hand; None while it has no partitions."""
+        """The backlog; None without partitions."""
 
     @property
     def refusing(self) -> bool:
-        """Whether it waits because of a stream that it would reject."""
+        """Whether appending is paused because of `reject_limit`."""
 
 
 class WorkerWatch:
-    """Told by the role what it does; asks it how it stands when somebody looks."""
+    """Collects metrics and health of a worker, partly on demand."""
 
     def __init__(self, worker: Watched) -> None:
         self._worker = worker
@@ -78,7 +78,7 @@ class WorkerWatch:
         self._crashes = 0
 
     def connected(self, client: AIOKafkaClient, consumer: AIOKafkaConsumer) -> None:
-        """The clients are there; the group has yet to give partitions."""
+        """Report that the clients are started, before the group assigns partitions."""
         metrics, stats = self.metrics, self._worker.stats
         self.health.checks["broker"] = lambda: broker_metadata.cluster_id(client)
         self.health.checks["assigned"] = lambda: self._worker.opened is not None
@@ -96,7 +96,7 @@ class WorkerWatch:
         return 0.0 if oldest is None or oldest < 0 else max(0.0, time.time() - oldest / 1000)
 
     def look(self) -> None:
-        """Bring up to date what cannot be asked for at any time; called now and then."""
+        """Update the metrics that cannot be computed on demand. Called periodically."""
         metrics, backlog = self.metrics, self._worker.opened
         metrics.crashes.inc(self._worker.stats.crashes - self._crashes)
         self._crashes = self._worker.stats.crashes
@@ -104,19 +104,19 @@ class WorkerWatch:
         if backlog is None:
             return
         for key, position, end in fetch_progress(self._consumer):
-            # Behind the last page there may be control markers: only the reader's position is past them.
+            # The last page may be followed by control records, which only the reader's position includes.
             start = backlog.held_from(key.partition)
             lag = end - (position if start is None else start)
             metrics.lag_records.labels(str(key.partition)).set(max(0, lag))
 
     def read(self, records: Sequence[Any]) -> None:
-        """Count messages that the consumer gave."""
+        """Count consumed messages."""
         self.metrics.consumed.inc(len(records))
         self.metrics.consumed_bytes.inc(sum(len(record.value or b"") for record in records))
 
     @contextmanager
     def batch(self, batch: Batch) -> Iterator[None]:
-        """This batch is being appended."""
+        """Report that this batch is being appended while entered."""
         self.metrics.batch_rows.observe(len(batch.rows))
         with self.metrics.batch_seconds.time():
             yield

@@ -103,7 +103,10 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     pages, verdicts = rows[f"{settings.namespace}.pages"], rows[f"{settings.namespace}.verdicts"]
     assert (code, pages[3], verdicts[3:5]) == (0, "120", ["at", "most"])
     code, _, error = await neardup(settings, "topics", "create", "--partitions", "16")
-    assert (code, f"{settings.namespace}.pages has 3 and keeps them, 16 has no effect" in error) == (0, True)
+    assert (code, f"{settings.namespace}.pages keeps its 3 partitions, 16 has no effect" in error) == (
+        0,
+        True,
+    )
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
 

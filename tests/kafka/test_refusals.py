@@ -153,13 +153,13 @@ async def test_rule_9_state_ahead_of_its_decisions_is_refused(ran: Ran) -> None:
     await recreate(ran.settings, Names(ran.settings.namespace).decisions)
     said = await refusal(JudgeRole(ran.settings))
     assert f"state directory {ran.directory}: has applied decisions up to" in said
-    assert "but 0 is their end" in said
+    assert "but they end at 0" in said
 
 
 async def test_rule_9_journal_of_the_same_length_with_another_last_record_is_refused(ran: Ran) -> None:
     await rewrite_journal(ran, *ran.records[:-1], record(part(0, 4, PAGES, reseed="other")))
     said = await refusal(JudgeRole(ran.settings))
-    assert f"state directory {ran.directory}: made from another journal, its record 4 differs" in said
+    assert f"state directory {ran.directory}: built from another journal, whose record 4 differs" in said
 
 
 async def test_rule_9_journal_with_the_same_last_record_is_accepted(ran: Ran) -> None:
@@ -177,7 +177,7 @@ async def test_rule_9_state_beyond_the_end_of_its_journal_is_refused(ran: Ran, m
     assert (
         f"state directory {ran.directory}: has applied topic {ran.settings.namespace}.journal up to 5" in said
     )
-    assert f"but {5 - missing} is its end" in said
+    assert f"but it ends at {5 - missing}" in said
 
 
 async def test_rule_9_decisions_about_records_that_were_applied_are_refused(ran: Ran) -> None:
@@ -188,7 +188,7 @@ async def test_rule_9_decisions_about_records_that_were_applied_are_refused(ran:
     await append(ran.settings, *[repeated] * 20, topic=names.decisions)
     said = await refusal(JudgeRole(ran.settings))
     assert f"state directory {ran.directory}: topic {names.decisions} offset" in said
-    assert "made from other decisions" in said
+    assert "built from other decisions" in said
 
 
 async def test_record_that_is_no_decision_ends_the_judge_by_its_offset(ran: Ran) -> None:
@@ -294,7 +294,7 @@ async def test_rule_6_program_that_would_make_other_fingerprints_is_refused(
     await publish(settings, [b"page"])
     monkeypatch.setitem(BEHAVIOUR, "segment", 999)
     said = await refusal(kind(settings))
-    assert f"fingerprints are of scheme {genesis.scheme_id}" in said
+    assert f"fingerprints have scheme {genesis.scheme_id}" in said
 
 
 async def test_journal_record_of_another_scheme_ends_the_judge_unjudged(settings: Settings) -> None:

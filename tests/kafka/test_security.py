@@ -313,7 +313,7 @@ async def test_a_certificate_of_another_host_is_named(secured: SecuredBroker, na
     settings = secured.by_password(namespace)
     port = settings.bootstrap_servers.split(":")[1]
     said = await refusal(settings.model_copy(update={"bootstrap_servers": f"localhost:{port}"}))
-    assert f"bootstrap_servers: localhost:{port} has a certificate of another host" in said
+    assert f"bootstrap_servers: the certificate of localhost:{port} is for another host" in said
 
 
 async def test_tls_with_a_broker_that_speaks_none_is_named(secured: SecuredBroker, namespace: str) -> None:

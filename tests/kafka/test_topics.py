@@ -176,7 +176,7 @@ async def test_a_genesis_with_options_of_another_version_is_refused(
 
 async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
     waiting = asyncio.create_task(topics.wait_for_genesis(settings))
-    with pytest.raises(TopicError, match=r"journal .*is not there after 0.3 s"):
+    with pytest.raises(TopicError, match=r"journal .*was not written within 0.3 s"):
         await topics.wait_for_genesis(settings, 0.3)
     made = await topics.create(settings, SCHEME, OPTIONS)
     async with asyncio.timeout(HANG_SECONDS):
@@ -190,7 +190,7 @@ async def test_a_journal_that_begins_with_something_else_is_refused(
     rows = Rows.of(SCHEME, [], [], [], [])
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         await producer.send_and_wait(names.journal, rows.encode(), partition=0)
-    with pytest.raises(RefusedError, match=f"{names.journal}.*offset 0, is no genesis"):
+    with pytest.raises(RefusedError, match=f"{names.journal}.*offset 0, is not a genesis"):
         await topics.create(settings, SCHEME, OPTIONS)
 
 

@@ -74,7 +74,7 @@ async def test_offset_inside_the_journal_where_no_record_stands_is_refused() -> 
             return [each for each in await super().poll(seconds) if each.offset != END - 1]
 
     async with JournalReader(Holed("journal", VALUES, FIRST), GENESIS) as reader:
-        with pytest.raises(StateError, match=f"decisions end at {END}, but no record stands at {END - 1}"):
+        with pytest.raises(StateError, match=f"decisions end at {END}, but there is no record at {END - 1}"):
             await reader.up_to(END)
 
 

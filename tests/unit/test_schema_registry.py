@@ -561,7 +561,7 @@ def test_a_verdict_that_cannot_be_read_is_named(served: Served) -> None:
     number = writer.register(["n.verdicts"])
     (value,) = writer.values([VERDICT])
     where = r"n\.verdicts\[2\] offset 7"
-    with pytest.raises(RecordError, match=f"{where}: is of schema {number}, .*no schema_registry_url"):
+    with pytest.raises(RecordError, match=f"{where}: has schema id {number}, .*no schema_registry_url"):
         VerdictReader(Settings()).json(Read(value))
     other = served.register(SCHEMA)
     for wrong in (b"\0", framed(2_000_000_000, value[5:]), value[:-3], avro(other, SCHEMA, url=URL)):

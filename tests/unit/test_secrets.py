@@ -238,7 +238,10 @@ def test_no_representation_holds_a_secret(monkeypatch: pytest.MonkeyPatch, tmp_p
 
 
 async def test_a_token_command_that_fails_is_named_and_not_quoted(tmp_path: Path) -> None:
-    for command, complaint in ((f"false {KEY}", "exit code 1"), (f"sh -c '{KEY}", "no command line")):
+    for command, complaint in (
+        (f"false {KEY}", "exit code 1"),
+        (f"sh -c '{KEY}", "not a valid command line"),
+    ):
         settings = load(
             security_protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_token_command=command
         )
