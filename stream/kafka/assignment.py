@@ -1,4 +1,4 @@
-"""One assignment of partitions to a worker: whatever was read under it ends with it."""
+"""One assignment of partitions to a worker, with everything that was read during it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ append leads to a transaction of the judge. At 0.1 s, all roles together took a 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicIdCheck:
-    """A question to the leaders for the topic's id; with those before it, it covers pages fetched earlier."""
+    """A check of the topic id at the leaders, which covers all pages fetched before it."""
 
     ends: Mapping[int, int]
     """By partition, the offset after the last page that it covers."""
@@ -50,15 +50,16 @@ class Assignment:
         self.writing: asyncio.Task[None] | None = None
         self.feeding: list[asyncio.Task[None]] = []
         self.topic_id_check: TopicIdCheck | None = None
-        """The last one that did not wait for a batch."""
+        """The last check that was begun ahead of its batch."""
         self.alone = False
-        """Whether the next row is of a page that was tried alone: no others come to be batched with it."""
+        """Whether the next row is of a page that was tried alone, so that waiting for more rows is
+        pointless."""
         self.moved = asyncio.Event()
-        """Set when pages went into the journal."""
+        """Set when pages were appended to the journal."""
         self._news = asyncio.Event()
         """Set when there may be rows to append."""
         self._idle = asyncio.Event()
-        """Set while every page has its row."""
+        """Set while all pages have rows."""
         self._idle.set()
         self._ending = False
 
@@ -69,7 +70,7 @@ class Assignment:
         self._news.set()  # perhaps losses
 
     def end(self) -> None:
-        """No page comes any more, and none gets a row: only what is finished is still appended."""
+        """Stop the assignment: only finished pages are still appended."""
         if self.is_open:
             self.backlog.keep_finished()
         self._ending = True
@@ -77,17 +78,17 @@ class Assignment:
         self._news.set()
 
     def came(self) -> None:
-        """There are new pages."""
+        """Report new pages."""
         self._idle.clear()
 
     def answered(self) -> None:
-        """There are new rows."""
+        """Report new rows."""
         self._news.set()
         if not self.backlog.unanswered:
             self._idle.set()
 
     def appended(self, batch: Batch) -> None:
-        """A batch is in the journal: its offsets are to be committed."""
+        """Record that a batch is in the journal, so that its offsets are committed."""
         self.backlog.release(batch)
         self.positions.advance(batch.ranges)
         self.commits.add(batch.ends)
@@ -95,11 +96,11 @@ class Assignment:
 
     @property
     def may_check_topic_id(self) -> bool:
-        """Whether no check is under way."""
+        """Whether no check is in flight."""
         return self.topic_id_check is None or self.topic_id_check.answer.done()
 
     def check_topic_id(self, ends: Mapping[int, int], answer: asyncio.Task[None]) -> None:
-        """A check has begun that covers pages up to these ends."""
+        """Record a check in flight that covers pages up to these ends."""
         before = self.topic_id_check.ends if self.topic_id_check else {}
         self.topic_id_check = TopicIdCheck({**before, **ends}, answer)
 

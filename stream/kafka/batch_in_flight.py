@@ -1,4 +1,4 @@
-"""One batch of a judge: journal records on their way to published verdicts and a durable state."""
+"""The batch in flight of a judge: from journal records to published verdicts and an updated state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class BatchInFlight:
         self._watched.enter_context(watch.batch(entries))
 
     async def decide(self) -> list[Entry]:
-        """Decide as many records as do not take too long. Returns the others, which leave the batch."""
+        """Decide records within the bound on effort. Returns the others, which are removed from the batch."""
         effort = Effort(MOST, self._watch.health.turn)
         # In a thread, because spam may take seconds, during which the event loop must run.
         with self._watch.stage("decide"):
@@ -54,7 +54,7 @@ class BatchInFlight:
         return rest
 
     async def prepare(self) -> None:
-        """Make what the state will get, while the verdicts are being encoded."""
+        """Prepare the state change, while the verdicts are being encoded."""
         # Concurrently: preparing the state change needs the GIL, encoding verdicts mostly does not.
         self._encoding = asyncio.create_task(self._encode())
         with self._watch.stage("prepare"):

@@ -35,7 +35,7 @@ async def feed_carefully(
         partition, page = handful.at_hand
         with stage("fingerprint"):
             row = await _try_alone(assignment, pool, partition, page, handful.values[0])
-        if row is None:  # the partitions are somebody else's now
+        if row is None:  # the partitions were reassigned
             return
         assignment.alone = True
         answered(assignment, handful, [row])
@@ -50,7 +50,8 @@ async def feed_carefully(
 async def _try_alone(
     assignment: Assignment, pool: ChildPool, partition: int, page: int, value: bytes | None
 ) -> Row | None:
-    """The page's row, by a child or because it has had its attempts; None when they cannot be counted."""
+    """Return the row of a page, rejected if it used up its attempts; None if an attempt cannot be
+    committed."""
     positions, commits, source = assignment.positions, assignment.commits, assignment.backlog.source
     if positions.convicts(partition, page):
         log.error("page_given_up", topic=source.topic, partition=partition, offset=page, attempts=MOST)

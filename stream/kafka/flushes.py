@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 
 class Flushes:
-    """At most one flush is under way."""
+    """Flushes a state in the background, one flush at a time."""
 
     def __init__(self, seconds: float, stats: JudgeStats, watch: JudgeWatch) -> None:
         self._seconds, self._stats, self._watch = seconds, stats, watch
@@ -26,7 +26,7 @@ class Flushes:
 
     @asynccontextmanager
     async def beside(self, state: State) -> AsyncIterator[None]:
-        """Flush this state; no flush outlives the context."""
+        """Flush this state while entered. Waits on exit for a running flush."""
         self._applied, self._begun = state.meta.applied, time.monotonic()
         try:
             yield
@@ -35,7 +35,7 @@ class Flushes:
                 await asyncio.wait([self._flushing])
 
     def begin_if_due(self, state: State) -> None:
-        """Begin a flush when something was applied since the last one. Raises what the last one raised."""
+        """Start a flush if one is due and something was applied since. Raises the error of the last flush."""
         if self._flushing is not None:
             if not self._flushing.done():
                 return

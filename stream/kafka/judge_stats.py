@@ -1,4 +1,4 @@
-"""What a judge process has done since it started, and the gaps that it waits at."""
+"""Counters of a judge process, and the source gaps for which it waits."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from stream.kafka.attempts import Positions
 from stream.kafka.backlog import Source
 
 COMMIT_SECONDS: Final = 0.1
-"""How long a commit waits to be batched: whatever is appended meanwhile is committed with it."""
+"""Batching delay of a commit, which includes everything appended meanwhile."""
 
 log = structlog.get_logger(__name__, role="worker")
 
@@ -34,21 +34,21 @@ class OffsetCommits:
         self._stage = stage
         self._unsaved: set[int] = set()
         self._saving = asyncio.Lock()
-        """One commit at a time: one that is repeated must not overtake a later one."""
+        """Serialises commits, so that a retried commit does not overtake a later one."""
         self._due, self._ended = asyncio.Event(), asyncio.Event()
 
     def add(self, partitions: Iterable[int]) -> None:
-        """Positions of these are to be committed by `follow`."""
+        """Have `follow` commit the positions of these partitions."""
         self._unsaved.update(partitions)
         self._due.set()
 
     def end(self) -> None:
-        """Let `follow` return once all is committed: nothing is added any more."""
+        """Let `follow` return once everything is committed, since nothing more will be added."""
         self._ended.set()
         self._due.set()
 
     async def follow(self) -> None:
-        """Commit what is added, beside the next append: nothing depends on how closely."""
+        """Commit added positions, concurrently with the next append. No timing depends on it."""
         while not self._ended.is_set() or self._unsaved:
             await self._due.wait()
             self._due.clear()

@@ -1,4 +1,4 @@
-"""How a worker polls its consumer: all the time, and for pages only while there is room."""
+"""Polling of a worker's consumer, with backpressure: fetching is paused while memory is full."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ class Polling:
         self._stats, self._health = stats, health
 
     async def poll(self) -> dict[TopicPartition, list[Any]]:
-        """The next pages, at most POLL_RECORDS. Raises StaleError where they are gone from the log."""
+        """Return the next pages, at most POLL_RECORDS. Raises StaleError if they were deleted from the
+        log."""
         try:
             found: dict[TopicPartition, list[Any]] = await self._consumer.getmany(
                 timeout_ms=POLL_MS, max_records=POLL_RECORDS
@@ -57,7 +58,7 @@ class Polling:
             self._consumer.resume(*keys)
 
     def throttle(self, keys: Sequence[TopicPartition], held: int) -> None:
-        """Fetch nothing while more than `memory` is held, until half of it is free."""
+        """Backpressure: pause fetching while more than `memory` is held, until half of it is free."""
         stats = self._stats
         stats.held_bytes, stats.most_held_bytes = held, max(stats.most_held_bytes, held)
         if not stats.paused and held > self._memory:

@@ -1,4 +1,4 @@
-"""A worker's membership of its group: rebalances begin and end assignments, which are handed over cleanly."""
+"""A worker's group membership: rebalances start and end assignments, with an orderly handover."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
     ) -> None:
         """`begin` begins an assignment of partitions, which rests for some seconds before it reads."""
         self.current: Assignment | None = None
-        """The assignment under which pages are read."""
+        """The current assignment."""
         self._assigned: frozenset[int] | None = None
         self._releasing = asyncio.Lock()
         self._begin, self._stop, self._tasks = begin, stop, tasks
         self._stats, self._watch, self._shutdown_seconds = stats, watch, shutdown_seconds
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """Begin to read; errors end the worker through the reader's task."""
+        """Start to read. Errors of the reader's task end the worker."""
         if self._stop.is_set() or self._tasks.over:
             return
         self._watch.metrics.rebalances.inc()

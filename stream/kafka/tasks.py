@@ -1,4 +1,4 @@
-"""Tasks of a role, any failure of which ends it."""
+"""The tasks of a role, which ends when one of them fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Tasks:
         self._error: BaseException | None = None
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Begin a task."""
+        """Start a task."""
         task = asyncio.create_task(work)
         self._running.add(task)
         task.add_done_callback(self._done)

@@ -214,7 +214,7 @@ class WorkerRole:
             self._polling.throttle(assignment.keys, assignment.backlog.held)
 
     async def _verify_topic(self, assignment: Assignment, partitions: Collection[int]) -> None:
-        """Refuse pages of these partitions that were fetched from a recreated topic."""
+        """Raise TopicError if pages of these partitions may come from a recreated topic."""
         client, source = self._producer.client, assignment.backlog.source
         await verify_topic(client, self._consumer, source, partitions)
 
@@ -291,7 +291,7 @@ class WorkerRole:
             yield True
 
     async def _work(self) -> None:
-        """Join the group and work until told to stop or something fails."""
+        """Join the group, and work until `stop` or an error."""
         try:
             self._tasks.spawn(self._watch())
             self._consumer.subscribe([self.names.pages], listener=self._rebalances)
@@ -305,7 +305,7 @@ class WorkerRole:
             await self._tasks.end()
 
     def _begin(self, partitions: frozenset[int], rest: float) -> Assignment:
-        """An assignment, which is read from `rest` seconds from now on."""
+        """Start an assignment, which is read after a pause of `rest` seconds."""
         assignment = Assignment(self.names.pages, partitions)
         self.stats.partitions = len(partitions)
         self._reject_limit.assign(partitions)
@@ -313,7 +313,7 @@ class WorkerRole:
         return assignment
 
     async def _watch(self) -> None:
-        """Raise what went wrong in the group, also while nobody polls."""
+        """Raise errors of the group, also while nothing polls."""
         told = 0
         for second in count(1):
             await asyncio.sleep(1)
