@@ -150,6 +150,7 @@ class CodeCache(_Cache):
             [(name, str(getattr(config, name, None))) for name in _CONFIGURED],
             codegen.magic_tuple(),  # platform, CPU and its features
             repr(sig),
+            [_fields(each) for each in sig],
             digest,
         )
         return hashlib.sha256(repr(parts).encode()).digest()
@@ -158,6 +159,12 @@ class CodeCache(_Cache):
         function = self._function.py_func
         module = function.__module__.rpartition(".")[2]
         return f"{module}.{function.__name__}-{key[:16].hex()}{SUFFIX}"
+
+
+def _fields(kind: Any) -> Any:
+    """Names of a named tuple's fields, which its type's name leaves out, and of those in it."""
+    names = getattr(kind, "fields", ())
+    return names, [_fields(each) for each in getattr(kind, "types", ())] if names else []
 
 
 def _directories(*, make: bool = False) -> Iterator[Path]:

@@ -69,6 +69,8 @@ class _Reading:
             self._put("module", value.__name__)
         elif isinstance(value, _NAMED) and _is_versioned(value.__module__):
             self._put("foreign", value.__module__, value.__qualname__)
+        elif isinstance(value, type) and issubclass(value, tuple) and hasattr(value, "_fields"):
+            self._put("named tuple", value.__qualname__, value._fields)
         elif isinstance(value, FunctionType):  # only code generators of intrinsics call plain functions
             self._function(value)
         else:

@@ -1,4 +1,4 @@
-"""The b-bit MinHash sketch (`sketch=minhash`), and the similarity estimated from two of them.
+"""The b-bit MinHash sketch (`sketch=minhash`).
 
 Fast Similarity Sketching (Dahlgaard, Knudsen and Thorup, FOCS 2017): with t bins, round i < t throws every
 shingle into one bin, by a hash of (i, shingle), and each bin keeps its least (round, hash). Round t + j
@@ -13,8 +13,6 @@ from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
-
-from stream.fingerprint.parity import ONE
 
 _EMPTY: Final = np.uint32(2**32 - 1)
 _GOLDEN: Final = np.uint32(0x9E3779B9)
@@ -34,21 +32,6 @@ def minhash_sketch(shingle_hashes: NDArray[np.uint32], bins: int, bits: int) -> 
     low = _least(shingle_hashes, bins).astype(np.uint8)
     planes = (low & np.uint8(1 << plane) for plane in range(bits))
     return b"".join(np.packbits(plane, bitorder="little").tobytes() for plane in planes)
-
-
-def minhash_similarity(a: NDArray[np.uint64], b: NDArray[np.uint64], bits: int) -> NDArray[np.int64]:
-    """Estimated Jaccard similarity, in ten-thousandths, of the sets sketched in `a` and `b`, both
-    (m, bins * bits / 64): (m,).
-
-    Bins match by chance with probability 2**-b, so E[matches / bins] = J + (1 - J) / 2**b.
-    """
-    different = a ^ b
-    words = different.shape[-1] // bits
-    bins = 64 * words
-    planes = different.reshape(*different.shape[:-1], bits, words)
-    mismatches = np.bitwise_count(np.bitwise_or.reduce(planes, axis=-2)).sum(axis=-1, dtype=np.int64)
-    beyond_chance = ((bins - mismatches) << bits) - bins
-    return np.asarray(np.maximum(0, ONE * beyond_chance // (bins * ((1 << bits) - 1))), np.int64)
 
 
 def _least(shingle_hashes: NDArray[np.uint32], bins: int) -> NDArray[np.uint32]:

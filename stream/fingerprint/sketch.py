@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.bbit import minhash_similarity, minhash_sketch
+from stream.fingerprint.bbit import minhash_sketch
 from stream.fingerprint.hashes import mix
 from stream.fingerprint.minima import minima
 from stream.fingerprint.parity import parity_sketch
@@ -19,8 +19,6 @@ from stream.fingerprint.scheme import Scheme
 SHINGLE_BASE: Final = np.uint32(0x846CA68B)
 """Base of the shingles' polynomial. None of its first four powers maps a difference of two characters below
 2**16 to such a difference, so shingles of Han characters that differ in one or two places never collide."""
-_SLICE: Final = 1 << 15
-"""Pairs compared at a time. With sketches of 256 bytes they take 8 MiB."""
 
 
 def shingles(units: NDArray[np.uint32], length: int) -> NDArray[np.uint32]:
@@ -81,15 +79,7 @@ def similarities_at(
     scheme: Scheme,
 ) -> NDArray[np.int64]:
     """Estimated Jaccard similarity, in whole ten-thousandths, of the m pairs (a[rows_a], b[rows_b]): (m,)."""
-    if scheme.sketch == "minhash":
-        found = [
-            minhash_similarity(
-                a[rows_a[i : i + _SLICE], :-1], b[rows_b[i : i + _SLICE], :-1], scheme.sketch_bits
-            )
-            for i in range(0, len(rows_a), _SLICE)
-        ]
-        return np.concatenate(found) if found else np.zeros(0, np.int64)
     # Imported here, since workers never compare sketches and need not wait for the compiler's import.
-    from stream.fingerprint.parity_similarity_compiled import parity_similarity
+    from stream.fingerprint.parity_similarity_compiled import estimator, similarities_of
 
-    return parity_similarity(a, rows_a, b, rows_b)
+    return similarities_of(a, rows_a, b, rows_b, estimator(scheme))

@@ -1,15 +1,14 @@
 """Anchors created within the current batch, found as if its pages were judged one by one.
 
-The tables contain the anchors of earlier batches only. This module keeps the few buckets that some row of the
-batch may enter and another row probes. The row-by-row loop of `decide` fills and reads them. Hostile pages
-can put all rows into one bucket, so all loops over members are compiled.
+The tables hold the anchors of earlier batches only. Within a batch, the few buckets that one row enters and
+another row probes are kept here. The row-by-row loop of `settle` fills and reads them. Hostile pages can put
+all rows into one bucket.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +16,13 @@ from numpy.typing import NDArray
 from stream.compiled import compiled, popcount
 from stream.judge.bucket_collisions import meetings
 from stream.judge.nearest import DISTANCES
+from stream.tables.arrays import I32, I64, U64
+from stream.tables.found_pairs import Integer
 from stream.tables.probing import Probing
 from stream.tables.slots import Slots
 
 _SLOTS: Final = 1 << 22
 """Bits of the filter for the batch's own buckets: 512 KiB, which fit into the CPU cache."""
-
-_NONE: Final = np.empty(0, np.int64)
 
 OVERFULL: Final = 8
 """Multiple of `bucket_cap` up to which a full bucket accepts anchors for which it is the emptiest one. Of
@@ -31,233 +30,238 @@ OVERFULL: Final = 8
 without."""
 
 
-class Neighbours:
-    """The shared buckets of one batch of n rows.
+LOOKED_AT_ONCE: Final = 64
+"""Members of which the distances are taken at once."""
+
+
+class Buckets(NamedTuple):
+    """The shared buckets of one batch of n rows, T tables and b buckets; what the compiled loop changes."""
+
+    tables: int
+    cap: int
+    """0 for none."""
+    fingerprints: U64
+    """(n, words)"""
+    probed: I32
+    """Buckets that the rows probe, row by row, up to `probed_end` (n + 1,)."""
+    probed_end: I64
+    cells: I64
+    """row * T + table where a row enters a bucket that is kept, row by row, up to `entered_end` (n + 1,)."""
+    entered: I32
+    """The bucket that it is, of each cell."""
+    entered_end: I64
+    crowd: I64
+    """Of a bucket that may become full, live anchors by now; of others -1 (b,)."""
+    first: I64
+    """Where the members of each bucket begin, oldest first (b,)."""
+    size: I64
+    """How many there are (b,)."""
+    members: I64
+    """In room for all rows that might enter (r,)."""
+    prints: U64
+    """Their fingerprints, where they can be read in order (words, r)."""
+    skipped: U64
+    """Tables that each row stayed out of (n,), a bit mask."""
+    met: I64
+    """The last row that met each row as a member (n,)."""
+    found: I64
+    """Room for the members that are near a row (n,)."""
+    apart: I64
+    """And for how many bits they are from it (n,)."""
+
+
+class Crowded(NamedTuple):
+    """The buckets that may become full, ascending by key."""
+
+    keys: U64
+    buckets: I64
+
+    def of(self, keys: U64, skipped: U64) -> tuple[I64, I64]:
+        """Which of them m anchors are in, given their keys (m, T) and, as a bit mask, the tables that they
+        skipped (m,): the buckets, anchor by anchor, and where those of each anchor end (m + 1,)."""
+        place = np.searchsorted(self.keys, keys)
+        inside = self.keys.take(place, mode="clip") == keys
+        inside &= skipped[:, None] >> np.arange(keys.shape[1], dtype=np.uint64) & np.uint64(1) == 0
+        ends = np.append(0, np.cumsum(inside.sum(axis=1)))
+        return self.buckets[place[inside]], ends
+
+
+def shared_buckets(
+    probed: Sequence[Probing], fingerprints: U64, sizes: NDArray[np.uint32] | None, cap: int | None
+) -> tuple[Buckets, Crowded]:
+    """The buckets that one row of a batch of n enters and another probes, empty as yet.
 
     `probed` are the probes of the rows from `Tables.search`, in order; `fingerprints` are (n,) or (n, 2).
     `sizes` (n, T) are the numbers of live anchors in each exact bucket before the batch; None without a cap.
     """
-
-    def __init__(
-        self,
-        probed: Sequence[Probing],
-        fingerprints: NDArray[np.uint64],
-        sizes: NDArray[np.uint32] | None,
-        cap: int | None,
-    ) -> None:
-        self._cap = cap
-        self._fingerprints = fingerprints.reshape(len(fingerprints), -1)
-        design, tree = probed[0].design, probed[0].tree
-        self._tables = design.tables
-        keys = np.concatenate([probing.keys for probing in probed])
-        bits = np.concatenate([probing.bits for probing in probed], axis=1)
-        slots = Slots(design, (_SLOTS // design.tables).bit_length() - 1)
-        rows = len(keys)
-        filled = np.zeros(-(-slots.size // 8), np.uint8)
-        bucket_of, entering, row, bucket = meetings(
-            keys, slots.of_keys(keys), filled, bits, design.key_flip, slots.flips, *tree
-        )
-        self._probed = bucket
-        self._probes_end = np.searchsorted(row, np.arange(rows + 1, dtype=np.int32)).tolist()
-
-        # Keep the buckets that other rows probe, and those that may become full during the batch.
-        kept = np.zeros(len(entering), np.bool_)
-        kept[bucket] = True
-        # Current number of live anchors in buckets that may become full; -1 for others.
-        self._crowd: NDArray[np.int64] = np.full(len(entering), -1, np.int64)
-        self._crowded: dict[int, int] = {}
-        if cap is not None and sizes is not None:
-            before = np.zeros(len(entering), np.int64)
-            before[bucket_of] = sizes.ravel()
-            brink = np.flatnonzero(before + entering > cap)
-            kept[brink] = True
-            self._crowd[brink] = before[brink]
-            if len(brink):
-                key = np.empty(len(entering), np.uint64)
-                key[bucket_of] = keys.ravel()
-                self._crowded = dict(zip(key[brink].tolist(), brink.tolist(), strict=True))
-        self._cells = np.flatnonzero(kept[bucket_of])
-        self._entries = bucket_of[self._cells]
-        self._entries_end = np.searchsorted(self._cells, np.arange(rows + 1) * design.tables).tolist()
-        # Members of each kept bucket, oldest first, with room for all rows that may enter it.
-        room = np.where(kept, entering, 0)
-        self._first = np.cumsum(room) - room
-        self._size = np.zeros(len(room), np.int64)
-        self._members = np.empty(int(room.sum()), np.int64)
-        self._met = np.full(rows, -1, np.int64)
-        self._skipped: dict[int, int] = {}
-        """Anchor of this batch -> bit mask of the tables that it did not enter, if any."""
-
-        self.concerned: NDArray[np.bool_] = np.zeros(rows, np.bool_)
-        """(n,): whether a row probes or may enter a kept bucket."""
-        self.concerned[row] = True
-        self.concerned[self._cells // design.tables] = True
-
-    def near(
-        self, row: int, distance: int, most: int = sys.maxsize
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-        """Find the live anchors of this batch in the buckets that `row` probes, within `distance` bits of it.
-
-        Returns their rows (m,), their distances (m,), and the number of bucket members examined. Beyond the
-        `most` nearest, with ties going to the oldest, the result may be incomplete.
-        """
-        first, end = self._probes_end[row], self._probes_end[row + 1]
-        if first == end:
-            return _NONE, _NONE, 0
-        return _members_near(
-            self._probed[first:end], self._first, self._size, self._members, self._fingerprints, row,
-            distance, most, self._met,
-        )  # fmt: skip
-
-    def enter(self, row: int) -> int:
-        """Add `row` as an anchor. Returns the bit mask of tables whose full bucket it does not enter (rule
-        16)."""
-        first, end = self._entries_end[row], self._entries_end[row + 1]
-        if first == end:
-            return 0
-        skipped = int(
-            _enter(
-                row, self._cells[first:end], self._entries[first:end], self._tables, self._crowd,
-                self._cap or 0, self._first, self._size, self._members,
-            )
-        )  # fmt: skip
-        if skipped:
-            self._skipped[row] = skipped
-        return skipped
-
-    def leave(self, row: int) -> None:
-        """Remove the anchor `row` of this batch, which was superseded."""
-        first, end = self._entries_end[row], self._entries_end[row + 1]
-        if first < end:
-            leave(
-                row, self._cells[first:end], self._entries[first:end], self._tables,
-                np.uint64(self._skipped.get(row, 0)), self._crowd, self._first, self._size, self._members,
-            )  # fmt: skip
-
-    def stored_left(self, keys: list[int], skipped: int) -> None:
-        """Account for a superseded anchor of an earlier batch, given by bucket keys (T) and skip mask."""
-        for table, key in enumerate(keys):
-            if key in self._crowded and not skipped >> table & 1:
-                self._crowd[self._crowded[key]] -= 1
+    design, tree = probed[0].design, probed[0].tree
+    keys = np.concatenate([probing.keys for probing in probed])
+    bits = np.concatenate([probing.bits for probing in probed], axis=1)
+    slots = Slots(design, (_SLOTS // design.tables).bit_length() - 1)
+    rows, words = len(keys), fingerprints.size // len(fingerprints)
+    filled = np.zeros(-(-slots.size // 8), np.uint8)
+    bucket_of, entering, row, bucket = meetings(
+        keys, slots.of_keys(keys), filled, bits, design.key_flip, slots.flips, *tree
+    )
+    # Which buckets need to be kept? Those that somebody probes, or that may be full when somebody comes.
+    kept = np.zeros(len(entering), np.bool_)
+    kept[bucket] = True
+    crowd: I64 = np.full(len(entering), -1, np.int64)
+    crowded = Crowded(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    if cap is not None and sizes is not None:
+        before = np.zeros(len(entering), np.int64)
+        before[bucket_of] = sizes.ravel()
+        brink = np.flatnonzero(before + entering > cap)
+        kept[brink] = True
+        crowd[brink] = before[brink]
+        if len(brink):
+            key = np.empty(len(entering), np.uint64)
+            key[bucket_of] = keys.ravel()
+            order = np.argsort(key[brink])
+            crowded = Crowded(key[brink][order], brink[order])
+    cells = np.flatnonzero(kept[bucket_of])
+    room = np.where(kept, entering, 0)
+    buckets = Buckets(
+        tables=design.tables,
+        cap=cap or 0,
+        fingerprints=np.ascontiguousarray(fingerprints.reshape(rows, words)),
+        probed=bucket,
+        probed_end=np.searchsorted(row, np.arange(rows + 1, dtype=np.int32)),
+        cells=cells,
+        entered=bucket_of[cells],
+        entered_end=np.searchsorted(cells, np.arange(rows + 1) * design.tables),
+        crowd=crowd,
+        first=np.cumsum(room) - room,
+        size=np.zeros(len(room), np.int64),
+        members=np.empty(int(room.sum()), np.int64),
+        prints=np.empty((words, int(room.sum())), np.uint64),
+        skipped=np.zeros(rows, np.uint64),
+        met=np.full(rows, -1, np.int64),
+        found=np.empty(rows, np.int64),
+        apart=np.empty(rows, np.int64),
+    )
+    return buckets, crowded
 
 
 @compiled
-def best_of(similarity: NDArray[np.int64], distance: NDArray[np.int64], age: NDArray[np.int64]) -> int:
-    """Return the index of the best of m > 0 anchors (rule 15)."""
-    best = 0
-    for i in range(1, len(age)):
-        if similarity[i] < similarity[best]:
-            continue
-        if similarity[i] > similarity[best] or (distance[i], age[i]) < (distance[best], age[best]):
-            best = i
-    return best
-
-
-@compiled
-def _enter(
-    row: int,
-    cells: NDArray[np.int64],
-    entries: NDArray[np.int32],
-    tables: int,
-    crowd: NDArray[np.int64],
-    cap: int,
-    first: NDArray[np.int64],
-    size: NDArray[np.int64],
-    members: NDArray[np.int64],
-) -> np.uint64:
-    """Compiled part of `Neighbours.enter`, given the kept cells of the row and their buckets."""
-    skipped, emptiest, least = np.uint64(0), -1, OVERFULL * cap
+def enter(row: int, buckets: Buckets) -> None:
+    """`row` becomes an anchor, and stays out of full buckets but for the emptiest (rule 16)."""
+    first, end, tables = buckets.entered_end[row], buckets.entered_end[row + 1], buckets.tables
+    cells, entered, crowd = buckets.cells[first:end], buckets.entered[first:end], buckets.crowd
+    skipped, emptiest, least = np.uint64(0), -1, OVERFULL * buckets.cap
     for i in range(len(cells)):
-        size_now = crowd[entries[i]]
-        if size_now >= cap and size_now >= 0:
+        size = crowd[entered[i]]
+        if size >= buckets.cap and size >= 0:
             skipped |= np.uint64(1) << np.uint64(cells[i] % tables)
-            if size_now < least:
-                emptiest, least = i, size_now
+            if size < least:
+                emptiest, least = i, size
     if emptiest >= 0:
         skipped ^= np.uint64(1) << np.uint64(cells[emptiest] % tables)
     for i in range(len(cells)):
         if not skipped >> np.uint64(cells[i] % tables) & np.uint64(1):
-            bucket = entries[i]
+            bucket = entered[i]
             crowd[bucket] += crowd[bucket] >= 0
-            members[first[bucket] + size[bucket]] = row
-            size[bucket] += 1
-    return skipped
+            place = buckets.first[bucket] + buckets.size[bucket]
+            buckets.members[place] = row
+            buckets.prints[:, place] = buckets.fingerprints[row]
+            buckets.size[bucket] += 1
+    buckets.skipped[row] = skipped
 
 
 @compiled
-def leave(
-    row: int,
-    cells: NDArray[np.int64],
-    entries: NDArray[np.int32],
-    tables: int,
-    skipped: np.uint64,
-    crowd: NDArray[np.int64],
-    first: NDArray[np.int64],
-    size: NDArray[np.int64],
-    members: NDArray[np.int64],
-) -> None:
-    """Compiled part of `Neighbours.leave`. `skipped` is the mask of tables that the row did not enter."""
-    for i in range(len(cells)):
-        if skipped >> np.uint64(cells[i] % tables) & np.uint64(1):
+def leave(row: int, buckets: Buckets) -> None:
+    """The anchor `row` of this batch was superseded."""
+    members = buckets.members
+    for i in range(buckets.entered_end[row], buckets.entered_end[row + 1]):
+        if buckets.skipped[row] >> np.uint64(buckets.cells[i] % buckets.tables) & np.uint64(1):
             continue
-        bucket = entries[i]
-        crowd[bucket] -= crowd[bucket] >= 0
-        size[bucket] -= 1
-        start, end = first[bucket], first[bucket] + size[bucket]
+        bucket = buckets.entered[i]
+        buckets.crowd[bucket] -= buckets.crowd[bucket] >= 0
+        buckets.size[bucket] -= 1
+        start, end = buckets.first[bucket], buckets.first[bucket] + buckets.size[bucket]
         at = start + np.searchsorted(members[start : end + 1], row)
         for place in range(at, end):
             members[place] = members[place + 1]
+            buckets.prints[:, place] = buckets.prints[:, place + 1]
 
 
 @compiled
-def _members_near(
-    probed: NDArray[np.int32],
-    first: NDArray[np.int64],
-    size: NDArray[np.int64],
-    members: NDArray[np.int64],
-    fingerprints: NDArray[np.uint64],
-    row: int,
-    distance: int,
-    most: int,
-    met: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
-    """Compiled part of `Neighbours.near`. `met` (n,) is the last row for which each member was found."""
-    looked = 0
-    for bucket in probed:
-        looked += size[bucket]
-    found, apart = np.empty(looked, np.int64), np.empty(looked, np.int64)
-    count, reach = 0, distance
+def members_near(row: int, distance: Integer, most: int, buckets: Buckets) -> tuple[int, int]:
+    """Write to `buckets.found` which anchors of this batch, alive by now, lie in a bucket that `row` probes
+    and are at most `distance` bits from it, and how many bits to `buckets.apart`. Returns how many these are,
+    and how many members were looked at.
+
+    Of more than `most`, perhaps not all that are not among the `most` nearest, of equally near ones the
+    oldest.
+    """
+    members, found, apart = buckets.members, buckets.found, buckets.apart
+    words, own, wide = buckets.prints[0], buckets.fingerprints[row, 0], len(buckets.prints) > 1
+    more_words, more_own = buckets.prints[-1], buckets.fingerprints[row, -1]
+    bits_at, near_at = np.empty((2, LOOKED_AT_ONCE), np.int64)
     at_distance, in_bucket = np.zeros((2, DISTANCES), np.int64)
-    for bucket in probed:
-        # Within a bucket, a member is not among the nearest after `most` older ones at the same distance or
-        # less. Over all buckets, a member is not among the nearest if `most` others are nearer.
-        many, nearer, bound = size[bucket] > most, 0, reach
+    count, looked, within, reach = 0, 0, 0, np.int64(distance)
+    for bucket in buckets.probed[buckets.probed_end[row] : buckets.probed_end[row + 1]]:
+        size, first = buckets.size[bucket], buckets.first[bucket]
+        looked += size
+        many, nearer, bound = size > most, 0, reach
         if many:
             in_bucket[:] = 0
-        for at in range(first[bucket], first[bucket] + size[bucket]):
-            member = members[at]
-            bits = np.int64(0)
-            for word in range(fingerprints.shape[1]):
-                bits += popcount(fingerprints[member, word] ^ fingerprints[row, word])
-            if bits > bound:
+        for start in range(first, first + size, LOOKED_AT_ONCE):
+            end = min(first + size, start + LOOKED_AT_ONCE)
+            near = _distances(words, start, end, own, bound, bits_at)
+            if wide:
+                near = _add_distances(more_words, start, end, more_own, bound, bits_at)
+            if not near:
                 continue
-            if many:
-                in_bucket[bits] += 1
-                nearer += 1
-                while nearer >= most and bound >= 0:
+            near = 0
+            for i in range(end - start):  # without a branch, too
+                near_at[near] = i
+                near += bits_at[i] <= bound
+            for place in range(near):
+                i = near_at[place]
+                bits, member = bits_at[i], members[start + i]
+                if bits > bound:
+                    continue
+                if many:  # of one bucket, none counts after `most` older ones that are no further away
+                    in_bucket[bits] += 1
+                    nearer += 1
+                    while nearer >= most and bound >= 0:
+                        nearer -= in_bucket[bound]
+                        bound -= 1
+                if buckets.met[member] == row:
+                    continue
+                buckets.met[member] = row
+                found[count], apart[count] = member, bits
+                count += 1
+                within += 1
+                at_distance[bits] += 1
+                while within - at_distance[reach] >= most:  # of all, none that is further away than those
+                    within -= at_distance[reach]
+                    reach -= 1
+                while bound > reach:
                     nearer -= in_bucket[bound]
                     bound -= 1
-            if met[member] == row:
-                continue
-            met[member] = row
-            found[count], apart[count] = member, bits
-            count += 1
-            at_distance[bits] += 1
-        if count >= most:
-            within = 0
-            for apart_by in range(reach + 1):
-                within += at_distance[apart_by]
-                if within >= most:
-                    reach = apart_by
-                    break
-    return found[:count], apart[:count], looked
+    return count, looked
+
+
+@compiled
+def _distances(words: U64, start: int, end: int, word: np.uint64, bound: Integer, bits: I64) -> int:
+    """Write to `bits` the distances of the words [start, end) from `word`. Returns how many are in `bound`.
+
+    There are no branches, and indexes are unsigned, so that the compiler makes vector instructions of it.
+    """
+    near = np.int64(0)
+    for i in range(end - start):
+        bits[i] = popcount(words[np.uint64(start + i)] ^ word)
+        near += bits[i] <= bound
+    return int(near)
+
+
+@compiled
+def _add_distances(words: U64, start: int, end: int, word: np.uint64, bound: Integer, bits: I64) -> int:
+    """Add the distances of second words, in the same way."""
+    near = np.int64(0)
+    for i in range(end - start):
+        bits[i] += popcount(words[np.uint64(start + i)] ^ word)
+        near += bits[i] <= bound
+    return int(near)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.columns import distances, first_words
-from stream.judge.nearest import may_count
-from stream.judge.rule import NO_SIMILARITY, Rule
+from stream.judge.nearest import nearest_alive
+from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State
 from stream.tables.candidates import Candidates
-from stream.tables.probing import Nearest
-
-_NONE: Final = np.zeros(0, np.int64)
-_NOT_COMPARED: Final = NO_SIMILARITY - 1
+from stream.tables.probing import ALL, Nearest
 
 
 class Compared(NamedTuple):
@@ -48,21 +45,6 @@ class Compared(NamedTuple):
         )
         return pairs[order]
 
-    def decisive(self, mortal: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the similar pairs on which a verdict may depend, best first within each row.
-
-        These are the best pair whose anchor is certain to stay alive, and all better ones. `mortal` anchors
-        (sorted) are not certain to.
-        """
-        order = self.best_first(np.flatnonzero(self.similar))
-        row = self.found.row[order]
-        lives = ~np.isin(self.found.anchor[order], mortal)
-        alive_before: NDArray[np.int64] = np.cumsum(lives) - lives
-        starts = np.flatnonzero(np.diff(row, prepend=-1))
-        of_row: NDArray[np.int64] = np.repeat(alive_before[starts], np.diff(starts, append=len(row)))
-        decisive: NDArray[np.int64] = order[alive_before == of_row]
-        return decisive
-
 
 def compare(
     state: State,
@@ -79,7 +61,7 @@ def compare(
     """
     words = state.table_words(fingerprints, sketches)
     found = state.tables.search(first_words(fingerprints), uncertain, words)
-    search = _Search(state, rule, lambda: _NONE)
+    search = _Search(state, rule, lambda: ALL._replace(most=rule.compared))
     return search.compared(found, fingerprints, sketches, statuses)
 
 
@@ -90,31 +72,27 @@ def compare_in_parts(
     uncertain: NDArray[np.uint8],
     sketches: NDArray[np.uint64],
     statuses: NDArray[np.uint8],
-    mortal: Callable[[], NDArray[np.int64]],
+    wanted: Callable[[], Nearest],
 ) -> Iterator[tuple[int, Compared]]:
     """Like `compare`, in parts that take little memory. Yields (first row, result with rows counted from 0).
 
-    `mortal` returns the sorted anchors that may be superseded before it is a row's turn. If they leave a row
-    with more pairs than may be compared, its sketches are not compared here.
+    `wanted` is asked where a row has more pairs than are compared; without that, anchors that die among the
+    rows are in the pairs.
     """
-    words, search = state.table_words(fingerprints, sketches), _Search(state, rule, mortal)
+    words, search = state.table_words(fingerprints, sketches), _Search(state, rule, wanted)
     for first, found in state.tables.searches(
-        first_words(fingerprints), uncertain, words, search.nearest if fingerprints.ndim == 1 else None
+        first_words(fingerprints), uncertain, words, wanted if fingerprints.ndim == 1 else None
     ):
         some = slice(first, first + len(found.probed[0].keys))
-        yield first, search.compared(found, fingerprints[some], sketches[some], statuses[some])
+        yield first, search.compared(found, fingerprints[some], sketches[some], statuses[some], first)
 
 
 class _Search:
     """The state shared by the parts of a search."""
 
-    def __init__(self, state: State, rule: Rule, mortal: Callable[[], NDArray[np.int64]]) -> None:
-        self._state, self._rule, self._mortal = state, rule, mortal
+    def __init__(self, state: State, rule: Rule, wanted: Callable[[], Nearest]) -> None:
+        self._state, self._rule, self._wanted = state, rule, wanted
         self._anchors: Anchors | None = None
-
-    def nearest(self) -> Nearest:
-        """Return the limit on candidates."""
-        return Nearest(self._rule.compared, self._mortal())
 
     def _read(self, numbers: NDArray[np.int64]) -> Anchors:
         # Spam finds the same anchors repeatedly, so keep them.
@@ -128,7 +106,9 @@ class _Search:
         fingerprints: NDArray[np.uint64],
         sketches: NDArray[np.uint64],
         statuses: NDArray[np.uint8],
+        first: int = 0,
     ) -> Compared:
+        """The rows' candidates, the first of which is that row of the search."""
         rule, met = self._rule, len(found.row)
         if fingerprints.ndim > 1:  # tables compute distances over the first word only
             anchors = self._read(found.anchor)
@@ -136,19 +116,15 @@ class _Search:
             found = replace(found, distance=distance)
         ends = _ends(found.row, len(fingerprints))
         if rule.compared < met and np.diff(ends, prepend=0).max() > rule.compared:
-            kept = may_count(ends, found.anchor, found.distance, self._mortal(), rule.compared)
+            wanted = self._wanted().from_row(first)
+            kept = nearest_alive(ends, found.anchor, found.distance, wanted)
             found = replace(
                 found, row=found.row[kept], anchor=found.anchor[kept], distance=found.distance[kept]
             )
             ends = _ends(found.row, len(fingerprints))
         anchors = self._read(found.anchor)
         place = anchors.places(found.anchor)
-        pairs: NDArray[np.int64] | slice = slice(None)
-        of_row = np.diff(ends, prepend=0)
-        if rule.compared < met and of_row.max() > rule.compared:
-            pairs = np.flatnonzero(of_row[found.row] <= rule.compared)
-        similarity = np.full(len(place), _NOT_COMPARED, np.int64)
-        similarity[pairs] = rule.similarities_at(sketches, found.row[pairs], anchors.sketch, place[pairs])
+        similarity = rule.similarities_at(sketches, found.row, anchors.sketch, place)
         similar = (similarity >= rule.least_similarity) & rule.near(found.distance, statuses[found.row])
         return Compared(found, anchors, place, similarity, similar, ends, met)
 

@@ -1,36 +1,45 @@
 """Decides the verdicts of a batch of pages, with the same result as deciding them one by one.
 
-Candidates, distances and similarities are computed for the whole batch at once. The loop over rows only
-handles what depends on order: baselines of URLs, superseded anchors, and anchors created within the batch.
+Candidates, distances and similarities are computed for the whole batch at once. The loop over rows
+(`stream.judge.settle`) only handles what depends on order.
 """
 
 from __future__ import annotations
 
 import sys
-from bisect import bisect_right
-from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.columns import among, as_column, distances, integers
+from stream.fingerprint.columns import among, as_column, distances
+from stream.fingerprint.parity_similarity_compiled import estimator
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
-from stream.judge.batch_anchors import Neighbours, best_of
-from stream.judge.candidates_compared import compare_in_parts
+from stream.judge.batch_anchors import Crowded, shared_buckets
+from stream.judge.candidates_compared import Compared, compare_in_parts
 from stream.judge.ids import NO_PAGE
-from stream.judge.nearest import nearest
 from stream.judge.rule import NO_SIMILARITY, Rule
-from stream.judge.state import Anchors, Baseline, State
-from stream.messages.verdict import Change, Verdict
-from stream.tables.probing import Probing
+from stream.judge.settle import (
+    BASELINE,
+    EARLIER,
+    LOOKED_AT,
+    NO_DISTANCE,
+    STORED,
+    Baselines,
+    Candidates,
+    Limits,
+    Pages,
+    Said,
+    settle,
+)  # fmt: skip
+from stream.judge.state import Baseline, State
+from stream.messages.verdict import Verdict
+from stream.tables.probing import Nearest
 
-NO_DISTANCE = -1
 THREADS = 2
 """Number of search threads. More would compete with workers and the broker on a small machine."""
 FEW = 256
@@ -43,12 +52,10 @@ MOST: Final = 1 << 24
 """Bound on the near candidates of a batch, counted separately for stored anchors and for those of the batch.
 When it is exceeded, the remaining records are left to the next batch. It amounts to some seconds of one core;
 ordinary batches stay far below."""
-LOOKED_AT: Final = 8
-"""Number of anchors compared by fingerprint only that count as one near candidate."""
-TURN_ROWS: Final = 256
+TURN_ROWS: Final = 1024
 """Rows between reports of progress."""
-_Named = tuple[int, int, str, int, int]
-"""Page, cluster, URL, distance and similarity of the page that a row matches."""
+_ALIVE: Final = np.int64(2**62)
+"""The row at which an anchor dies that no page of the batch supersedes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,74 +154,44 @@ def decide(
     return judged.up_to(int(ends[np.searchsorted(ends, end, "right") - 1]))
 
 
-class _Kept(NamedTuple):
-    """Matching stored anchors of some rows on which verdicts may depend, in columns, best first in each
-    row."""
+class _Known(NamedTuple):
+    """What the state knows of the URLs of n rows with a fingerprint."""
 
-    row: NDArray[np.int64]
-    number: NDArray[np.int64]
-    page: NDArray[np.int64]
-    distance: NDArray[np.uint8]
+    url: NDArray[np.int64]
+    """Which of the URLs each row has (n,)."""
+    urls: int
+    baselines: list[Baseline]
+    of: NDArray[np.int64]
+    """Which baseline, -1 for none (n,)."""
+    similar: NDArray[np.bool_]
+    """Whether the page is like that, (n,), and how much."""
+    distance: NDArray[np.int64]
     similarity: NDArray[np.int64]
-    urls: list[str]
+    alive: NDArray[np.int64]
+    """Each baseline's anchor, -1 where it is none, or dead."""
+    dying: Nearest
+    """The anchors that are superseded."""
 
 
-class _Near(NamedTuple):
-    """Candidates of some rows that may be among the nearest, by age in each row, whether similar or not."""
+class _Part(NamedTuple):
+    """What the stored anchors say of the rows from `first` on."""
 
     first: int
-    """Rank of the first row, i.e. its index among the rows with a fingerprint."""
-    ends: NDArray[np.int64]
-    distance: NDArray[np.uint8]
-    place: NDArray[np.int64]
-    """Indexes into `anchors`."""
-    anchors: Anchors
-
-    def of(self, rank: int) -> slice:
-        """Return the slice of `distance` and `place` for the row with this rank."""
-        row = rank - self.first
-        return slice(int(self.ends[row - 1]) if row else 0, int(self.ends[row]))
+    pairs: Compared
 
 
 class _Searched(NamedTuple):
-    """The result of searching stored anchors for some rows, in order. Only the first `rows` were searched."""
+    """What they say of some rows, in order, the first `rows` of those that were asked for."""
 
     rows: int
-    kept: list[_Kept]
-    near: list[_Near]
-    probed: list[Probing]
-    bucket_sizes: list[NDArray[np.uint32]]
+    parts: list[_Part]
     candidates: int
     verified: int
 
 
-class _Stored:
-    """Matching stored anchors of all rows, in columns, best first in each row."""
-
-    def __init__(self, kept: list[_Kept]) -> None:
-        row, self.number, self.page, self.distance, self.similarity = (
-            np.concatenate(columns) for columns in list(zip(*kept, strict=True))[:-1]
-        )
-        self.urls = [url for each in kept for url in each.urls]
-        starts = np.flatnonzero(np.diff(row, prepend=-1))
-        self._ends = np.append(starts[1:], len(row))
-        self.rows = row[starts]
-        """The rows that have any, ascending."""
-        self.best = starts
-        """Index into the columns of the best anchor of each of these rows."""
-
-    def columns_of(self, some: NDArray[np.bool_]) -> dict[int, range]:
-        """Return row -> indexes of its anchors in the columns, for the rows in the mask `some`."""
-        edges = zip(self.best[some].tolist(), self._ends[some].tolist(), strict=True)
-        return dict(zip(self.rows[some].tolist(), (range(*each) for each in edges), strict=True))
-
-
 class _Pass:
-    """The decision of one batch.
-
-    Rows are indexes into the batch. `ready` are the rows with a fingerprint, and ranks are indexes into
-    `ready`.
-    """
+    """One batch's decision. Rows below are those with a fingerprint, counted from 0: the batch has them at
+    `ready`."""
 
     def __init__(
         self,
@@ -226,284 +203,92 @@ class _Pass:
         effort: Effort,
         least: int,
     ) -> None:
-        """The first `least` ranks are decided whatever the effort."""
+        """The first `least` of the rows are judged whatever it takes."""
         self.batch, self.state, self.rule, self.judged, self.effort = batch, state, rule, judged, effort
-        self.least, self.met = least, 0
-        self.statuses: list[int] = batch.status.tolist()
-        url_keys = [batch.url_key[row] or "" for row in ready.tolist()]
-        starts = range(0, len(ready), ROWS_AT_ONCE)
-        if len(ready) <= FEW:
-            self.baselines = state.baselines(url_keys)
-            self.mortal = self._mortal(self.baselines)
-            searched = [self._search(ready, start, lambda: self.mortal) for start in starts]
-        else:
-            # Compiled loops and RocksDB release the GIL, so two threads are nearly twice as fast as one.
-            with ThreadPoolExecutor(THREADS, "decide") as pool:
-                baselines = pool.submit(state.baselines, url_keys)
-
-                def search(start: int) -> _Searched:
-                    return self._search(ready, start, lambda: self._mortal(baselines.result()))
-
-                searched = list(pool.map(search, starts))
-                self.baselines = baselines.result()
-                self.mortal = self._mortal(self.baselines)
-        short = next((i for i, each in enumerate(searched) if each.rows < ROWS_AT_ONCE), len(searched))
-        searched = searched[: short + 1]
-        self.ready = ready = ready[: sum(each.rows for each in searched)]
-        self.rows: list[int] = ready.tolist()
-        self.url_keys = url_keys[: len(ready)]
-        self.stored = _Stored([kept for each in searched for kept in each.kept])
-        self.near = [near for each in searched for near in each.near]
-        self.near_from = [near.first for near in self.near]
-        judged.candidates = sum(each.candidates for each in searched)
-        judged.verified = sum(each.verified for each in searched)
-        sizes = [some for each in searched for some in each.bucket_sizes]
-        self.neighbours = Neighbours(
-            [probing for each in searched for probing in each.probed],
-            batch.fingerprint[ready],
-            np.concatenate(sizes) if sizes else None,
-            None if rule.options.strict else rule.options.bucket_cap,
-        )
-        self.fingerprints = integers(batch.fingerprint)
-        self.least_similarity, self.compared = rule.least_similarity, rule.compared
-        self.rank = {row: rank for rank, row in enumerate(self.rows)}
-        self._compare_baselines()
-
-        # Changed by the loop, as of the current row: baselines of URLs and dead anchors.
-        self.latest: dict[str, int] = {}
-        self.dead: dict[int, None] = {}
-        self.gone: dict[int, tuple[NDArray[np.bool_], int]] = {}
-        """id() of `Anchors` -> mask of those that are dead, and the length of `dead` at that time."""
-        self.named: dict[int, _Named] = {}
-        self.verdicts = np.full(len(ready), Verdict.UNIQUE, np.uint8)
-        self.changes = np.full(len(ready), Change.NEW, np.uint8)
-        self.superseded_rows: list[tuple[int, int]] = []
-        self.stored_of: dict[int, range] = {}
-        """Row -> its anchors in `stored`, for the rows for which order matters."""
+        self.ready, self.least, self.met = ready, least, 0
 
     def run(self) -> int:
-        """Decide the rows for which order matters one by one. Returns the row up to which all are decided.
-
-        All other rows are pages of new URLs. They are duplicates of their best stored anchor if they have
-        one, else unique.
-        """
-        baselines, latest = self.baselines, self.latest
-        ordered = self._ordered()
-        self._name_stored(ordered)
-        self.met, end = 0, self._after(len(self.rows))
-        for count, rank in enumerate(np.flatnonzero(ordered).tolist()):
-            if not count % TURN_ROWS:
-                self.effort.turned()
-            if self.met > self.effort.most and rank >= self.least:
-                end = self._after(rank)
-                break
-            row, url_key = self.rows[rank], self.url_keys[rank]
-            if url_key in latest or url_key in baselines:
-                change = self._against_baseline(row, url_key)
-                self.changes[rank] = change
-                if change == Change.UNCHANGED:
-                    self.verdicts[rank] = Verdict.RECRAWL
-                    continue
-            if self._against_anchors(row):
-                self.verdicts[rank] = Verdict.DUPLICATE
-            elif skipped := self.neighbours.enter(rank):
-                self.judged.skipped[row] = skipped
-            latest[url_key] = row
-        self._write_down()
-        return end
-
-    def _after(self, ranks: int) -> int:
-        """Return the row of this rank, counted over all rows with a fingerprint, or the end of the batch."""
-        every = np.flatnonzero(among(self.batch.status, FINGERPRINTED))
-        return int(every[ranks]) if ranks < len(every) else len(self.batch)
-
-    def _ordered(self) -> NDArray[np.bool_]:
-        """Return the mask of ranks for which order matters.
-
-        Their verdict may depend on another page of the batch or of the same URL, or affect that of such a
-        page.
-        """
-        ordered = self.neighbours.concerned.copy()
-        keys, baselines = self.url_keys, self.baselines
-        if baselines:
-            ordered[[rank for rank, key in enumerate(keys) if key in baselines]] = True
-        if len(set(keys)) < len(keys):
-            times = Counter(keys)
-            ordered[[rank for rank, key in enumerate(keys) if times[key] > 1]] = True
-        if len(self.mortal):
-            best = np.isin(self.stored.number[self.stored.best], self.mortal)
-            ordered[np.searchsorted(self.ready, self.stored.rows[best])] = True
-            for near in self.near:  # rows with too many candidates were not compared yet
-                crowded = np.diff(near.ends, prepend=0) > self.rule.compared
-                ordered[near.first : near.first + len(crowded)] |= crowded
-        return ordered
-
-    def _name_stored(self, ordered: NDArray[np.bool_]) -> None:
-        """Decide the rows that are not `ordered` and have stored anchors: they are duplicates of the best
-        one."""
-        judged, stored = self.judged, self.stored
-        ranks = np.searchsorted(self.ready, stored.rows)
-        plain = ~ordered[ranks]
-        rows, best = stored.rows[plain], stored.best[plain]
-        self.verdicts[ranks[plain]] = Verdict.DUPLICATE
-        judged.other[rows] = judged.cluster[rows] = stored.page[best]
-        judged.distance[rows] = stored.distance[best]
-        judged.similarity[rows] = stored.similarity[best]
-        judged.other_url.update(
-            (row, stored.urls[at]) for row, at in zip(rows.tolist(), best.tolist(), strict=True)
+        """Judge row by row. Rows of the batch before the one it gives are judged."""
+        known, searched = self._searched()
+        rows = sum(each.rows for each in searched)
+        parts = [part for each in searched for part in each.parts]
+        self.judged.candidates = sum(each.candidates for each in searched)
+        self.judged.verified = sum(each.verified for each in searched)
+        sizes = [part.pairs.found.bucket_sizes for part in parts]
+        buckets, crowded = shared_buckets(
+            [probing for part in parts for probing in part.pairs.found.probed],
+            self.batch.fingerprint[self.ready[:rows]],
+            np.concatenate([some for some in sizes if some is not None]) if sizes[0] is not None else None,
+            None if self.rule.options.strict else self.rule.options.bucket_cap,
         )
-        self.stored_of = stored.columns_of(~plain)
-
-    def _write_down(self) -> None:
-        judged, batch, ready = self.judged, self.batch, self.ready
-        judged.verdict[ready], judged.change[ready] = self.verdicts, self.changes
-        unique = ready[self.verdicts == Verdict.UNIQUE]
-        judged.cluster[unique] = batch.page[unique]
-        if self.named:
-            rows = np.fromiter(self.named, np.int64, len(self.named))
-            page, cluster, urls, distance, similarity = zip(*self.named.values(), strict=True)
-            judged.other[rows], judged.cluster[rows] = page, cluster
-            judged.distance[rows], judged.similarity[rows] = distance, similarity
-            judged.other_url.update(zip(rows.tolist(), urls, strict=True))
-        for place, row in self.superseded_rows:
-            number = self.state.tables.count + int(np.searchsorted(unique, row))
-            judged.superseded[place] = replace(judged.superseded[place], anchor=number)
-
-    def _against_baseline(self, row: int, url_key: str) -> Change:
-        """Compare a row with its URL's baseline. Supersedes the URL's anchor if the page changed."""
-        earlier = self.latest.get(url_key)
-        if earlier is not None:
-            if self._name_row(row, earlier):
-                return Change.UNCHANGED
-            rank = self.rank[earlier]
-            if self.verdicts[rank] == Verdict.UNIQUE:
-                self.neighbours.leave(rank)
-                # Its anchor number is known only when all rows are decided.
-                self.superseded_rows.append((len(self.judged.superseded), earlier))
-                self._supersede(row, -1, int(self.batch.page[earlier]), self._url(earlier))
-            return Change.CHANGED
-        baseline = self.baselines[url_key]
-        similar = self.baseline_similar.get(row)
-        if similar is not None:
-            self.named[row] = (baseline.page, baseline.cluster, baseline.url, *similar)
-            return Change.UNCHANGED
-        if baseline.anchor is not None and bool(self.state.tables.alive(np.array([baseline.anchor]))[0]):
-            fingerprint = as_column([baseline.fingerprint], self.rule.scheme.width)
-            words = self.state.table_words(fingerprint, baseline.sketch[None])
-            keys = self.state.design.keys(words)[0]
-            self.neighbours.stored_left(keys.tolist(), baseline.skipped)
-            self._supersede(row, baseline.anchor, baseline.page, baseline.url)
-        return Change.CHANGED
-
-    def _against_anchors(self, row: int) -> bool:
-        """Find the best matching anchor and name it. Returns False if there is none.
-
-        Stored anchors come first because they are older.
-        """
-        best: _Named | None = None
-        stored = self.stored
-        for at in self.stored_of.get(row, ()):
-            if int(stored.number[at]) not in self.dead:
-                page = int(stored.page[at])
-                best = (page, page, stored.urls[at], int(stored.distance[at]), int(stored.similarity[at]))
-                break
-        rank, within = self.rank[row], self.rule.largest_distance(self.statuses[row])
-        ranks, distance, met = self.neighbours.near(rank, within, self.compared)
-        self.met += len(ranks) + met // LOOKED_AT
-        near = self.near[bisect_right(self.near_from, rank) - 1]
-        of_row = near.of(rank)
-        if of_row.stop - of_row.start + len(ranks) > self.compared:
-            gone = self._gone(near.anchors)
-            place, apart = near.place[of_row], near.distance[of_row]
-            old, new = nearest(apart, gone[place], distance, ranks, within, self.compared)
-            best = self._best_stored(row, near.anchors, place[old], apart[old])
-            ranks, distance = ranks[new], distance[new]
-        if len(ranks):
-            rows = self.ready[ranks]
-            sketches = self.batch.sketch
-            similarity = self.rule.similarities_at(sketches, np.full(len(rows), row), sketches, rows)
-            first = best_of(similarity, distance, ranks)
-            alike = int(distance[first]), int(similarity[first])
-            if alike[1] >= self.least_similarity and (
-                best is None or (-alike[1], alike[0]) < (-best[4], best[3])
-            ):
-                earlier = int(rows[first])
-                page = int(self.batch.page[earlier])
-                best = (page, page, self._url(earlier), *alike)
-        if best is None:
-            return False
-        self.named[row] = best
-        return True
-
-    def _best_stored(
-        self, row: int, anchors: Anchors, place: NDArray[np.int64], apart: NDArray[np.uint8]
-    ) -> _Named | None:
-        """Return the best matching one of some stored anchors, given by age with their distances, or None."""
-        if not len(place):
-            return None
-        rows = np.full(len(place), row)
-        similarity = self.rule.similarities_at(self.batch.sketch, rows, anchors.sketch, place)
-        at = best_of(similarity, apart.astype(np.int64), place)
-        if similarity[at] < self.least_similarity:
-            return None
-        page = int(anchors.page[place[at]])
-        return page, page, anchors.url(int(place[at])), int(apart[at]), int(similarity[at])
-
-    def _gone(self, anchors: Anchors) -> NDArray[np.bool_]:
-        """Return the mask of these anchors that are dead as of the current row."""
-        gone, told = self.gone.get(id(anchors)) or (np.zeros(len(anchors.number), np.bool_), 0)
-        if told < len(self.dead) and len(gone):
-            died = np.fromiter(islice(self.dead, told, None), np.int64)
-            place = np.searchsorted(anchors.number, died)
-            gone[place[anchors.number.take(place, mode="clip") == died]] = True
-        self.gone[id(anchors)] = gone, len(self.dead)
-        return gone
-
-    def _supersede(self, row: int, anchor: int, page: int, url: str) -> None:
-        if anchor >= 0:
-            self.dead[anchor] = None
-        self.judged.superseded.append(Supersession(row, anchor, page, url))
-
-    def _name_row(self, row: int, earlier: int) -> bool:
-        """Return whether the row matches `earlier`, its URL's baseline in this batch; if so, name it."""
-        alike = self._compare(row, earlier)
-        if alike is None:
-            return False
-        page = int(self.batch.page[earlier])
-        cluster = self.named[earlier][1] if earlier in self.named else page
-        self.named[row] = (page, cluster, self._url(earlier), *alike)
-        return True
-
-    def _compare(self, row: int, earlier: int) -> tuple[int, int] | None:
-        """Return distance and similarity of two rows of the batch, or None if they do not match."""
-        distance = (self.fingerprints[row] ^ self.fingerprints[earlier]).bit_count()
-        if distance > self.rule.largest_distance(self.statuses[row]):
-            return None
-        sketches = self.batch.sketch
-        similarity = int(
-            self.rule.similarities_at(sketches, np.array([row]), sketches, np.array([earlier]))[0]
+        pages, baselines = self._pages(known), self._baselines(known, crowded)
+        stored, said = self._stored(parts, known.dying), Said.blank(len(self.ready), known.urls)
+        limits = Limits(
+            self.rule.least_similarity,
+            self.rule.options.strict,
+            self.rule.compared,
+            estimator(self.rule.scheme),
         )
-        return (distance, similarity) if similarity >= self.least_similarity else None
+        row = self.met = 0
+        while row < rows:
+            self.effort.turned()
+            turn = min(row + TURN_ROWS, rows)
+            if row < self.least:
+                turn, most = min(turn, self.least), sys.maxsize
+            elif (most := self.effort.most - self.met) < 0:
+                break
+            row, met = settle(pages, baselines, stored, buckets, limits, said, row, turn, most)
+            self.met += met
+            if row < turn:
+                break
+        self._write_down(row, said, known, parts, stored, buckets.skipped)
+        return int(self.ready[row]) if row < len(self.ready) else len(self.batch)
 
-    def _url(self, row: int) -> str:
-        return self.batch.url[row] or ""
+    def _searched(self) -> tuple[_Known, list[_Searched]]:
+        url_keys = [self.batch.url_key[row] or "" for row in self.ready.tolist()]
+        starts = range(0, len(self.ready), ROWS_AT_ONCE)
+        if len(self.ready) <= FEW:
+            known = self._known(url_keys)
+            return known, [self._search(start, lambda: known.dying) for start in starts]
+        # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
+        with ThreadPoolExecutor(THREADS, "decide") as pool:
+            asked = pool.submit(self._known, url_keys)
+            searched = list(pool.map(lambda start: self._search(start, lambda: asked.result().dying), starts))
+        short = next((i for i, each in enumerate(searched) if each.rows < ROWS_AT_ONCE), len(searched))
+        return asked.result(), searched[: short + 1]
 
-    @staticmethod
-    def _mortal(baselines: dict[str, Baseline]) -> NDArray[np.int64]:
-        """Return the sorted anchors that a page of this batch may supersede."""
-        anchors = [each.anchor for each in baselines.values() if each.anchor is not None]
-        return np.sort(np.array(anchors, np.int64))
+    def _known(self, url_keys: list[str]) -> _Known:
+        """A page that is not like its URL's stored baseline supersedes it, the first one that is not."""
+        rows, scheme = len(self.ready), self.rule.scheme
+        numbers: dict[str, int] = {}
+        url = np.array([numbers.setdefault(key, len(numbers)) for key in url_keys], np.int64)
+        found = self.state.baselines(numbers)
+        baselines = list(found.values())
+        of_url = np.full(len(numbers), -1)
+        of_url[[numbers[key] for key in found]] = np.arange(len(found))
+        of = of_url[url]
+        similar, distance, similarity = np.zeros(rows, np.bool_), *np.zeros((2, rows), np.int64)
+        alive = np.array([-1 if each.anchor is None else each.anchor for each in baselines], np.int64)
+        alive[alive >= 0] = np.where(self.state.tables.alive(alive[alive >= 0]), alive[alive >= 0], -1)
+        some = np.flatnonzero(of >= 0)
+        if len(some):
+            at, theirs = self.ready[some], as_column([each.fingerprint for each in baselines], scheme.width)
+            sketches = np.stack([each.sketch for each in baselines])
+            distance[some] = distances(self.batch.fingerprint[at], theirs[of[some]])
+            similarity[some] = self.rule.similarities_at(self.batch.sketch, at, sketches, of[some])
+            near = self.rule.near(distance[some], self.batch.status[at])
+            similar[some] = near & (similarity[some] >= self.rule.least_similarity)
+        changed = some[~similar[some]]
+        which, first = np.unique(of[changed], return_index=True)
+        order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
+        dying = Nearest(self.rule.compared, alive[which][order], changed[first][order])
+        return _Known(url, len(numbers), baselines, of, similar, distance, similarity, alive, dying)
 
-    def _search(
-        self, ready: NDArray[np.int64], start: int, mortal: Callable[[], NDArray[np.int64]]
-    ) -> _Searched:
-        """Search the stored anchors for ROWS_AT_ONCE rows of `ready`, from rank `start` on.
-
-        `mortal` returns the anchors that this batch may supersede, and may block until they are known.
-        """
-        batch, rows = self.batch, ready[start : start + ROWS_AT_ONCE]
-        searched = _Searched(len(rows), [], [], [], [], 0, 0)
-        # The first part is always searched, whichever thread runs first.
+    def _search(self, start: int, dying: Callable[[], Nearest]) -> _Searched:
+        """Find similar stored anchors of the rows from `start` on; `dying` may wait for those."""
+        batch, rows = self.batch, self.ready[start : start + ROWS_AT_ONCE]
+        searched = _Searched(len(rows), [], 0, 0)
+        # The first part is searched whichever thread comes first.
         if start and self.met > self.effort.most and start >= self.least:
             return searched._replace(rows=0)
         candidates = verified = 0
@@ -514,52 +299,109 @@ class _Pass:
             batch.uncertain[rows],
             batch.sketch[rows],
             batch.status[rows],
-            mortal,
+            lambda: dying().from_row(start),
         ):
-            found, kept = pairs.found, pairs.decisive(mortal())
-            place = pairs.place[kept]
-            searched.kept.append(
-                _Kept(
-                    rows[first + found.row[kept]],
-                    found.anchor[kept],
-                    pairs.anchors.page[place],
-                    found.distance[kept],
-                    pairs.similarity[kept],
-                    list(map(pairs.anchors.url, place.tolist())),
-                )
-            )
-            searched.near.append(_Near(start + first, pairs.ends, found.distance, pairs.place, pairs.anchors))
-            searched.probed.extend(found.probed)
-            met = pairs.met
-            if found.bucket_sizes is not None:
-                searched.bucket_sizes.append(found.bucket_sizes)
-                met = max(met, int(found.bucket_sizes.sum()) // LOOKED_AT)
+            searched.parts.append(_Part(start + first, pairs))
+            sizes, met = pairs.found.bucket_sizes, pairs.met
+            if sizes is not None:
+                met = max(met, int(sizes.sum()) // LOOKED_AT)
             candidates += pairs.met
             verified += int(np.count_nonzero(pairs.similar))
-            self.met += met  # a race between threads may lose counts, which is harmless
+            self.met += met  # two threads may lose some, which does no harm
             self.effort.turned()
-            searched_rows = first + len(found.probed[0].keys)
+            searched_rows = first + len(pairs.ends)
             if self.met > self.effort.most and start + searched_rows >= self.least:
                 searched = searched._replace(rows=searched_rows)
                 break
         return searched._replace(candidates=candidates, verified=verified)
 
-    def _compare_baselines(self) -> None:
-        """Compute distance and similarity for all rows that match the stored baseline of their URL."""
-        self.baseline_similar: dict[int, tuple[int, int]] = {}
-        pairs: list[tuple[int, Baseline]] = []
-        if self.baselines:
-            for row, url_key in zip(self.rows, self.url_keys, strict=True):
-                if (baseline := self.baselines.get(url_key)) is not None:
-                    pairs.append((row, baseline))
-        if not pairs:
-            return
-        rows = np.array([row for row, _ in pairs], np.int64)
-        theirs = as_column([baseline.fingerprint for _, baseline in pairs], self.rule.scheme.width)
-        sketches = np.stack([baseline.sketch for _, baseline in pairs])
-        distance = distances(self.batch.fingerprint[rows], theirs)
-        similarity = self.rule.similarities(self.batch.sketch[rows], sketches)
-        near = self.rule.near(distance, self.batch.status[rows])
-        similar = near & (similarity >= self.rule.least_similarity)
-        for i in np.flatnonzero(similar).tolist():
-            self.baseline_similar[pairs[i][0]] = (int(distance[i]), int(similarity[i]))
+    def _pages(self, known: _Known) -> Pages:
+        batch, ready, rule = self.batch, self.ready, self.rule
+        return Pages(
+            sketch=batch.sketch[ready],
+            page=batch.page[ready],
+            within=np.where(
+                batch.status[ready] == Status.SHORT,
+                rule.largest_distance(Status.SHORT),
+                rule.largest_distance(Status.READY),
+            ),
+            url=known.url,
+            baseline=known.of,
+            similar=known.similar,
+            distance=known.distance,
+            similarity=known.similarity,
+        )
+
+    def _baselines(self, known: _Known, crowded: Crowded) -> Baselines:
+        baselines = known.baselines
+        inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
+        if len(crowded.keys) and baselines:
+            prints = as_column([each.fingerprint for each in baselines], self.rule.scheme.width)
+            words = self.state.table_words(prints, np.stack([each.sketch for each in baselines]))
+            skipped = np.array([each.skipped for each in baselines], np.uint64)
+            inside, ends = crowded.of(self.state.design.keys(words), skipped)
+        return Baselines(
+            page=np.array([each.page for each in baselines], np.int64),
+            cluster=np.array([each.cluster for each in baselines], np.int64),
+            anchor=known.alive,
+            buckets=inside,
+            ends=ends,
+        )
+
+    @staticmethod
+    def _stored(parts: list[_Part], dying: Nearest) -> Candidates:
+        pairs = [part.pairs for part in parts]
+        number = np.concatenate([each.found.anchor for each in pairs])
+        dies = np.full(len(number), _ALIVE)
+        if len(dying.mortal):
+            place = np.searchsorted(dying.mortal, number)
+            dead = dying.mortal.take(place, mode="clip") == number
+            dies[dead] = dying.dies[place[dead]]
+        of_row = [np.diff(each.ends, prepend=0) for each in pairs]
+        return Candidates(
+            ends=np.append(0, np.cumsum(np.concatenate(of_row))),
+            page=np.concatenate([each.anchors.page[each.place] for each in pairs]),
+            distance=np.concatenate([each.found.distance for each in pairs]),
+            similarity=np.concatenate([each.similarity for each in pairs]),
+            dies=dies,
+        )
+
+    def _write_down(
+        self,
+        rows: int,
+        said: Said,
+        known: _Known,
+        parts: list[_Part],
+        stored: Candidates,
+        skipped: NDArray[np.uint64],
+    ) -> None:
+        """The first rows are decided."""
+        judged, batch, ready = self.judged, self.batch, self.ready[:rows]
+        judged.verdict[ready], judged.change[ready] = said.verdict[:rows], said.change[:rows]
+        judged.cluster[ready], judged.other[ready] = said.cluster[:rows], said.other[:rows]
+        judged.distance[ready], judged.similarity[ready] = said.distance[:rows], said.similarity[:rows]
+        kind, which = said.kind[:rows], said.which
+        firsts = np.cumsum([0, *(len(part.pairs.place) for part in parts)])
+        for row in np.flatnonzero(kind == STORED).tolist():
+            part = int(np.searchsorted(firsts, which[row], "right")) - 1
+            pairs = parts[part].pairs
+            judged.other_url[int(ready[row])] = pairs.anchors.url(int(pairs.place[which[row] - firsts[part]]))
+        for row in np.flatnonzero(kind == BASELINE).tolist():
+            judged.other_url[int(ready[row])] = known.baselines[which[row]].url
+        for row in np.flatnonzero(kind == EARLIER).tolist():
+            judged.other_url[int(ready[row])] = self._url(int(which[row]))
+        out = np.flatnonzero(skipped[:rows])
+        judged.skipped.update(zip(ready[out].tolist(), skipped[out].tolist(), strict=True))
+        unique = np.cumsum(said.verdict[:rows] == Verdict.UNIQUE)
+        for row in np.flatnonzero(said.superseded[:rows]).tolist():
+            if said.superseded[row] == BASELINE:
+                baseline = known.baselines[known.of[row]]
+                anchor, page, url = int(known.alive[known.of[row]]), baseline.page, baseline.url
+            else:
+                before = int(said.before[row])
+                anchor = self.state.tables.count + int(unique[before]) - 1
+                page, url = int(batch.page[ready[before]]), self._url(before)
+            judged.superseded.append(Supersession(int(ready[row]), anchor, page, url))
+
+    def _url(self, row: int) -> str:
+        return self.batch.url[self.ready[row]] or ""

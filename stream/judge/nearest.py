@@ -5,127 +5,87 @@ A histogram of distances gives the cut-off, so nothing needs to be sorted.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
+from stream.tables.probing import Nearest
 
 DISTANCES: Final = 256
 """Size of a histogram of distances. Fingerprints have at most 128 bits."""
 
 
+class Cut(NamedTuple):
+    """Up to which candidates of a row count: all that are nearer than `distance`, and at it the oldest."""
+
+    distance: int
+    left: int
+    """How many of those at that distance."""
+
+
 @compiled
-def may_count(
+def nearest_alive(
     ends: NDArray[np.int64],
     anchor: NDArray[np.int64],
     distance: NDArray[np.uint8],
-    mortal: NDArray[np.int64],
-    most: int,
+    wanted: Nearest,
 ) -> NDArray[np.bool_]:
-    """Return the mask (m,) of pairs whose anchor may be among the `most` nearest live ones of its row.
-
-    The m pairs of a row and a stored anchor are grouped by row, which end at `ends` (n,), and sorted by age
-    within a row. `mortal` anchors (sorted) may be superseded before it is the row's turn. They do not count
-    towards `most`, and are kept unless enough other anchors come before them.
-    """
+    """Which of m pairs of n rows and stored anchors are among the nearest of their row that are alive when
+    it is its turn (m,). Row by row, up to `ends` (n,), by age."""
     kept = np.ones(len(anchor), np.bool_)
-    dies = np.zeros(len(anchor), np.bool_)
     at_distance = np.zeros(DISTANCES, np.int64)
+    mortal, dies = wanted.mortal, wanted.dies
     start = 0
-    for end in ends:
-        first, start = start, end
-        if end - first <= most:
+    for row in range(len(ends)):
+        first, start = start, ends[row]
+        if first == start:
+            continue
+        if len(mortal):
+            place = np.searchsorted(mortal, anchor[first])
+            for pair in range(first, start):
+                while place < len(mortal) and mortal[place] < anchor[pair]:
+                    place += 1
+                kept[pair] = place == len(mortal) or mortal[place] != anchor[pair] or dies[place] > row
+        if start - first <= wanted.most:
             continue
         at_distance[:] = 0
-        place = np.searchsorted(mortal, anchor[first]) if len(mortal) else 0
-        for pair in range(first, end):
-            while place < len(mortal) and mortal[place] < anchor[pair]:
-                place += 1
-            dies[pair] = place < len(mortal) and mortal[place] == anchor[pair]
-            if not dies[pair]:
-                at_distance[distance[pair]] += 1
-        last, left = _last(at_distance, most)
-        for pair in range(first, end):
-            kept[pair] = distance[pair] < last or (distance[pair] == last and left > 0)
-            if distance[pair] == last and not dies[pair]:
-                left -= 1
+        for pair in range(first, start):
+            at_distance[distance[pair]] += kept[pair]
+        last, left = cut(at_distance, wanted.most)
+        for pair in range(first, start):
+            if kept[pair] and distance[pair] >= last:
+                kept[pair] = distance[pair] == last and left > 0
+                left -= kept[pair]
     return kept
 
 
 @compiled
-def nearest(
-    stored: NDArray[np.uint8],
-    gone: NDArray[np.bool_],
-    fresh: NDArray[np.int64],
-    ages: NDArray[np.int64],
-    within: int,
-    most: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the indexes of the `most` nearest live anchors, separately for stored and fresh ones.
-
-    `stored` (m,) are the distances of stored anchors by age, of which those in the mask `gone` (m,) are dead.
-    `fresh` (k,) are the distances of anchors of the current batch with their distinct `ages`, which are
-    younger than all stored ones; they are alive and within the distance `within`. Stored ones beyond `within`
-    are ignored.
-    """
-    at_distance = np.zeros(DISTANCES, np.int64)
-    for pair in range(len(stored)):
-        if not gone[pair] and stored[pair] <= within:
-            at_distance[stored[pair]] += 1
-    for each in fresh:
-        at_distance[each] += 1
-    last, left = _last(at_distance, most)
-    of_stored, of_fresh = np.empty(len(stored), np.int64), np.empty(len(fresh), np.int64)
-    old = 0
-    for pair in range(len(stored)):
-        apart = stored[pair]
-        if not gone[pair] and apart <= within and (apart < last or (apart == last and left > 0)):
-            of_stored[old] = pair
-            old += 1
-            left -= apart == last
-    youngest = _of_oldest(fresh, ages, last, left)
-    new = 0
-    for i in range(len(fresh)):
-        if fresh[i] < last or (fresh[i] == last and ages[i] <= youngest):
-            of_fresh[new] = i
-            new += 1
-    return of_stored[:old], of_fresh[:new]
-
-
-@compiled
-def _last(at_distance: NDArray[np.int64], most: int) -> tuple[int, int]:
-    """Return the largest distance among the `most` nearest, and how many at that distance belong to them.
-
-    If there are at most `most`, the returned distance is beyond all.
-    """
+def cut(at_distance: NDArray[np.int64], most: int) -> Cut:
+    """Up to which the `most` nearest are, of so many at each distance; with as many or fewer, all."""
     before = 0
     for distance in range(len(at_distance)):
         if before + at_distance[distance] > most:
-            return distance, most - before
+            return Cut(distance, most - before)
         before += at_distance[distance]
-    return len(at_distance), 0
+    return Cut(len(at_distance), 0)
 
 
 @compiled
-def _of_oldest(distance: NDArray[np.int64], ages: NDArray[np.int64], last: int, left: int) -> int:
+def youngest_of(distance: NDArray[np.int64], ages: NDArray[np.int64], last: int, left: int) -> int:
     """Return the age of the youngest among the `left` oldest anchors at distance `last`, or -1 for none."""
     if not left:
         return -1
-    lowest, highest, there = np.int64(2**62), np.int64(-1), 0
+    low, high = np.int64(0), np.int64(0)
     for i in range(len(ages)):
-        if distance[i] == last:
-            there += 1
-            lowest, highest = min(lowest, ages[i]), max(highest, ages[i])
-    if there <= left:
-        return int(highest)
-    met = np.zeros(highest - lowest + 1, np.bool_)
-    for i in range(len(ages)):
-        if distance[i] == last:
-            met[ages[i] - lowest] = True
-    place = 0
-    while left:
-        left -= met[place]
-        place += 1
-    return int(lowest) + place - 1
+        high = max(high, ages[i])
+    while low < high:
+        middle, older = (low + high) // 2, np.int64(0)
+        for i in range(len(ages)):
+            older += (distance[i] == last) & (ages[i] <= middle)
+        if older < left:
+            low = middle + 1
+        else:
+            high = middle
+    return int(high)

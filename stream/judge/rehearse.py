@@ -10,15 +10,15 @@ import numpy as np
 
 from stream.fingerprint.row import Row, Status
 from stream.judge.batch import Entry
-from stream.judge.batch_anchors import leave
 from stream.judge.judge import Judge
-from stream.judge.nearest import may_count, nearest
+from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.tables.chains import sweep, unlink
 from stream.tables.found import in_order
 from stream.tables.packed import Packed
+from stream.tables.probing import ALL
 
 _BYTES: Final = 1 << 20
 
@@ -42,9 +42,7 @@ def rehearse(genesis: Genesis) -> None:
     unlink(np.zeros(0, np.uint64), 3, heads, links, 0, 0, bits)
     in_order(np.zeros(1, np.uint64))
     none, near = np.zeros(0, np.int64), np.zeros(0, np.uint8)
-    may_count(none, none, near, none, 1)
-    nearest(near, np.zeros(0, np.bool_), none, none, 0, 1)
-    leave(0, none, np.zeros(0, np.int32), 1, np.uint64(0), none, none, none, none)
+    nearest_alive(none, none, near, ALL)
 
 
 def _judge(state: State, judge: Judge, numbers: range) -> None:

@@ -7,6 +7,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+I16 = NDArray[np.int16]
+I32 = NDArray[np.int32]
 I64 = NDArray[np.int64]
 U8 = NDArray[np.uint8]
 U32 = NDArray[np.uint32]

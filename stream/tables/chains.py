@@ -14,7 +14,7 @@ import numpy as np
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import TABLE_BITS
-from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live, is_among, is_dead, pack_pair
+from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live, is_dead, pack_pair, place_among
 from stream.tables.prefixes_compiled import PROBES_AT_ONCE, prefix_of
 from stream.tables.slots import slot_of
 
@@ -31,7 +31,7 @@ MANY: Final = 1 << 32
 COPIES: Final = 256
 """Entries of the direct-mapped cache of copied chains."""
 MORTAL: Final = np.uint64(40)
-"""Bit of a copied anchor's number that says that it may be dead by when it is a row's turn."""
+"""Bit of a copied anchor's number from which on it says which of the mortal ones it is, counted from 1."""
 NUMBER: Final = (np.uint64(1) << MORTAL) - np.uint64(1)
 COPIED: Final = 1 << 18
 """Anchors copied, 6 MiB, before all copies are discarded."""
@@ -144,6 +144,7 @@ def follow(
     enough: int,
     most: int,
     mortal: I64,
+    dies: I64,
 ) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `Found`, with repetitions. Stops
     early once there are `enough`.
@@ -155,7 +156,7 @@ def follow(
     the numbers of live anchors in exact buckets to `sizes` (n * T), unless its shape is (0,).
 
     Of a chain with more than `most` near ones, perhaps not those for which as many are nearer, or as near and
-    older; `mortal` ones, ascending, do not count among those.
+    older; nor `mortal` ones, ascending, from the row on that they are dead for, which is in `dies`.
     """
     tables, probes, rows = keys.shape[1], len(parents), len(stored)
     shared, last_bit = np.uint32(sharing), np.uint8(flips.shape[0] - 1)
@@ -252,8 +253,8 @@ def follow(
                     if not is_dead(number, dead):
                         copied[0, copied_to] = stored[at, 0]
                         copied[1, copied_to] = stored[at, 1]
-                        dies = np.uint64(len(mortal) > 0 and is_among(number, mortal))
-                        copied[2, copied_to] = np.uint64(number) | dies << MORTAL
+                        which = np.uint64(place_among(number, mortal) + 1)
+                        copied[2, copied_to] = np.uint64(number) | which << MORTAL
                         copied_to += 1
                     start = np.int64(links[at, table])
                 copy[3] = copied_to
@@ -275,6 +276,8 @@ def follow(
                     reach,
                     near,
                     most,
+                    dies,
+                    row,
                 )
             else:
                 same, close = _copied_near(
@@ -316,7 +319,15 @@ def _copied_near(
 
 @compiled
 def _oldest_near(
-    copied: U64, word: np.uint64, print_: np.uint64, mask: np.uint64, reach: int, near: I64, most: int
+    copied: U64,
+    word: np.uint64,
+    print_: np.uint64,
+    mask: np.uint64,
+    reach: int,
+    near: I64,
+    most: int,
+    dies: I64,
+    row: int,
 ) -> tuple[int, int, int]:
     """The same of copied anchors, the newest first, but of those no further away than `reach` only those that
     may be among the `most` nearest, of equally near ones the oldest; and the distance beyond which no other
@@ -331,10 +342,11 @@ def _oldest_near(
         apart = popcount(copied[1, at] ^ print_)
         if apart > bound:
             continue
+        which = copied[2, at] >> MORTAL
+        if which and dies[which - np.uint64(1)] <= row:
+            continue
         near[close] = at
         close += 1
-        if copied[2, at] >> MORTAL:
-            continue
         at_distance[apart] += 1
         nearer += 1
         while nearer >= most and bound >= 0:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from stream.compiled import compiled
 from stream.tables.arrays import I64, U8, U64
 
-Integer = int | np.int64
+Integer = int | np.signedinteger[Any]
 FIRST_PAIRS: Final = 1 << 12
 """Initial capacity of an array of pairs."""
 
@@ -32,10 +32,10 @@ def add_pair(pairs: U64, found: int, row: Integer, number: Integer, distance: In
 
 
 @compiled
-def is_among(number: Integer, numbers: I64) -> bool:
-    """Whether it is one of the numbers, ascending, of which there is one at least."""
+def place_among(number: Integer, numbers: I64) -> int:
+    """Which of the numbers, ascending, it is; -1 for none."""
     place = np.searchsorted(numbers, number)
-    return bool(place < len(numbers) and numbers[place] == number)
+    return int(place) if place < len(numbers) and numbers[place] == number else -1
 
 
 @compiled

@@ -254,6 +254,7 @@ class HotTier:
                 probing.found.room,
                 probing.nearest.most,
                 probing.nearest.mortal,
+                probing.nearest.dies,
             )
         )
         self.probes += probing.keys.size * len(probing.tree.parents)

@@ -15,15 +15,22 @@ from stream.tables.probes import probe_tree
 
 
 class Nearest(NamedTuple):
-    """Which candidates are wanted of a row that has very many."""
+    """Which candidates are wanted of a row that has very many: the nearest live ones, of equally near ones
+    the oldest."""
 
     most: int
-    """The nearest, at least so many of those that are not mortal; of equally near ones the oldest."""
+    """How many of them."""
     mortal: I64
-    """Anchors that may be dead when it is the row's turn, ascending."""
+    """Anchors that die among the rows (k,), ascending."""
+    dies: I64
+    """The row from which on each of them is dead (k,)."""
+
+    def from_row(self, row: int) -> Nearest:
+        """The same where rows are counted from that one on."""
+        return self._replace(dies=self.dies - row) if row and len(self.dies) else self
 
 
-ALL: Final = Nearest(sys.maxsize, np.zeros(0, np.int64))
+ALL: Final = Nearest(sys.maxsize, np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Probing:

@@ -237,7 +237,7 @@ class Tables:
         while start < max(1, len(fingerprints)):
             rows = max(1, min(self._rows_at_once, len(fingerprints) - start))
             some = slice(start, start + rows)
-            found = self._search(words[some], fingerprints[some], uncertain[some], wanted)
+            found = self._search(words[some], fingerprints[some], uncertain[some], wanted.from_row(start))
             many = found is None or len(found.row) > PAIRS_AT_ONCE // 4
             if many and nearest is not None:
                 wanted, nearest = nearest(), None

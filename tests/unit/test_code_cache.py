@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,21 @@ def test_constant_is_part_of_the_key(kept: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(config, "CACHE_DIR", str(kept.parent))
     restored = make()
     assert (restored(30), hits(restored)) == (10, 1)
+
+
+@pytest.mark.parametrize("fields", ["first second", "second first"])
+def test_order_of_a_named_tuples_fields_is_part_of_the_key(kept: Path, fields: str) -> None:
+    """Arrays of one type in another order have the same types."""
+    for names in ("first second", fields):
+        pair = namedtuple("pair", names)(first=np.array([1]), second=np.array([2]))
+
+        @compiled
+        def first_of(of: Any) -> int:
+            return int(of.first[0])
+
+        function: Any = first_of
+        assert function(pair) == 1
+    assert hits(function) == (fields == "first second")
 
 
 @pytest.mark.usefixtures("kept")

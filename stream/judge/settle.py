@@ -1,0 +1,278 @@
+"""The row-by-row loop of a decision, compiled: what depends on the order of a batch's pages.
+
+A URL's baseline, superseded anchors, and anchors of this very batch. All else is known before: which stored
+anchors a page is compared with, how similar they are, and from which row on they are dead.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.compiled import compiled, popcount
+from stream.fingerprint.parity_similarity_compiled import Estimator, similarity_of
+from stream.judge.batch_anchors import Buckets, enter, leave, members_near
+from stream.judge.ids import NO_PAGE
+from stream.judge.nearest import DISTANCES, cut, youngest_of
+from stream.judge.rule import NO_SIMILARITY
+from stream.messages.verdict import Change, Verdict
+from stream.tables.arrays import I16, I32, I64, U8, U64
+from stream.tables.found_pairs import Integer
+
+NO_DISTANCE: Final = -1
+LOOKED_AT: Final = 8
+"""Anchors of which the fingerprint alone is looked at count for one."""
+NOBODY, BASELINE, STORED, EARLIER = range(4)
+"""What a page is compared with in its verdict: its URL's baseline, a stored anchor, a row of its batch."""
+_UNIQUE, _DUPLICATE, _RECRAWL = int(Verdict.UNIQUE), int(Verdict.DUPLICATE), int(Verdict.RECRAWL)
+_NEW, _CHANGED, _UNCHANGED = int(Change.NEW), int(Change.CHANGED), int(Change.UNCHANGED)
+
+
+class Pages(NamedTuple):
+    """The n rows of a batch that have a fingerprint; in this file, a row is one of them."""
+
+    sketch: U64
+    """(n, words)"""
+    page: I64
+    within: I64
+    """Largest distance of a near-duplicate."""
+    url: I64
+    """Which of the batch's u URLs."""
+    baseline: I64
+    """Which of b stored baselines its URL has, -1 for none."""
+    similar: NDArray[np.bool_]
+    """Whether the page is like that baseline, at this distance and similarity."""
+    distance: I64
+    similarity: I64
+
+
+class Baselines(NamedTuple):
+    """The b stored baselines of a batch's URLs."""
+
+    page: I64
+    cluster: I64
+    anchor: I64
+    """Its number, -1 where it is none, or dead."""
+    buckets: I64
+    """Those of the batch's crowded buckets that it is in, baseline by baseline, up to `ends` (b + 1,)."""
+    ends: I64
+
+
+class Candidates(NamedTuple):
+    """m pairs of a row and a stored anchor, by age in each row: those that it is compared with (rule 18)."""
+
+    ends: I64
+    """Where those of each row end (n + 1,)."""
+    page: I64
+    distance: U8
+    similarity: I64
+    dies: I64
+    """The row from which on the anchor is dead."""
+
+
+class Limits(NamedTuple):
+    """When two pages are alike, and how many are compared."""
+
+    least_similarity: int
+    strict: bool
+    compared: int
+    sketches: Estimator
+
+
+class Said(NamedTuple):
+    """What is decided of n rows."""
+
+    verdict: U8
+    change: U8
+    cluster: I64
+    other: I64
+    distance: I16
+    similarity: I32
+    kind: U8
+    """What `other` is, and which one it is of its kind."""
+    which: I64
+    superseded: U8
+    """BASELINE or EARLIER where the row's page supersedes the anchor of its URL; else NOBODY."""
+    before: I64
+    """The row of this batch that was its URL's baseline, -1 for none."""
+    latest: I64
+    """The last row that became the baseline of each URL (u,)."""
+
+    @classmethod
+    def blank(cls, rows: int, urls: int) -> Said:
+        """Nothing is decided yet."""
+        return cls(
+            verdict=np.full(rows, _UNIQUE, np.uint8),
+            change=np.full(rows, _NEW, np.uint8),
+            cluster=np.full(rows, NO_PAGE, np.int64),
+            other=np.full(rows, NO_PAGE, np.int64),
+            distance=np.full(rows, NO_DISTANCE, np.int16),
+            similarity=np.full(rows, NO_SIMILARITY, np.int32),
+            kind=np.zeros(rows, np.uint8),
+            which=np.zeros(rows, np.int64),
+            superseded=np.zeros(rows, np.uint8),
+            before=np.full(rows, -1, np.int64),
+            latest=np.full(urls, -1, np.int64),
+        )
+
+
+class Best(NamedTuple):
+    """The candidate that is named, as far as it is known; of equally similar ones the nearest, of those the
+    oldest."""
+
+    kind: np.int64
+    which: np.int64
+    page: np.int64
+    distance: np.int64
+    similarity: np.int64
+
+
+@compiled
+def _best(kind: Integer, which: Integer, page: Integer, distance: Integer, similarity: Integer) -> Best:
+    """All of one type, as the compiler wants them."""
+    return Best(np.int64(kind), np.int64(which), np.int64(page), np.int64(distance), np.int64(similarity))
+
+
+@compiled
+def settle(
+    pages: Pages,
+    baselines: Baselines,
+    stored: Candidates,
+    buckets: Buckets,
+    limits: Limits,
+    said: Said,
+    first: int,
+    end: int,
+    most: int,
+) -> tuple[int, int]:
+    """Decide the rows [first, end), or as many as take `most` comparisons: the row after the last one, and
+    the comparisons. Those before are decided."""
+    met = 0
+    for row in range(first, end):
+        if met > most:
+            return row, met
+        known = _against_baseline(row, pages, baselines, buckets, limits, said)
+        if known:
+            continue
+        best, compared = _against_anchors(row, pages, stored, buckets, limits)
+        met += compared
+        if best.kind:
+            said.verdict[row] = _DUPLICATE
+            _name(row, said, best, best.page)
+        else:
+            said.cluster[row] = pages.page[row]
+            enter(row, buckets)
+        said.latest[pages.url[row]] = row
+    return end, met
+
+
+@compiled
+def _name(row: int, said: Said, other: Best, cluster: np.int64) -> None:
+    said.other[row], said.cluster[row] = other.page, cluster
+    said.distance[row], said.similarity[row] = other.distance, other.similarity
+    said.kind[row], said.which[row] = other.kind, other.which
+
+
+@compiled
+def _against_baseline(
+    row: int, pages: Pages, baselines: Baselines, buckets: Buckets, limits: Limits, said: Said
+) -> bool:
+    """Whether the page is like its URL's last one, and so judged; if not, that is superseded."""
+    earlier, baseline = said.latest[pages.url[row]], pages.baseline[row]
+    if earlier >= 0:
+        distance = _distance(buckets.fingerprints, row, earlier)
+        if distance <= pages.within[row]:
+            similarity = _similarity(row, earlier, pages, limits)
+            if similarity >= limits.least_similarity:
+                other = _best(EARLIER, earlier, pages.page[earlier], distance, similarity)
+                _name(row, said, other, said.cluster[earlier])
+                said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
+                return True
+        if said.verdict[earlier] == _UNIQUE:
+            leave(earlier, buckets)
+            said.superseded[row], said.before[row] = EARLIER, earlier
+    elif baseline >= 0:
+        if pages.similar[row]:
+            page, distance, similarity = baselines.page[baseline], pages.distance[row], pages.similarity[row]
+            other = _best(BASELINE, baseline, page, distance, similarity)
+            _name(row, said, other, baselines.cluster[baseline])
+            said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
+            return True
+        if baselines.anchor[baseline] >= 0:
+            for bucket in baselines.buckets[baselines.ends[baseline] : baselines.ends[baseline + 1]]:
+                buckets.crowd[bucket] -= 1
+            said.superseded[row] = BASELINE
+    else:
+        return False
+    said.change[row] = _CHANGED
+    return False
+
+
+@compiled
+def _against_anchors(
+    row: int, pages: Pages, stored: Candidates, buckets: Buckets, limits: Limits
+) -> tuple[Best, int]:
+    """The best similar anchor, if there is one, of those that the page is compared with; and how many
+    comparisons that took."""
+    within = pages.within[row]
+    first, end = stored.ends[row], stored.ends[row + 1]
+    alive, furthest = np.int64(0), np.int64(0)
+    for pair in range(first, end):
+        if stored.dies[pair] > row and stored.distance[pair] <= within:
+            alive += 1
+            furthest = max(furthest, np.int64(stored.distance[pair]))
+    # All anchors of this batch are younger than those.
+    reach = within if alive < limits.compared else furthest - 1
+    count, looked = members_near(row, reach, limits.compared, buckets)
+    found, apart = buckets.found[:count], buckets.apart[:count]
+    last, left = DISTANCES, 0
+    if alive + count > limits.compared:
+        at_distance = np.zeros(DISTANCES, np.int64)
+        for pair in range(first, end):
+            if stored.dies[pair] > row and stored.distance[pair] <= within:
+                at_distance[stored.distance[pair]] += 1
+        for bits in apart:
+            at_distance[bits] += 1
+        last, left = cut(at_distance, limits.compared)
+    best = _best(NOBODY, 0, NO_PAGE, 0, limits.least_similarity - 1)
+    for pair in range(first, end):
+        bits = np.int64(stored.distance[pair])
+        if stored.dies[pair] <= row or bits > within or bits > last or (bits == last and not left):
+            continue
+        left -= bits == last
+        similarity = stored.similarity[pair]
+        if similarity > best.similarity or (similarity == best.similarity and bits < best.distance):
+            best = _best(STORED, pair, stored.page[pair], bits, similarity)
+    youngest = youngest_of(apart, found, last, left)
+    for i in range(count):
+        member, bits = found[i], apart[i]
+        if bits > last or (bits == last and member > youngest):
+            continue
+        similarity = _similarity(row, member, pages, limits)
+        if similarity < best.similarity or similarity < limits.least_similarity:
+            continue
+        as_good = similarity == best.similarity and bits == best.distance
+        if (
+            similarity > best.similarity
+            or bits < best.distance
+            or (as_good and best.kind == EARLIER and member < best.which)
+        ):
+            best = _best(EARLIER, member, pages.page[member], bits, similarity)
+    return best, count + looked // LOOKED_AT
+
+
+@compiled
+def _similarity(row: int, other: Integer, pages: Pages, limits: Limits) -> np.int64:
+    if limits.strict:
+        return np.int64(NO_SIMILARITY)
+    return np.int64(similarity_of(pages.sketch, row, pages.sketch, other, limits.sketches))
+
+
+@compiled
+def _distance(prints: U64, one: Integer, two: Integer) -> np.int64:
+    bits = np.int64(0)
+    for word in range(prints.shape[1]):
+        bits += popcount(prints[one, word] ^ prints[two, word])
+    return bits
