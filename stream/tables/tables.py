@@ -116,6 +116,9 @@ class Tables:
         self._skipped = Skipped(store)
         runs = stored_runs(store, generation, self.count)
         self._rows_at_once = ROWS_AT_ONCE
+        self._crowded = False
+        """Whether the last rows had so many candidates that the next ones had better be asked for the nearest
+        at once."""
         self._background = ThreadPoolExecutor(1, "tables-background")
         self._warm = WarmTier(
             design,
@@ -234,11 +237,14 @@ class Tables:
         returned.
         """
         words, start, wanted = fingerprints if words is None else words, 0, ALL
+        if self._crowded and nearest is not None:
+            wanted, nearest = nearest(), None
         while start < max(1, len(fingerprints)):
             rows = max(1, min(self._rows_at_once, len(fingerprints) - start))
             some = slice(start, start + rows)
             found = self._search(words[some], fingerprints[some], uncertain[some], wanted.from_row(start))
             many = found is None or len(found.row) > PAIRS_AT_ONCE // 4
+            self._crowded = many or (found is not None and _members(found) > PAIRS_AT_ONCE // 4)
             if many and nearest is not None:
                 wanted, nearest = nearest(), None
                 if found is None:
@@ -328,3 +334,8 @@ class Tables:
         self._compaction.close()
         self._background.shutdown(cancel_futures=True)
         freeze.clean(self._store.path)
+
+
+def _members(found: Candidates) -> int:
+    """Live anchors in the rows' exact buckets, as far as they are counted."""
+    return 0 if found.bucket_sizes is None else int(found.bucket_sizes.sum())
