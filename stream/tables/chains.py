@@ -31,7 +31,8 @@ MANY: Final = 1 << 32
 COPIES: Final = 256
 """Entries of the direct-mapped cache of copied chains."""
 MORTAL: Final = np.uint64(40)
-"""Bit of a copied anchor's number from which on it says which of the mortal ones it is, counted from 1."""
+"""Lowest bit of the field in a copied anchor's number that holds its index in `Nearest.mortal` plus 1; 0 if
+it is not mortal."""
 NUMBER: Final = (np.uint64(1) << MORTAL) - np.uint64(1)
 COPIED: Final = 1 << 18
 """Anchors copied, 6 MiB, before all copies are discarded."""
@@ -155,8 +156,8 @@ def follow(
     `Slots.flips`. Probe p flips the bits of probe `parents[p]` and `bits[added[p]]`; probe 0 is exact. Adds
     the numbers of live anchors in exact buckets to `sizes` (n * T), unless its shape is (0,).
 
-    Of a chain with more than `most` near ones, perhaps not those for which as many are nearer, or as near and
-    older; nor `mortal` ones, ascending, from the row on that they are dead for, which is in `dies`.
+    Of a chain with more than `most` near anchors, one may be left out if `most` live ones are nearer, or as
+    near and older. `mortal` anchors (ascending) count as dead from the row in `dies` on.
     """
     tables, probes, rows = keys.shape[1], len(parents), len(stored)
     shared, last_bit = np.uint32(sharing), np.uint8(flips.shape[0] - 1)
@@ -329,9 +330,11 @@ def _oldest_near(
     dies: I64,
     row: int,
 ) -> tuple[int, int, int]:
-    """The same of copied anchors, the newest first, but of those no further away than `reach` only those that
-    may be among the `most` nearest, of equally near ones the oldest; and the distance beyond which no other
-    can be."""
+    """Like `_copied_near` for copied anchors, which are ordered newest first, but limited to the nearest.
+
+    Of the anchors within `reach`, writes those that may be among the `most` nearest (of equally near ones the
+    oldest) to `near`. Also returns the greatest distance at which further anchors may be among these.
+    """
     at_distance = np.zeros(FINGERPRINT_BITS + 1, np.int64)
     there = close = nearer = 0
     bound = reach

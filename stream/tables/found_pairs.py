@@ -33,7 +33,7 @@ def add_pair(pairs: U64, found: int, row: Integer, number: Integer, distance: In
 
 @compiled
 def place_among(number: Integer, numbers: I64) -> int:
-    """Which of the numbers, ascending, it is; -1 for none."""
+    """Index of `number` in `numbers`, which are ascending; -1 if it is not among them."""
     place = np.searchsorted(numbers, number)
     return int(place) if place < len(numbers) and numbers[place] == number else -1
 

@@ -15,18 +15,18 @@ from stream.tables.probes import probe_tree
 
 
 class Nearest(NamedTuple):
-    """Which candidates are wanted of a row that has very many: the nearest live ones, of equally near ones
+    """A limit on the candidates of a row that has very many: the nearest live anchors, of equally near ones
     the oldest."""
 
     most: int
-    """How many of them."""
+    """Number of candidates wanted per row."""
     mortal: I64
-    """Anchors that die among the rows (k,), ascending."""
+    """Numbers of the anchors that die within this batch (k,), ascending."""
     dies: I64
     """The row from which on each of them is dead (k,)."""
 
     def from_row(self, row: int) -> Nearest:
-        """The same where rows are counted from that one on."""
+        """The same limit, with rows counted from `row` on."""
         return self._replace(dies=self.dies - row) if row and len(self.dies) else self
 
 
