@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from stream.index import Answer, Index, Near
     from stream.judge.batch import Entry as Entry
     from stream.judge.judge import Judge as Judge
-    from stream.judge.judged_batch import Decided as Decided
+    from stream.judge.judged_batch import JudgedBatch as JudgedBatch
     from stream.judge.query import matching_anchors as matching_anchors
     from stream.judge.state import State as State
     from stream.messages.decision import Decisions as Decisions
@@ -93,7 +93,7 @@ _HOMES: Final = {
     "stream.fingerprint.scheme": ("Scheme",),
     "stream.index": ("Answer", "Index", "Near"),
     "stream.judge.batch": ("Entry",),
-    "stream.judge.judged_batch": ("Decided",),
+    "stream.judge.judged_batch": ("JudgedBatch",),
     "stream.judge.judge": ("Judge",),
     "stream.messages.verdict_options": ("VerdictOptions",),
     "stream.judge.query": ("matching_anchors",),

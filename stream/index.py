@@ -23,7 +23,7 @@ from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
-from stream.judge.judged_batch import Decided
+from stream.judge.judged_batch import JudgedBatch
 from stream.judge.query import matching_anchors
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
@@ -168,7 +168,7 @@ class Index:
             for each in found
         ]
 
-    def judge(self, rows: Sequence[Row]) -> Decided:
+    def judge(self, rows: Sequence[Row]) -> JudgedBatch:
         """Judge and store at most 65,535 rows, made by a fingerprinter with this index's scheme.
 
         Returns the decided batch, in the form in which a deployment publishes it.

@@ -16,7 +16,7 @@ from stream.children.pool import ChildPool, configuration_of
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index
-from stream.judge.judged_batch import Decided
+from stream.judge.judged_batch import JudgedBatch
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings
@@ -35,7 +35,7 @@ async def scan(
     *,
     scheme: Scheme | None = None,
     options: VerdictOptions | None = None,
-) -> AsyncGenerator[Decided, None]:
+) -> AsyncGenerator[JudgedBatch, None]:
     """Judge `messages` as if they had come through a pages topic with one partition.
 
     Tables are stored in `directory`, which the caller removes. Yields the decided batches in order.

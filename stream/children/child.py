@@ -45,7 +45,7 @@ COMPANY_SECONDS: Final = 0.02
 """Batching delay. Pages are collected until reading them has taken this much processor time (HTML takes some
 milliseconds a page); measured in processor time, a loaded machine still fills its batches. Rows then wait as
 long before they are sent, because a write and the parent's wake-up cost as much as a small page."""
-BUSY_SECONDS: Final = 0.1
+QUEUED_SECONDS: Final = 0.1
 """Batching delay while other chunks are queued: under load, prefer throughput to latency."""
 MOST_SECONDS: Final = 0.25
 """Longest batching delay by the wall clock."""
@@ -192,7 +192,7 @@ def main() -> None:
     outside = Outside(claim_root=configuration.claim_root, ask=ask)
     while (frame := _read(chunks_in)) is not None:
         chunk = _CHUNK.decode(frame)
-        outbox.pause = BUSY_SECONDS if chunk.busy else COMPANY_SECONDS
+        outbox.pause = QUEUED_SECONDS if chunk.busy else COMPANY_SECONDS
         _answer(chunk, fingerprinter, guard, outbox, outside)
 
 

@@ -28,7 +28,7 @@ from stream.dashboard.verdict_columns import VerdictColumns
 from stream.errors import DamagedStateError, NeardupError, StaleError
 from stream.kafka import acl_check, broker_metadata, clients, record_batches, topics
 from stream.kafka.names import Names
-from stream.kafka.runtime_tuning import made_for_batches
+from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
 from stream.ops.health import Health
@@ -61,7 +61,7 @@ class DashboardRole:
 
     async def run(self) -> None:
         """Serve until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart."""
-        with made_for_batches(), stop_event_on_signals(self._stop), clients.explained_errors():
+        with batch_process_tuning(), stop_event_on_signals(self._stop), clients.explained_errors():
             genesis = await unless_stopped(self._stop, self._genesis())
             if genesis is not None:
                 try:

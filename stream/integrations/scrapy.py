@@ -27,7 +27,7 @@ from scrapy.exceptions import DropItem, NotConfigured
 from stream.errors import BrokerError
 from stream.kafka import clients, topics
 from stream.kafka.names import Names
-from stream.kafka.page_publisher import BATCH_BYTES, LINGER_MS, key_of
+from stream.kafka.page_publisher import LINGER_MS, PRODUCER_BATCH_BYTES, key_of
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
 from stream.pages.page import Page
@@ -104,7 +104,7 @@ class NeardupPipeline:
             acks="all",
             compression_type="zstd",
             linger_ms=LINGER_MS,
-            max_batch_size=BATCH_BYTES,
+            max_batch_size=PRODUCER_BATCH_BYTES,
             max_request_size=2 * MAX_MESSAGE,
         )
         await clients.start(self.settings, self._producer)

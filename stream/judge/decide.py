@@ -69,7 +69,7 @@ class Supersession:
 
 
 @dataclass(slots=True, eq=False)
-class Judged:
+class BatchVerdicts:
     """Verdicts of a batch of n rows."""
 
     verdict: NDArray[np.uint8]
@@ -95,7 +95,7 @@ class Judged:
         return len(self.verdict)
 
     @classmethod
-    def blank(cls, n: int) -> Judged:
+    def blank(cls, n: int) -> BatchVerdicts:
         """Return columns for n rows, without verdicts."""
         return cls(
             verdict=np.zeros(n, np.uint8),
@@ -107,7 +107,7 @@ class Judged:
             similarity=np.full(n, NO_SIMILARITY, np.int32),
         )
 
-    def up_to(self, end: int) -> Judged:
+    def up_to(self, end: int) -> BatchVerdicts:
         """Return the verdicts of the rows before `end`."""
         return replace(
             self,
@@ -135,13 +135,13 @@ class Effort:
 
 def decide(
     batch: Batch, state: State, rule: Rule, ends: NDArray[np.int64], effort: Effort | None = None
-) -> Judged:
+) -> BatchVerdicts:
     """Decide the verdicts of `batch` against `state`, without changing either.
 
     `ends` are the ends of the journal records, as rows of the batch. The rows of the first record are always
     decided. Of the other records, as many are decided as the effort allows.
     """
-    judged = Judged.blank(len(batch))
+    judged = BatchVerdicts.blank(len(batch))
     judged.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
     judged.verdict[batch.status == Status.INSUFFICIENT] = Verdict.INSUFFICIENT
     ready = np.flatnonzero(among(batch.status, FINGERPRINTED))
@@ -199,7 +199,7 @@ class _Pass:
         ready: NDArray[np.int64],
         state: State,
         rule: Rule,
-        judged: Judged,
+        judged: BatchVerdicts,
         effort: Effort,
         least: int,
     ) -> None:

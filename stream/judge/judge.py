@@ -17,10 +17,10 @@ from stream.errors import StateError
 from stream.fingerprint.columns import among
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import Effort, decide
-from stream.judge.judged_batch import CLUSTERED, Decided
+from stream.judge.judged_batch import CLUSTERED, JudgedBatch
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
-from stream.judge.state import Prepared, State, Step
+from stream.judge.state import Prepared, State, StateChange
 from stream.messages.decision import NOT_ADMITTED, Decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
@@ -33,17 +33,17 @@ class Judge:
         self.state, self.genesis = state, genesis
         self.rule = Rule(genesis.options, genesis.scheme)
 
-    def decide(self, entries: Sequence[Entry], effort: Effort | None = None) -> Decided:
+    def decide(self, entries: Sequence[Entry], effort: Effort | None = None) -> JudgedBatch:
         """Decide the next journal records, without changing the state.
 
-        With an effort, possibly only the first of them are decided: see `Decided.entries`.
+        With an effort, possibly only the first of them are decided: see `JudgedBatch.entries`.
         """
         batch, ends, admission = self._admit(entries)
         judged = decide(batch, self.state, self.rule, ends, effort)
         if len(judged) < len(batch):
             entries = entries[: int(np.searchsorted(ends, len(judged), "right"))]
             batch, _, admission = self._admit(entries)
-        return Decided(
+        return JudgedBatch(
             self.genesis,
             entries,
             batch,
@@ -98,7 +98,7 @@ class Judge:
         cluster[among(verdict, CLUSTERED)] = np.frombuffer(decisions.clusters, "<i8")
         return self.state.prepare(
             batch,
-            Step(
+            StateChange(
                 end=decisions.end,
                 last=decisions.last,
                 time=decisions.time,

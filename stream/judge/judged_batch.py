@@ -11,7 +11,7 @@ import numpy as np
 
 from stream.fingerprint.columns import among
 from stream.judge.batch import Batch, Entry
-from stream.judge.decide import Judged
+from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import show
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
@@ -25,13 +25,13 @@ CLUSTERED: Final = (Verdict.DUPLICATE, Verdict.RECRAWL)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Decided:
+class JudgedBatch:
     """A judged batch of journal records."""
 
     genesis: Genesis
     entries: Sequence[Entry]
     batch: Batch
-    judged: Judged
+    judged: BatchVerdicts
     admission: Admission
     rule: Rule
     log_time: int

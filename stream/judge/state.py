@@ -113,7 +113,7 @@ class Anchors:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class StateChange:
     """The state change of one transaction: the part of its decisions that `apply` needs."""
 
     end: int
@@ -133,7 +133,7 @@ class Prepared:
     """A state change with its encoded records, not applied yet."""
 
     batch: Batch
-    step: Step
+    step: StateChange
     unique: NDArray[np.int64]
     """Rows that become anchors."""
     anchors: Added
@@ -319,7 +319,7 @@ class State(Records):
             return fingerprints
         return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)
 
-    def prepare(self, batch: Batch, step: Step) -> Prepared:
+    def prepare(self, batch: Batch, step: StateChange) -> Prepared:
         """Encode the records for the decided `batch`, without applying them."""
         unique, duplicate = (
             np.flatnonzero(step.verdict == each) for each in (Verdict.UNIQUE, Verdict.DUPLICATE)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stream.compiled import compiled, copy_bytes
 from stream.fingerprint.row import NO_HASH, WORD
 from stream.judge.batch import Batch
-from stream.judge.decide import Judged
+from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import INDEX_BITS, INDEX_MASK, NO_PAGE
 from stream.judge.rule import Rule
 from stream.messages.byte_strings import Texts
@@ -77,7 +77,7 @@ class Columns(NamedTuple):
     """Encoded fields for every combination of verdict and change."""
 
 
-def columns(batch: Batch, judged: Judged, rule: Rule, journal: str) -> Columns:
+def columns(batch: Batch, judged: BatchVerdicts, rule: Rule, journal: str) -> Columns:
     """Lay out the fields of a judged batch. `journal` is the journal's UUID."""
     compared = judged.other != NO_PAGE
     return Columns(

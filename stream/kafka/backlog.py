@@ -19,8 +19,8 @@ CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
 """Bounds of a chunk, the unit of work for a child: all pages of a partition that wait when a child is free.
 They are large enough to hide the latency of the pipe, and small enough to distribute the work."""
-BATCH_ROWS: Final = 512
-BATCH_BYTES: Final = 256 << 10
+APPEND_ROWS: Final = 512
+APPEND_BYTES: Final = 256 << 10
 """Bounds of a journal record (rule 3). A single larger row has a record of its own."""
 RECORD_OVERHEAD: Final = 1024
 """Memory charged for a page besides value and key: Python objects and its row."""
@@ -135,7 +135,7 @@ class Batch:
     @property
     def full(self) -> bool:
         """Whether the batch has at least half of the maximum size, so that it is worth appending."""
-        return len(self.rows) >= BATCH_ROWS // 2 or self.size >= BATCH_BYTES // 2
+        return len(self.rows) >= APPEND_ROWS // 2 or self.size >= APPEND_BYTES // 2
 
     @property
     def ends(self) -> dict[int, int]:
@@ -244,7 +244,7 @@ class Backlog:
             chunk.rows.append(row)
             self.unanswered -= 1
 
-    def take(self, rows: int = BATCH_ROWS, size: int = BATCH_BYTES) -> Batch | None:
+    def take(self, rows: int = APPEND_ROWS, size: int = APPEND_BYTES) -> Batch | None:
         """Take finished pages from the front of all partitions, within these bounds; None if there are
         none."""
         batch = Batch()

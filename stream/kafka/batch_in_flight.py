@@ -11,7 +11,7 @@ from typing import Self
 from stream.judge.batch import Entry
 from stream.judge.decide import MOST, Effort
 from stream.judge.judge import Judge
-from stream.judge.judged_batch import Decided
+from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import Prepared
 from stream.kafka.in_flight import Transaction, in_thread
 from stream.kafka.judge_transaction import Publisher
@@ -27,7 +27,7 @@ class BatchInFlight:
     Nothing is undone: whatever raises ends the judge. Leaving the context by an error stops the encoding.
     """
 
-    decided: Decided
+    decided: JudgedBatch
     """Set by `decide`."""
     _decisions: Decisions
     _prepared: Prepared

@@ -33,7 +33,7 @@ class DeadLetters:
         configs = await broker_metadata.topic_configs(producer.client, [topic])
         return cls(producer, topic, min(int(configs[topic]["max.message.bytes"]), LARGEST))
 
-    async def bury(self, source: Source, rejected: Sequence[Rejected]) -> None:
+    async def send(self, source: Source, rejected: Sequence[Rejected]) -> None:
         """Send dead letters and wait for their acknowledgement. Raises KafkaError."""
         sent: list[asyncio.Future[object]] = []
         flying = 0

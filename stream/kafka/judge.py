@@ -28,7 +28,7 @@ from stream.kafka.judge_transaction import Publisher
 from stream.kafka.judge_watch import JudgeWatch
 from stream.kafka.member import member_id
 from stream.kafka.names import Names
-from stream.kafka.runtime_tuning import made_for_batches
+from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.kafka.scrubs import Scrubs
 from stream.messages.journal import Genesis
 from stream.ops.server import ops_server
@@ -63,7 +63,7 @@ class JudgeRole:
     async def run(self) -> None:
         """Judge until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart, nothing is
         lost."""
-        with made_for_batches(), stop_event_on_signals(self._stop), clients.explained_errors():
+        with batch_process_tuning(), stop_event_on_signals(self._stop), clients.explained_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 await self._run()
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 import structlog
 
-from stream.judge.judged_batch import Decided
+from stream.judge.judged_batch import JudgedBatch
 from stream.judge.ledger import Ledger, SourceGap, SourceKey
 from stream.judge.state import State
 
@@ -24,7 +24,7 @@ class JudgeStats:
     gaps: dict[SourceKey, SourceGap] = field(default_factory=dict)
     """Sources that currently wait for missing pages, each with its first gap."""
 
-    def add(self, decided: Decided, ledger: Ledger) -> int:
+    def add(self, decided: JudgedBatch, ledger: Ledger) -> int:
         """Count a batch whose transaction is committed, and log gaps. Returns how many gaps are new."""
         self.transactions += 1
         self.redelivered += decided.admission.redelivered

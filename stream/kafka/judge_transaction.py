@@ -12,12 +12,12 @@ import msgspec
 from aiokafka.errors import IllegalOperation, InvalidTxnState
 
 from stream.failpoints import reach
-from stream.judge.judged_batch import Decided
+from stream.judge.judged_batch import JudgedBatch
 from stream.kafka import clients
 from stream.kafka.aiokafka_internals import transaction_error
 from stream.kafka.names import Names
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
-from stream.kafka.verdict_batches import BATCH_BYTES, PartitionBatch, VerdictBatches
+from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES, PartitionBatch, VerdictBatches
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.verdict import Verdict
@@ -57,7 +57,7 @@ class Publisher:
                 acks="all",
                 linger_ms=0,
                 compression_type="zstd",
-                max_batch_size=BATCH_BYTES,
+                max_batch_size=VERDICT_BATCH_BYTES,
                 max_request_size=DECISIONS_BYTES + BATCH_MARGIN,
                 transaction_timeout_ms=60_000,
                 retry_backoff_ms=RETRY_MS,
@@ -72,12 +72,12 @@ class Publisher:
     ) -> None:
         await self._open.aclose()
 
-    async def encode(self, decided: Decided) -> list[PartitionBatch]:
+    async def encode(self, decided: JudgedBatch) -> list[PartitionBatch]:
         """Encode the verdicts for `publish`, in threads that mostly release the GIL."""
         return await self._verdicts.of(decided, self._widths)
 
     async def publish(
-        self, decided: Decided, decisions: Decisions, verdicts: Sequence[PartitionBatch]
+        self, decided: JudgedBatch, decisions: Decisions, verdicts: Sequence[PartitionBatch]
     ) -> int:
         """Publish a batch atomically. Returns the next offset of the decisions topic.
 
@@ -103,7 +103,7 @@ class Publisher:
         return int(delivered[0].offset) + 1
 
     async def _send(
-        self, decided: Decided, decisions: Decisions, verdicts: Sequence[PartitionBatch]
+        self, decided: JudgedBatch, decisions: Decisions, verdicts: Sequence[PartitionBatch]
     ) -> list[asyncio.Future[Any]]:
         """Send all records. The future of the decision record is first."""
         names, encode, producer = self._names, self._encode, self._producer

@@ -12,7 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from stream.judge.batch import Entry
-from stream.judge.judged_batch import Decided
+from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import State
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower
@@ -121,7 +121,7 @@ class JudgeWatch:
         with self.metrics.stage_seconds.labels(name).time():
             yield
 
-    def judged(self, decided: Decided, gaps: int) -> None:
+    def judged(self, decided: JudgedBatch, gaps: int) -> None:
         """Count a batch whose transaction is committed."""
         metrics, batch, judged = self.metrics, decided.batch, decided.judged
         metrics.consumed.inc(len(decided.entries))
@@ -142,7 +142,7 @@ class JudgeWatch:
         self._age(decided)
         self._heard()
 
-    def _age(self, decided: Decided) -> None:
+    def _age(self, decided: JudgedBatch) -> None:
         """Observe the age of the oldest page of each range with admitted rows."""
         now, ranges = time.time(), decided.batch.ranges
         for place in np.unique(decided.batch.source).tolist():

@@ -29,7 +29,7 @@ Key = Literal["url", "host", "none"]
 Progress = Callable[[int, int], None]
 """Called with the number of acknowledged messages and of bytes read from the sources so far."""
 
-BATCH_BYTES: Final = 256 << 10
+PRODUCER_BATCH_BYTES: Final = 256 << 10
 """Maximum size of a batch of several messages. It is far below any `max.message.bytes`, so that only a
 message that is too large by itself is refused."""
 UNACKNOWLEDGED_BYTES: Final = 32 << 20
@@ -66,7 +66,7 @@ async def publish(
         # aiokafka's lz4 is LZ4-HC at level 9: 131 MB/s and 9.6:1 on HTML; its zstd does 667 and 14.8:1.
         compression_type="zstd",
         linger_ms=LINGER_MS,
-        max_batch_size=BATCH_BYTES,
+        max_batch_size=PRODUCER_BATCH_BYTES,
         # Leave the limit to the broker, which applies it to the compressed size; aiokafka uses the original
         # one.
         max_request_size=2 * MAX_MESSAGE,

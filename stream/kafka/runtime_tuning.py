@@ -24,7 +24,7 @@ _M_ARENA_MAX: Final = -8  # of <malloc.h>
 
 
 @contextmanager
-def made_for_batches() -> Iterator[None]:
+def batch_process_tuning() -> Iterator[None]:
     """Tune the process while entered. The limit on arenas stays in effect afterwards."""
     switch, collect = sys.getswitchinterval(), gc.get_threshold()
     sys.setswitchinterval(SWITCH_SECONDS)

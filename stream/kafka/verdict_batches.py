@@ -12,7 +12,7 @@ import numpy as np
 from aiokafka import TopicPartition
 from numpy.typing import NDArray
 
-from stream.judge.judged_batch import Decided
+from stream.judge.judged_batch import JudgedBatch
 from stream.judge.verdict_json_compiled import write
 from stream.kafka.record_batches import RecordBatch, header_block, record_batches
 from stream.kafka.verdict_values import AvroVerdicts
@@ -20,7 +20,7 @@ from stream.messages.byte_strings import Texts
 from stream.messages.trace import TRACEPARENT
 from stream.messages.verdict import Verdict
 
-BATCH_BYTES: Final = 900_000
+VERDICT_BATCH_BYTES: Final = 900_000
 """Maximum size of a record batch, below Kafka's default `max.message.bytes` of 1 MiB."""
 FEW: Final = 256
 """Number of verdicts up to which the event loop encodes them itself, within 1 to 3 ms. Handing them to
@@ -41,7 +41,7 @@ class VerdictBatches:
         """Cancel waiting work, and wait for running threads."""
         self._pool.shutdown(cancel_futures=True)
 
-    async def of(self, decided: Decided, widths: Mapping[str, int]) -> list[PartitionBatch]:
+    async def of(self, decided: JudgedBatch, widths: Mapping[str, int]) -> list[PartitionBatch]:
         """Encode record batches for all topics and partitions, in journal order within a partition.
 
         `widths` are the numbers of partitions of the topics. Batches are returned in the order to send them.
@@ -57,7 +57,7 @@ class VerdictBatches:
             if self._avro is not None:
                 values = Texts.of(self._avro.values(values.strings()))
             keys = [batch.key[row] for row in rows.tolist()]
-            return record_batches(keys, values, headers, headers_of[rows], BATCH_BYTES)
+            return record_batches(keys, values, headers, headers_of[rows], VERDICT_BATCH_BYTES)
 
         places: list[TopicPartition] = []
         parts: list[NDArray[np.int64]] = []
@@ -76,7 +76,7 @@ class VerdictBatches:
         turns = zip_longest(*made)
         return [(place, each) for turn in turns for place, each in zip(places, turn, strict=True) if each]
 
-    def _headers(self, decided: Decided) -> tuple[Texts, NDArray[np.int64]]:
+    def _headers(self, decided: JudgedBatch) -> tuple[Texts, NDArray[np.int64]]:
         """Return the distinct header blocks, and the index of each row's block."""
         traces, verdict = decided.batch.traceparent, decided.judged.verdict
         blocks = [self._header_block(each) for each in Verdict]

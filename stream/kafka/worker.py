@@ -161,7 +161,7 @@ class WorkerRole:
                 await self._verify_topic(assignment, batch.ends)
         with self.watch.stage("bury"):
             async with clients.acknowledged(f"topic {self.names.rejected}"):
-                await self._dead_letters.bury(source, batch.rejected)
+                await self._dead_letters.send(source, batch.rejected)
         rows = Rows.of(
             self._genesis.scheme, batch.ranges, batch.rows, batch.offsets, batch.keys, batch.traces
         )

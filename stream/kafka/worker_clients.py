@@ -22,7 +22,7 @@ METADATA_MS: Final = 60_000
 FETCH_BYTES: Final = 16 << 20
 LEAST_FETCH_BYTES: Final = 64 << 10
 PARTITION_FETCH_BYTES: Final = 1 << 20
-BATCH_BYTES: Final = 512 << 10
+JOURNAL_BATCH_BYTES: Final = 512 << 10
 """Larger than any journal record, and smaller than any topic's `max.message.bytes`."""
 REQUEST_BYTES: Final = 96 << 20
 """Larger than any dead letter, and below a broker's `socket.request.max.bytes` of 100 MiB."""
@@ -36,7 +36,7 @@ async def started_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer
         enable_idempotence=True,
         acks="all",
         linger_ms=0,
-        max_batch_size=BATCH_BYTES,
+        max_batch_size=JOURNAL_BATCH_BYTES,
         max_request_size=REQUEST_BYTES,
     )
     async with clients.started(settings, producer, patiently=True):

@@ -33,7 +33,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.kafka import topics
 from stream.kafka.names import Names
 from stream.kafka.record_batches import header_block, record_batches
-from stream.kafka.verdict_batches import BATCH_BYTES
+from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES
 from stream.messages.byte_strings import Texts
 from stream.messages.verdict import PageRef, Source, VerdictRecord, rfc3339
 from stream.messages.verdict_options import VerdictOptions
@@ -85,8 +85,8 @@ async def _publish(settings: Settings, verdicts: list[VerdictRecord]) -> None:
     topic = Names(settings.namespace).verdicts
     producer = AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{settings.namespace}.bench",
-        enable_idempotence=True, acks="all", linger_ms=0, max_batch_size=BATCH_BYTES,
-        max_request_size=BATCH_BYTES + (64 << 10),
+        enable_idempotence=True, acks="all", linger_ms=0, max_batch_size=VERDICT_BATCH_BYTES,
+        max_request_size=VERDICT_BATCH_BYTES + (64 << 10),
     )  # fmt: skip
     headers = Texts.of([header_block([("verdict", b"unique"), ("scheme", b"0" * 16)])])
     await producer.start()
@@ -102,7 +102,8 @@ async def _publish(settings: Settings, verdicts: list[VerdictRecord]) -> None:
                 ]
                 values = Texts.of([msgspec.json.encode(each) for each in its])
                 keys = [(each.url or "").encode() for each in its]
-                batches = record_batches(keys, values, headers, np.zeros(len(its), np.int64), BATCH_BYTES)
+                no_headers = np.zeros(len(its), np.int64)
+                batches = record_batches(keys, values, headers, no_headers, VERDICT_BATCH_BYTES)
                 sent += [await producer.send_batch(each, topic, partition=partition) for each in batches]
             await asyncio.gather(*sent)
             await producer.commit_transaction()

@@ -48,7 +48,7 @@ OUTSIDE = Outside()
 class _Sink:
     """Where a child's rows go: encoded, and dropped."""
 
-    pause = child.BUSY_SECONDS
+    pause = child.QUEUED_SECONDS
 
     def __init__(self) -> None:
         self.rows: list[Row] = []

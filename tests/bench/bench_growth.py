@@ -27,7 +27,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.kafka.runtime_tuning import made_for_batches
+from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.messages.decision import Decisions
 from stream.messages.journal import Genesis, decode_journal
 from stream.messages.verdict_options import VerdictOptions
@@ -240,7 +240,7 @@ def run(anchors: int = 20_000_000) -> dict[str, Any]:
     """The curve, `seconds_to_start`, and the speed of a rebuild beside that of deciding."""
     directory = Path(tempfile.mkdtemp(prefix="neardup-bench-"))
     try:
-        with made_for_batches():
+        with batch_process_tuning():
             curve, started = _grow(directory / "grown", anchors)
             rebuilt = _rebuild(directory)
         return {

@@ -27,7 +27,7 @@ from stream.kafka import topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.judge_stats import JudgeStats
 from stream.kafka.names import Names
-from stream.kafka.verdict_batches import BATCH_BYTES
+from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings, load
 from stream.tables.design import Design
@@ -96,8 +96,8 @@ async def _publish_alone(settings: Settings, rows: int) -> float:
     """Verdict-sized records a second by aiokafka's `send_batch`, in transactions as large as the judge's."""
     producer = AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{settings.namespace}.alone",
-        enable_idempotence=True, acks="all", linger_ms=0, max_batch_size=BATCH_BYTES,
-        max_request_size=BATCH_BYTES + (64 << 10),
+        enable_idempotence=True, acks="all", linger_ms=0, max_batch_size=VERDICT_BATCH_BYTES,
+        max_request_size=VERDICT_BATCH_BYTES + (64 << 10),
     )  # fmt: skip
     topic = Names(settings.namespace).verdicts
     value, key = b"v" * 640, b"k" * 50

@@ -22,7 +22,7 @@ from stream.judge.batch import Entry
 from stream.judge.decide import MOST, Effort
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.kafka.runtime_tuning import made_for_batches
+from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from tests.bench.hostile import CASES, ordinary
@@ -72,7 +72,7 @@ class Speed:
 def run(rows: int = 8192, cases: tuple[str, ...] = tuple(CASES)) -> dict[str, Any]:
     """`worst_ratio` is the slowest case's speed to that of ordinary pages, both of one process."""
     found: dict[str, Any] = {}
-    with made_for_batches():
+    with batch_process_tuning():
         usual = ordinary(rows)
         Speed(usual)  # compiles
         before = Speed(usual).rows_per_second

@@ -22,7 +22,7 @@ def _open_sockets() -> list[str]:
 
 
 @asynccontextmanager
-async def farewells() -> AsyncIterator[None]:
+async def open_sockets() -> AsyncIterator[None]:
     """Wait until no connection of this loop is half closed. Reports connections that were never closed."""
     yield
     try:

@@ -34,7 +34,7 @@ from stream.sinks.duckdb import DuckSink
 from stream.sources import open_source
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, page
-from tests.kafka.open_sockets import farewells
+from tests.kafka.open_sockets import open_sockets
 from tests.kafka.secured import PASSWORD, USER, SecuredBroker
 from tests.kafka.worker_helpers import running
 from tests.waiting import HANG_SECONDS, until
@@ -48,7 +48,7 @@ ROUTED = {"verdict_routes": ",".join(ROUTES)}
 
 @pytest.fixture(autouse=True)
 async def no_connection_half_closed() -> AsyncIterator[None]:
-    async with farewells():
+    async with open_sockets():
         yield
 
 
@@ -85,7 +85,7 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
     by["judge"] = secured.by_certificate(namespace, principals["judge"], **ROUTED)
     sources = [open_source(str(crawl))]
 
-    @farewells()
+    @open_sockets()
     async def work() -> None:
         for role in ROLES:
             await secured.grant(principals[role], grants(role, Names(namespace), ROUTES))

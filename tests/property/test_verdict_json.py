@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stream.fingerprint.row import NO_HASH
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
-from stream.judge.decide import Judged
+from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import NO_PAGE, show
 from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import columns, write
@@ -58,7 +58,7 @@ RANGES = [
 ]
 
 
-def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, Judged]:
+def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, BatchVerdicts]:
     n = len(rows)
 
     def column(name: str, kind: type) -> Any:
@@ -84,7 +84,7 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, Judged]:
         source=column("source", np.int64),
         ranges=RANGES,
     )
-    judged = Judged.blank(n)
+    judged = BatchVerdicts.blank(n)
     judged.verdict, judged.change = column("verdict", np.uint8), column("change", np.uint8)
     judged.cluster = column("cluster", np.int64)
     named = np.isin(judged.verdict, (Verdict.DUPLICATE, Verdict.RECRAWL))
@@ -95,7 +95,7 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, Judged]:
     return batch, judged
 
 
-def value(batch: Batch, judged: Judged, rule: Rule, row: int) -> VerdictRecord:
+def value(batch: Batch, judged: BatchVerdicts, rule: Rule, row: int) -> VerdictRecord:
     """One verdict, the plain way."""
     verdict, change = Verdict(int(judged.verdict[row])), Change(int(judged.change[row]))
     named = int(judged.other[row]) != NO_PAGE

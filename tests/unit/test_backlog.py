@@ -9,7 +9,7 @@ import pytest
 
 from stream.fingerprint.row import Row, Status
 from stream.kafka.backlog import (
-    BATCH_ROWS,
+    APPEND_ROWS,
     CHUNK_BYTES,
     CHUNK_PAGES,
     KEY_BYTES,
@@ -306,7 +306,7 @@ def test_any_order_of_events_covers_every_offset_once_and_returns_every_byte(see
     assert backlog.held == 0
     ends = dict.fromkeys(range(3), 0)
     for batch in batches:
-        assert len(batch.rows) <= BATCH_ROWS
+        assert len(batch.rows) <= APPEND_ROWS
         offsets = iter(batch.offsets)
         for each in batch.ranges:
             assert each.start == ends[each.partition]

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from stream.kafka.runtime_tuning import ARENAS, COLLECT_AFTER, SWITCH_SECONDS, made_for_batches
+from stream.kafka.runtime_tuning import ARENAS, COLLECT_AFTER, SWITCH_SECONDS, batch_process_tuning
 from tests.waiting import HANG_SECONDS
 
 HEAPS_OF_THREADS = """
 import ctypes, sys
 from threading import Barrier, Thread
-from stream.kafka.runtime_tuning import made_for_batches
+from stream.kafka.runtime_tuning import batch_process_tuning
 
 libc = ctypes.CDLL(None)
 libc.fopen.restype = libc.malloc.restype = ctypes.c_void_p
@@ -32,7 +32,7 @@ def allocate():
     for each in taken:
         libc.free(each)
 
-with made_for_batches():
+with batch_process_tuning():
     threads = [Thread(target=allocate) for _ in range(8)]
     for each in threads:
         each.start()
@@ -63,7 +63,7 @@ def test_threads_share_two_heaps_unless_the_environment_says_more(tmp_path: Path
 
 def test_python_is_as_before_afterwards() -> None:
     before = sys.getswitchinterval(), gc.get_threshold()
-    with made_for_batches():
+    with batch_process_tuning():
         assert sys.getswitchinterval() == pytest.approx(SWITCH_SECONDS)
         assert gc.get_threshold()[0] == COLLECT_AFTER
     assert (sys.getswitchinterval(), gc.get_threshold()) == before

@@ -24,7 +24,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch, Entry, digest_of
 from stream.judge.ids import pack
 from stream.judge.judge import Judge
-from stream.judge.judged_batch import Decided
+from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import State
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
@@ -94,10 +94,10 @@ def genesis(options: VerdictOptions) -> Genesis:
 
 
 @pytest.fixture(params=["verified", "strict"])
-def decided(request: pytest.FixtureRequest, tmp_path: Path) -> list[Decided]:
+def decided(request: pytest.FixtureRequest, tmp_path: Path) -> list[JudgedBatch]:
     """Judge the messages record by record, and again both together."""
     start = genesis(VerdictOptions() if request.param == "verified" else VerdictOptions.paper())
-    found: list[Decided] = []
+    found: list[JudgedBatch] = []
     for path, batches in (("one", [[entry] for entry in entries()]), ("both", [entries()])):
         state = State(tmp_path / path, start, CLUSTER, memory=1 << 20, generation=100, cache=1 << 20)
         judge = Judge(state, start)
@@ -117,7 +117,7 @@ def validator(name: str) -> Draft202012Validator:
     return Draft202012Validator(schema(name), format_checker=FORMATS)
 
 
-def verdicts(found: list[Decided]) -> list[dict[str, Any]]:
+def verdicts(found: list[JudgedBatch]) -> list[dict[str, Any]]:
     return [json.loads(value) for each in found for value in each.json()]
 
 
@@ -141,7 +141,7 @@ def test_a_page_in_avro_has_the_fields_of_a_page_in_json() -> None:
         assert each["name"] == "url" or (each["type"][0] == "null" and each["default"] is None)
 
 
-def test_every_kind_of_verdict_validates(decided: list[Decided]) -> None:
+def test_every_kind_of_verdict_validates(decided: list[JudgedBatch]) -> None:
     published = verdicts(decided)
     seen = {(each["verdict"], each["change"]) for each in published}
     assert seen == {
@@ -154,7 +154,7 @@ def test_every_kind_of_verdict_validates(decided: list[Decided]) -> None:
         assert list(each) == list(schema("verdict")["properties"]), "fields, in the order of the schema"
 
 
-def test_every_kind_of_verdict_is_the_same_in_avro(decided: list[Decided]) -> None:
+def test_every_kind_of_verdict_is_the_same_in_avro(decided: list[JudgedBatch]) -> None:
     avro = AvroSchema((SCHEMAS / "verdict.avsc").read_text("utf-8"), [])
     for value in (value for each in decided for value in each.json()):
         fields = avro.fields(to_avro(value))
@@ -162,7 +162,7 @@ def test_every_kind_of_verdict_is_the_same_in_avro(decided: list[Decided]) -> No
         assert to_json(fields) == value
 
 
-def test_every_cluster_change_validates(decided: list[Decided]) -> None:
+def test_every_cluster_change_validates(decided: list[JudgedBatch]) -> None:
     changes = [json.loads(msgspec.json.encode(each)) for part in decided for each in part.clusters()]
     assert [each["cluster"] for each in changes] == ["abababab.2.0"] * 2
     for each in changes:
@@ -202,14 +202,14 @@ def test_every_cluster_change_validates(decided: list[Decided]) -> None:
     ],
 )
 def test_a_verdict_with_a_wrong_field_is_invalid(
-    decided: list[Decided], verdict: str, wrong: dict[str, Any]
+    decided: list[JudgedBatch], verdict: str, wrong: dict[str, Any]
 ) -> None:
     good = next(each for each in verdicts(decided) if each["verdict"] == verdict)
     assert validator("verdict").is_valid(good)
     assert not validator("verdict").is_valid({**good, **wrong})
 
 
-def test_a_verdict_without_one_of_its_fields_is_invalid(decided: list[Decided]) -> None:
+def test_a_verdict_without_one_of_its_fields_is_invalid(decided: list[JudgedBatch]) -> None:
     for good in verdicts(decided):
         for name in good:
             short = copy.copy(good)
@@ -335,7 +335,7 @@ def test_a_genesis_without_a_limit_keeps_its_verdicts() -> None:
     assert VerdictOptions.paper().id == "5b32cd078b8a0f6b"
 
 
-def test_a_decision_record_is_laid_out_as_documented(decided: list[Decided]) -> None:
+def test_a_decision_record_is_laid_out_as_documented(decided: list[JudgedBatch]) -> None:
     kinds = documented("decisions.md", "decisions")
     for each in decided:
         record = each.record()
@@ -357,7 +357,7 @@ def test_a_decision_record_is_laid_out_as_documented(decided: list[Decided]) -> 
         ]
 
 
-def test_a_decision_record_means_what_is_documented(decided: list[Decided]) -> None:
+def test_a_decision_record_means_what_is_documented(decided: list[JudgedBatch]) -> None:
     first, second, both = (each.record() for each in decided)
     assert plain(first)["sources"] == [[CLUSTER, "pages", TOPIC_ID, 3, 6, 0]]
     assert plain(both)["sources"] == [[CLUSTER, "pages", TOPIC_ID, 3, 10, 0]]
