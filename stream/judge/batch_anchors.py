@@ -170,7 +170,7 @@ def enter(row: int, buckets: Buckets) -> None:
 
 @compiled
 def leave(row: int, buckets: Buckets) -> None:
-    """The anchor `row` of this batch was superseded."""
+    """Remove the anchor `row` of this batch, which was superseded, from its buckets."""
     members = buckets.members
     for i in range(buckets.entered_end[row], buckets.entered_end[row + 1]):
         if buckets.skipped[row] >> np.uint64(buckets.cells[i] % buckets.tables) & np.uint64(1):

@@ -35,7 +35,7 @@ class Compared(NamedTuple):
     ends: NDArray[np.int64]
     """(n,): end of each row's pairs."""
     met: int
-    """Number of pairs before the nearest were selected."""
+    """Number of pairs that the tables returned; of crowded rows little more than the nearest."""
 
     def best_first(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sort pairs by row, then best first: by similarity, distance and age (rule 15)."""

@@ -1,7 +1,7 @@
 """Decides the verdicts of a batch of pages, with the same result as deciding them one by one.
 
 Candidates, distances and similarities are computed for the whole batch at once. The loop over rows
-(`stream.judge.settle`) only handles what depends on order.
+(`stream.judge.verdict_loop_compiled`) only handles what depends on order.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from stream.judge.batch_anchors import Crowded, shared_buckets
 from stream.judge.candidates_compared import Compared, compare_in_parts
 from stream.judge.ids import NO_PAGE
 from stream.judge.rule import NO_SIMILARITY, Rule
-from stream.judge.settle import (
+from stream.judge.state import Baseline, State
+from stream.judge.verdict_loop_compiled import (
     BASELINE,
     EARLIER,
     LOOKED_AT,
@@ -36,7 +37,6 @@ from stream.judge.settle import (
     Said,
     settle,
 )  # fmt: skip
-from stream.judge.state import Baseline, State
 from stream.messages.verdict import Verdict
 from stream.tables.probing import Nearest
 
@@ -87,7 +87,7 @@ class BatchVerdicts:
     skipped: dict[int, int] = field(default_factory=dict)
     """Row -> bit mask of tables whose full bucket its anchor did not enter."""
     candidates: int = 0
-    """Number of candidates found in the tables; for metrics."""
+    """Number of candidates that the tables returned, of crowded rows about the nearest alone; for metrics."""
     verified: int = 0
     """Number of candidates that were similar enough."""
 
@@ -164,7 +164,7 @@ class _Known(NamedTuple):
     of: NDArray[np.int64]
     """Which baseline, -1 for none (n,)."""
     similar: NDArray[np.bool_]
-    """Whether the page is like that, (n,), and how much."""
+    """Whether the page is a near-duplicate of that baseline (n,); distance and similarity follow."""
     distance: NDArray[np.int64]
     similarity: NDArray[np.int64]
     alive: NDArray[np.int64]
@@ -181,7 +181,7 @@ class _Part(NamedTuple):
 
 
 class _Searched(NamedTuple):
-    """What they say of some rows, in order, the first `rows` of those that were asked for."""
+    """The candidates of the first `rows` rows of a search, in parts."""
 
     rows: int
     parts: list[_Part]
@@ -375,7 +375,7 @@ class _Pass:
         stored: Candidates,
         skipped: NDArray[np.uint64],
     ) -> None:
-        """The first rows are decided."""
+        """Write the decisions of the first `rows` rows into the verdicts of the batch."""
         judged, batch, ready = self.judged, self.batch, self.ready[:rows]
         judged.verdict[ready], judged.change[ready] = said.verdict[:rows], said.change[:rows]
         judged.cluster[ready], judged.other[ready] = said.cluster[:rows], said.other[:rows]

@@ -66,7 +66,7 @@ class JudgedBatch:
         )
 
     def columns(self) -> Columns:
-        """Return the fields of the verdicts in columns, which `verdict_json.write` formats for the topic."""
+        """Return the fields of the verdicts in columns, for `verdict_json_compiled.write`."""
         return columns(self.batch, self.judged, self.rule, self.genesis.journal)
 
     def json(self) -> list[bytes]:

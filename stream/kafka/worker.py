@@ -87,7 +87,8 @@ class WorkerRole:
         return current.backlog if current and current.is_open else None
 
     # The loop: pages -> backlog -> children -> backlog -> journal -> committed offsets. Under an assignment,
-    # `_read`, a `_feed` for each child, `_write` and `OffsetCommits.follow` run beside each other.
+    # `_read`, a `_feed` for each child, `_write` and `OffsetCommits.follow` run beside each other, and
+    # `feed_carefully` where attempts at pages failed before.
 
     async def _read(self, assignment: Assignment, rest: float) -> None:
         """Read pages of the assigned partitions into the backlog for the children, after a pause of `rest`

@@ -88,7 +88,7 @@ class WorkerMetrics(Metrics):
         )
         self.batch_seconds = self._histogram(
             "neardup_worker_batch_seconds",
-            "Time per journal record, from its assembly to the committed offsets.",
+            "Time per journal record: topic id check, dead letters and append.",
             STAGE_BUCKETS,
         )
         self.stage_seconds = self._histogram(
@@ -154,7 +154,8 @@ class JudgeMetrics(Metrics):
         )
         self.candidates = self._counter(
             "neardup_judge_candidates_total",
-            "Candidate anchors found in the tables, by outcome: verified (similar enough) or refused.",
+            "Candidate anchors found in the tables, by outcome: verified (similar enough) or refused. "
+            "Of crowded pages, about the nearest alone are counted.",
             "outcome",
         )
         for outcome in ("verified", "refused"):

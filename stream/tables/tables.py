@@ -116,7 +116,7 @@ class Tables:
         self._skipped = Skipped(store)
         runs = stored_runs(store, generation, self.count)
         self._rows_at_once = ROWS_AT_ONCE
-        self._crowded = False
+        self._crowded = False  # a hint, which threads may overwrite
         """Whether the last rows had so many candidates that the next ones had better be asked for the nearest
         at once."""
         self._background = ThreadPoolExecutor(1, "tables-background")
@@ -233,8 +233,8 @@ class Tables:
         """The result of `search` in parts that take little memory.
 
         Yields (first row, candidates), where the rows of candidates are relative to the first row. If there
-        are very many candidates, `nearest` is called for a limit on them. More than the limit may be
-        returned.
+        are very many candidates, or the last rows had very many, `nearest` is called for a limit on them.
+        More than the limit may be returned.
         """
         words, start, wanted = fingerprints if words is None else words, 0, ALL
         if self._crowded and nearest is not None:

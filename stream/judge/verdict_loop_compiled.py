@@ -23,7 +23,7 @@ from stream.tables.found_pairs import Integer
 
 NO_DISTANCE: Final = -1
 LOOKED_AT: Final = 8
-"""Anchors of which the fingerprint alone is looked at count for one."""
+"""So many anchors of which only the fingerprint is compared count as one comparison."""
 NOBODY, BASELINE, STORED, EARLIER = range(4)
 """What a page is compared with in its verdict: its URL's baseline, a stored anchor, a row of its batch."""
 _UNIQUE, _DUPLICATE, _RECRAWL = int(Verdict.UNIQUE), int(Verdict.DUPLICATE), int(Verdict.RECRAWL)
