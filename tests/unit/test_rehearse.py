@@ -12,7 +12,7 @@ import numpy as np
 from stream import Index
 from stream.fingerprint import parity_similarity_compiled
 from stream.fingerprint.scheme import Scheme
-from stream.judge import bucket_collisions, nearest, page_log, settle
+from stream.judge import bucket_collisions, nearest, page_log, verdict_loop_compiled
 from stream.judge import verdict_json_compiled
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
@@ -22,7 +22,7 @@ from stream.tables.design import Design
 from stream.tables.runs import Run
 
 loops = (found.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
-    bucket_collisions.meetings, settle.settle, nearest.nearest_alive,
+    bucket_collisions.meetings, verdict_loop_compiled.settle, nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
     cold._match, presence._meet, presence._mark, prefixes_compiled.uncertain_bits,
     packed._sort, packed._pack, packed._search, page_log._pack, page_log._take)
