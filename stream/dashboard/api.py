@@ -28,7 +28,7 @@ from stream.dashboard.answers import (
 )
 from stream.dashboard.app import Statistics
 from stream.dashboard.gate import ProblemError, answer, decoded
-from stream.dashboard.latest_verdicts import Recent, TooManyListenersError, Wanted
+from stream.dashboard.latest_verdicts import LatestVerdicts, TooManyListenersError, Wanted
 from stream.dashboard.lookup import BusyError, Finder, cluster_pages
 from stream.dashboard.rows import Counts, Histogram
 from stream.dashboard.superseded import Superseded
@@ -57,7 +57,7 @@ class Api:
     """All handlers under /api/v1."""
 
     statistics: Statistics
-    recent: Recent
+    recent: LatestVerdicts
     watch: Watch
     finder: Finder
     superseded: Superseded

@@ -69,7 +69,7 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Recent:
+class LatestVerdicts:
     """The latest verdicts, stored as whole batches of KEPT verdicts or a few more."""
 
     told: int = 0

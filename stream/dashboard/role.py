@@ -19,7 +19,7 @@ from stream.dashboard.answers import About
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics, tables_directory
 from stream.dashboard.gate import Gate, check_reach
-from stream.dashboard.latest_verdicts import Recent
+from stream.dashboard.latest_verdicts import LatestVerdicts
 from stream.dashboard.lookup import Finder
 from stream.dashboard.server import application
 from stream.dashboard.superseded import Superseded
@@ -104,7 +104,7 @@ class DashboardRole:
         # Compile the loops for reading verdicts and writing changelogs now, outside the event loop.
         for rehearse in (record_batches.rehearse, verdict_fields_compiled.rehearse):
             await asyncio.to_thread(rehearse)
-        recent = Recent()
+        recent = LatestVerdicts()
         await recent.fill(settings, names.verdicts)
 
         def tell(batch: VerdictColumns) -> None:

@@ -13,8 +13,8 @@ from stream.fingerprint.columns import distances, first_words
 from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State
-from stream.tables.candidates import Candidates
 from stream.tables.probing import ALL, Nearest
+from stream.tables.search_result import SearchResult
 
 
 class Compared(NamedTuple):
@@ -23,7 +23,7 @@ class Compared(NamedTuple):
     Of the anchors that share a bucket with a row, they are the nearest, as many as are compared (rule 18).
     """
 
-    found: Candidates
+    found: SearchResult
     anchors: Anchors
     """Records of the distinct anchors in `found`, and possibly of others."""
     place: NDArray[np.int64]
@@ -102,7 +102,7 @@ class _Search:
 
     def compared(
         self,
-        found: Candidates,
+        found: SearchResult,
         fingerprints: NDArray[np.uint64],
         sketches: NDArray[np.uint64],
         statuses: NDArray[np.uint8],

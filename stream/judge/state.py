@@ -133,7 +133,7 @@ class Prepared:
     """A state change with its encoded records, not applied yet."""
 
     batch: Batch
-    step: StateChange
+    change: StateChange
     unique: NDArray[np.int64]
     """Rows that become anchors."""
     anchors: Added
@@ -319,19 +319,19 @@ class State(Records):
             return fingerprints
         return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)
 
-    def prepare(self, batch: Batch, step: StateChange) -> Prepared:
+    def prepare(self, batch: Batch, change: StateChange) -> Prepared:
         """Encode the records for the decided `batch`, without applying them."""
         unique, duplicate = (
-            np.flatnonzero(step.verdict == each) for each in (Verdict.UNIQUE, Verdict.DUPLICATE)
+            np.flatnonzero(change.verdict == each) for each in (Verdict.UNIQUE, Verdict.DUPLICATE)
         )
         masks = np.zeros(len(batch), np.uint64)
-        masks[list(step.skipped)] = list(step.skipped.values())
+        masks[list(change.skipped)] = list(change.skipped.values())
         return Prepared(
             batch=batch,
-            step=step,
+            change=change,
             unique=unique,
             anchors=self._anchors.prepare(*_pages(batch, unique, masks)),
-            duplicates=self._duplicates.prepare(*_pages(batch, duplicate, step.cluster.astype(np.uint64))),
+            duplicates=self._duplicates.prepare(*_pages(batch, duplicate, change.cluster.astype(np.uint64))),
             urls=self._new_baselines(batch, unique, duplicate),
             writes=self.store.batch(),
         )
@@ -360,13 +360,13 @@ class State(Records):
 
     def advance(self, prepared: Prepared) -> None:
         """Apply a decided batch in RAM. The previous one must have been written."""
-        batch, step, unique, writes = prepared.batch, prepared.step, prepared.unique, prepared.writes
-        skipped = {int(np.searchsorted(unique, row)): mask for row, mask in step.skipped.items()}
+        batch, change, unique, writes = prepared.batch, prepared.change, prepared.unique, prepared.writes
+        skipped = {int(np.searchsorted(unique, row)): mask for row, mask in change.skipped.items()}
         words = self.table_words(batch.fingerprint, batch.sketch)
         self.tables.insert(writes, first_words(batch.fingerprint)[unique], skipped, words[unique])
-        self.tables.kill(writes, step.superseded)
-        self.ledger.apply(step.sources)
-        self.time = step.time
+        self.tables.kill(writes, change.superseded)
+        self.ledger.apply(change.sources)
+        self.time = change.time
         self._anchors.advance(prepared.anchors)
         self._duplicates.advance(prepared.duplicates)
         self._urls_ahead = prepared.urls
@@ -376,17 +376,22 @@ class State(Records):
 
         Call `tables.maintain` when they are done, before the next `advance`.
         """
-        step, writes = prepared.step, prepared.writes
+        change, writes = prepared.change, prepared.writes
         self._anchors.write(writes, prepared.anchors)
         self._duplicates.write(writes, prepared.duplicates)
         # Sorted keys halve the time of the write, during which rocksdict holds the GIL.
         urls = prepared.urls
         writes.put_many(URLS, ((key.encode(), urls[key]) for key in sorted(urls)))
-        for source in step.sources:
+        for source in change.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
             writes.put(DEFAULT, key, msgspec.msgpack.encode(source))
         meta = msgspec.structs.replace(
-            self.meta, applied=step.end, last=step.last, time=step.time, decided=decided, held=self._held()
+            self.meta,
+            applied=change.end,
+            last=change.last,
+            time=change.time,
+            decided=decided,
+            held=self._held(),
         )
         writes.put(DEFAULT, META, msgspec.msgpack.encode(meta))
         self.store.write(writes)

@@ -24,7 +24,6 @@ from stream.errors import StateError
 from stream.tables import freeze
 from stream.tables.anchors import AnchorLog, Dead, Skipped
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.candidates import Candidates
 from stream.tables.cold import ColdTier
 from stream.tables.compaction import Compaction, stored_runs
 from stream.tables.contents import joined
@@ -33,6 +32,7 @@ from stream.tables.found import LAST_ANCHOR
 from stream.tables.hot import PACE, HotTier, Pace
 from stream.tables.probing import ALL, Nearest, Probing
 from stream.tables.rocks import DEFAULT, Batch, Store
+from stream.tables.search_result import SearchResult
 from stream.tables.warm import WarmTier
 
 LAYOUT: Final = b"tables/layout"
@@ -205,7 +205,7 @@ class Tables:
             hot_heads=self._hot.heads,
         )
 
-    def search(self, fingerprints: U64, uncertain: U8, words: U64 | None = None) -> Candidates:
+    def search(self, fingerprints: U64, uncertain: U8, words: U64 | None = None) -> SearchResult:
         """The candidates of rows: live anchors within `distance` bits that share a probed bucket.
 
         `fingerprints` has the shape (n,). `uncertain` lists bit indexes, least certain first, shape (n, 32).
@@ -215,7 +215,7 @@ class Tables:
         if len(parts) == 1:
             return parts[0][1]
         sizes = [part.bucket_sizes for _, part in parts if part.bucket_sizes is not None]
-        return Candidates(
+        return SearchResult(
             np.concatenate([part.row + first for first, part in parts]),
             np.concatenate([part.anchor for _, part in parts]),
             np.concatenate([part.distance for _, part in parts]),
@@ -229,7 +229,7 @@ class Tables:
         uncertain: U8,
         words: U64 | None = None,
         nearest: Callable[[], Nearest] | None = None,
-    ) -> Iterator[tuple[int, Candidates]]:
+    ) -> Iterator[tuple[int, SearchResult]]:
         """The result of `search` in parts that take little memory.
 
         Yields (first row, candidates), where the rows of candidates are relative to the first row. If there
@@ -257,7 +257,7 @@ class Tables:
             if rows == self._rows_at_once and len(found.row) < PAIRS_AT_ONCE // 4:
                 self._rows_at_once = min(2 * rows, ROWS_AT_ONCE)
 
-    def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> Candidates | None:
+    def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
         counted = self._cap is not None
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
@@ -276,7 +276,7 @@ class Tables:
         sizes = None
         if probing.sizes is not None:
             sizes = probing.sizes.astype(np.uint32).reshape(-1, self._design.tables)
-        return Candidates(row, anchor, distance, sizes, [probing])
+        return SearchResult(row, anchor, distance, sizes, [probing])
 
     def insert(
         self, batch: Batch, fingerprints: U64, skipped: dict[int, int], words: U64 | None = None
@@ -336,6 +336,6 @@ class Tables:
         freeze.clean(self._store.path)
 
 
-def _members(found: Candidates) -> int:
+def _members(found: SearchResult) -> int:
     """Live anchors in the rows' exact buckets, as far as they are counted."""
     return 0 if found.bucket_sizes is None else int(found.bucket_sizes.sum())

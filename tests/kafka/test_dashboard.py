@@ -181,7 +181,7 @@ async def _shared(*clients: Client) -> bool:
     return sum(read) == 3 and 0 not in read
 
 
-@pytest.mark.parametrize("step", ["stream.dashboard.role.Recent.fill", "faust.App.start"])
+@pytest.mark.parametrize("step", ["stream.dashboard.role.LatestVerdicts.fill", "faust.App.start"])
 async def test_a_dashboard_that_starts_can_be_stopped(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

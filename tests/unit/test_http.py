@@ -17,7 +17,7 @@ from aiohttp import web
 
 from stream.dashboard.api import LOOKUP_BYTES, Api
 from stream.dashboard.gate import Gate
-from stream.dashboard.latest_verdicts import Recent
+from stream.dashboard.latest_verdicts import LatestVerdicts
 from stream.dashboard.rows import Counts
 from stream.dashboard.server import application
 from stream.dashboard.view import View
@@ -148,7 +148,7 @@ async def dashboard(**options: Any) -> AsyncIterator[int]:
     view = View(lambda *_: Counts(), lambda _: [])
     statistics: Any = SimpleNamespace(view=view, cluster_rows=lambda _: [])
     parts: list[Any] = [SimpleNamespace(now={}), _Finder(), SimpleNamespace(clusters=set()), {}]
-    api = Api(statistics, Recent(), *parts)
+    api = Api(statistics, LatestVerdicts(), *parts)
     gate = Gate(load(**options))
     async with served(application(api, gate, "127.0.0.1", DashboardMetrics(), Health())) as port:
         yield port

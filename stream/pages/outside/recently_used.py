@@ -8,7 +8,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class RecentlyUsed(Generic[K, V]):
     """A cache of at most `most` entries, by key. The least recently used one is evicted first."""
 
     def __init__(self, most: int) -> None:

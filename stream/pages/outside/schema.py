@@ -14,7 +14,7 @@ import msgspec
 
 from stream.errors import PageError
 from stream.pages.outside.errors import WantedError
-from stream.pages.outside.recently_used import Recent
+from stream.pages.outside.recently_used import RecentlyUsed
 
 KEPT: Final = 256
 """Schemas that a process caches, and ids without a usable schema."""
@@ -71,8 +71,8 @@ class Schemas:
     def __init__(self, ask: Callable[[int], Registered]) -> None:
         """`ask` fetches a schema; it may take long and raise AwayError."""
         self._ask = ask
-        self._told: Recent[int, tuple[Registered, float]] = Recent(KEPT)
-        self._read: Recent[int, Schema] = Recent(KEPT)
+        self._told: RecentlyUsed[int, tuple[Registered, float]] = RecentlyUsed(KEPT)
+        self._read: RecentlyUsed[int, Schema] = RecentlyUsed(KEPT)
 
     def schema(self, number: int) -> Schema:
         """The schema with that id. Raises WantedError, PageError `unknown_schema` or `unsupported_schema`."""

@@ -18,7 +18,7 @@ import msgspec
 
 from stream.errors import PageError, RefusedError
 from stream.pages.outside.errors import AwayError
-from stream.pages.outside.recently_used import Recent
+from stream.pages.outside.recently_used import RecentlyUsed
 from stream.pages.outside.schema import KEPT, REFUSED_SECONDS, Registered
 from stream.settings import Settings
 
@@ -66,8 +66,8 @@ class Registry:
         if user is not None:
             token = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
             self._headers["Authorization"] = f"Basic {token}"
-        self._known: Recent[int, Registered] = Recent(KEPT)
-        self._refused: Recent[int, tuple[Registered, float]] = Recent(KEPT)
+        self._known: RecentlyUsed[int, Registered] = RecentlyUsed(KEPT)
+        self._refused: RecentlyUsed[int, tuple[Registered, float]] = RecentlyUsed(KEPT)
         self._opener = urllib.request.build_opener(_Redirects)
 
     def schema(self, number: int) -> Registered:

@@ -21,7 +21,7 @@ from stream.dashboard.answers import About
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
 from stream.dashboard.gate import Gate
-from stream.dashboard.latest_verdicts import Recent
+from stream.dashboard.latest_verdicts import LatestVerdicts
 from stream.dashboard.lookup import BusyError, Finder
 from stream.dashboard.rows import Counts
 from stream.dashboard.server import application
@@ -89,7 +89,7 @@ class Requests(Decoder):
         superseded.clusters = set()
         watch = create_autospec(Watch, instance=True)
         watch.now = {}
-        made = Api(statistics, Recent(), watch, finder, superseded, ABOUT)
+        made = Api(statistics, LatestVerdicts(), watch, finder, superseded, ABOUT)
         gate = Gate(load(dashboard_token=TOKEN), lambda: next(self._clock))
         self._app = application(made, gate, "127.0.0.1", DashboardMetrics(), Health())
         self._app.freeze()

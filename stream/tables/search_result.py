@@ -12,7 +12,7 @@ from stream.tables.probing import Probing
 
 
 @dataclass(frozen=True, slots=True)
-class Candidates:
+class SearchResult:
     """Distinct (row, anchor) pairs, sorted by row, then anchor."""
 
     row: I64
