@@ -19,6 +19,7 @@ from stream.offline.compressed_blocks import BLOCK_BYTES, expected_bytes
 from stream.offline.layouts import Layout
 from stream.tables.design import LONGEST_PREFIX, MOST_TABLES
 from stream.tables.fingerprint_lanes import WIDTHS
+from stream.tables.memory_shares import PACKED_SHARE
 
 PROBE_SECONDS: Final = 0.6e-6
 """Time to permute a query and find its prefix in a sorted table in RAM; measured by `neardup bench
@@ -39,9 +40,6 @@ BATCH: Final = 1_000_000
 _UNITS: Final = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _MEMORY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 
-_PACKED_SHARE: Final = 0.875
-"""Fraction of `tables_memory` for packed anchors. An anchor takes its fingerprint and, per table, 4 bytes and
-a share of the starts of groups."""
 _ENTRY_PREFIX: Final = 29
 """Longest prefix that fits in a table entry. Designs with longer ones keep 8 bytes more per anchor."""
 
@@ -187,7 +185,8 @@ def _candidate(layout: Layout, pages: int) -> Candidate:
     judged = None
     if "choose" in layout.name and layout.width <= 64 and int(layout.prefix_bits.max()) <= LONGEST_PREFIX:
         words = 8 * (int(layout.prefix_bits.max()) > _ENTRY_PREFIX)
-        judged = pages * (8 + words + 4.6 * (tables + 1)) / _PACKED_SHARE
+        # The fingerprint and, a table, 4 bytes and a share of the starts of groups.
+        judged = pages * (8 + words + 4.6 * (tables + 1)) / PACKED_SHARE
     return Candidate(
         layout=layout.name,
         tables=tables,

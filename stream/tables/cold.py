@@ -17,8 +17,6 @@ from stream.tables.probing import Probing
 from stream.tables.rocks import Store, table_family
 from stream.tables.runs import ENTRY_BYTES, Run, group_keys
 
-LEAST_PRESENCE: Final = 64 << 20
-"""Bytes allowed for all presence bitmaps together, even if the setting allows less."""
 SLOTS_AN_ANCHOR: Final = 32
 """Most slots of a presence bitmap per anchor and table, rounded down to a power of two. The rate of false
 positives is then one in 16 to 32."""
@@ -42,7 +40,7 @@ class ColdTier:
         self._skipped = skipped
         self._dead = dead
         self._distance = distance
-        self._memory = max(memory, LEAST_PRESENCE)
+        self._memory = memory
         self.anchors = 0
         """Anchors below this number, dead ones included, are searched by this tier."""
         self.probes = 0

@@ -30,17 +30,13 @@ from stream.tables.contents import joined
 from stream.tables.design import Design
 from stream.tables.found import LAST_ANCHOR
 from stream.tables.hot import PACE, HotTier, Pace
+from stream.tables.memory_shares import MemoryShares
 from stream.tables.probing import ALL, Nearest, Probing
 from stream.tables.rocks import DEFAULT, Batch, Store
 from stream.tables.search_result import SearchResult
 from stream.tables.warm import WarmTier
 
 LAYOUT: Final = b"tables/layout"
-HEADS_SHARE: Final = 16
-"""The hot tier's heads take one part in HEADS_SHARE of the memory. Its anchors are not counted."""
-PRESENCE_SHARE: Final = 16
-"""The cold tier's presence bitmaps take one part in PRESENCE_SHARE of the memory. The warm tier has the
-rest."""
 ROWS_AT_ONCE: Final = 1 << 12
 """Rows searched at a time. Their entries in the cold tier take some MiB."""
 PAIRS_AT_ONCE: Final = 1 << 21
@@ -120,6 +116,7 @@ class Tables:
         """Whether the last rows had so many candidates that the next ones had better be asked for the nearest
         at once."""
         self._background = ThreadPoolExecutor(1, "tables-background")
+        shares = MemoryShares.of(memory)
         self._warm = WarmTier(
             design,
             self._log,
@@ -127,7 +124,7 @@ class Tables:
             self._dead,
             self._background,
             distance=distance,
-            memory=memory - memory // HEADS_SHARE - memory // PRESENCE_SHARE,
+            memory=shares.packed,
             generation=generation,
         )
         self._hot = HotTier(
@@ -135,7 +132,7 @@ class Tables:
             self._skipped,
             self._dead,
             distance=distance,
-            memory=memory // HEADS_SHARE,
+            memory=shares.heads,
             room=generation + self._warm.largest_step,
             pace=pace,
         )
@@ -147,7 +144,7 @@ class Tables:
             self._dead,
             self._background,
             distance=distance,
-            memory=memory // PRESENCE_SHARE,
+            memory=shares.presence,
         )
         self._compaction = Compaction(
             store, design, generation, runs, self._log, self._skipped, self._hot, self._cold

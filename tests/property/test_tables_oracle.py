@@ -15,17 +15,18 @@ import pytest
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.tables import cold, warm
+from stream.tables import memory_shares, warm
 from stream.tables.cold import ColdTier
 from stream.tables.design import Design
 from stream.tables.found import MANY, Found
 from stream.tables.heads import Heads
 from stream.tables.hot import PACE, Pace
+from stream.tables.memory_shares import PACKED_SHARE
 from stream.tables.packed import HITS_AT_ONCE, Packed, Packing
 from stream.tables.presence import Presence
 from stream.tables.probing import Probing
 from stream.tables.rocks import Store
-from stream.tables.tables import HEADS_SHARE, PRESENCE_SHARE, Tables
+from stream.tables.tables import Tables
 from tests.probed_keys import probe_keys
 
 CACHE = 8 << 20
@@ -37,8 +38,7 @@ SLOW = Pace(first_heads=20, linked=30, linked_an_anchor=1)
 
 def room(anchors: int, generation: int, *, design: tuple[int, int] = (5, 2)) -> int:
     """Memory in which the warm tier has room for as many."""
-    shares = 1 - 1 / HEADS_SHARE - 1 / PRESENCE_SHARE
-    return math.ceil(Packed.bytes(Design(*design), anchors, anchors + generation) / shares)
+    return math.ceil(Packed.bytes(Design(*design), anchors, anchors + generation) / PACKED_SHARE)
 
 
 @dataclass(frozen=True)
@@ -522,7 +522,7 @@ def test_error_while_presence_is_halved_ends_in_maintain(
     def refused(_: Presence) -> None:
         raise MemoryError("halving")
 
-    monkeypatch.setattr(cold, "LEAST_PRESENCE", 1 << 10)
+    monkeypatch.setattr(memory_shares, "LEAST_PRESENCE", 1 << 10)
     case = Case(5, 2, memory=0, generation=20)
     rng = np.random.default_rng(14)
     with Store(tmp_path, case.design.tables, CACHE) as store:
