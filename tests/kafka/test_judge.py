@@ -247,6 +247,7 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
     Its state contains committed batches only.
     """
     monkeypatch.setattr(verdict_batches, "FEW", few)
+    monkeypatch.setattr("stream.kafka.judge.AHEAD", 0.0)  # decide ahead however few rows are queued
     names = await create(quick)
     busy = quick.model_copy(update={"judge_rows": 4})
     parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 60, 2)]
