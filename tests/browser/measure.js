@@ -60,7 +60,8 @@
     const element = text.parentElement;
     if (!text.data.trim() || !seen(element) || element.closest("script, style, noscript, select, .cut")) continue;
     const range = document.createRange();
-    for (const word of text.data.matchAll(/[^\s/?&=-]+/gu)) {
+    // Lines end behind the punctuation of URLs, and browsers end them at brackets and quotes, too.
+    for (const word of text.data.matchAll(/[^\s/?&=<>"'-]+/gu)) {
       if (word[0].length > LONGEST_WORD) continue;
       range.setStart(text, word.index);
       range.setEnd(text, word.index + word[0].length);
