@@ -159,7 +159,12 @@ def _model() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float
     followed = np.full((4, 4), IMPOSSIBLE)
     for state, letter in enumerate("BEMS"):
         entered[state] = prob_start.P[letter]
-        of_state = prob_emit.P[letter]
+        # Also a colon (U+2236) is in the model, which no sequence of Han characters has.
+        of_state = {
+            character: probability
+            for character, probability in prob_emit.P[letter].items()
+            if FIRST_GUESSED <= ord(character) <= LAST_GUESSED
+        }
         places = np.fromiter(map(ord, of_state), np.intp, len(of_state)) - FIRST_GUESSED
         # rjieba's model is rounded to six decimals, which breaks some of jieba's ties.
         rounded = (round(probability, 6) for probability in of_state.values())

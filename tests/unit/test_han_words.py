@@ -9,7 +9,7 @@ import pytest
 import rjieba
 
 from stream.text.han_words import GAP, han_runs, word_starts
-from stream.text.jieba_tables import jieba_tables
+from stream.text.jieba_tables import FIRST_GUESSED, LAST_GUESSED, jieba_tables
 from stream.text.segment import HAN, HAN_CHARACTER
 
 POINTS = [point for start, end in HAN for point in range(start, end)]
@@ -70,3 +70,12 @@ def test_words_are_those_of_rjieba(sort: str) -> None:
 def test_a_long_run_is_cut_as_rjieba_cuts_it() -> None:
     text = "".join(words() * 3)
     assert cut(text) == said(text)
+
+
+def test_every_character_is_guessed_as_rjieba_guesses_it() -> None:
+    differing = []
+    for point in range(FIRST_GUESSED, LAST_GUESSED + 1):
+        text = f"{chr(point)}汛緩 奴螂{chr(point)}"
+        if cut(text) != said(text):
+            differing.append((text, cut(text), said(text)))
+    assert differing == []
