@@ -11,7 +11,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled, popcount
+from stream.compiled import compiled
+from stream.fingerprint.distance_compiled import hamming_distance
 from stream.fingerprint.parity_similarity_compiled import Estimator, similarity_of
 from stream.judge.batch_anchors import Buckets, enter, leave, members_near
 from stream.judge.ids import NO_PAGE
@@ -182,7 +183,7 @@ def _against_baseline(
     """Whether the page is like its URL's last one, and so judged; if not, that is superseded."""
     earlier, baseline = said.latest[pages.url[row]], pages.baseline[row]
     if earlier >= 0:
-        distance = _distance(buckets.fingerprints, row, earlier)
+        distance = hamming_distance(buckets.fingerprints, row, buckets.fingerprints, earlier)
         if distance <= pages.within[row]:
             similarity = _similarity(row, earlier, pages, limits)
             if similarity >= limits.least_similarity:
@@ -268,11 +269,3 @@ def _similarity(row: int, other: Integer, pages: Pages, limits: Limits) -> np.in
     if limits.strict:
         return np.int64(NO_SIMILARITY)
     return np.int64(similarity_of(pages.sketch, row, pages.sketch, other, limits.sketches))
-
-
-@compiled
-def _distance(prints: U64, one: Integer, two: Integer) -> np.int64:
-    bits = np.int64(0)
-    for word in range(prints.shape[1]):
-        bits += popcount(prints[one, word] ^ prints[two, word])
-    return bits

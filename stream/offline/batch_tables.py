@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 
 import numpy as np
 
-from stream.compiled import compiled, popcount
+from stream.compiled import compiled
 from stream.errors import SettingsError
+from stream.fingerprint.distance_compiled import hamming_distance
 from stream.offline.layouts import Layout
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.fingerprint_lanes import Pairs, as_words
@@ -167,9 +168,7 @@ def _scan(
                 if hashes_here[place] != hashed:
                     continue
                 held = rows[table, place]
-                bits = 0
-                for part in range(words.shape[1]):
-                    bits += int(popcount(words[word, part] ^ batch[held, part]))
+                bits = hamming_distance(words, word, batch, held)
                 if bits <= distance and met_first(words[word], batch[held], masks, table):
                     if found == len(row):
                         at[:] = table, word, place

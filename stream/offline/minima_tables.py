@@ -15,7 +15,8 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
-from stream.compiled import compiled, popcount
+from stream.compiled import compiled
+from stream.fingerprint.distance_compiled import hamming_distance
 from stream.offline.batch_tables import BatchTables, hash_prefix, met_first
 from stream.offline.layouts import Layout
 from stream.tables.arrays import I64, U8, U32, U64
@@ -147,9 +148,7 @@ def _meet(
                 if later and held <= each:
                     continue
                 compared += 1
-                bits = 0
-                for part in range(prints.shape[1]):
-                    bits += int(popcount(prints[each, part] ^ filed_prints[held, part]))
+                bits = hamming_distance(prints, each, filed_prints, held)
                 if bits > distance or not met_first(minima[each], filed[held], masks, table):
                     continue
                 if found == len(row):
