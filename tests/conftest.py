@@ -7,13 +7,14 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from pathlib import Path
 
 import hypothesis
 import psutil  # type: ignore[import-untyped]
 import pytest
 import structlog
+from aiokafka.admin import AIOKafkaAdminClient
 
 from stream.brokers.broker import start_broker
 from stream.brokers.local_broker import LocalBroker
@@ -99,6 +100,15 @@ def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
 
     with start_broker(progress=say) as running:
         yield running
+
+
+@pytest.fixture
+async def admin(broker: LocalBroker) -> AsyncIterator[AIOKafkaAdminClient]:
+    """A client that administers the test broker."""
+    client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
+    await client.start()
+    yield client
+    await client.close()
 
 
 @pytest.fixture

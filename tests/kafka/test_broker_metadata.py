@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -18,14 +18,6 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 Known = Callable[[bool], Awaitable[None]]
-
-
-@pytest.fixture
-async def admin(broker: LocalBroker) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-    await client.start()
-    yield client
-    await client.close()
 
 
 @pytest.fixture

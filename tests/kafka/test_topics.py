@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
@@ -32,14 +32,6 @@ Make = Callable[..., Awaitable[None]]
 @pytest.fixture
 def names(namespace: str) -> Names:
     return Names(namespace)
-
-
-@pytest.fixture
-async def admin(broker: LocalBroker) -> AsyncIterator[AIOKafkaAdminClient]:
-    client = AIOKafkaAdminClient(bootstrap_servers=broker.bootstrap_servers)
-    await client.start()
-    yield client
-    await client.close()
 
 
 @pytest.fixture
