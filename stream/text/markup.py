@@ -926,6 +926,7 @@ def _text(opened: NDArray[np.int64], page: NDArray[np.uint8], start: int, end: i
 def _cost(page: NDArray[np.uint8], names: Names, opened: NDArray[np.int64]) -> tuple[int, int, int, bool]:
     most_nodes, most_steps = NODES + len(page) // NODES_SHARE, STEPS + len(page) * STEPS_SHARE
     at = 0
+    raw_end = -1  # where the end tag of the last raw text begins
     whole = True
     while True:
         start = at
@@ -954,6 +955,7 @@ def _cost(page: NDArray[np.uint8], names: Names, opened: NDArray[np.int64]) -> t
                 _text(opened, page, at, at + 1)
                 at += 1
         else:
+            ends_raw = at == raw_end
             end, first, second = _name(page, begin)
             at, attributes, closes, font, encoding = _attributes(page, end)
             if at > len(page):  # an unterminated tag is dropped
@@ -965,7 +967,9 @@ def _cost(page: NDArray[np.uint8], names: Names, opened: NDArray[np.int64]) -> t
                 opened[_COUNTS, _ROOT_ATTRIBUTES] += attributes
                 opened[_COUNTS, _STEPS] += attributes * opened[_COUNTS, _ROOT_ATTRIBUTES]
             opened[_COUNTS, _STEPS] += attributes * attributes // 2
-            if closing:
+            if ends_raw:
+                pass  # it closes the element of the raw text, which was never among the open ones
+            elif closing:
                 if foreign and plain and (first in (_P, _BR)):
                     _leave_foreign(opened)
                 _end_tag(opened, first, second, sorts)
@@ -987,7 +991,7 @@ def _cost(page: NDArray[np.uint8], names: Names, opened: NDArray[np.int64]) -> t
                 elif _start_tag(opened, first, second, sorts, not attributes):
                     if first == _PLAINTEX:
                         break
-                    at = _raw_end(page, at, first, second)
+                    at = raw_end = _raw_end(page, at, first, second)
         whole = (
             whole
             and opened[_COUNTS, _MOST] <= MAX_DEPTH

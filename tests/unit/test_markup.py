@@ -30,6 +30,7 @@ TRAPS = {
     "nesting in text fields": "<div><textarea></div></textarea>" * TIMES,
     "nesting in sections": "<div><svg><![CDATA[</svg></div>]]></svg>" * TIMES,
     "nesting in pictures": "<svg><title>" + "<div><script></div></script>" * TIMES,
+    "nesting in titles of pictures": "<svg><title><title></title>" * TIMES,
     "nesting past raw text that is none": "<template><col><plaintext></template>" + "<div>" * TIMES,
     "nesting past an end tag": "<span><div></span></div>" * TIMES,
     "nesting past a cell": "<div><table><tr><td></div>" * TIMES,
