@@ -32,7 +32,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.output import writing
 from stream.pages.page import Page
 from stream.private import private_directory, tighten
-from stream.tables.failures import Explained, damaged, underlying
+from stream.tables.failures import TranslatedErrors, damaged, underlying
 from stream.tables.rocks import INDEX
 from stream.text.surrogates import replace_surrogates
 from stream.text.url import url_key
@@ -151,7 +151,7 @@ class Index:
         """
         coming = iter(items)
         while some := list(islice(coming, _ROWS)):
-            yield from map(_answer, self.judge(self._rows(some)).verdicts())
+            yield from map(_answer, self.judge(self._rows(some)).verdict_records())
 
     def near(self, item: str | Page) -> list[Near]:
         """Return the anchors that match a text or page, best first, without storing it.
@@ -262,7 +262,7 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
     if not path.exists():
         scheme, options = scheme or Scheme(), options or VerdictOptions()
         genesis = Genesis(journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options)
-        with Explained(directory):
+        with TranslatedErrors(directory):
             private_directory(directory)
         with writing(path) as file:
             file.write(encode_genesis(genesis))

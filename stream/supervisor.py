@@ -40,7 +40,7 @@ that was suspended does not kill its roles."""
 
 
 @dataclass(slots=True)
-class Role:
+class RoleProcess:
     """One supervised process: `neardup NAME` with extra environment."""
 
     name: str
@@ -53,7 +53,7 @@ class Role:
     process: asyncio.subprocess.Process | None = None
 
 
-def deployment(settings: Settings, workers: int, logs: Path | None = None) -> list[Role]:
+def deployment(settings: Settings, workers: int, logs: Path | None = None) -> list[RoleProcess]:
     """Return a judge and `workers` workers on this machine, which log to files in `logs` or to our stderr.
 
     Each serves its metrics on its own port: `ops_port` and the following ports, or free ports.
@@ -64,7 +64,7 @@ def deployment(settings: Settings, workers: int, logs: Path | None = None) -> li
         own = settings.model_copy(update={"ops_port": port})
         environment = own.environment()
         roles.append(
-            Role(
+            RoleProcess(
                 name.split("-")[0],
                 environment=environment,
                 output=logs and logs / f"{name}.log",
@@ -74,12 +74,12 @@ def deployment(settings: Settings, workers: int, logs: Path | None = None) -> li
     return roles
 
 
-def dashboard(settings: Settings, roles: Sequence[Role], logs: Path | None = None) -> Role:
+def dashboard(settings: Settings, roles: Sequence[RoleProcess], logs: Path | None = None) -> RoleProcess:
     """Return the dashboard of a deployment, which shows the health of `roles`. Its `ops_url` is its page."""
     port = settings.dashboard_port or _free_ports(1)[0]
     asked = ",".join(f"{role.name}={role.ops_url}" for role in roles if role.ops_url)
     own = settings.model_copy(update={"dashboard_port": port, "dashboard_roles": asked})
-    return Role(
+    return RoleProcess(
         "dashboard",
         environment=own.environment(),
         output=logs and logs / "dashboard.log",
@@ -108,7 +108,7 @@ class Supervisor:
     """Context manager that keeps roles running, then ends them by SIGTERM, and by SIGKILL after
     `stop_seconds`."""
 
-    def __init__(self, roles: Sequence[Role], stop_seconds: float) -> None:
+    def __init__(self, roles: Sequence[RoleProcess], stop_seconds: float) -> None:
         self.roles = roles
         self._stop_seconds = stop_seconds
         self._keepers: list[asyncio.Task[None]] = []
@@ -144,7 +144,7 @@ class Supervisor:
         if self._refused.done():
             self._refused.exception()  # retrieved, or asyncio would log it; `attend` has raised it
 
-    async def _keep(self, role: Role) -> None:
+    async def _keep(self, role: RoleProcess) -> None:
         pause = FIRST_PAUSE
         log.info("role", name=role.name, ops_url=role.ops_url)
         while not self._stopping:
@@ -166,7 +166,7 @@ class Supervisor:
             await asyncio.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
 
-    async def _end(self, role: Role) -> None:
+    async def _end(self, role: RoleProcess) -> None:
         process = role.process
         if process is None or process.returncode is not None:
             return
@@ -179,7 +179,7 @@ class Supervisor:
             await process.wait()
 
 
-async def _ended(role: Role, process: asyncio.subprocess.Process) -> int:
+async def _ended(role: RoleProcess, process: asyncio.subprocess.Process) -> int:
     """Wait for the process to end, and return its exit code. A role that hangs is killed."""
     watching = asyncio.create_task(_kill_when_it_hangs(role, process))
     try:
@@ -189,7 +189,7 @@ async def _ended(role: Role, process: asyncio.subprocess.Process) -> int:
         await asyncio.gather(watching, return_exceptions=True)
 
 
-async def _kill_when_it_hangs(role: Role, process: asyncio.subprocess.Process) -> None:
+async def _kill_when_it_hangs(role: RoleProcess, process: asyncio.subprocess.Process) -> None:
     """Probe `/livez` periodically. A role that never answered is not killed: its address may be wrong."""
     if role.ops_url is None:
         return
@@ -215,14 +215,14 @@ async def _alive(session: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-def _refusal(role: Role) -> str:
+def _refusal(role: RoleProcess) -> str:
     where = f"its log {role.output}" if role.output else "its log above"
     return (
         f"neardup {role.name} refused to start and would do so again (exit code {EXIT_REFUSED}): see {where}"
     )
 
 
-async def _start(role: Role) -> asyncio.subprocess.Process:
+async def _start(role: RoleProcess) -> asyncio.subprocess.Process:
     output = role.output.open("ab") if role.output else None
     try:
         return await asyncio.create_subprocess_exec(

@@ -11,7 +11,8 @@ from stream.errors import BrokerError
 
 
 class TopicInMemory:
-    """Implements `stream.kafka.reader.Records`: `values` from offset `start` on, `at_once` of them a poll."""
+    """Implements `stream.kafka.reader.RecordReader`: `values` from offset `start` on, `at_once` of them a
+    poll."""
 
     def __init__(self, topic: str, values: Sequence[bytes], start: int = 0, at_once: int = 1000) -> None:
         self.topic, self.position = topic, start

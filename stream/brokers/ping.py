@@ -10,7 +10,7 @@ from aiokafka.protocol.metadata import MetadataRequest_v2, MetadataResponse_v2
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class BrokerAnswer:
     """A broker's answer about its Kafka cluster."""
 
     cluster_id: str | None
@@ -18,7 +18,7 @@ class Answer:
     """Advertised ports of the live brokers; empty while a broker starts."""
 
 
-def ping(host: str, port: int, timeout: float) -> Answer | None:
+def ping(host: str, port: int, timeout: float) -> BrokerAnswer | None:
     """The broker's answer to a Metadata request, or None if there is none within `timeout` seconds."""
     request = MetadataRequest_v2([])
     message = request.build_request_header(1, "neardup").encode() + request.encode()
@@ -34,4 +34,4 @@ def ping(host: str, port: int, timeout: float) -> Answer | None:
         response = MetadataResponse_v2.decode(body[4:])  # after the correlation id
     except ValueError:
         return None
-    return Answer(response.cluster_id, frozenset(broker[2] for broker in response.brokers))
+    return BrokerAnswer(response.cluster_id, frozenset(broker[2] for broker in response.brokers))

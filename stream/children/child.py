@@ -1,10 +1,11 @@
-"""The fingerprinting process: reads chunks of page messages from stdin and writes rows to stdout.
+"""The fingerprinting process: reads requests with page messages from stdin and writes rows to stdout.
 
 A page can hang or kill it, so it keeps no state of value, and `stream.children.pool` starts a replacement.
 The page in progress is recorded in shared memory that outlives the process. It does not import Kafka.
 
-Each message is a frame: a 4-byte big-endian length, then msgpack. The parent sends a `Configuration`, which
-is answered by `Ready`. Then it sends `Chunk`s, each answered by lists of `Row`, in the order of the pages.
+Each message is a frame: a 4-byte big-endian length, then msgpack. The parent sends a `ChildConfiguration`,
+which is answered by `Ready`. Then it sends `FingerprintRequest`s, each answered by lists of `Row`, in the
+order of the pages.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from stream.children.guard import OUT_OF_MEMORY, STORE_SECONDS, Guard, failed
 from stream.children.position import Position
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.pages.outside.errors import AwayError, WantedError
+from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.outside.schema import Registered
 
 if TYPE_CHECKING:  # the parent imports this file, too, but does not need the fingerprinting code
@@ -41,30 +42,30 @@ FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
 TOGETHER_CHARACTERS: Final = 65_536
 """Characters of text after which a batch of pages is fingerprinted. A larger batch would not fit the
 cache."""
-COMPANY_SECONDS: Final = 0.02
+CHILD_BATCHING_SECONDS: Final = 0.02
 """Batching delay. Pages are collected until reading them has taken this much processor time (HTML takes some
 milliseconds a page); measured in processor time, a loaded machine still fills its batches. Rows then wait as
 long before they are sent, because a write and the parent's wake-up cost as much as a small page."""
-QUEUED_SECONDS: Final = 0.1
-"""Batching delay while other chunks are queued: under load, prefer throughput to latency."""
+QUEUED_BATCHING_SECONDS: Final = 0.1
+"""Batching delay while other requests are queued: under load, prefer throughput to latency."""
 MOST_SECONDS: Final = 0.25
 """Longest batching delay by the wall clock."""
 PIPE_BYTES: Final = 1 << 20
-"""Requested capacity of the pipes, so that a chunk is written at once instead of in pieces of 64 KiB."""
+"""Requested capacity of the pipes, so that a request is written at once instead of in pieces of 64 KiB."""
 ORPHAN_SECONDS: Final = 1.0
 """Interval at which a child, idle or busy, checks that its parent is alive."""
 NICENESS: Final = 1
 """Added niceness, so that the parent's event loop, which keeps the group membership alive, has precedence. At
 5, children starved beside a broker on busy processors: pages waited 4 times as long as at 1."""
-AWAY_SECONDS: Final = 0.25
-MOST_AWAY_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 0.25
+MOST_RETRY_SECONDS: Final = 10.0
 """Backoff for an unavailable store or registry: the first pause, which doubles, and the longest."""
 STALLED: Final = 75
 """Exit code after a read from a store exceeded `store_seconds`."""
 LENGTH: Final = 4
 
 
-class Configuration(msgspec.Struct, frozen=True, kw_only=True):
+class ChildConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     """The first frame that a child receives."""
 
     scheme: Scheme
@@ -92,7 +93,7 @@ class Ready(msgspec.Struct, frozen=True):
     """Restrictions (`stream.children.confine`) that the kernel refused to apply."""
 
 
-class Away(msgspec.Struct, frozen=True, tag=True):
+class Unavailable(msgspec.Struct, frozen=True, tag=True):
     """Sent between rows: a page waits for an unavailable store or registry, and the child keeps retrying."""
 
     error: str
@@ -100,34 +101,36 @@ class Away(msgspec.Struct, frozen=True, tag=True):
     """The store neither answers nor fails. The process exits, as a blocked read cannot be interrupted."""
 
 
-class Wanted(msgspec.Struct, frozen=True, tag=True):
-    """Sent between rows: a request for the schema with that id. The next frame to the child is `Told`."""
+class SchemaRequest(msgspec.Struct, frozen=True, tag=True):
+    """Sent between rows: a request for the schema with that id. The next frame to the child is
+    `SchemaResponse`."""
 
     number: int
 
 
-class Told(msgspec.Struct, frozen=True):
-    """The answer to `Wanted`."""
+class SchemaResponse(msgspec.Struct, frozen=True):
+    """The answer to `SchemaRequest`."""
 
     schema: Registered | None = None
-    away: str | None = None
+    unavailable: str | None = None
     """Why the schema is not available now. The child asks again later."""
 
 
-class Chunk(msgspec.Struct, frozen=True, array_like=True):
+class FingerprintRequest(msgspec.Struct, frozen=True, array_like=True):
     """Page messages to fingerprint."""
 
     values: list[bytes | None]
     careful: bool
-    """Fingerprint each page alone, because this chunk has killed a process before."""
+    """Fingerprint each page alone, because this request has killed a process before."""
     busy: bool = False
-    """Other chunks are queued, so larger batches are preferred."""
+    """Other requests are queued, so larger batches are preferred."""
     crashes: Mapping[str, int] = {}
     """Number of processes killed by pages, by host."""
 
 
 class MessageFingerprinter(Protocol):
-    """The interface of the class that `Configuration.fingerprinter` names; constructed with the scheme."""
+    """The interface of the class that `ChildConfiguration.fingerprinter` names; constructed with the
+    scheme."""
 
     def warm(self) -> None:
         """Load dictionaries ahead of the first page."""
@@ -142,7 +145,7 @@ class BatchFingerprinter(Protocol):
     """A fingerprinter that reads pages one by one and fingerprints a batch of them at once."""
 
     def decode(self, value: bytes | None, page_bytes: int, outside: Outside) -> Page | Row:
-        """The page of one message, or the row that rejects it. Raises WantedError."""
+        """The page of one message, or the row that rejects it. Raises FetchNeededError."""
         ...
 
     def read_page(self, page: Page) -> ReadPage | Row:
@@ -158,9 +161,9 @@ def main() -> None:
     """Fingerprint until stdin ends."""
     from stream.pages.outside.outside import Outside
 
-    rows_out, chunks_in = _take_pipes()
+    rows_out, requests_in = _take_pipes()
     _set_signals()
-    configuration = _CONFIGURATION.decode(_read(chunks_in) or b"")
+    configuration = _CONFIGURATION.decode(_read(requests_in) or b"")
     try:
         _set_limits(configuration.memory)
         unconfined = confine()
@@ -180,43 +183,51 @@ def main() -> None:
 
     def ask(number: int) -> Registered:
         outbox.flush()
-        outbox.say(Wanted(number))
-        answer = _read(chunks_in)
+        outbox.say(SchemaRequest(number))
+        answer = _read(requests_in)
         if answer is None:  # the parent is gone
             os._exit(0)
-        told = _TOLD.decode(answer)
-        if told.schema is None:
-            raise AwayError(told.away)
-        return told.schema
+        response = _SCHEMA_RESPONSE.decode(answer)
+        if response.schema is None:
+            raise UnavailableError(response.unavailable)
+        return response.schema
 
     outside = Outside(claim_root=configuration.claim_root, ask=ask)
-    while (frame := _read(chunks_in)) is not None:
-        chunk = _CHUNK.decode(frame)
-        outbox.pause = QUEUED_SECONDS if chunk.busy else COMPANY_SECONDS
-        _answer(chunk, fingerprinter, guard, outbox, outside)
+    while (frame := _read(requests_in)) is not None:
+        request = _REQUEST.decode(frame)
+        outbox.pause = QUEUED_BATCHING_SECONDS if request.busy else CHILD_BATCHING_SECONDS
+        _answer(request, fingerprinter, guard, outbox, outside)
 
 
 def _answer(
-    chunk: Chunk, fingerprinter: MessageFingerprinter, guard: Guard, outbox: _Outbox, outside: Outside
+    request: FingerprintRequest,
+    fingerprinter: MessageFingerprinter,
+    guard: Guard,
+    outbox: _Outbox,
+    outside: Outside,
 ) -> None:
-    guard.crashes = chunk.crashes
+    guard.crashes = request.crashes
     if isinstance(fingerprinter, BatchFingerprinter):
-        _answer_together(chunk, fingerprinter, guard, outbox, outside)
+        _answer_together(request, fingerprinter, guard, outbox, outside)
     else:
-        for index, value in enumerate(chunk.values):
+        for index, value in enumerate(request.values):
             guard.enter(index, index + 1, len(value or b""))
             outbox.add(guard.run(fingerprinter.message, value, guard.page_bytes))
-            if chunk.careful:
+            if request.careful:
                 outbox.flush()
     guard.rest()
     outbox.flush()
 
 
 def _answer_together(
-    chunk: Chunk, fingerprinter: BatchFingerprinter, guard: Guard, outbox: _Outbox, outside: Outside
+    request: FingerprintRequest,
+    fingerprinter: BatchFingerprinter,
+    guard: Guard,
+    outbox: _Outbox,
+    outside: Outside,
 ) -> None:
     """Read pages one by one and fingerprint them in batches, at half the cost. If a batch kills the process,
-    the parent sends its pages again in a careful chunk, one at a time."""
+    the parent sends its pages again in a careful request, one at a time."""
     read: list[ReadPage | Row] = []
     first, size, began, since = 0, 0, time.process_time(), time.monotonic()
 
@@ -226,19 +237,19 @@ def _answer_together(
         first += len(read)
         read, size, began, since = [], 0, time.process_time(), time.monotonic()
 
-    def away(error: AwayError) -> None:
+    def report(error: UnavailableError) -> None:
         finish()  # earlier pages need not wait for this one
         outbox.flush()
-        outbox.say(Away(str(error)))
+        outbox.say(Unavailable(str(error)))
 
-    for index, value in enumerate(chunk.values):
-        one = _read_page(index, value, fingerprinter, guard, outside, away)
+    for index, value in enumerate(request.values):
+        one = _read_page(index, value, fingerprinter, guard, outside, report)
         read.append(one)
         size += 0 if isinstance(one, Row) else len(one.text)
         late = time.process_time() - began > outbox.pause or time.monotonic() - since > MOST_SECONDS
-        if chunk.careful or late or size >= TOGETHER_CHARACTERS:
+        if request.careful or late or size >= TOGETHER_CHARACTERS:
             finish()
-            if chunk.careful:
+            if request.careful:
                 outbox.flush()
     finish()
 
@@ -249,11 +260,11 @@ def _read_page(
     fingerprinter: BatchFingerprinter,
     guard: Guard,
     outside: Outside,
-    away: Callable[[AwayError], None],
+    report: Callable[[UnavailableError], None],
 ) -> ReadPage | Row:
     """Read one page, fetching first what it refers to. Fetching is retried without a deadline: an unavailable
     store rejects no page."""
-    pause = AWAY_SECONDS
+    pause = RETRY_SECONDS
     while True:
         try:
             guard.enter(index, index + 1, len(value or b""))
@@ -262,13 +273,13 @@ def _read_page(
                 return page
             guard.host(page.url, len(page.html or page.text or page.body or b""))
             return guard.run(fingerprinter.read_page, page)
-        except WantedError as wanted:
+        except FetchNeededError as wanted:
             try:
                 guard.fetch(wanted)
-            except AwayError as error:
-                away(error)
+            except UnavailableError as error:
+                report(error)
                 time.sleep(pause)
-                pause = min(2 * pause, MOST_AWAY_SECONDS)
+                pause = min(2 * pause, MOST_RETRY_SECONDS)
             except MemoryError:
                 os._exit(OUT_OF_MEMORY)
             except Exception as error:
@@ -282,7 +293,7 @@ def _finish(
     guard: Guard,
     outbox: _Outbox,
 ) -> None:
-    """Fingerprint the pages `read`, the first of which has the index `first` in the chunk, and queue their
+    """Fingerprint the pages `read`, the first of which has the index `first` in the request, and queue their
     rows."""
     pages = [(index, one) for index, one in enumerate(read, first) if not isinstance(one, Row)]
 
@@ -307,7 +318,7 @@ class _Outbox:
 
     def __init__(self, pipe: BinaryIO, guard: Guard) -> None:
         self._guard = guard
-        self.pause = COMPANY_SECONDS
+        self.pause = CHILD_BATCHING_SECONDS
         """Batching delay in seconds, of pages and then of rows."""
         self._pipe = pipe
         self._rows: list[Row] = []
@@ -326,7 +337,7 @@ class _Outbox:
             if rows:
                 _write(self._pipe, rows)
 
-    def say(self, message: Away | Wanted) -> None:
+    def say(self, message: Unavailable | SchemaRequest) -> None:
         """Send a message other than rows at once."""
         with self._lock:
             _write(self._pipe, message)
@@ -343,14 +354,14 @@ class _Outbox:
                 except BaseException:  # rows would be lost silently with this thread
                     os._exit(OUT_OF_MEMORY)
             elif stalled := self._guard.stalled:
-                self.say(Away(stalled, stalled=True))
+                self.say(Unavailable(stalled, stalled=True))
                 os._exit(STALLED)
             elif os.getppid() != parent:
                 os._exit(0)
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes for rows and for chunks. Redirects stdout to stderr, so that a library's output cannot
+    """The pipes for rows and for requests. Redirects stdout to stderr, so that a library's output cannot
     corrupt frames."""
     rows_out = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
@@ -377,7 +388,7 @@ def _set_limits(memory: int) -> None:
     os.nice(NICENESS)
 
 
-def _make(configuration: Configuration) -> MessageFingerprinter:
+def _make(configuration: ChildConfiguration) -> MessageFingerprinter:
     module, _, name = configuration.fingerprinter.rpartition(".")
     made: MessageFingerprinter = getattr(importlib.import_module(module), name)(configuration.scheme)
     made.warm()
@@ -402,9 +413,9 @@ def frame(message: object) -> bytes:
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_CONFIGURATION = msgspec.msgpack.Decoder(Configuration)
-_CHUNK = msgspec.msgpack.Decoder(Chunk)
-_TOLD = msgspec.msgpack.Decoder(Told)
+_CONFIGURATION = msgspec.msgpack.Decoder(ChildConfiguration)
+_REQUEST = msgspec.msgpack.Decoder(FingerprintRequest)
+_SCHEMA_RESPONSE = msgspec.msgpack.Decoder(SchemaResponse)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Final, ParamSpec, TypeVar
 from stream.children.deadline import host_of, seconds
 from stream.children.position import Position
 from stream.fingerprint.row import Row, Status
-from stream.pages.outside.errors import WantedError
+from stream.pages.outside.errors import FetchNeededError
 
 STORE_SECONDS: Final = 60.0
 """Longest read from a store. A process that waits longer exits, and its replacement tries again."""
@@ -68,8 +68,9 @@ class Guard:
         signal.setitimer(signal.ITIMER_REAL, 0)
         self._since = -math.inf
 
-    def fetch(self, wanted: WantedError) -> None:
-        """Fetch what the page in progress refers to, with the page's clocks stopped. Raises AwayError."""
+    def fetch(self, wanted: FetchNeededError) -> None:
+        """Fetch what the page in progress refers to, with the page's clocks stopped. Raises
+        UnavailableError."""
         self.rest()
         self._fetching = wanted.what, time.monotonic() + self._store_seconds
         try:
@@ -86,7 +87,8 @@ class Guard:
         return f"{fetching[0]}: not read in {self._store_seconds:g} s"
 
     def run(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Row:
-        """The result of `work`, or the row of a page that makes it raise an exception. Raises WantedError.
+        """The result of `work`, or the row of a page that makes it raise an exception. Raises
+        FetchNeededError.
 
         A MemoryError ends the process.
         """
@@ -94,7 +96,7 @@ class Guard:
             return work(*args, **kwargs)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
-        except WantedError:
+        except FetchNeededError:
             raise
         except Exception as error:
             return failed(error)

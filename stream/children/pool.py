@@ -23,18 +23,18 @@ import structlog
 from stream.children.child import (
     FINGERPRINTER,
     LENGTH,
-    Away,
-    Chunk,
-    Configuration,
+    ChildConfiguration,
+    FingerprintRequest,
     Ready,
-    Wanted,
+    SchemaRequest,
+    Unavailable,
     frame,
 )
 from stream.children.confine import environment
 from stream.children.deadline import CrashedHosts
 from stream.children.guard import OUT_OF_MEMORY
 from stream.children.position import Position
-from stream.children.schemas import SchemaDesk
+from stream.children.schema_server import SchemaServer
 from stream.errors import ChildError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
@@ -50,9 +50,11 @@ EXIT_SECONDS: Final = 5.0
 log = structlog.get_logger(__name__, role="worker")
 
 
-def configuration_of(settings: Settings, scheme: Scheme, fingerprinter: str = FINGERPRINTER) -> Configuration:
+def configuration_of(
+    settings: Settings, scheme: Scheme, fingerprinter: str = FINGERPRINTER
+) -> ChildConfiguration:
     """The configuration of children by the deployment's settings."""
-    return Configuration(
+    return ChildConfiguration(
         scheme=scheme,
         page_bytes=settings.page_bytes,
         memory=settings.child_memory,
@@ -66,12 +68,12 @@ class ChildPool:
     """A pool of `processes` fingerprinting children. As an asynchronous context manager, it ends them all."""
 
     def __init__(
-        self, processes: int, configuration: Configuration, registry: Registry | None = None
+        self, processes: int, configuration: ChildConfiguration, registry: Registry | None = None
     ) -> None:
         """`registry` holds the schemas of framed messages. Children ask the pool for schemas, and have no
         access to the registry."""
         self._processes = processes
-        self._schemas = SchemaDesk(registry)
+        self._schemas = SchemaServer(registry)
         self._configuration = configuration
         self._free: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a process still to be started
         self._gathering = asyncio.Lock()
@@ -79,7 +81,7 @@ class ChildPool:
         self._ended = False
         self._hosts = CrashedHosts()
         self.crashes = 0
-        """Processes that died while working on a chunk."""
+        """Processes that died while working on a request."""
         self.waiting = 0
         """Chunks that wait for a free child."""
 
@@ -122,8 +124,8 @@ class ChildPool:
 
         `answered` is called with rows as soon as they are known; the caller may then set their values in
         `values` to None to free memory. `busy` tells that more pages are queued, so that larger batches are
-        preferred. If the caller is cancelled, the child still finishes the chunk, since that is cheaper than
-        starting another child. Raises ChildError.
+        preferred. If the caller is cancelled, the child still finishes the request, since that is cheaper
+        than starting another child. Raises ChildError.
         """
         self.waiting += 1
         try:
@@ -140,7 +142,7 @@ class ChildPool:
     ) -> Row | None:
         """The row of a page that is processed while all other children are idle.
 
-        `before` is awaited once all children are idle, even those with chunks of cancelled callers; if it
+        `before` is awaited once all children are idle, even those with requests of cancelled callers; if it
         returns False, the result is None. `after` is awaited once the row is known, or the page waits for a
         store or registry. Other pages are processed only after that. Raises ChildError.
         """
@@ -176,8 +178,8 @@ class ChildPool:
         busy: bool = False,
         waits: Callable[[], None] | None = None,
     ) -> asyncio.Task[list[Row]]:
-        """Start a task that has a child process a chunk and then releases the child. The task goes on if the
-        caller is cancelled."""
+        """Start a task that has a child process a request and then releases the child. The task goes on if
+        the caller is cancelled."""
         conversation = asyncio.create_task(self._converse(child, values, answered, busy, waits))
         self._conversations.add(conversation)
         conversation.add_done_callback(self._conversations.discard)
@@ -203,11 +205,11 @@ class ChildPool:
                     continue
                 child = child or await _Child.start(self._configuration)
                 end, careful = unfinished.next(len(rows))
-                chunk = Chunk(
+                request = FingerprintRequest(
                     values[len(rows) : end], careful, busy or self.waiting > 0, dict(self._hosts.crashes)
                 )
                 first = len(rows)
-                async for more in child.rows(chunk, self._schemas, waits):
+                async for more in child.rows(request, self._schemas, waits):
                     rows += more
                     if answered:
                         answered(more)
@@ -244,7 +246,7 @@ class _Death:
     how: str
     """The cause, for logs."""
     pages: range
-    """Pages of its chunk that were in progress."""
+    """Pages of its request that were in progress."""
     host: str
     """The host of the page in progress; empty if unknown, or for several pages."""
     by_itself: bool
@@ -253,11 +255,11 @@ class _Death:
 
 
 class _Unfinished:
-    """Decides which pages of a chunk are retried, and how, after a child died."""
+    """Decides which pages of a request are retried, and how, after a child died."""
 
     def __init__(self, count: int) -> None:
         self.crashed: dict[int, Row] = {}
-        """Rows of pages that killed a child and are not retried, by index in the chunk."""
+        """Rows of pages that killed a child and are not retried, by index in the request."""
         self._count = count
         self._again = range(0)
         """Pages that are retried one by one, since one of them may have killed a child."""
@@ -265,7 +267,7 @@ class _Unfinished:
         """Pages in progress when a child died of a cause that may not be the page."""
 
     def next(self, first: int) -> tuple[int, bool]:
-        """The end of the next chunk, which begins at `first`, and whether it is careful."""
+        """The end of the next request, which begins at `first`, and whether it is careful."""
         careful = first in self._again
         ends = [self._again.stop] if careful else [each for each in (self._again.start,) if each > first]
         return min([self._count, *ends, *self.crashed]), careful
@@ -280,7 +282,7 @@ class _Unfinished:
         elif len(at) == 1:
             self._tried.add(at.start)
             self._again = at
-        elif answered in self._again:  # in a careful chunk, all before it are done, so this is the page
+        elif answered in self._again:  # in a careful request, all before it are done, so this is the page
             guilty = answered
         else:
             self._again = at or range(answered, end)
@@ -292,7 +294,7 @@ class _Unfinished:
 class _Child:
     """A child process with its pipes and its position."""
 
-    def __init__(self, process: Process, position: Position, configuration: Configuration) -> None:
+    def __init__(self, process: Process, position: Position, configuration: ChildConfiguration) -> None:
         self._process = process
         self._position = position
         self._stdin = cast(asyncio.StreamWriter, process.stdin)
@@ -304,7 +306,7 @@ class _Child:
         """Whether it exited because a store did not answer. No page is at fault."""
 
     @classmethod
-    async def start(cls, configuration: Configuration) -> Self:
+    async def start(cls, configuration: ChildConfiguration) -> Self:
         """Start a child and wait until it is ready. Raises ChildError."""
         position = Position()
         try:
@@ -338,18 +340,18 @@ class _Child:
         return child
 
     async def rows(
-        self, chunk: Chunk, schemas: SchemaDesk, waits: Callable[[], None] | None
+        self, request: FingerprintRequest, schemas: SchemaServer, waits: Callable[[], None] | None
     ) -> AsyncIterator[list[Row]]:
-        """Yield the rows of the chunk as they arrive; stops early if the process dies. `waits` is called each
-        time a page waits for a store or registry."""
-        missing = len(chunk.values)
+        """Yield the rows of the request as they arrive; stops early if the process dies. `waits` is called
+        each time a page waits for a store or registry."""
+        missing = len(request.values)
         self._position.leave()
         with suppress(*_DIED):
-            self._stdin.write(frame(chunk))
+            self._stdin.write(frame(request))
             await self._stdin.drain()
             while missing:
                 more = _ROWS.decode(await self._read())
-                if isinstance(more, Away):
+                if isinstance(more, Unavailable):
                     log.warning("page_waits", error=more.error)
                     if waits:
                         waits()
@@ -357,7 +359,7 @@ class _Child:
                         self.stalled = True
                         return
                     continue
-                if isinstance(more, Wanted):
+                if isinstance(more, SchemaRequest):
                     self._stdin.write(frame(await schemas.answer(more)))
                     continue
                 missing -= len(more)
@@ -438,4 +440,4 @@ def _retrieve(conversation: asyncio.Task[list[Row]]) -> None:
 _PERHAPS_BY_OTHERS: Final = (None, -signal.SIGALRM, -signal.SIGKILL)
 _DIED = (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError)
 _READY = msgspec.msgpack.Decoder(Ready)
-_ROWS = msgspec.msgpack.Decoder(list[Row] | Away | Wanted)
+_ROWS = msgspec.msgpack.Decoder(list[Row] | Unavailable | SchemaRequest)

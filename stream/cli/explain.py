@@ -16,7 +16,7 @@ from stream.settings import Settings
 if TYPE_CHECKING:
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.scheme import Scheme
-    from stream.judge.explain import Explanation, Feature, Side
+    from stream.judge.explain import ExplainedPage, Explanation, Feature
     from stream.messages.verdict_options import VerdictOptions
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
@@ -64,27 +64,27 @@ def command(
         _show(found)
 
 
-def _remembered(text: str, settings: Settings, scheme: Scheme, options: VerdictOptions) -> Side:
+def _remembered(text: str, settings: Settings, scheme: Scheme, options: VerdictOptions) -> ExplainedPage:
     from stream.errors import SettingsError
-    from stream.judge.stored_pages import Remembered
+    from stream.judge.stored_pages import StoredPages
 
     own = settings.state_dir / settings.namespace
     directory = own if own.is_dir() else settings.state_dir
-    with Remembered(directory, scheme, options) as remembered:
+    with StoredPages(directory, scheme, options) as remembered:
         if (side := remembered.side(text)) is None:
             raise SettingsError(f"{text}: {directory} has no page with that URL or id")
         return side
 
 
-def _side(text: str, fingerprinter: Fingerprinter, page_bytes: int) -> Side:
+def _side(text: str, fingerprinter: Fingerprinter, page_bytes: int) -> ExplainedPage:
     from stream.errors import PageError, SettingsError
-    from stream.judge.explain import Side, side_of_page
+    from stream.judge.explain import ExplainedPage, side_of_page
     from stream.pages.page import decode_page
     from stream.sources import open_source
 
     digits = fingerprinter.scheme.width // 4
     if not Path(text).exists() and re.fullmatch(rf"(0x)?[0-9a-fA-F]{{{digits}}}", text):
-        return Side(name=text, fingerprint=int(text, 16))
+        return ExplainedPage(name=text, fingerprint=int(text, 16))
     path, number = text, 1
     if not Path(text).exists() and (found := _PLACE.fullmatch(text)):
         path, number = found[1], int(found[2])

@@ -49,7 +49,7 @@ def command(
 
     logging.configure(settings.log_format, "scan")
     started = time.monotonic()
-    seen = Seen()
+    seen = ScanCounts()
     with (
         writing(output) if output else nullcontext() as sink,
         tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory,
@@ -82,7 +82,7 @@ def _listed(counted: Counter[str]) -> str:
     return ", ".join(f"{name} ({count:,})" for name, count in counted.most_common())
 
 
-class Seen:
+class ScanCounts:
     """Counts of pages read and verdicts given."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ async def _scan(
     scheme: Any,
     options: Any,
     sink: Output | None,
-    seen: Seen,
+    seen: ScanCounts,
 ) -> None:
     import msgspec
 

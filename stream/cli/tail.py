@@ -68,13 +68,13 @@ async def _follow(
     import msgspec
 
     from stream.kafka import clients, topics
-    from stream.kafka.names import Names
+    from stream.kafka.names import TopicNames
     from stream.kafka.verdict_values import VerdictReader
 
     await topics.check(settings, "follow")
     consumer = clients.consumer(
         settings,
-        Names(settings.namespace).verdicts,
+        TopicNames(settings.namespace).verdicts,
         isolation_level="read_committed",
         auto_offset_reset="earliest" if from_beginning else "latest",
         enable_auto_commit=False,

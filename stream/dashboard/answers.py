@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from stream.messages.verdict import VerdictRecord
 
-Pages = Annotated[int, Meta(ge=0, description="Pages: verdicts of committed transactions.")]
+PageCount = Annotated[int, Meta(ge=0, description="Pages: verdicts of committed transactions.")]
 Moment = Annotated[float, Meta(description="Seconds since 1970-01-01T00:00:00Z.")]
 ByVerdict = Annotated[dict[str, int], Meta(description="Verdict -> pages.")]
 
@@ -50,7 +50,7 @@ class Figures(Struct):
     """Figures of a time range."""
 
     range: RangeAnswer
-    pages: Pages
+    pages: PageCount
     verdicts: ByVerdict
     duplicate_ratio: Annotated[
         float | None, Meta(description="Duplicates divided by pages; null without pages.")
@@ -79,7 +79,7 @@ class HostFigures(Struct):
     """Figures of a host in a range."""
 
     host: str
-    pages: Pages
+    pages: PageCount
     verdicts: ByVerdict
 
 

@@ -28,10 +28,10 @@ from stream.dashboard.answers import (
 )
 from stream.dashboard.app import Statistics
 from stream.dashboard.gate import ProblemError, answer, decoded
-from stream.dashboard.latest_verdicts import LatestVerdicts, TooManyListenersError, Wanted
+from stream.dashboard.latest_verdicts import LatestVerdicts, TooManyListenersError, VerdictFilter
 from stream.dashboard.lookup import BusyError, Finder, cluster_pages
 from stream.dashboard.rows import Counts, Histogram
-from stream.dashboard.superseded import Superseded
+from stream.dashboard.superseded import SupersededClusters
 from stream.dashboard.system import Watch
 from stream.dashboard.windows import DAY, HOUR, MINUTE
 from stream.messages.verdict import VERDICTS
@@ -60,7 +60,7 @@ class Api:
     recent: LatestVerdicts
     watch: Watch
     finder: Finder
-    superseded: Superseded
+    superseded: SupersededClusters
     about: About
 
     def routes(self) -> list[web.RouteDef]:
@@ -267,12 +267,12 @@ def _host(request: web.Request) -> str | None:
     return host or None
 
 
-def _wanted(request: web.Request) -> Wanted:
+def _wanted(request: web.Request) -> VerdictFilter:
     verdicts = frozenset(request.query.getall("verdict", []))
     if unknown := verdicts - set(VERDICTS):
         named = ", ".join(sorted(unknown))[:80]
         raise ProblemError(400, "Bad request", f"unknown verdict: {named}; choose from {', '.join(VERDICTS)}")
-    return Wanted(_host(request), verdicts)
+    return VerdictFilter(_host(request), verdicts)
 
 
 def _places(histogram: Histogram, size: int) -> list[int]:

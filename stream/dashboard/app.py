@@ -23,9 +23,9 @@ from typing import Any, Final
 import faust
 import structlog
 
-from stream.dashboard.committed import CommittedTransport, Records, hole
+from stream.dashboard.committed import BatchRecords, CommittedTransport, hole
 from stream.dashboard.credentials import credentials
-from stream.dashboard.ends import Ends
+from stream.dashboard.ends import FoldedOffsets
 from stream.dashboard.faust_internals import in_scope_of
 from stream.dashboard.fold import Folder, cluster_key, cluster_row, window_key, window_row
 from stream.dashboard.history import History
@@ -37,7 +37,7 @@ from stream.dashboard.verdict_columns import Sum, VerdictColumns, batch_of
 from stream.dashboard.view import View, Window
 from stream.dashboard.windows import DAY, HOSTS, TOTALS, Calendar
 from stream.kafka.member import member_id
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import MAGIC, PlacedValue, VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.private import private_directory
@@ -67,7 +67,7 @@ class Statistics:
 
     def __init__(self, settings: Settings, partitions: int, told: Callable[[VerdictColumns], None]) -> None:
         """`told` is called with every batch of verdicts that is new to this dashboard."""
-        names = Names(settings.namespace)
+        names = TopicNames(settings.namespace)
         self._settings, self._partitions, self._told = settings, partitions, told
         self._verdicts = names.verdicts
         self._reader = VerdictReader(settings)
@@ -81,7 +81,7 @@ class Statistics:
         """Partition -> the offset of the last verdict delivered to the agent."""
         self._told_to: dict[int, int] = {}
         """Partition -> the offset of the last verdict passed to `told`."""
-        self._ends: defaultdict[int, Ends] = defaultdict(Ends)
+        self._ends: defaultdict[int, FoldedOffsets] = defaultdict(FoldedOffsets)
         self._pending = Pending(-1)
         self.app = self._app(settings, names)
         self._calendars = {"totals": Calendar(TOTALS), "hosts": Calendar(HOSTS)}
@@ -99,7 +99,7 @@ class Statistics:
         for name, load in loads.items():
             self._tables[name].on_recover(self._loader(name, load))
 
-    def _app(self, settings: Settings, names: Names) -> Any:
+    def _app(self, settings: Settings, names: TopicNames) -> Any:
         directory = _directory(settings)
         private_directory(directory)
         brokers = ";".join(f"kafka://{server.strip()}" for server in settings.bootstrap_servers.split(","))
@@ -223,7 +223,7 @@ class Statistics:
             self._pending = Pending(generation)
             self._given = {partition: end - 1 for partition, end in self.folded.items()}
 
-    def _json(self, partition: int, records: Records) -> list[bytes]:
+    def _json(self, partition: int, records: BatchRecords) -> list[bytes]:
         placed = zip(records.offsets, records.values, strict=True)
         return [self._reader.json(PlacedValue(self._verdicts, partition, *each)) for each in placed]
 

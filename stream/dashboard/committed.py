@@ -30,7 +30,7 @@ BEFORE: Final = "before"
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class BatchRecords:
     """Records in order: the value of the message that represents a batch."""
 
     offsets: list[int] = field(default_factory=list)
@@ -50,7 +50,7 @@ class _Whole:
     """A record that represents a whole batch. Its offset is that of the last record."""
 
     offset: int
-    value: Records
+    value: BatchRecords
     timestamp: int
     timestamp_type: int
     key: None = None
@@ -71,7 +71,7 @@ class _Batch:
         return next(self._batch)
 
     def __iter__(self) -> Iterator[_Whole]:
-        records, last = Records(), None
+        records, last = BatchRecords(), None
         for last in self._batch:
             records.offsets.append(last.offset)
             records.values.append(last.value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import faust
 
-from stream.kafka.clients import Tokens, tls
+from stream.kafka.clients import OAuthTokens, tls
 from stream.settings import OAUTHBEARER, Settings
 
 
@@ -13,7 +13,7 @@ def credentials(settings: Settings) -> faust.auth.Credentials | None:
     context = tls(settings)
     if settings.security_protocol.startswith("SASL"):
         if settings.sasl_mechanism == OAUTHBEARER:
-            return faust.auth.OAuthCredentials(oauth_cb=Tokens(settings), ssl_context=context)
+            return faust.auth.OAuthCredentials(oauth_cb=OAuthTokens(settings), ssl_context=context)
         secret = settings.sasl_password
         return faust.SASLCredentials(
             username=settings.sasl_username,

@@ -9,7 +9,7 @@ MOST: Final = 10_000
 """Minimum number of offsets kept, the largest ones. Those of one second would suffice."""
 
 
-class Ends:
+class FoldedOffsets:
     """The distinct last folded offsets of the rows of one partition."""
 
     def __init__(self) -> None:

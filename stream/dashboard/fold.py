@@ -19,10 +19,10 @@ from stream.dashboard.windows import HOSTS, TOTALS, expired
 SLICE: Final = 500
 """Rows folded before other tasks run: some milliseconds."""
 T = TypeVar("T")
-TableT = TypeVar("TableT", bound="Table")
+TableT = TypeVar("TableT", bound="FoldTable")
 
 
-class Table(Protocol):
+class FoldTable(Protocol):
     """The methods of a table that folding uses; implemented by `RowTable`."""
 
     def rows(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]: ...

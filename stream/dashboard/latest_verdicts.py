@@ -31,7 +31,7 @@ class TooManyListenersError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class NumberedVerdict:
     """A verdict with its number in the order of arrival."""
 
     sequence: int
@@ -54,14 +54,14 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class VerdictFilter:
     """A filter of verdicts."""
 
     host: str | None = None
     verdicts: frozenset[str] = frozenset()
     """Kinds of verdicts; empty for all."""
 
-    def __call__(self, seen: Seen) -> bool:
+    def __call__(self, seen: NumberedVerdict) -> bool:
         """Return whether a verdict passes the filter."""
         return (not self.host or seen.host == self.host) and (
             not self.verdicts or seen.verdict in self.verdicts
@@ -98,14 +98,14 @@ class LatestVerdicts:
         for listener in self._listeners:
             listener.set()
 
-    def _newest(self) -> Iterator[Seen]:
+    def _newest(self) -> Iterator[NumberedVerdict]:
         sequence = self.told
         for batch in reversed(self._batches):
             for row in reversed(range(len(batch))):
-                yield Seen(sequence, batch, row)
+                yield NumberedVerdict(sequence, batch, row)
                 sequence -= 1
 
-    def latest(self, wanted: Wanted, limit: int, before: int | None) -> list[Seen]:
+    def latest(self, wanted: VerdictFilter, limit: int, before: int | None) -> list[NumberedVerdict]:
         """Return the newest verdicts first, with numbers below `before`."""
         matching = (
             each
@@ -115,7 +115,7 @@ class LatestVerdicts:
         return list(itertools.islice(matching, limit))
 
     @asynccontextmanager
-    async def listening(self, wanted: Wanted) -> AsyncIterator[AsyncIterator[list[Seen]]]:
+    async def listening(self, wanted: VerdictFilter) -> AsyncIterator[AsyncIterator[list[NumberedVerdict]]]:
         """Subscribe to new verdicts: lists with the newest first, of at most MOST_AT_ONCE each PAUSE_SECONDS.
 
         A list is empty if all new verdicts were filtered out. Raises TooManyListenersError.
@@ -129,7 +129,7 @@ class LatestVerdicts:
         finally:
             self._listeners.discard(news)
 
-    async def _news(self, news: asyncio.Event, wanted: Wanted) -> AsyncIterator[list[Seen]]:
+    async def _news(self, news: asyncio.Event, wanted: VerdictFilter) -> AsyncIterator[list[NumberedVerdict]]:
         told = self.told
         while True:
             await news.wait()
@@ -174,6 +174,6 @@ class LatestVerdicts:
             self._read_before[batch.partition] = batch.last + 1
 
 
-def answers(seen: Iterable[Seen]) -> list[SeenVerdict]:
+def answers(seen: Iterable[NumberedVerdict]) -> list[SeenVerdict]:
     """Convert verdicts to the type of the API."""
     return [each.answer() for each in seen]

@@ -9,7 +9,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from stream.dashboard.ends import Ends
+from stream.dashboard.ends import FoldedOffsets
 from stream.dashboard.verdict_columns import Sum, VerdictColumns, pieces
 
 FOLD_SECONDS: Final = 1.0, 10.0
@@ -33,7 +33,7 @@ class Pending:
         """Time of the last verdict, in seconds since the epoch."""
         self._begun, self._due, self._taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    def add(self, event: Any, batch: VerdictColumns, ends: Ends) -> None:
+    def add(self, event: Any, batch: VerdictColumns, ends: FoldedOffsets) -> None:
         """Add the verdicts of an event. `ends` are those of its partition."""
         sums = self.sums.setdefault(batch.partition, [])
         first = sums[-1].last if sums else int(batch.offsets[0])

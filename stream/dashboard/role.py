@@ -22,12 +22,12 @@ from stream.dashboard.gate import Gate, check_reach
 from stream.dashboard.latest_verdicts import LatestVerdicts
 from stream.dashboard.lookup import Finder
 from stream.dashboard.server import application
-from stream.dashboard.superseded import Superseded
+from stream.dashboard.superseded import SupersededClusters
 from stream.dashboard.system import Watch
 from stream.dashboard.verdict_columns import VerdictColumns
 from stream.errors import DamagedStateError, NeardupError, StaleError
 from stream.kafka import acl_check, broker_metadata, clients, record_batches, topics
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
@@ -97,7 +97,7 @@ class DashboardRole:
     async def _begun(self, genesis: Genesis) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
         """Run all parts while entered. Yields a coroutine function that waits for the first error and raises
         it."""
-        settings, names = self.settings, Names(self.settings.namespace)
+        settings, names = self.settings, TopicNames(self.settings.namespace)
         async with broker_metadata.connect(settings) as client:
             partitions = (await broker_metadata.partition_counts(client, [names.verdicts]))[names.verdicts]
         metrics, health = DashboardMetrics(), Health()
@@ -115,7 +115,7 @@ class DashboardRole:
         metrics.listeners.set_function(lambda: recent.listeners)
         statistics = Statistics(settings, partitions, tell)
         finder = Finder(settings, genesis, statistics.history, statistics.cluster_rows)
-        superseded = Superseded(settings, names.clusters)
+        superseded = SupersededClusters(settings, names.clusters)
         watch = Watch(
             settings,
             partitions,
@@ -161,7 +161,7 @@ def about(settings: Settings, genesis: Genesis) -> About:
         scheme_options=msgspec.structs.asdict(genesis.scheme),
         verdict_options=msgspec.structs.asdict(genesis.options),
         reasons=REASONS,
-        rejected_topic=Names(settings.namespace).rejected,
+        rejected_topic=TopicNames(settings.namespace).rejected,
     )
 
 

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__)
 _RECORD: Final = msgspec.json.Decoder(ClusterRecord)
 
 
-class Superseded:
+class SupersededClusters:
     """The ids of clusters whose anchor was superseded, all in memory. `run` keeps them up to date."""
 
     def __init__(self, settings: Settings, topic: str) -> None:

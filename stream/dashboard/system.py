@@ -24,7 +24,7 @@ from stream.dashboard.answers import GroupLag, Process, RoleHealth, System
 from stream.errors import NeardupError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.ops.health import Health
 from stream.settings import Settings
 
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Watched:
+class WatchedRole:
     """A role with its consumer group and input topic."""
 
     role: str
@@ -60,15 +60,15 @@ class Watch:
         anchors: Callable[[], int | None],
         folded: Callable[[], dict[int, int]],
     ) -> None:
-        names = Names(settings.namespace)
+        names = TopicNames(settings.namespace)
         self._settings, self._names = settings, names
         self._health = health
         self._roles = [tuple(each.split("=", 1)) for each in settings.dashboard_roles.split(",") if each]
         self._read, self._anchors, self._folded = read, anchors, folded
         self._watched = (
-            Watched("worker", names.workers, names.pages),
-            Watched("judge", names.judge, names.journal),
-            Watched("dashboard", names.dashboard, names.verdicts),
+            WatchedRole("worker", names.workers, names.pages),
+            WatchedRole("judge", names.judge, names.journal),
+            WatchedRole("dashboard", names.dashboard, names.verdicts),
         )
         self.now = System(
             namespace=settings.namespace,
@@ -215,7 +215,7 @@ async def _committed(admin: AIOKafkaAdminClient, group: str) -> dict[TopicPartit
 async def _lag(
     consumer: AIOKafkaConsumer,
     topic: str,
-    bounds: dict[TopicPartition, broker_metadata.Bounds],
+    bounds: dict[TopicPartition, broker_metadata.LogBounds],
     committed: dict[TopicPartition, int],
 ) -> tuple[int | None, float | None]:
     """Return the number of unread records and the age of the oldest.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stream.dashboard.rows import ClusterRow, Counts
-from stream.dashboard.windows import HOSTS, TOTALS, Plan, plan
+from stream.dashboard.windows import HOSTS, TOTALS, WindowPlan, plan
 
 Window = tuple[int, int]
 """(start, size), in seconds."""
@@ -110,7 +110,7 @@ class View:
 
     # Read by the API.
 
-    def plan(self, start: float | None, end: float | None, host: str | None) -> Plan:
+    def plan(self, start: float | None, end: float | None, host: str | None) -> WindowPlan:
         """Plan the query of a range; without a start, from the first verdict to the last."""
         now = time.time()
         if start is None:
@@ -137,7 +137,7 @@ class View:
                 found = start, start + size
         return found and found[1]
 
-    def series(self, wanted: Plan, host: str | None) -> list[Counts]:
+    def series(self, wanted: WindowPlan, host: str | None) -> list[Counts]:
         """Return the counts of each step of a plan."""
         steps = [Counts() for _ in range(wanted.points)]
         for start in range(wanted.start, wanted.end, wanted.size):
@@ -146,7 +146,7 @@ class View:
                 steps[(start - wanted.start) // wanted.step].add(found)
         return steps
 
-    def ranking(self, start: float, end: float) -> tuple[Plan, dict[str, Counts]]:
+    def ranking(self, start: float, end: float) -> tuple[WindowPlan, dict[str, Counts]]:
         """Return the counts of every host in a range."""
         wanted = plan(start, end, HOSTS, time.time())
         found: dict[str, Counts] = {}

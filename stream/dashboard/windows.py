@@ -75,7 +75,7 @@ class Calendar(Window):
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WindowPlan:
     """A time range divided into equal steps, and the window size to sum up."""
 
     start: int
@@ -91,7 +91,7 @@ class Plan:
         return (self.end - self.start) // self.step
 
 
-def plan(start: float, end: float, kept: dict[int, int], now: float) -> Plan:
+def plan(start: float, end: float, kept: dict[int, int], now: float) -> WindowPlan:
     """Choose the finest step for [start, end) with at most MOST_POINTS points and windows not yet expired.
 
     The range is widened to whole steps, so that its sums are exact.
@@ -107,7 +107,7 @@ def plan(start: float, end: float, kept: dict[int, int], now: float) -> Plan:
     return _widened(start, end, STEPS[-1], max(kept))
 
 
-def _widened(start: float, end: float, step: int, size: int) -> Plan:
+def _widened(start: float, end: float, step: int, size: int) -> WindowPlan:
     first = int(start // step * step)
     last = int(-(-end // step) * step)
-    return Plan(first, max(last, first + step), step, size)
+    return WindowPlan(first, max(last, first + step), step, size)

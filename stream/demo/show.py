@@ -17,7 +17,7 @@ from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import clients, topics
 from stream.kafka.audit import Findings, audit
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.page_publisher import publish
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
@@ -34,7 +34,7 @@ QUIET_SECONDS: Final = 60.0
 
 
 @dataclass(slots=True)
-class Outcome:
+class DemoOutcome:
     """Results of the demo, gathered from the verdicts topic."""
 
     published: int = 0
@@ -90,9 +90,9 @@ async def show(
     *,
     said: Callable[[str], None],
     progress: Callable[[int, int], None],
-    reported: Callable[[Outcome], None],
+    reported: Callable[[DemoOutcome], None],
     stop: asyncio.Event | None = None,
-) -> Outcome:
+) -> DemoOutcome:
     """Run the demo. `said` is called with lines of text, `progress` with the pages published and judged so
     far.
 
@@ -100,7 +100,7 @@ async def show(
     """
     await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
     said(f"namespace {settings.namespace}: {settings.partitions} partitions, {WORKERS} workers, 1 judge")
-    outcome = Outcome()
+    outcome = DemoOutcome()
     logs = directory / "logs"
     logs.mkdir()
     processes = deployment(settings, WORKERS, logs)
@@ -150,11 +150,11 @@ async def _ready(logs: Path, roles: Supervisor) -> None:
         raise NeardupError(_last_words(logs, "the roles are not ready")) from None
 
 
-async def _follow(settings: Settings, outcome: Outcome, progress: Callable[[int, int], None]) -> float:
+async def _follow(settings: Settings, outcome: DemoOutcome, progress: Callable[[int, int], None]) -> float:
     """Read verdicts until every page has one. Returns the time of the last one (`time.monotonic`)."""
     consumer = clients.consumer(
         settings,
-        Names(settings.namespace).verdicts,
+        TopicNames(settings.namespace).verdicts,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
         enable_auto_commit=False,

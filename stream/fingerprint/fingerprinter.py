@@ -256,8 +256,8 @@ class Fingerprinter:
         return page if isinstance(page, Row) else self.page(page)
 
     def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
-        """The page in a message's value, or the row that rejects it. Raises WantedError if `outside` has to
-        fetch something first."""
+        """The page in a message's value, or the row that rejects it. Raises FetchNeededError if `outside` has
+        to fetch something first."""
         try:
             return decode_page(value, page_bytes, outside)
         except PageMessageError as error:

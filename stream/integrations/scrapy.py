@@ -26,7 +26,7 @@ from scrapy.exceptions import DropItem, NotConfigured
 
 from stream.errors import BrokerError
 from stream.kafka import clients, topics
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.page_publisher import LINGER_MS, PRODUCER_BATCH_BYTES, key_of
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
@@ -58,7 +58,7 @@ class NeardupPipeline:
             if PREFIX + name.upper() in given
         }
         self.settings = load(**flags)
-        self._names = Names(self.settings.namespace)
+        self._names = TopicNames(self.settings.namespace)
         self._stats: Any = crawler.stats
         self._drop = set(given.getlist("NEARDUP_DROP"))
         if unknown := self._drop - _VERDICTS:

@@ -27,7 +27,7 @@ from stream.judge.state import Baseline, State
 from stream.judge.verdict_loop_compiled import (
     BASELINE,
     EARLIER,
-    LOOKED_AT,
+    FINGERPRINTS_A_COMPARISON,
     NO_DISTANCE,
     STORED,
     Baselines,
@@ -45,7 +45,7 @@ THREADS = 2
 FEW = 256
 """Number of rows up to which a single thread searches. Handing work to others takes up to a millisecond if
 the GIL is contended."""
-ROWS_AT_ONCE = 4096
+SEARCH_ROWS = 4096
 """Rows per search. With 1,024, a batch of 32,768 takes 40 ms more of CPU time, because two threads contend
 for the GIL. With spam, a row has up to `bucket_cap` candidates in every probed bucket."""
 MOST: Final = 1 << 24
@@ -154,7 +154,7 @@ def decide(
     return judged.up_to(int(ends[np.searchsorted(ends, end, "right") - 1]))
 
 
-class _Known(NamedTuple):
+class _KnownUrls(NamedTuple):
     """What the state knows of the URLs of n rows with a fingerprint."""
 
     url: NDArray[np.int64]
@@ -244,9 +244,9 @@ class _Pass:
         self._write_down(row, said, known, parts, stored, buckets.skipped)
         return int(self.ready[row]) if row < len(self.ready) else len(self.batch)
 
-    def _searched(self) -> tuple[_Known, list[_Searched]]:
+    def _searched(self) -> tuple[_KnownUrls, list[_Searched]]:
         url_keys = [self.batch.url_key[row] or "" for row in self.ready.tolist()]
-        starts = range(0, len(self.ready), ROWS_AT_ONCE)
+        starts = range(0, len(self.ready), SEARCH_ROWS)
         if len(self.ready) <= FEW:
             known = self._known(url_keys)
             return known, [self._search(start, lambda: known.dying) for start in starts]
@@ -254,10 +254,10 @@ class _Pass:
         with ThreadPoolExecutor(THREADS, "decide") as pool:
             asked = pool.submit(self._known, url_keys)
             searched = list(pool.map(lambda start: self._search(start, lambda: asked.result().dying), starts))
-        short = next((i for i, each in enumerate(searched) if each.rows < ROWS_AT_ONCE), len(searched))
+        short = next((i for i, each in enumerate(searched) if each.rows < SEARCH_ROWS), len(searched))
         return asked.result(), searched[: short + 1]
 
-    def _known(self, url_keys: list[str]) -> _Known:
+    def _known(self, url_keys: list[str]) -> _KnownUrls:
         """A page that is not like its URL's stored baseline supersedes it, the first one that is not."""
         rows, scheme = len(self.ready), self.rule.scheme
         numbers: dict[str, int] = {}
@@ -282,11 +282,11 @@ class _Pass:
         which, first = np.unique(of[changed], return_index=True)
         order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
         dying = Nearest(self.rule.compared, alive[which][order], changed[first][order])
-        return _Known(url, len(numbers), baselines, of, similar, distance, similarity, alive, dying)
+        return _KnownUrls(url, len(numbers), baselines, of, similar, distance, similarity, alive, dying)
 
     def _search(self, start: int, dying: Callable[[], Nearest]) -> _Searched:
         """Find similar stored anchors of the rows from `start` on; `dying` may wait for those."""
-        batch, rows = self.batch, self.ready[start : start + ROWS_AT_ONCE]
+        batch, rows = self.batch, self.ready[start : start + SEARCH_ROWS]
         searched = _Searched(len(rows), [], 0, 0)
         # The first part is searched whichever thread comes first.
         if start and self.met > self.effort.most and start >= self.least:
@@ -304,7 +304,7 @@ class _Pass:
             searched.parts.append(_Part(start + first, pairs))
             sizes, met = pairs.found.bucket_sizes, pairs.met
             if sizes is not None:
-                met = max(met, int(sizes.sum()) // LOOKED_AT)
+                met = max(met, int(sizes.sum()) // FINGERPRINTS_A_COMPARISON)
             candidates += pairs.met
             verified += int(np.count_nonzero(pairs.similar))
             self.met += met  # two threads may lose some, which does no harm
@@ -315,7 +315,7 @@ class _Pass:
                 break
         return searched._replace(candidates=candidates, verified=verified)
 
-    def _pages(self, known: _Known) -> Pages:
+    def _pages(self, known: _KnownUrls) -> Pages:
         batch, ready, rule = self.batch, self.ready, self.rule
         return Pages(
             sketch=batch.sketch[ready],
@@ -332,7 +332,7 @@ class _Pass:
             similarity=known.similarity,
         )
 
-    def _baselines(self, known: _Known, crowded: Crowded) -> Baselines:
+    def _baselines(self, known: _KnownUrls, crowded: Crowded) -> Baselines:
         baselines = known.baselines
         inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
         if len(crowded.keys) and baselines:
@@ -370,7 +370,7 @@ class _Pass:
         self,
         rows: int,
         said: Said,
-        known: _Known,
+        known: _KnownUrls,
         parts: list[_Part],
         stored: Candidates,
         skipped: NDArray[np.uint64],

@@ -34,7 +34,7 @@ FEATURES: Final = 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Side:
+class ExplainedPage:
     """One of the two pages, with as much as is known of it. Only the fingerprint is required."""
 
     name: str
@@ -52,7 +52,7 @@ class Side:
     shingles: frozenset[bytes] | None = None
 
 
-class Described(msgspec.Struct, frozen=True, kw_only=True):
+class PageSummary(msgspec.Struct, frozen=True, kw_only=True):
     """Summary of a side."""
 
     name: str
@@ -121,8 +121,8 @@ class Check(msgspec.Struct, frozen=True, kw_only=True):
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """The complete explanation, for JSON."""
 
-    anchor: Described
-    page: Described
+    anchor: PageSummary
+    page: PageSummary
     scheme: str
     mode: str
     width: int
@@ -143,12 +143,12 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     features: Features | None
 
 
-def side_of_page(name: str, page: Page, fingerprinter: Fingerprinter) -> Side:
+def side_of_page(name: str, page: Page, fingerprinter: Fingerprinter) -> ExplainedPage:
     """Analyse a page. Raises PageError if it has no text."""
     return side_of_text(name, page.url, page_text(page), fingerprinter)
 
 
-def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerprinter) -> Side:
+def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerprinter) -> ExplainedPage:
     """Analyse a text."""
     scheme = fingerprinter.scheme
     found = fingerprinter.text(text)
@@ -165,7 +165,7 @@ def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerpri
     shingles = frozenset(
         b" ".join(units[i : i + length]) for i in range(len(units) - length + 1 if units else 0)
     )
-    return Side(
+    return ExplainedPage(
         name=name,
         fingerprint=found.fingerprint,
         url=url,
@@ -179,7 +179,9 @@ def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerpri
     )
 
 
-def explain(anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -> Explanation:
+def explain(
+    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
+) -> Explanation:
     """Compare two pages as the judge would."""
     apart = anchor.fingerprint ^ page.fingerprint
     distance = apart.bit_count()
@@ -214,8 +216,8 @@ def explain(anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -
     )
 
 
-def _described(side: Side, scheme: Scheme) -> Described:
-    return Described(
+def _described(side: ExplainedPage, scheme: Scheme) -> PageSummary:
+    return PageSummary(
         name=side.name,
         url=side.url,
         fingerprint=f"{side.fingerprint:0{scheme.width // 4}x}",
@@ -232,7 +234,7 @@ def _design(scheme: Scheme, options: VerdictOptions) -> Design | None:
     return Rule(options, scheme).design() if known else None
 
 
-def _words_apart(anchor: Side, page: Side, options: VerdictOptions) -> int | None:
+def _words_apart(anchor: ExplainedPage, page: ExplainedPage, options: VerdictOptions) -> int | None:
     """Return the differing bits of the table keys of both pages, or None if unknown."""
     if not options.by_minima:
         return anchor.fingerprint ^ page.fingerprint
@@ -246,7 +248,9 @@ def _ones(value: int) -> list[int]:
     return [bit for bit in range(value.bit_length()) if value >> bit & 1]
 
 
-def _tables(anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -> list[Probe]:
+def _tables(
+    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
+) -> list[Probe]:
     design, apart = _design(scheme, options), _words_apart(anchor, page, options)
     if design is None or apart is None:
         return []
@@ -279,15 +283,17 @@ def _probes(table: Probe, options: VerdictOptions) -> int:
     return probe_count(len(table.flippable or []), options.flips)
 
 
-def _bits(apart: int, anchor: Side, page: Side, scheme: Scheme, options: VerdictOptions) -> list[Bit]:
+def _bits(
+    apart: int, anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
+) -> list[Bit]:
     design = None if options.by_minima else _design(scheme, options)
 
-    def margin(side: Side, bit: int) -> float | None:
+    def margin(side: ExplainedPage, bit: int) -> float | None:
         if side.sums is None or side.weights is None:
             return None
         return round(int(side.sums[bit]) / max(sum(side.weights.values()), 1), 5)
 
-    def rank(side: Side, bit: int) -> int | None:
+    def rank(side: ExplainedPage, bit: int) -> int | None:
         if side.uncertain is None or bit not in side.uncertain:
             return None
         return side.uncertain.index(bit) + 1
@@ -303,7 +309,9 @@ def _bits(apart: int, anchor: Side, page: Side, scheme: Scheme, options: Verdict
     ]
 
 
-def _similarities(anchor: Side, page: Side, scheme: Scheme) -> tuple[float | None, float | None]:
+def _similarities(
+    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme
+) -> tuple[float | None, float | None]:
     estimated = exact = None
     if anchor.sketch is not None and page.sketch is not None:
         rule = Rule(VerdictOptions(), scheme)  # compares sketches in strict mode too
@@ -315,7 +323,7 @@ def _similarities(anchor: Side, page: Side, scheme: Scheme) -> tuple[float | Non
     return estimated, exact
 
 
-def _features(anchor: Side, page: Side, scheme: Scheme) -> Features | None:
+def _features(anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme) -> Features | None:
     a, b = anchor.weights, page.weights
     if not a or not b:
         return None
@@ -347,8 +355,8 @@ def _features(anchor: Side, page: Side, scheme: Scheme) -> Features | None:
 
 
 def _checks(
-    anchor: Side,
-    page: Side,
+    anchor: ExplainedPage,
+    page: ExplainedPage,
     scheme: Scheme,
     options: VerdictOptions,
     distance: int,
@@ -375,7 +383,7 @@ def _checks(
     return checks, "duplicate" if found else "unique"
 
 
-def _too_short(anchor: Side, page: Side, scheme: Scheme) -> list[Check]:
+def _too_short(anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme) -> list[Check]:
     """Return a failed check for each page with too little text."""
     least = scheme.minimum_tokens
     return [
@@ -388,7 +396,7 @@ def _too_short(anchor: Side, page: Side, scheme: Scheme) -> list[Check]:
 SAME_URL: Final = Check(passed=True, reason="both have the same URL, so they are compared without tables")
 
 
-def _tables_check(page: Side, options: VerdictOptions, tables: list[Probe]) -> Check | None:
+def _tables_check(page: ExplainedPage, options: VerdictOptions, tables: list[Probe]) -> Check | None:
     """Return whether a table brings the pages together, or None if there are no tables."""
     if not tables:
         return None

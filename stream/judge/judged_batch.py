@@ -31,7 +31,7 @@ class JudgedBatch:
     genesis: Genesis
     entries: Sequence[Entry]
     batch: Batch
-    judged: BatchVerdicts
+    verdicts: BatchVerdicts
     admission: Admission
     rule: Rule
     log_time: int
@@ -40,15 +40,15 @@ class JudgedBatch:
     @property
     def counts(self) -> dict[str, int]:
         """Verdict -> number of pages, for the verdicts that occur."""
-        counts = np.bincount(self.judged.verdict).tolist()
+        counts = np.bincount(self.verdicts.verdict).tolist()
         return {Verdict(code).name.lower(): count for code, count in enumerate(counts) if count}
 
     def record(self) -> Decisions:
         """Return the record for the `decisions` topic."""
         total = sum(len(entry.rows) for entry in self.entries)
         verdict, change = np.zeros(total, np.uint8), np.zeros(total, np.uint8)
-        verdict[self.batch.place], change[self.batch.place] = self.judged.verdict, self.judged.change
-        clustered = among(self.judged.verdict, CLUSTERED)
+        verdict[self.batch.place], change[self.batch.place] = self.verdicts.verdict, self.verdicts.change
+        clustered = among(self.verdicts.verdict, CLUSTERED)
         place = self.batch.place.tolist()
         return Decisions(
             journal=self.genesis.journal,
@@ -60,27 +60,27 @@ class JudgedBatch:
             sources=list(self.admission.progress.values()),
             verdict=verdict.tobytes(),
             change=change.tobytes(),
-            clusters=self.judged.cluster[clustered].astype("<i8").tobytes(),
-            superseded=[Superseded(place[each.row], each.anchor) for each in self.judged.superseded],
-            skipped=[(place[row], mask) for row, mask in self.judged.skipped.items()],
+            clusters=self.verdicts.cluster[clustered].astype("<i8").tobytes(),
+            superseded=[Superseded(place[each.row], each.anchor) for each in self.verdicts.superseded],
+            skipped=[(place[row], mask) for row, mask in self.verdicts.skipped.items()],
         )
 
     def columns(self) -> Columns:
         """Return the fields of the verdicts in columns, for `verdict_json_compiled.write`."""
-        return columns(self.batch, self.judged, self.rule, self.genesis.journal)
+        return columns(self.batch, self.verdicts, self.rule, self.genesis.journal)
 
     def json(self) -> list[bytes]:
         """Return the verdicts of all admitted pages in JSON, in journal order."""
         return write(self.columns(), np.arange(len(self.batch))).strings()
 
-    def verdicts(self) -> Iterator[VerdictRecord]:
+    def verdict_records(self) -> Iterator[VerdictRecord]:
         """Yield the verdicts as decoded records."""
         return map(_RECORD.decode, self.json())
 
-    def clusters(self) -> Iterator[ClusterRecord]:
+    def cluster_records(self) -> Iterator[ClusterRecord]:
         """Yield the records for the `clusters` topic, one per superseded anchor."""
         journal = self.genesis.journal
-        for each in self.judged.superseded:
+        for each in self.verdicts.superseded:
             yield ClusterRecord(
                 cluster=show(journal, each.page),
                 url=each.url,

@@ -14,7 +14,7 @@ VERSION: Final = 4
 """Format version of state directories."""
 
 
-class Held(msgspec.Struct, frozen=True, kw_only=True):
+class LoadedRecords(msgspec.Struct, frozen=True, kw_only=True):
     """Counts and a digest of the records that are loaded completely at startup, to detect lost ones."""
 
     dead: int
@@ -44,7 +44,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """The next offset of the decisions topic to apply."""
     time: int = 0
     """Log time, in milliseconds since the epoch (rule 15)."""
-    held: Held | None = None
+    held: LoadedRecords | None = None
     """None before anything was applied, or if written by a version without it."""
 
 

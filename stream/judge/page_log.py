@@ -20,7 +20,7 @@ from stream.messages.byte_strings import Texts
 from stream.tables.arrays import I64, U8, U64, distinct
 from stream.tables.failures import damaged
 from stream.tables.fingerprint_lanes import words_of
-from stream.tables.rocks import DEFAULT, Batch, Store
+from stream.tables.rocks import DEFAULT, Store, Writes
 
 GROUP: Final = 8
 """Pages per key."""
@@ -32,7 +32,7 @@ _END: Final = 4  # bytes of the end position of a URL, u32 LE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Pages:
+class LoggedPages:
     """m pages read from a log."""
 
     words: U64
@@ -79,7 +79,7 @@ class PageLog:
         """Number of pages, which is the number of the next page."""
         return self._now.count
 
-    def pages(self, numbers: I64) -> Pages:
+    def pages(self, numbers: I64) -> LoggedPages:
         """Read the pages with these ascending numbers. Raises DamagedStateError for missing ones."""
         now = self._now
         if len(numbers) and numbers[-1] >= now.count:
@@ -99,7 +99,7 @@ class PageLog:
         words, urls, edges = _take(data, base[of], held[of], ends[of], numbers - group * GROUP, self._size)
         if len(edges) <= len(numbers):
             raise self._damaged(group[len(edges) - 1])
-        return Pages(words.view("<u8").astype(np.uint64, copy=False), Texts(urls, edges))
+        return LoggedPages(words.view("<u8").astype(np.uint64, copy=False), Texts(urls, edges))
 
     def _groups(self, groups: I64, now: Added) -> list[bytes]:
         """Return the values of groups, from RAM if in `now`, else from RocksDB."""
@@ -175,7 +175,7 @@ class PageLog:
         """Add pages in RAM. Previously added ones must have been written."""
         self._now = added
 
-    def write(self, batch: Batch, added: Added) -> None:
+    def write(self, batch: Writes, added: Added) -> None:
         """Add the added pages to the write batch `batch`."""
         batch.put_many(self._family, added.groups.items())
         batch.put(DEFAULT, self._last, added.count.to_bytes(8, "little") + added.last)

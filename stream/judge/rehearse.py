@@ -16,8 +16,8 @@ from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
 from stream.tables.chains import sweep, unlink
-from stream.tables.found import in_order
 from stream.tables.packed import Packed
+from stream.tables.pair_collector import in_order
 from stream.tables.probing import ALL
 
 _BYTES: Final = 1 << 20

@@ -23,8 +23,8 @@ from stream.fingerprint.columns import first_words, integers
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
-from stream.judge.meta import META, Held, Meta, stored_meta
-from stream.judge.page_log import HEAD, Added, PageLog, Pages, record_words
+from stream.judge.meta import META, LoadedRecords, Meta, stored_meta
+from stream.judge.page_log import HEAD, Added, LoggedPages, PageLog, record_words
 from stream.judge.rule import Rule
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
@@ -34,8 +34,7 @@ from stream.tables.arrays import distinct
 from stream.tables.contents import joined
 from stream.tables.failures import damaged
 from stream.tables.fingerprint_lanes import words_of
-from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store
-from stream.tables.rocks import Batch as Writes
+from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store, Writes
 from stream.tables.tables import Tables
 
 _SOURCE: Final = b"source/"
@@ -71,7 +70,7 @@ class Anchors:
     skipped: NDArray[np.uint64]
     sketch: NDArray[np.uint64]
     """(m, lanes)."""
-    _pages: Pages
+    _pages: LoggedPages
 
     def url(self, place: int) -> str:
         """Return the URL of the anchor at index `place`."""
@@ -144,7 +143,7 @@ class Prepared:
     """Further writes, filled by `advance`."""
 
 
-class Records:
+class StateReader:
     """Read access to the pages in a store."""
 
     def __init__(self, store: Store, scheme: Scheme) -> None:
@@ -178,10 +177,10 @@ class Records:
             _pages=pages,
         )
 
-    def _fingerprints(self, pages: Pages) -> NDArray[np.uint64]:
+    def _fingerprints(self, pages: LoggedPages) -> NDArray[np.uint64]:
         return pages.words[:, HEAD] if self._prints == 1 else pages.words[:, HEAD : HEAD + self._prints]
 
-    def _duplicate(self, pages: Pages, place: int) -> Baseline:
+    def _duplicate(self, pages: LoggedPages, place: int) -> Baseline:
         page, cluster = pages.words[place, :HEAD].tolist()
         return Baseline(
             page=page,
@@ -219,7 +218,7 @@ class Records:
         return {key: value for key, value in zip(url_keys, found, strict=True) if value is not None}
 
 
-class State(Records):
+class State(StateReader):
     """The judge's state. The only writer is `apply`, or its three steps; everything else reads.
 
     Between `advance` and `write`, a decided batch is in RAM only, where the next batch finds it. RocksDB may
@@ -397,9 +396,9 @@ class State(Records):
         self.store.write(writes)
         self.meta = meta
 
-    def _held(self) -> Held:
+    def _held(self) -> LoadedRecords:
         stats = self.tables.stats
-        return Held(
+        return LoadedRecords(
             dead=stats.dead_anchors,
             skipped=stats.skipping_anchors,
             sources=len(self.ledger.progress),

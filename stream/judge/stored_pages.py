@@ -12,11 +12,11 @@ from typing import Final, Self
 
 from stream.errors import PageError, SchemeMismatchError, SettingsError, StateError
 from stream.fingerprint.scheme import Scheme
-from stream.judge.explain import Side
+from stream.judge.explain import ExplainedPage
 from stream.judge.ids import pack
 from stream.judge.live import CACHE
 from stream.judge.meta import stored_meta
-from stream.judge.state import Baseline, Records
+from stream.judge.state import Baseline, StateReader
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.rocks import Store, nothing_flushed, state_directory, tables_of
 from stream.text.url import url_key
@@ -24,7 +24,7 @@ from stream.text.url import url_key
 _ID: Final = re.compile(r"([0-9a-f]{8})\.(\d+)\.(\d+)")
 
 
-class Remembered:
+class StoredPages:
     """A state directory opened for reading, as a context manager.
 
     Raises StateError, and SchemeMismatchError or SettingsError if its scheme or verdict options differ.
@@ -36,7 +36,7 @@ class Remembered:
             raise StateError(f"state directory {path}: contains no state of a judge")
         self._store = Store(directory, tables_of(directory), CACHE, read_only=True)
         try:
-            self._records = Records(self._store, scheme)
+            self._records = StateReader(self._store, scheme)
             meta = stored_meta(self._store)
             if meta is None:
                 raise nothing_flushed(directory)
@@ -54,7 +54,7 @@ class Remembered:
             self._store.close()
             raise
 
-    def side(self, name: str) -> Side | None:
+    def side(self, name: str) -> ExplainedPage | None:
         """Return the page with this id, or the last `unique` or `duplicate` page of this URL, or None."""
         found: Baseline | None
         if match := _ID.fullmatch(name):
@@ -69,7 +69,7 @@ class Remembered:
             found = self._records.baselines([key]).get(key)
         if found is None:
             return None
-        return Side(
+        return ExplainedPage(
             name=name,
             fingerprint=found.fingerprint,
             url=found.url,

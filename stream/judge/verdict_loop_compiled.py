@@ -23,7 +23,7 @@ from stream.tables.arrays import I16, I32, I64, U8, U64
 from stream.tables.found_pairs import Integer
 
 NO_DISTANCE: Final = -1
-LOOKED_AT: Final = 8
+FINGERPRINTS_A_COMPARISON: Final = 8
 """So many anchors of which only the fingerprint is compared count as one comparison."""
 NOBODY, BASELINE, STORED, EARLIER = range(4)
 """What a page is compared with in its verdict: its URL's baseline, a stored anchor, a row of its batch."""
@@ -261,7 +261,7 @@ def _against_anchors(
             or (as_good and best.kind == EARLIER and member < best.which)
         ):
             best = _best(EARLIER, member, pages.page[member], bits, similarity)
-    return best, count + looked // LOOKED_AT
+    return best, count + looked // FINGERPRINTS_A_COMPARISON
 
 
 @compiled

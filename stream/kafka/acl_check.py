@@ -18,7 +18,7 @@ from stream.errors import BrokerError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.acls import Grant, grants
 from stream.kafka.aiokafka_internals import client_of
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.settings import Settings
 
 _CODES: Final = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
@@ -33,7 +33,7 @@ async def demand(settings: Settings, role: str) -> None:
 
     For a topic that does not exist yet, only the grants to see and create it can be checked.
     """
-    needed = grants(role, Names(settings.namespace))
+    needed = grants(role, TopicNames(settings.namespace))
     async with clients.started(settings, clients.admin(settings)) as admin:
         await _topics(admin, [each for each in needed if each.kind == "topic"])
         for each in needed:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 
 Kind = Literal["topic", "group", "transactional-id"]
 
@@ -22,7 +22,7 @@ class Grant:
     why: str
 
 
-def grants(role: str, names: Names, routes: Sequence[str] = ()) -> list[Grant]:
+def grants(role: str, names: TopicNames, routes: Sequence[str] = ()) -> list[Grant]:
     """Return the grants that a role needs, with these verdict routes. Raises KeyError for an unknown role."""
     return [
         Grant(kind, each.format(ns=names.namespace, route=route), ops, why)
@@ -109,6 +109,6 @@ def table() -> str:
     for role in ROLES:
         lines += [
             f"| {role} | {each.kind} `{each.name}` | {', '.join(each.operations)} | {each.why} |"
-            for each in grants(role, Names("NAMESPACE"), ["VERDICT"])
+            for each in grants(role, TopicNames("NAMESPACE"), ["VERDICT"])
         ]
     return "\n".join(lines) + "\n"

@@ -11,12 +11,12 @@ from typing import Final
 from aiokafka import TopicPartition
 
 from stream.kafka.attempts import Positions
-from stream.kafka.backlog import Backlog, Batch
+from stream.kafka.backlog import Backlog, JournalBatch
 from stream.kafka.offset_commits import OffsetCommits
 
-BATCHING_SECONDS: Final = 0.015
+APPEND_BATCHING_SECONDS: Final = 0.015
 """How long an append waits to be batched while children are at work (rule 3)."""
-BUSY_BATCHING_SECONDS: Final = 0.25
+BUSY_APPEND_BATCHING_SECONDS: Final = 0.25
 """Batching delay while more than a chunk is queued for children. Pages then wait for seconds anyway, and each
 append leads to a transaction of the judge. At 0.1 s, all roles together took a quarter more CPU time."""
 
@@ -29,7 +29,7 @@ class TopicIdCheck:
     """By partition, the offset after the last page that it covers."""
     answer: asyncio.Task[None]
 
-    def covers(self, batch: Batch) -> bool:
+    def covers(self, batch: JournalBatch) -> bool:
         """Whether it covers all pages of the batch."""
         return all(end <= self.ends.get(partition, -1) for partition, end in batch.ends.items())
 
@@ -54,7 +54,7 @@ class Assignment:
         self.alone = False
         """Whether the next row is of a page that was tried alone, so that waiting for more rows is
         pointless."""
-        self.moved = asyncio.Event()
+        self.appended = asyncio.Event()
         """Set when pages were appended to the journal."""
         self._news = asyncio.Event()
         """Set when there may be rows to append."""
@@ -77,22 +77,22 @@ class Assignment:
         self._idle.set()
         self._news.set()
 
-    def came(self) -> None:
-        """Report new pages."""
+    def note_pages(self) -> None:
+        """Note that pages were read."""
         self._idle.clear()
 
-    def answered(self) -> None:
-        """Report new rows."""
+    def note_rows(self) -> None:
+        """Note that pages got rows."""
         self._news.set()
         if not self.backlog.unanswered:
             self._idle.set()
 
-    def appended(self, batch: Batch) -> None:
+    def note_append(self, batch: JournalBatch) -> None:
         """Record that a batch is in the journal, so that its offsets are committed."""
         self.backlog.release(batch)
         self.positions.advance(batch.ranges)
         self.commits.add(batch.ends)
-        self.moved.set()
+        self.appended.set()
 
     @property
     def may_check_topic_id(self) -> bool:
@@ -104,7 +104,7 @@ class Assignment:
         before = self.topic_id_check.ends if self.topic_id_check else {}
         self.topic_id_check = TopicIdCheck({**before, **ends}, answer)
 
-    async def finished(self, *, full: bool) -> Batch | None:
+    async def finished(self, *, full: bool) -> JournalBatch | None:
         """The next batch to append; None when the assignment is over.
 
         Unless the last one was `full`, rows wait to be batched while children are at work: an append costs
@@ -116,7 +116,8 @@ class Assignment:
             if not (full or self.alone or self._idle.is_set()):
                 with suppress(TimeoutError):
                     await asyncio.wait_for(
-                        self._idle.wait(), BUSY_BATCHING_SECONDS if self.backlog.behind else BATCHING_SECONDS
+                        self._idle.wait(),
+                        BUSY_APPEND_BATCHING_SECONDS if self.backlog.behind else APPEND_BATCHING_SECONDS,
                     )
             batch = self.backlog.take()
             if batch or self._ending:

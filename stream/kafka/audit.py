@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from stream.errors import RecordError
 from stream.kafka import broker_metadata, clients
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import decode_decisions
@@ -71,7 +71,7 @@ async def audit(settings: Settings, progress: Callable[[str, int], None] = lambd
 
     `progress` is called with the topic and the number of records read so far.
     """
-    names, findings = Names(settings.namespace), Findings()
+    names, findings = TopicNames(settings.namespace), Findings()
     async with broker_metadata.connect(settings) as client:
         topic_id = (await broker_metadata.topic_ids(client, [names.pages]))[names.pages]
     # Read pages first: verdicts on pages that arrive later are beyond the masks and ignored.
@@ -153,7 +153,7 @@ async def _committed(
             open_ones = {p for p in open_ones if await consumer.position(p) < end[p]}
 
 
-async def _lost(settings: Settings, names: Names) -> int:
+async def _lost(settings: Settings, names: TopicNames) -> int:
     """Return the number of offsets declared lost, from the last decision about each source."""
     lost: dict[tuple[str, str, int], int] = {}
     async with TopicReader(settings, names.decisions, 0) as reader:

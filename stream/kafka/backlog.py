@@ -30,7 +30,7 @@ KEY_BYTES: Final = 64 << 10
 """Maximum size of a message key. Pages with larger keys, which would not fit the journal, are rejected."""
 
 
-class Record(Protocol):
+class PageRecord(Protocol):
     """The fields of a consumed record that the backlog uses."""
 
     @property
@@ -46,7 +46,7 @@ class Record(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PagesTopic:
     """The topic of the pages. A recreated topic of the same name is another source (rule 4)."""
 
     cluster: str
@@ -116,7 +116,7 @@ class Rejected:
 
 
 @dataclass(slots=True, eq=False)
-class Batch:
+class JournalBatch:
     """The content of one journal record."""
 
     ranges: list[SourceRange] = field(default_factory=list)
@@ -153,7 +153,7 @@ class _Partition:
 class Backlog:
     """Queues of chunks in order, one per partition, with their memory."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: PagesTopic) -> None:
         self.source = source
         self.held = 0
         """Bytes of pages and rows in memory, until released or dropped."""
@@ -198,7 +198,7 @@ class Backlog:
         """Whether more than one chunk waits for children."""
         return self._waiting_pages > CHUNK_PAGES or self._waiting_bytes > CHUNK_BYTES
 
-    def add(self, partition: int, records: Sequence[Record]) -> list[Chunk]:
+    def add(self, partition: int, records: Sequence[PageRecord]) -> list[Chunk]:
         """Queue consecutive records. Returns the new chunks; other records were added to a waiting chunk."""
         chunks: list[Chunk] = []
         queue = self._partitions[partition].chunks
@@ -244,10 +244,10 @@ class Backlog:
             chunk.rows.append(row)
             self.unanswered -= 1
 
-    def take(self, rows: int = APPEND_ROWS, size: int = APPEND_BYTES) -> Batch | None:
+    def take(self, rows: int = APPEND_ROWS, size: int = APPEND_BYTES) -> JournalBatch | None:
         """Take finished pages from the front of all partitions, within these bounds; None if there are
         none."""
-        batch = Batch()
+        batch = JournalBatch()
         while self._declared and len(batch.ranges) < rows:
             batch.ranges.append(self._declared.popleft())
         for partition in () if self._declared else tuple(self._partitions):
@@ -255,7 +255,7 @@ class Backlog:
                 self._partitions.move_to_end(partition)  # round robin: the others come first next time
         return batch if batch.ranges else None
 
-    def _take_from(self, partition: int, batch: Batch, rows: int, size: int) -> int:
+    def _take_from(self, partition: int, batch: JournalBatch, rows: int, size: int) -> int:
         """Move finished pages from the front of the partition into the batch while there is room. Returns how
         many."""
         state = self._partitions[partition]
@@ -279,7 +279,7 @@ class Backlog:
             state.next_start = end
         return count
 
-    def _move(self, chunk: Chunk, batch: Batch, weight: int) -> None:
+    def _move(self, chunk: Chunk, batch: JournalBatch, weight: int) -> None:
         index = chunk.taken
         row, offset, key = chunk.rows[index], chunk.offsets[index], chunk.keys[index]
         batch.rows.append(row)
@@ -295,7 +295,7 @@ class Backlog:
         chunk.values[index] = None
         chunk.taken += 1
 
-    def release(self, batch: Batch) -> None:
+    def release(self, batch: JournalBatch) -> None:
         """Free the memory of a batch that is in the journal."""
         self.held -= batch.held
 

@@ -66,7 +66,7 @@ class Metadata:
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class LogBounds:
     """The range of offsets in a partition's log: [start, end)."""
 
     start: int
@@ -169,7 +169,7 @@ async def topic_configs(client: AIOKafkaClient, topics: Iterable[str]) -> dict[s
 
 async def log_bounds(
     client: AIOKafkaClient, topics: Iterable[str], *, committed: bool = False
-) -> dict[TopicPartition, Bounds]:
+) -> dict[TopicPartition, LogBounds]:
     """Return the log bounds of all partitions of topics, from their leaders.
 
     With `committed`, the end is the last stable offset, i.e. before any open transaction. Raises TopicError
@@ -190,7 +190,9 @@ async def log_bounds(
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _bounds(client: AIOKafkaClient, known: Metadata, committed: bool) -> dict[TopicPartition, Bounds]:
+async def _bounds(
+    client: AIOKafkaClient, known: Metadata, committed: bool
+) -> dict[TopicPartition, LogBounds]:
     by_leader: defaultdict[int, dict[str, list[int]]] = defaultdict(dict)
     for name, topic in known.topics.items():
         for number, partition in topic.partitions.items():
@@ -207,7 +209,7 @@ async def _bounds(client: AIOKafkaClient, known: Metadata, committed: bool) -> d
                     if code:
                         raise for_code(code)(f"{name} {number}")
                     found[TopicPartition(name, number)] = offset
-    return {key: Bounds(start, ends[LATEST][key]) for key, start in ends[EARLIEST].items()}
+    return {key: LogBounds(start, ends[LATEST][key]) for key, start in ends[EARLIEST].items()}
 
 
 def _ids(known: Metadata, wanted: list[str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from stream.children.pool import ChildPool
 from stream.fingerprint.row import Row, Status
 from stream.kafka.assignment import Assignment
 from stream.kafka.attempts import MOST
-from stream.kafka.dispatch import Handful, Waiting
+from stream.kafka.dispatch import ChunkQueue, Dispatch
 
 GIVEN_UP: Final = "ended the whole worker in three attempts, in the last two of which it was processed alone"
 
@@ -21,27 +21,27 @@ log = structlog.get_logger(__name__, role="worker")
 
 async def feed_carefully(
     assignment: Assignment,
-    careful: Waiting,
-    waiting: Waiting,
+    careful: ChunkQueue,
+    waiting: ChunkQueue,
     pool: ChildPool,
     stage: Callable[[str], AbstractContextManager[None]],
-    answered: Callable[[Assignment, Handful, Sequence[Row]], None],
+    answered: Callable[[Assignment, Dispatch, Sequence[Row]], None],
 ) -> None:
     """Have each page of `careful` fingerprinted alone, and in the journal before the next; partitions whose
     pages need no such care any more go on in `waiting`."""
     positions = assignment.positions
     while True:
-        handful = await careful.take_one()
-        partition, page = handful.at_hand
+        dispatch = await careful.take_one()
+        partition, page = dispatch.at_hand
         with stage("fingerprint"):
-            row = await _try_alone(assignment, pool, partition, page, handful.values[0])
+            row = await _try_alone(assignment, pool, partition, page, dispatch.values[0])
         if row is None:  # the partitions were reassigned
             return
         assignment.alone = True
-        answered(assignment, handful, [row])
+        answered(assignment, dispatch, [row])
         while positions.offset(partition) <= page:
-            assignment.moved.clear()
-            await assignment.moved.wait()
+            assignment.appended.clear()
+            await assignment.appended.wait()
         assignment.alone = False
         if not positions.careful(partition):
             waiting.put_back(careful.remove(partition))

@@ -34,7 +34,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from stream.errors import AccessError, BrokerError, SecurityError, SettingsError, StaleError
 from stream.kafka.aiokafka_internals import client_of, heed_offset_errors, retrieve_errors
-from stream.kafka.away import answered
+from stream.kafka.outage import until_answered
 from stream.settings import OAUTHBEARER, Settings
 
 P = ParamSpec("P")
@@ -101,7 +101,7 @@ def _security(settings: Settings) -> dict[str, Any]:
     if settings.security_protocol.startswith("SASL"):
         given["sasl_mechanism"] = settings.sasl_mechanism
         if settings.sasl_mechanism == OAUTHBEARER:
-            given["sasl_oauth_token_provider"] = Tokens(settings)
+            given["sasl_oauth_token_provider"] = OAuthTokens(settings)
         else:
             given["sasl_plain_username"] = settings.sasl_username
             secret = settings.sasl_password
@@ -117,7 +117,7 @@ def _naming(options: str, file: object) -> Iterator[None]:
         raise SettingsError(f"{options}: {file}: {error}") from None
 
 
-class Tokens(AbstractTokenProvider):  # type: ignore[misc]
+class OAuthTokens(AbstractTokenProvider):  # type: ignore[misc]
     """Provides tokens for OAUTHBEARER, from a file that another program renews, or from a command."""
 
     def __init__(self, settings: Settings) -> None:
@@ -173,7 +173,7 @@ async def started(settings: Settings, made: C, *, patiently: bool = False) -> As
     """
     try:
         if patiently:
-            await answered("a broker", lambda: start(settings, made))
+            await until_answered("a broker", lambda: start(settings, made))
         else:
             await start(settings, made)
         yield made

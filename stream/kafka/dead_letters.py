@@ -9,7 +9,7 @@ from typing import Final, Self
 from aiokafka import AIOKafkaProducer
 
 from stream.kafka import broker_metadata
-from stream.kafka.backlog import Rejected, Source
+from stream.kafka.backlog import PagesTopic, Rejected
 
 FRAMING_BYTES: Final = 512
 """Upper bound for the bytes of a record batch besides key, value and header values."""
@@ -33,7 +33,7 @@ class DeadLetters:
         configs = await broker_metadata.topic_configs(producer.client, [topic])
         return cls(producer, topic, min(int(configs[topic]["max.message.bytes"]), LARGEST))
 
-    async def send(self, source: Source, rejected: Sequence[Rejected]) -> None:
+    async def send(self, source: PagesTopic, rejected: Sequence[Rejected]) -> None:
         """Send dead letters and wait for their acknowledgement. Raises KafkaError."""
         sent: list[asyncio.Future[object]] = []
         flying = 0
@@ -52,7 +52,7 @@ class DeadLetters:
         await asyncio.gather(*sent)
 
 
-def _headers(source: Source, letter: Rejected) -> list[tuple[str, bytes]]:
+def _headers(source: PagesTopic, letter: Rejected) -> list[tuple[str, bytes]]:
     texts = {
         "reason": letter.row.reason or "",
         "detail": letter.row.detail or "",

@@ -10,9 +10,9 @@ from aiokafka.client import AIOKafkaClient
 
 from stream.judge.ledger import SourceKey, key_of
 from stream.kafka import broker_metadata
-from stream.kafka.away import answered
-from stream.kafka.names import Names
-from stream.kafka.reader import Records, TopicReader
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import until_answered
+from stream.kafka.reader import RecordReader, TopicReader
 from stream.messages.decision import decode_decisions
 from stream.settings import Settings
 
@@ -31,25 +31,25 @@ async def expected_offsets(
     """
     if not wanted:
         return {}
-    topic = Names(settings.namespace).decisions
+    topic = TopicNames(settings.namespace).decisions
 
-    async def ask() -> broker_metadata.Bounds:
+    async def ask() -> broker_metadata.LogBounds:
         return (await broker_metadata.log_bounds(client, [topic], committed=True))[TopicPartition(topic, 0)]
 
-    bounds = await answered(f"topic {topic}", ask)
+    bounds = await until_answered(f"topic {topic}", ask)
     if bounds.start == bounds.end:
         return {}
     async with TopicReader(settings, topic, bounds.end) as decisions:
         return await last_expected(decisions, wanted)
 
 
-async def last_expected(decisions: Records, wanted: Collection[SourceKey]) -> dict[SourceKey, int]:
+async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) -> dict[SourceKey, int]:
     """Like `expected_offsets`, for given records, which are read backwards as far as needed.
 
     A decision names the sources that it advanced, so active sources are found soon. Only for an unknown
     source, all records are read, each once.
     """
-    start, end = await answered(f"topic {decisions.topic}", decisions.bounds)
+    start, end = await until_answered(f"topic {decisions.topic}", decisions.bounds)
     left, found, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
     while left and start < end:
         first = max(start, end - window)
@@ -60,7 +60,7 @@ async def last_expected(decisions: Records, wanted: Collection[SourceKey]) -> di
     return found
 
 
-async def _expected_within(decisions: Records, first: int, end: int) -> dict[SourceKey, int]:
+async def _expected_within(decisions: RecordReader, first: int, end: int) -> dict[SourceKey, int]:
     """Return the expected offsets from the records in [first, end). The last one of a source counts."""
     decisions.seek(first)
     expected: dict[SourceKey, int] = {}
@@ -71,5 +71,5 @@ async def _expected_within(decisions: Records, first: int, end: int) -> dict[Sou
                 sources = decode_decisions(record.value, record.offset).sources
                 expected |= {key_of(each): each.expected for each in sources}
         if decisions.position == before:  # waits and logs if the leader is unreachable
-            await answered(f"topic {decisions.topic}", decisions.bounds)
+            await until_answered(f"topic {decisions.topic}", decisions.bounds)
     return expected

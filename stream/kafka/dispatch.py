@@ -14,7 +14,7 @@ from stream.fingerprint.row import Row
 from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog, Chunk
 
 
-class Waiting:
+class ChunkQueue:
     """The queue of chunks that wait for a child, in order of arrival."""
 
     def __init__(self, backlog: Backlog) -> None:
@@ -33,21 +33,21 @@ class Waiting:
         self._chunks.extendleft(reversed(chunks))
         self._came.set()
 
-    async def take(self) -> Handful:
+    async def take(self) -> Dispatch:
         """Wait for pages, and return the share of a free child, within the bounds of a chunk."""
         self._takers += 1
         try:
             await self._some()
-            return self._handful()
+            return self._next_dispatch()
         finally:
             self._takers -= 1
 
-    async def take_one(self) -> Handful:
+    async def take_one(self) -> Dispatch:
         """Return the first page alone. Its chunk stays queued until all its pages were taken."""
         await self._some()
         chunk = self._chunks[0]
         self._backlog.begin(chunk)
-        return Handful(self._backlog, [chunk], 1)
+        return Dispatch(self._backlog, [chunk], 1)
 
     def remove(self, partition: int) -> list[Chunk]:
         """Remove and return the chunks of a partition."""
@@ -65,7 +65,7 @@ class Waiting:
             self._came.clear()
             await self._came.wait()
 
-    def _handful(self) -> Handful:
+    def _next_dispatch(self) -> Dispatch:
         share = min(CHUNK_PAGES, -(-sum(len(chunk.offsets) for chunk in self._chunks) // self._takers))
         taken: list[Chunk] = []
         pages = size = 0
@@ -77,10 +77,10 @@ class Waiting:
                 break
             self._backlog.begin(self._chunks.popleft())
             taken.append(chunk)
-        return Handful(self._backlog, taken)
+        return Dispatch(self._backlog, taken)
 
 
-class Handful:
+class Dispatch:
     """The pages that one child has at a time, in order."""
 
     def __init__(self, backlog: Backlog, chunks: Sequence[Chunk], most: int | None = None) -> None:

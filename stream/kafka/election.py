@@ -54,7 +54,7 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         if idle and self._judged > self._committed and time.monotonic() - self._committed_at > COMMIT_SECONDS:
             self._committing = asyncio.create_task(self._commit())
 
-    def judged(self, end: int) -> None:
+    def note_judged(self, end: int) -> None:
         """Record that this judge has judged the journal up to offset `end`."""
         self._judged = end
 

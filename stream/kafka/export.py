@@ -11,7 +11,7 @@ from aiokafka import TopicPartition
 from stream.errors import RecordError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.settings import Settings
@@ -29,7 +29,7 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
     The sink stores offsets in the same transaction as the rows, so a crash neither duplicates nor loses any.
     `progress` is called with the number of rows committed so far.
     """
-    topic, exported = Names(settings.namespace).verdicts, 0
+    topic, exported = TopicNames(settings.namespace).verdicts, 0
     consumer = clients.consumer(
         settings,
         group_id=None,

@@ -13,10 +13,10 @@ from stream.errors import DamagedStateError, NeardupError, StaleError, StateErro
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.kafka import broker_metadata, clients
-from stream.kafka.away import answered
 from stream.kafka.in_flight import in_thread
-from stream.kafka.names import Names
-from stream.kafka.reader import JournalReader, Records, TopicReader, journal_reader
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import until_answered
+from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journal_reader
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
@@ -29,7 +29,9 @@ log = structlog.get_logger(__name__)
 class Follower:
     """A judge's state with readers at its position, which applies recorded decisions and never decides."""
 
-    def __init__(self, judge: Judge, journal: JournalReader, decisions: Records, directory: Path) -> None:
+    def __init__(
+        self, judge: Judge, journal: JournalReader, decisions: RecordReader, directory: Path
+    ) -> None:
         self.judge, self.journal, self.decisions = judge, journal, decisions
         self.directory = directory
         """Directory of the state."""
@@ -62,7 +64,7 @@ class Follower:
 
     async def follow_to_end(self) -> None:
         """Apply all decisions up to the current log end. Waits while leaders are unreachable."""
-        _, end = await answered(f"topic {self.decisions.topic}", self.decisions.bounds, self.turned)
+        _, end = await until_answered(f"topic {self.decisions.topic}", self.decisions.bounds, self.turned)
         while self.decisions.position < end:
             await self.follow()
 
@@ -76,10 +78,10 @@ async def opened_follower(settings: Settings, genesis: Genesis, directory: Path)
     the damage is found on opening, a new state is opened; if it is found later, StaleError is raised after
     closing it.
     """
-    names = Names(settings.namespace)
+    names = TopicNames(settings.namespace)
     async with _moved_when_damaged(settings, directory), AsyncExitStack() as stack:
         async with clients.started(settings, clients.client(settings), patiently=True) as client:
-            cluster_id = await answered("a broker", lambda: broker_metadata.cluster_id(client))
+            cluster_id = await until_answered("a broker", lambda: broker_metadata.cluster_id(client))
         state = await stack.enter_async_context(_opened_state(directory, genesis, cluster_id, settings))
         journal = await stack.enter_async_context(journal_reader(settings, state.meta.applied, genesis))
         decisions = await stack.enter_async_context(
@@ -156,8 +158,8 @@ def _move_away(directory: Path, error: DamagedStateError) -> Path:
 
 async def _refuse_foreign_state(follower: Follower, settings: Settings, genesis: Genesis) -> None:
     """Raise StateError unless the state was built from this journal and these decisions."""
-    meta, path, names = follower.state.meta, follower.directory, Names(settings.namespace)
-    first, end = await answered(f"topic {names.decisions}", follower.decisions.bounds)
+    meta, path, names = follower.state.meta, follower.directory, TopicNames(settings.namespace)
+    first, end = await until_answered(f"topic {names.decisions}", follower.decisions.bounds)
     if meta.decided > end:
         raise StateError(
             f"state directory {path}: has applied decisions up to {meta.decided}, but they end at {end}"
@@ -168,7 +170,7 @@ async def _refuse_foreign_state(follower: Follower, settings: Settings, genesis:
         )
     if not meta.last:
         return
-    _, end = await answered(f"topic {names.journal}", follower.journal.bounds)
+    _, end = await until_answered(f"topic {names.journal}", follower.journal.bounds)
     if meta.applied > end:
         raise StateError(
             f"state directory {path}: has applied topic {names.journal} up to {meta.applied}, "

@@ -16,8 +16,8 @@ from aiokafka.errors import KafkaError
 from stream.errors import BrokerError, RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import broker_metadata, clients
-from stream.kafka.away import answered
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import until_answered
 from stream.messages.journal import Genesis, decode_journal, encode_genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
@@ -53,11 +53,11 @@ async def write_genesis(
         except KafkaError as error:
             failure = error  # fenced, or a commit with unknown outcome: check again
         await asyncio.sleep(random.uniform(0.1, 0.5))  # noqa: S311 (two creators must not collide forever)
-    raise BrokerError(f"{Names(settings.namespace).journal}: genesis could not be written: {failure!r}")
+    raise BrokerError(f"{TopicNames(settings.namespace).journal}: genesis could not be written: {failure!r}")
 
 
 async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis: Genesis) -> bool:
-    journal = Names(settings.namespace).journal
+    journal = TopicNames(settings.namespace).journal
     producer = clients.producer(
         settings,
         transactional_id=f"{settings.namespace}.genesis",
@@ -78,7 +78,7 @@ async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis
 async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | None:
     """Read the genesis, or None if the journal is empty. Raises RefusedError if its first record is
     another."""
-    journal = Names(settings.namespace).journal
+    journal = TopicNames(settings.namespace).journal
     partition = TopicPartition(journal, 0)
     bounds = (await broker_metadata.log_bounds(client, [journal], committed=True))[partition]
     if bounds.start == bounds.end:
@@ -101,7 +101,9 @@ async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | 
     return found
 
 
-async def _first_record(settings: Settings, partition: TopicPartition, bounds: broker_metadata.Bounds) -> Any:
+async def _first_record(
+    settings: Settings, partition: TopicPartition, bounds: broker_metadata.LogBounds
+) -> Any:
     """Read the first committed record within the bounds, or None if there are only aborted ones and
     markers."""
     consumer = clients.consumer(
@@ -137,7 +139,7 @@ async def wait_for_genesis(
     try:
         async with asyncio.timeout(timeout):
             if timeout is None:
-                genesis = await answered("a broker", lambda: _poll(settings))
+                genesis = await until_answered("a broker", lambda: _poll(settings))
             else:
                 genesis = await _poll(settings)
     except TimeoutError:
@@ -147,7 +149,7 @@ async def wait_for_genesis(
 
 
 async def _poll(settings: Settings) -> Genesis:
-    journal = Names(settings.namespace).journal
+    journal = TopicNames(settings.namespace).journal
     told = False
     async with broker_metadata.connect(settings) as client:
         while True:
@@ -162,7 +164,9 @@ async def _poll(settings: Settings) -> Genesis:
 
 
 def _wanted(settings: Settings) -> str:
-    return f"the genesis of topic {Names(settings.namespace).journal} (`neardup topics create` writes it)"
+    return (
+        f"the genesis of topic {TopicNames(settings.namespace).journal} (`neardup topics create` writes it)"
+    )
 
 
 def refuse_other(genesis: Genesis, scheme: Scheme | None, options: VerdictOptions | None) -> None:

@@ -17,7 +17,6 @@ from stream.failpoints import reach
 from stream.judge.rehearse import rehearse
 from stream.judge.state import State
 from stream.kafka import clients, record_batches, topics
-from stream.kafka.away import answered
 from stream.kafka.batch_in_flight import BatchInFlight
 from stream.kafka.election import Election
 from stream.kafka.flushes import Flushes
@@ -27,7 +26,8 @@ from stream.kafka.judge_stats import JudgeStats
 from stream.kafka.judge_transaction import Publisher
 from stream.kafka.judge_watch import JudgeWatch
 from stream.kafka.member import member_id
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import until_answered
 from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.kafka.scrubs import Scrubs
 from stream.messages.journal import Genesis
@@ -46,7 +46,7 @@ class JudgeRole:
     """One judge process, which leads or stands by."""
 
     def __init__(self, settings: Settings) -> None:
-        self.settings, self.names = settings, Names(settings.namespace)
+        self.settings, self.names = settings, TopicNames(settings.namespace)
         self._stop = asyncio.Event()
         self.stats = JudgeStats()
         self.watch = JudgeWatch()
@@ -94,9 +94,9 @@ class JudgeRole:
 
     def _committed(self, batch: BatchInFlight, state: State, election: Election) -> None:
         """A batch is published, and the state written."""
-        election.judged(batch.entries[-1].offset + 1)
+        election.note_judged(batch.entries[-1].offset + 1)
         self.watch.metrics.gaps_met.inc(self.stats.add(batch.decided, state.ledger))
-        self.watch.judged(batch.decided, len(self.stats.gaps))
+        self.watch.note_batch(batch.decided, len(self.stats.gaps))
 
     # From the start of the process to the loop.
 
@@ -139,7 +139,7 @@ class JudgeRole:
         """Wait for the genesis, and refuse another scheme version (rule 6) or topics that break
         exactly-once."""
         genesis = await topics.wait_for_genesis(self.settings)
-        await answered("a broker", lambda: topics.check(self.settings, "judge"))
+        await until_answered("a broker", lambda: topics.check(self.settings, "judge"))
         return genesis
 
     async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
@@ -161,7 +161,7 @@ class JudgeRole:
                     "topic was recreated, and judging from the start would repeat all verdicts; restore it, "
                     "or use another namespace"
                 )
-            election.judged(judge.state.meta.applied)  # the previous leader may not have committed it
+            election.note_judged(judge.state.meta.applied)  # the previous leader may not have committed it
             watch.leads(journal)
             log.info("leading", applied=judge.state.meta.applied)
             await self._judge_on(follower, publisher, election)

@@ -15,7 +15,7 @@ from stream.failpoints import reach
 from stream.judge.judged_batch import JudgedBatch
 from stream.kafka import clients
 from stream.kafka.aiokafka_internals import transaction_error
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
 from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES, PartitionBatch, VerdictBatches
 from stream.kafka.verdict_values import AvroVerdicts
@@ -35,7 +35,7 @@ class Publisher:
     """The transactional producer of a judge. Entering it fences earlier ones and aborts their open
     transaction."""
 
-    def __init__(self, settings: Settings, names: Names, scheme: str) -> None:
+    def __init__(self, settings: Settings, names: TopicNames, scheme: str) -> None:
         self._settings, self._names = settings, names
         routes = {
             names.routed(each.name.lower()): each for each in Verdict if each.name.lower() in settings.routes
@@ -117,7 +117,7 @@ class Publisher:
         note(await producer.send(names.decisions, encode_decisions(decisions), partition=0))
         for place, batch in verdicts:
             note(await producer.send_batch(batch, place.topic, partition=place.partition))
-        for cluster in decided.clusters():
+        for cluster in decided.cluster_records():
             key = cluster.cluster.encode()
             note(await producer.send(names.clusters, encode(cluster), key=key, partition=0))
         return sent

@@ -52,7 +52,7 @@ class JudgeWatch:
         metrics, state = self.metrics, follower.state
         follower.turned = self.health.turn
         self.health.checks["broker"] = follower.decisions.reach
-        self.health.checks["journal"] = lambda: not follower.journal.away
+        self.health.checks["journal"] = lambda: not follower.journal.unreachable
         self.health.checks["replayed"] = lambda: False
         self.health.checks["assigned"] = lambda: False
         metrics.journal_position.set_function(lambda: state.meta.applied)
@@ -121,9 +121,9 @@ class JudgeWatch:
         with self.metrics.stage_seconds.labels(name).time():
             yield
 
-    def judged(self, decided: JudgedBatch, gaps: int) -> None:
+    def note_batch(self, decided: JudgedBatch, gaps: int) -> None:
         """Count a batch whose transaction is committed."""
-        metrics, batch, judged = self.metrics, decided.batch, decided.judged
+        metrics, batch, judged = self.metrics, decided.batch, decided.verdicts
         metrics.consumed.inc(len(decided.entries))
         metrics.batch_rows.observe(len(batch))
         for verdict, count in decided.counts.items():

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 from stream.private import tighten
-from stream.tables.failures import Explained
+from stream.tables.failures import TranslatedErrors
 
 
 def member_id(path: Path) -> str:
@@ -16,7 +16,7 @@ def member_id(path: Path) -> str:
     other. The inode number is stored with it: in a copy of the state directory it differs, and a new id is
     made. Raises StateError or DiskError if the file cannot be read or written.
     """
-    with Explained(path.parent):
+    with TranslatedErrors(path.parent):
         path.touch(mode=0o600)
         tighten(path)
         inode = str(path.stat().st_ino)

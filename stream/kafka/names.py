@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class TopicNames:
     """Topics, groups and transactional ids of one namespace."""
 
     namespace: str

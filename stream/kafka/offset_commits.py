@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
 from stream.kafka.attempts import Positions
-from stream.kafka.backlog import Source
+from stream.kafka.backlog import PagesTopic
 
 COMMIT_SECONDS: Final = 0.1
 """Batching delay of a commit, which includes everything appended meanwhile."""
@@ -26,7 +26,7 @@ class OffsetCommits:
     def __init__(
         self,
         consumer: AIOKafkaConsumer,
-        source: Source,
+        source: PagesTopic,
         positions: Positions,
         stage: Callable[[str], AbstractContextManager[None]],
     ) -> None:

@@ -19,7 +19,7 @@ from aiokafka.errors import (
 
 from stream.errors import BrokerError, PageError, TopicError
 from stream.kafka import clients
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.settings import Settings
 from stream.sources import Message, Source, feed
 from stream.sources.source import MAX_MESSAGE
@@ -58,7 +58,7 @@ async def publish(
     if a message was not acknowledged, and TopicError if the topic is missing.
     """
     opened = list(sources)
-    topic = Names(settings.namespace).pages
+    topic = TopicNames(settings.namespace).pages
     producer = clients.producer(
         settings,
         enable_idempotence=True,

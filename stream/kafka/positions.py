@@ -15,8 +15,8 @@ from stream.errors import RefusedError, TopicError
 from stream.kafka import broker_metadata
 from stream.kafka.aiokafka_internals import as_if_polling, client_of, fetch_committed
 from stream.kafka.attempts import NONE, Positions, attempts_of, topic_id_of
-from stream.kafka.backlog import Backlog, Source
-from stream.kafka.broker_metadata import Bounds, leader_topic_ids
+from stream.kafka.backlog import Backlog, PagesTopic
+from stream.kafka.broker_metadata import LogBounds, leader_topic_ids
 from stream.kafka.decided_positions import expected_offsets
 from stream.settings import Settings
 
@@ -27,7 +27,7 @@ PAUSE_SECONDS: Final = 0.2
 log = structlog.get_logger(__name__, role="worker")
 
 
-def counts(committed: OffsetAndMetadata | None, source: Source) -> bool:
+def counts(committed: OffsetAndMetadata | None, source: PagesTopic) -> bool:
     """Return whether a committed offset of the group belongs to this source.
 
     Workers store the topic id in the metadata of their commits. A commit with another topic id belongs to an
@@ -37,7 +37,7 @@ def counts(committed: OffsetAndMetadata | None, source: Source) -> bool:
     return committed is not None and topic_id_of(committed.metadata) in ("", source.topic_id)
 
 
-def begin(backlog: Backlog, partition: int, read: int | None, judged: int | None, bounds: Bounds) -> int:
+def begin(backlog: Backlog, partition: int, read: int | None, judged: int | None, bounds: LogBounds) -> int:
     """Open the partition in the backlog, and return the offset to read from.
 
     `read` is the group's committed offset, or None. `judged` is the offset that the judge expects next, which
@@ -103,7 +103,7 @@ async def topic_id_at_leaders(
 
 
 async def verify_topic(
-    client: AIOKafkaClient, consumer: AIOKafkaConsumer, source: Source, partitions: Iterable[int]
+    client: AIOKafkaClient, consumer: AIOKafkaConsumer, source: PagesTopic, partitions: Iterable[int]
 ) -> None:
     """Refuse pages that were fetched from a recreated topic: fetches name topics, not their ids.
 
@@ -143,7 +143,7 @@ async def open_partitions(
     else:
         topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
     backlog, positions = (
-        Backlog(Source(await broker_metadata.cluster_id(client), topic, topic_id)),
+        Backlog(PagesTopic(await broker_metadata.cluster_id(client), topic, topic_id)),
         Positions(),
     )
     committed = await fetch_committed(consumer, keys)

@@ -17,8 +17,8 @@ from stream.errors import BrokerError, RecordError, StateError
 from stream.judge.batch import Entry, digest_of
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
-from stream.kafka.away import Absence, answered
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
+from stream.kafka.outage import Outage, until_answered
 from stream.messages.journal import Genesis, decode_journal
 from stream.settings import Settings
 
@@ -30,7 +30,7 @@ SHORT_SECONDS = 60.0
 know the committed end of the log yet."""
 
 
-class Records(Protocol):
+class RecordReader(Protocol):
     """The records of a one-partition topic, in order."""
 
     topic: str
@@ -76,7 +76,7 @@ class TopicReader:
             await stack.enter_async_context(clients.started(self._settings, self._consumer, patiently=True))
             # Without a grant to see the topic, aiokafka would search for its leader forever: check first.
             asked = client_of(self._consumer)
-            await answered(f"topic {self.topic}", lambda: broker_metadata.metadata(asked, [self.topic]))
+            await until_answered(f"topic {self.topic}", lambda: broker_metadata.metadata(asked, [self.topic]))
             self._consumer.assign([self._partition])
             self._consumer.seek(self._partition, self.position)
             self._open = stack.pop_all()
@@ -92,7 +92,7 @@ class TopicReader:
         try:
             found = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000))
         except OffsetOutOfRangeError:
-            first, end = await answered(f"topic {self.topic}", self.bounds)
+            first, end = await until_answered(f"topic {self.topic}", self.bounds)
             raise StateError(
                 f"topic {self.topic}: offset {self.position} is needed, but it contains {first} to {end}"
             ) from None
@@ -138,14 +138,14 @@ class JournalReader:
     fingerprints do not have the scheme of the genesis.
     """
 
-    def __init__(self, records: Records, genesis: Genesis) -> None:
+    def __init__(self, records: RecordReader, genesis: Genesis) -> None:
         self._topic = records
         self._genesis = genesis
         self._waiting: deque[Entry] = deque()
         self._rows = 0
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._ahead: asyncio.Task[None] | None = None
-        self._absence = Absence(f"records of topic {records.topic}")
+        self._outage = Outage(f"records of topic {records.topic}")
 
     async def __aenter__(self) -> Self:
         return self
@@ -218,9 +218,9 @@ class JournalReader:
             await asyncio.sleep(0)  # getmany does not yield while it has buffered records
 
     @property
-    def away(self) -> bool:
+    def unreachable(self) -> bool:
         """Whether the journal's leader does not deliver records that are waited for."""
-        return self._absence.lasts
+        return self._outage.ongoing
 
     async def up_to(
         self, end: int, turned: Callable[[], None] = lambda: None, *, short_seconds: float = SHORT_SECONDS
@@ -237,13 +237,13 @@ class JournalReader:
             turned()
             if self.position > before:
                 read_at, short_since = time.monotonic(), None
-                self._absence.over()
+                self._outage.end()
                 continue
             try:
                 _, log_end = await self._topic.bounds()
             except BrokerError as error:
                 short_since = None
-                self._absence.met(error)
+                self._outage.note(error)
                 continue
             now = time.monotonic()
             short_since = (short_since or now) if log_end < end else None
@@ -254,8 +254,8 @@ class JournalReader:
                         "it lost records; restore it, or use another namespace"
                     )
             elif now - read_at > ASK_SECONDS:
-                self._absence.met(f"its leader answers, but does not deliver offset {self.position}")
-        self._absence.over()
+                self._outage.note(f"its leader answers, but does not deliver offset {self.position}")
+        self._outage.end()
         taken: list[Entry] = []
         while self._waiting and self._waiting[0].offset < end:
             taken.append(self._waiting.popleft())
@@ -287,7 +287,7 @@ class JournalReader:
 async def journal_reader(settings: Settings, start: int, genesis: Genesis) -> AsyncIterator[JournalReader]:
     """Open a reader of the namespace's journal, from offset `start` on."""
     async with (
-        TopicReader(settings, Names(settings.namespace).journal, start) as records,
+        TopicReader(settings, TopicNames(settings.namespace).journal, start) as records,
         JournalReader(records, genesis) as reader,
     ):
         yield reader

@@ -11,7 +11,7 @@ import msgspec
 from stream.kafka import clients, topics
 from stream.kafka.audit import GENESIS_SECONDS
 from stream.kafka.follower import opened_follower
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader
 from stream.messages.decision import decode_decisions
 from stream.settings import Settings
@@ -21,7 +21,7 @@ from stream.settings import Settings
 async def recompute(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> list[str]:
     """Decide the whole journal again in a temporary state. Returns the differences from the recorded
     decisions."""
-    names = Names(settings.namespace)
+    names = TopicNames(settings.namespace)
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
     differences: list[str] = []
     with tempfile.TemporaryDirectory(prefix="neardup-audit-") as directory:

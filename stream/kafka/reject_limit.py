@@ -10,7 +10,7 @@ from collections.abc import Collection
 from itertools import chain
 from typing import Final
 
-from stream.kafka.backlog import Batch
+from stream.kafka.backlog import JournalBatch
 from stream.messages.reasons import PRODUCER
 
 WINDOW: Final = 250
@@ -47,7 +47,7 @@ class RejectLimit:
         seconds, self._next_pause = self._next_pause, min(2 * self._next_pause, MOST_PAUSE_SECONDS)
         return seconds
 
-    def refuses(self, batch: Batch) -> bool:
+    def refuses(self, batch: JournalBatch) -> bool:
         """Return whether the batch must not be appended now.
 
         After a refusal, the next batch is a retry: it is checked by itself, and if it passes, counting

@@ -18,7 +18,7 @@ from stream.errors import DamagedStateError, OutputError
 from stream.kafka.in_flight import in_thread
 from stream.tables import scrub_child
 from stream.tables.last_scrub import last_scrub, note_scrub
-from stream.tables.scrub_child import Found
+from stream.tables.scrub_child import ScrubResult
 
 FIRST_SECONDS: Final = 600.0
 """Minimum time from the start of a judge to its first scrub."""
@@ -87,7 +87,7 @@ class Scrubs:
             raise DamagedStateError(found.damage)
         log.info("scrubbed", damaged=None, bytes=found.bytes, seconds=seconds)
 
-    async def _child(self) -> Found | None:
+    async def _child(self) -> ScrubResult | None:
         """Scrub in a child process. Returns None if the child fails, which does not imply damage."""
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", scrub_child.__name__, str(self._directory),
@@ -107,7 +107,7 @@ class Scrubs:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(child.wait(), END_SECONDS)
         if not status:
-            return msgspec.json.decode(output, type=Found)
+            return msgspec.json.decode(output, type=ScrubResult)
         said = errors.decode(errors="replace").strip()[-2000:]
         log.warning("scrub_failed", status=status, error=said)
         return None

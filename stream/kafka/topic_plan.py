@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from stream.kafka.broker_metadata import Topic
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.settings import MIB, Settings
 
 Role = Literal["worker", "judge", "publish", "follow"]
@@ -92,7 +92,7 @@ _COMPACTED: Final = {**_ACKNOWLEDGED, "cleanup.policy": "compact"}
 
 def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
     """Return the topics that a role reads or writes, or all topics without a role."""
-    names = Names(settings.namespace)
+    names = TopicNames(settings.namespace)
     topics = {
         "pages": TopicPlan(names.pages, None, PAGES_BYTES, {}, ours=False, transactional=False),
         "journal": TopicPlan(names.journal, 1, JOURNAL_BYTES, _FOR_EVER),

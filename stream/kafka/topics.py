@@ -23,7 +23,7 @@ from stream.judge.rule import Rule
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.genesis import wait_for_genesis, write_genesis
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.journal import Genesis
@@ -68,9 +68,10 @@ async def create(
 
     `progress` is called with lines of text. Raises TopicError if a topic cannot be created or has another
     form, RefusedError if the journal has another scheme or other options, SettingsError if the options allow
-    no tables, BrokerError if no broker answers, and AwayError if a required schema registry is unreachable.
+    no tables, BrokerError if no broker answers, and UnavailableError if a required schema registry is
+    unreachable.
     """
-    names = Names(settings.namespace)
+    names = TopicNames(settings.namespace)
     Rule(options, scheme).design()  # refuse options that contradict the scheme, or allow no tables
     async with clients.started(settings, clients.admin(settings)) as admin:
         # The pages topic may be an existing one of a crawler. The others get the same number of partitions.

@@ -14,7 +14,7 @@ import msgspec
 from stream.contracts import contract
 from stream.errors import PageError, RecordError, SettingsError
 from stream.messages.verdict_avro import SCHEMA, to_avro, to_json
-from stream.pages.outside.errors import WantedError
+from stream.pages.outside.errors import FetchNeededError
 from stream.pages.outside.schema import Schema, Schemas
 from stream.pages.outside.schema_registry import registry_of
 from stream.pages.page import FRAME
@@ -24,7 +24,7 @@ MAGIC: Final = b"\0"
 """First byte of a value with a schema id. JSON never starts with it."""
 
 
-class Record(Protocol):
+class ConsumedRecord(Protocol):
     """A consumed record."""
 
     topic: str
@@ -51,15 +51,16 @@ class VerdictReader:
         registry = registry_of(settings)
         self._schemas = Schemas(registry.schema) if registry else None
 
-    def json(self, record: Record) -> bytes:
+    def json(self, record: ConsumedRecord) -> bytes:
         """Return a verdict as JSON. An unknown schema is fetched once, which may take seconds.
 
-        Raises RecordError if the record is not a verdict, and AwayError while the registry is unreachable.
+        Raises RecordError if the record is not a verdict, and UnavailableError while the registry is
+        unreachable.
         """
         value = record.value
         return self._unframed(record) if value[:1] == MAGIC else value
 
-    def _unframed(self, record: Record) -> bytes:
+    def _unframed(self, record: ConsumedRecord) -> bytes:
         number = int.from_bytes(record.value[1:FRAME], "big")
         where = f"{record.topic}[{record.partition}] offset {record.offset}"
         if self._schemas is None:
@@ -85,7 +86,7 @@ class AvroVerdicts:
     def register(self, topics: Sequence[str]) -> int:
         """Register the schema for the values of these topics, and return its id.
 
-        Raises AwayError while the registry is unreachable, and RefusedError if it refuses the schema.
+        Raises UnavailableError while the registry is unreachable, and RefusedError if it refuses the schema.
         """
         schema = contract(SCHEMA)
         number, *_ = [self._registry.register(f"{topic}-value", schema) for topic in topics]
@@ -100,6 +101,6 @@ class AvroVerdicts:
 def _fetched(schemas: Schemas, number: int) -> Schema:
     try:
         return schemas.schema(number)
-    except WantedError as wanted:
+    except FetchNeededError as wanted:
         wanted.fetch()
         return schemas.schema(number)

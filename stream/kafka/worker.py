@@ -21,13 +21,13 @@ from stream.fingerprint.row import Row
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.aiokafka_internals import raise_group_errors
 from stream.kafka.assignment import Assignment
-from stream.kafka.away import answered
-from stream.kafka.backlog import Backlog, Batch
+from stream.kafka.backlog import Backlog, JournalBatch
 from stream.kafka.careful import feed_carefully
 from stream.kafka.dead_letters import DeadLetters
-from stream.kafka.dispatch import Handful, Waiting
-from stream.kafka.names import Names
+from stream.kafka.dispatch import ChunkQueue, Dispatch
+from stream.kafka.names import TopicNames
 from stream.kafka.offset_commits import OffsetCommits
+from stream.kafka.outage import until_answered
 from stream.kafka.polling import POLL_RECORDS, Polling
 from stream.kafka.positions import open_partitions, verify_topic
 from stream.kafka.rebalances import Rebalances
@@ -58,7 +58,7 @@ class WorkerRole:
 
     def __init__(self, settings: Settings, *, fingerprinter: str = FINGERPRINTER) -> None:
         self.settings = settings
-        self.names = Names(settings.namespace)
+        self.names = TopicNames(settings.namespace)
         self.stats = WorkerStats()
         self.watch = WorkerWatch(self)
         self.ops_url: str | None = None
@@ -106,7 +106,7 @@ class WorkerRole:
                 ends[partition.partition] = records[-1].offset + 1
                 queue = careful if assignment.positions.careful(partition.partition) else waiting
                 queue.put(assignment.backlog.add(partition.partition, records))
-                assignment.came()
+                assignment.note_pages()
             self._throttle(assignment)
             if 0 < count < POLL_RECORDS and assignment.may_check_topic_id:
                 # Check while children process these pages, so that their append need not wait for it.
@@ -115,21 +115,21 @@ class WorkerRole:
                 ends = {}
             await self._polling.gather(assignment.keys, count)
 
-    async def _feed(self, assignment: Assignment, waiting: Waiting) -> None:
+    async def _feed(self, assignment: Assignment, queue: ChunkQueue) -> None:
         """Keep one child busy with queued chunks."""
         while True:
-            handful = await waiting.take()
-            if begun := assignment.positions.begin(handful.partitions):
+            dispatch = await queue.take()
+            if begun := assignment.positions.begin(dispatch.partitions):
                 await assignment.commits.save(begun)
-            answered = partial(self._answered, assignment, handful)
+            answered = partial(self._answered, assignment, dispatch)
             with self.watch.stage("fingerprint"):
                 work = asyncio.create_task(
-                    self._pool.fingerprint(handful.values, answered, busy=assignment.backlog.behind)
+                    self._pool.fingerprint(dispatch.values, answered, busy=assignment.backlog.behind)
                 )
                 try:
                     while not (await asyncio.wait({work}, timeout=SLOW_SECONDS))[0]:
-                        waiting.put_back(handful.beyond_a_slow_page())
-                        self._note_slow(assignment, handful)
+                        queue.put_back(dispatch.beyond_a_slow_page())
+                        self._note_slow(assignment, dispatch)
                     work.result()
                 finally:
                     work.cancel()
@@ -146,14 +146,14 @@ class WorkerRole:
                 with self.watch.batch(batch):
                     await self._append(batch, assignment)
                 full = batch.full
-                assignment.appended(batch)
+                assignment.note_append(batch)
                 self._throttle(assignment)
             assignment.commits.end()
             await committing
         finally:
             committing.cancel()
 
-    async def _append(self, batch: Batch, assignment: Assignment) -> None:
+    async def _append(self, batch: JournalBatch, assignment: Assignment) -> None:
         source, check = assignment.backlog.source, assignment.topic_id_check
         with self.watch.stage("verify"):
             if check and check.covers(batch):
@@ -172,11 +172,11 @@ class WorkerRole:
                 await self._producer.send_and_wait(self.names.journal, rows.encode(), partition=0)
         reach("worker.append")
         self.stats.add(batch)
-        self.watch.appended(batch)
+        self.watch.note_append(batch)
 
     # Details of the loop.
 
-    async def _open(self, assignment: Assignment) -> tuple[Waiting, Waiting]:
+    async def _open(self, assignment: Assignment) -> tuple[ChunkQueue, ChunkQueue]:
         """Find where to begin, and begin to feed children and to write. Gives what waits for children, and
         what waits for one alone."""
         client, partitions = self._producer.client, assignment.partitions
@@ -185,7 +185,7 @@ class WorkerRole:
         )
         commits = OffsetCommits(self._consumer, backlog.source, positions, self.watch.stage)
         assignment.open(backlog, positions, commits)
-        waiting, careful = Waiting(backlog), Waiting(backlog)
+        waiting, careful = ChunkQueue(backlog), ChunkQueue(backlog)
         spawn = self._tasks.spawn
         assignment.writing = spawn(self._write(assignment))
         if positions.any_careful:
@@ -198,15 +198,15 @@ class WorkerRole:
         )
         return waiting, careful
 
-    def _answered(self, assignment: Assignment, handful: Handful, rows: Sequence[Row]) -> None:
-        handful.answer(rows)
-        assignment.answered()
+    def _answered(self, assignment: Assignment, dispatch: Dispatch, rows: Sequence[Row]) -> None:
+        dispatch.answer(rows)
+        assignment.note_rows()
         self._throttle(assignment)
 
-    def _note_slow(self, assignment: Assignment, handful: Handful) -> None:
+    def _note_slow(self, assignment: Assignment, dispatch: Dispatch) -> None:
         """Count an attempt at a slow page, because it may end the worker."""
-        partition, _ = handful.at_hand
-        if handful.slow and assignment.positions.slow(partition):
+        partition, _ = dispatch.at_hand
+        if dispatch.slow and assignment.positions.slow(partition):
             assignment.commits.add({partition})
 
     def _throttle(self, assignment: Assignment) -> None:
@@ -222,7 +222,7 @@ class WorkerRole:
     # Reject limit: while a producer's fault would reject nearly all pages, nothing is appended or committed,
     # and the pages are read and fingerprinted again periodically (rule 5).
 
-    def _refuses(self, batch: Batch) -> bool:
+    def _refuses(self, batch: JournalBatch) -> bool:
         before = self._reject_limit.why
         refused = self._reject_limit.refuses(batch)
         if before and not self._reject_limit.why:
@@ -266,10 +266,10 @@ class WorkerRole:
         """Wait for the genesis, and refuse another scheme version (rule 6) or topics that lose records (rule
         14)."""
         genesis = await topics.wait_for_genesis(self.settings)
-        await answered("a broker", lambda: topics.check(self.settings, "worker"))
+        await until_answered("a broker", lambda: topics.check(self.settings, "worker"))
         # Otherwise a missing grant that is rarely used, to read the decisions, would be noticed long after
         # the start.
-        await answered("a broker", lambda: acl_check.demand(self.settings, "worker"))
+        await until_answered("a broker", lambda: acl_check.demand(self.settings, "worker"))
         return genesis
 
     def _children(self) -> ChildPool:

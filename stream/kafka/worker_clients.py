@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from stream.kafka import clients
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.settings import Settings
 
 HEARTBEAT_MS: Final = 1_000
@@ -50,7 +50,7 @@ async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer
     fetch = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, settings.worker_memory // 8))
     consumer = clients.consumer(
         settings,
-        group_id=Names(settings.namespace).workers,
+        group_id=TopicNames(settings.namespace).workers,
         enable_auto_commit=False,
         auto_offset_reset="none",
         isolation_level="read_committed",

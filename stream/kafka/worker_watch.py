@@ -15,7 +15,7 @@ from aiokafka.client import AIOKafkaClient
 from stream.fingerprint.row import Status
 from stream.kafka import broker_metadata
 from stream.kafka.aiokafka_internals import fetch_progress
-from stream.kafka.backlog import Backlog, Batch
+from stream.kafka.backlog import Backlog, JournalBatch
 from stream.ops.health import Health
 from stream.ops.metrics import WorkerMetrics
 
@@ -46,7 +46,7 @@ class WorkerStats:
     offsets: dict[int, int] = field(default_factory=dict)
     """Assigned partition -> start of its next range in the journal."""
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: JournalBatch) -> None:
         """Count a batch that is in the journal."""
         self.pages += len(batch.rows)
         self.rejected += len(batch.rejected)
@@ -55,7 +55,7 @@ class WorkerStats:
         self.offsets |= batch.ends
 
 
-class Watched(Protocol):
+class WatchedWorker(Protocol):
     """The interface of a worker to its watch; implemented by `WorkerRole`."""
 
     stats: WorkerStats
@@ -72,7 +72,7 @@ class Watched(Protocol):
 class WorkerWatch:
     """Collects metrics and health of a worker, partly on demand."""
 
-    def __init__(self, worker: Watched) -> None:
+    def __init__(self, worker: WatchedWorker) -> None:
         self._worker = worker
         self.metrics, self.health = WorkerMetrics(), Health()
         self._crashes = 0
@@ -115,7 +115,7 @@ class WorkerWatch:
         self.metrics.consumed_bytes.inc(sum(len(record.value or b"") for record in records))
 
     @contextmanager
-    def batch(self, batch: Batch) -> Iterator[None]:
+    def batch(self, batch: JournalBatch) -> Iterator[None]:
         """Report that this batch is being appended while entered."""
         self.metrics.batch_rows.observe(len(batch.rows))
         with self.metrics.batch_seconds.time():
@@ -127,7 +127,7 @@ class WorkerWatch:
         with self.metrics.stage_seconds.labels(name).time():
             yield
 
-    def appended(self, batch: Batch) -> None:
+    def note_append(self, batch: JournalBatch) -> None:
         """Count a batch that is in the journal."""
         for status, count in Counter(row.status for row in batch.rows).items():
             self.metrics.pages.labels(STATUS[status]).inc(count)

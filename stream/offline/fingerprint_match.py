@@ -16,7 +16,7 @@ from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.offline.all_pairs import all_pairs
 from stream.offline.batch_tables import BatchTables, layout_for, match
-from stream.offline.fingerprints import CHUNK, Chunk, FingerprintFile, open_fingerprints
+from stream.offline.fingerprints import CHUNK, FingerprintFile, NamedFingerprints, open_fingerprints
 from stream.offline.layouts import Layout
 from stream.scan import fingerprinted
 from stream.settings import Settings
@@ -33,7 +33,7 @@ class Matches:
 
     pairs: Pairs
     """Batch rows and corpus rows. Both are counted from 0 over all fingerprints read."""
-    batch: Chunk
+    batch: NamedFingerprints
     corpus: dict[int, tuple[str, str | None]]
     """Fingerprint (hex digits) and name of each corpus row that matched."""
     width: int
@@ -97,12 +97,12 @@ def open_either(
         return found
     messages = open_source(path, format=source_format, base_url=base_url)
 
-    def chunks() -> Iterator[Chunk]:
+    def chunks() -> Iterator[NamedFingerprints]:
         for ready, skipped in rows_of(settings, scheme, messages):
             file.skipped += skipped
             if ready:
                 words = from_integers([row.fingerprint for row in ready], scheme.width)
-                yield Chunk(words, [row.url or "" for row in ready])
+                yield NamedFingerprints(words, [row.url or "" for row in ready])
 
     file = FingerprintFile(path, scheme.width, scheme.id, chunks(), None)
     return file
@@ -127,14 +127,14 @@ async def _next(rows: Any) -> Any:
     return await anext(rows, None)
 
 
-def gather(file: FingerprintFile) -> Chunk:
+def gather(file: FingerprintFile) -> NamedFingerprints:
     """All fingerprints of a file in one chunk."""
     parts = list(file)
     words = [np.zeros((0, words_of(file.width)), np.uint64), *(part.words for part in parts)]
     names = None
     if any(part.names is not None for part in parts):
         names = list(itertools.chain.from_iterable(part.names or [""] * len(part.words) for part in parts))
-    return Chunk(np.concatenate(words), names)
+    return NamedFingerprints(np.concatenate(words), names)
 
 
 def find_matches(
@@ -220,9 +220,9 @@ def find_pairs(batch: FingerprintFile, distance: int, *, layout: str | None = No
     )
 
 
-def _joined(file: FingerprintFile) -> Iterator[tuple[U64, Chunk]]:
+def _joined(file: FingerprintFile) -> Iterator[tuple[U64, NamedFingerprints]]:
     """Chunks with their fingerprints. Small ones, which come from pages, are concatenated."""
-    small: list[Chunk] = []
+    small: list[NamedFingerprints] = []
     size = 0
     for chunk in file:
         small.append(chunk)
@@ -236,11 +236,11 @@ def _joined(file: FingerprintFile) -> Iterator[tuple[U64, Chunk]]:
         yield whole.words, whole
 
 
-def _put_together(chunks: list[Chunk]) -> Chunk:
+def _put_together(chunks: list[NamedFingerprints]) -> NamedFingerprints:
     if len(chunks) == 1:
         return chunks[0]
     names = itertools.chain.from_iterable(chunk.names or [""] * len(chunk.words) for chunk in chunks)
-    return Chunk(np.concatenate([chunk.words for chunk in chunks]), list(names))
+    return NamedFingerprints(np.concatenate([chunk.words for chunk in chunks]), list(names))
 
 
 WHERE: Final = "fingerprints of different schemes cannot be compared"

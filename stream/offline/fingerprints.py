@@ -42,7 +42,7 @@ class _Record(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class NamedFingerprints:
     """Fingerprints, with names if the file has them."""
 
     words: U64
@@ -60,13 +60,13 @@ class FingerprintFile:
     width: int
     scheme: str | None
     """Id of the scheme, if the file has it. In JSON Lines it may appear only in a later line."""
-    chunks: Iterator[Chunk]
+    chunks: Iterator[NamedFingerprints]
     count: int | None
     """Number of fingerprints, if known."""
     skipped: int = field(default=0)
     """Number of records without a fingerprint read so far."""
 
-    def __iter__(self) -> Iterator[Chunk]:
+    def __iter__(self) -> Iterator[NamedFingerprints]:
         return self.chunks
 
 
@@ -114,7 +114,9 @@ def _state(directory: Path) -> FingerprintFile:
 
 def _index(path: str) -> FingerprintFile:
     index = IndexFile(Path(path))
-    chunks = (Chunk(index.read(first, first + BLOCKS), None) for first in range(0, index.blocks, BLOCKS))
+    chunks = (
+        NamedFingerprints(index.read(first, first + BLOCKS), None) for first in range(0, index.blocks, BLOCKS)
+    )
     return FingerprintFile(path, index.width, index.scheme, chunks, index.count)
 
 
@@ -133,13 +135,13 @@ def _array(path: str, width: int | None) -> FingerprintFile:
     return FingerprintFile(path, width, None, _sliced(words), len(words))
 
 
-def _sliced(words: U64) -> Iterator[Chunk]:
+def _sliced(words: U64) -> Iterator[NamedFingerprints]:
     for first in range(0, len(words), CHUNK):
-        yield Chunk(np.asarray(words[first : first + CHUNK]), None)
+        yield NamedFingerprints(np.asarray(words[first : first + CHUNK]), None)
 
 
 def _lines(path: str, width: int) -> FingerprintFile:
-    def chunks() -> Iterator[Chunk]:
+    def chunks() -> Iterator[NamedFingerprints]:
         digits: list[bytes] = []
         names: list[str] = []
         for number, line in enumerate(_read_lines(path), 1):
@@ -166,7 +168,7 @@ def _lines(path: str, width: int) -> FingerprintFile:
 def _records(path: str) -> FingerprintFile:
     decode = msgspec.json.Decoder(_Record).decode
 
-    def chunks() -> Iterator[Chunk]:
+    def chunks() -> Iterator[NamedFingerprints]:
         digits: list[bytes] = []
         names: list[str] = []
         for number, line in enumerate(_read_lines(path), 1):
@@ -227,7 +229,7 @@ def _read_lines(path: str) -> Iterator[bytes]:
             raise IndexFileError(f"source {path}: {error}") from error
 
 
-def _from_hex(digits: bytes, names: list[str], width: int) -> Chunk:
+def _from_hex(digits: bytes, names: list[str], width: int) -> NamedFingerprints:
     kind = ">u4" if width < 64 else ">u8"
     words = np.frombuffer(bytes.fromhex(digits.decode()), kind).astype(np.uint64)
-    return Chunk(words.reshape(len(names), -1), names)
+    return NamedFingerprints(words.reshape(len(names), -1), names)

@@ -33,7 +33,7 @@ _LOW: Final = np.uint64(63)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Columns:
+class PageColumns:
     """The minima and fingerprints of n pages."""
 
     minima: U64
@@ -45,7 +45,7 @@ class Columns:
         return len(self.minima)
 
 
-class Met(NamedTuple):
+class SliceMatches(NamedTuple):
     """The pairs of a range of query rows."""
 
     pairs: Pairs
@@ -55,15 +55,15 @@ class Met(NamedTuple):
     """End of the range of query rows that was processed."""
 
 
-class MeetingTables(BatchTables):
+class MinimaTables(BatchTables):
     """Pages indexed by the prefixes of their minima in the tables of a `design`. Raises SettingsError."""
 
-    def __init__(self, filed: Columns, width: int, distance: int, design: Design) -> None:
+    def __init__(self, filed: PageColumns, width: int, distance: int, design: Design) -> None:
         super().__init__(filed.minima, design.width, 0, Layout.choose(design.blocks, design.choose))
         self._prints: Final = np.ascontiguousarray(as_words(filed.fingerprints, width))
         self._within: Final = distance
 
-    def meet(self, asked: Columns, first: int, end: int, *, later: bool) -> Met:
+    def search(self, asked: PageColumns, first: int, end: int, *, later: bool) -> SliceMatches:
         """The pairs of the query rows `first` to `end`, or of fewer rows if these have MOST_PAIRS.
 
         `later` is for tables made of `asked` itself. It finds each pair once, with the greater indexed row.
@@ -74,15 +74,15 @@ class MeetingTables(BatchTables):
             self._seen, self._first, self._hashes, self._rows, self._within, first, end, later, MOST_PAIRS,
         )  # fmt: skip
         order = np.lexsort((stored, row))
-        return Met(Pairs(row[order], stored[order], apart[order]), compared, reached)
+        return SliceMatches(Pairs(row[order], stored[order], apart[order]), compared, reached)
 
 
-Asked = TypeVar("Asked", bound=Columns)
+Asked = TypeVar("Asked", bound=PageColumns)
 
 
-def meet_all(
-    tables: MeetingTables, chunks: Iterable[Asked], threads: int, *, later: bool = False
-) -> Iterator[tuple[Asked, Met]]:
+def search_all(
+    tables: MinimaTables, chunks: Iterable[Asked], threads: int, *, later: bool = False
+) -> Iterator[tuple[Asked, SliceMatches]]:
     """Find the pairs of all pages of the chunks on `threads` threads. Results are in order."""
 
     def slices() -> Iterator[tuple[Asked, int, int]]:
@@ -90,22 +90,22 @@ def meet_all(
             for first in range(0, len(chunk), SLICE):
                 yield chunk, first, min(first + SLICE, len(chunk))
 
-    def ask(chunk: Asked, first: int, end: int) -> tuple[Asked, int, Met]:
-        return chunk, end, tables.meet(chunk, first, end, later=later)
+    def search(chunk: Asked, first: int, end: int) -> tuple[Asked, int, SliceMatches]:
+        return chunk, end, tables.search(chunk, first, end, later=later)
 
-    with ThreadPoolExecutor(threads, thread_name_prefix="meet") as pool:
-        under_way: deque[Future[tuple[Asked, int, Met]]] = deque()
+    with ThreadPoolExecutor(threads, thread_name_prefix="match") as pool:
+        under_way: deque[Future[tuple[Asked, int, SliceMatches]]] = deque()
         coming, exhausted = slices(), False
         while under_way or not exhausted:
             while not exhausted and len(under_way) <= threads:
                 if (some := next(coming, None)) is None:
                     exhausted = True
                 else:
-                    under_way.append(pool.submit(ask, *some))
+                    under_way.append(pool.submit(search, *some))
             if under_way:
                 chunk, end, met = under_way.popleft().result()
                 if met.end < end:  # the rest of the slice comes before all others
-                    under_way.appendleft(pool.submit(ask, chunk, met.end, end))
+                    under_way.appendleft(pool.submit(search, chunk, met.end, end))
                 yield chunk, met
 
 

@@ -22,7 +22,7 @@ from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.fingerprint_match import rows_of
 from stream.offline.fingerprints import is_fingerprint, open_fingerprints
-from stream.offline.minima_tables import Columns, MeetingTables, meet_all
+from stream.offline.minima_tables import MinimaTables, PageColumns, search_all
 from stream.settings import Settings
 from stream.sources import Message, open_source
 from stream.sources.compressed import STDIN
@@ -35,7 +35,7 @@ CHUNK: Final = 1 << 12
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sketched(Columns):
+class Sketched(PageColumns):
     """n pages with their sketches: all that the rule compares."""
 
     sketches: U64
@@ -119,7 +119,7 @@ class Verified:
         self._corpus = corpus
         self._held = _whole(batch, rule.scheme)
         start = time.perf_counter()
-        self._tables = MeetingTables(self._held, rule.scheme.width, rule.options.distance, rule.design())
+        self._tables = MinimaTables(self._held, rule.scheme.width, rule.options.distance, rule.design())
         self._build_seconds = time.perf_counter() - start
         self._matched = np.zeros(len(self._held), np.bool_)
         self._scanned = 0 if corpus else len(self._held)
@@ -138,7 +138,7 @@ class Verified:
         start, held, rule = time.perf_counter(), self._held, self._rule
         own = self._corpus is None
         chunks = [held] if self._corpus is None else self._counted(self._corpus)
-        for asked, met in meet_all(self._tables, chunks, self._threads, later=own):
+        for asked, met in search_all(self._tables, chunks, self._threads, later=own):
             pairs = met.pairs
             similarity = rule.similarities_at(asked.sketches, pairs.row, held.sketches, pairs.stored)
             similar = np.flatnonzero(similarity >= rule.least_similarity)

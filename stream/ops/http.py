@@ -16,7 +16,7 @@ from stream.errors import PortTakenError
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class HttpLimits:
     """Limits of one server. Times are in seconds."""
 
     connections: int = 256
@@ -39,14 +39,14 @@ async def serving(
     options: str,
     close_seconds: float,
     cancel_handlers: bool = False,
-    bounds: Bounds | None = None,
+    limits: HttpLimits | None = None,
 ) -> AsyncIterator[str]:
     """Context manager that serves an application. Yields its base URL. Port 0 picks a free port.
 
     `options` is the prefix of the settings for host and port, for error messages. `close_seconds` is how long
     open requests may take at shutdown. Raises PortTakenError.
     """
-    connections = _Connections(bounds or Bounds())
+    connections = _Connections(limits or HttpLimits())
     app.middlewares.insert(0, _request_began)
     runner = web.AppRunner(app, shutdown_timeout=close_seconds, handler_cancellation=cancel_handlers)
     await runner.setup()
@@ -55,7 +55,7 @@ async def serving(
 
     def connection() -> _Connection:
         return _Connection(
-            connections, manager, loop=loop, access_log=None, keepalive_timeout=connections.bounds.idle
+            connections, manager, loop=loop, access_log=None, keepalive_timeout=connections.limits.idle
         )
 
     try:
@@ -76,7 +76,7 @@ async def serving(
 class _Connections:
     """The open connections of one server."""
 
-    bounds: Bounds
+    limits: HttpLimits
     all: set[_Connection] = field(default_factory=set)
     silent: dict[_Connection, None] = field(default_factory=dict)
     """Connections that have not sent a request yet, oldest first."""
@@ -85,7 +85,7 @@ class _Connections:
         """Add a connection. Above the limit, close the oldest silent one, which may be this one."""
         self.all.add(new)
         self.silent[new] = None
-        if len(self.all) > self.bounds.connections:
+        if len(self.all) > self.limits.connections:
             next(iter(self.silent)).end()
 
     def forget(self, gone: _Connection) -> None:
@@ -107,8 +107,8 @@ class _Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        bounds = self._connections.bounds
-        self._deadline = asyncio.get_running_loop().call_later(bounds.first_request, self.end)
+        limits = self._connections.limits
+        self._deadline = asyncio.get_running_loop().call_later(limits.first_request, self.end)
         self._connections.admit(self)
 
     def connection_lost(self, exc: BaseException | None) -> None:
@@ -126,8 +126,8 @@ class _Connection(web.RequestHandler):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        bounds = self._connections.bounds
-        self._stalled = asyncio.get_running_loop().call_later(bounds.stalled, self.end)
+        limits = self._connections.limits
+        self._stalled = asyncio.get_running_loop().call_later(limits.stalled, self.end)
 
     def resume_writing(self) -> None:
         super().resume_writing()

@@ -71,7 +71,7 @@ def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = 
     Neither the message nor a decompressed `body` may exceed `page_bytes`, and no more is allocated. Schemas
     and archived records that the message refers to come from `outside`.
 
-    Raises WantedError if one of these has to be fetched first. Raises PageMessageError with the reason
+    Raises FetchNeededError if one of these has to be fetched first. Raises PageMessageError with the reason
     `empty_message`, `malformed_json`, `missing_field`, `ambiguous_content`, `wrong_type`, `bad_base64`,
     `bad_compression`, `too_large`, `http_status`, or one of the reasons of `Outside` and `Schema`.
     """

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stream.tables.arrays import I64, U64, distinct
 from stream.tables.contents import digest, joined, mixed
 from stream.tables.failures import damaged
-from stream.tables.rocks import DEFAULT, LOG, Batch, Store
+from stream.tables.rocks import DEFAULT, LOG, Store, Writes
 
 CHUNK: Final = 256
 """Anchors per key of the log. The last chunk is rewritten as it fills, so the log's content depends only on
@@ -47,7 +47,7 @@ class AnchorLog:
         self.count = int.from_bytes(stored, "little") if stored else 0
         self._tail = self.read(self.count - self.count % CHUNK, self.count)
 
-    def append(self, batch: Batch, anchors: U64) -> None:
+    def append(self, batch: Writes, anchors: U64) -> None:
         """Add anchors (n, 2) to the log, through `batch`."""
         first = self.count - len(self._tail)
         rows = np.concatenate([self._tail, anchors])
@@ -112,7 +112,7 @@ class Dead:
         self.count += len(anchors)
         self.digest = joined(self.digest, digest(mixed(anchors.astype(np.uint64))))
 
-    def kill(self, batch: Batch, anchors: I64) -> None:
+    def kill(self, batch: Writes, anchors: I64) -> None:
         """Mark anchors as dead, in RAM at once and in the store through `batch`."""
         for anchor in anchors.tolist():
             batch.put(DEFAULT, DEAD + anchor.to_bytes(8, "big"), b"")
@@ -171,7 +171,7 @@ class Skipped:
         self.digest = _digest_of(self._numbers, self._masks)
         """Digest of these anchors and their masks."""
 
-    def add(self, batch: Batch, first: int, skipped: dict[int, int]) -> None:
+    def add(self, batch: Writes, first: int, skipped: dict[int, int]) -> None:
         """Add anchors. `skipped` maps an index, relative to the anchor `first`, to a bit mask of the tables
         that the anchor is kept out of."""
         new = [(first + index, mask) for index, mask in sorted(skipped.items()) if mask]

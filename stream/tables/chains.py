@@ -147,8 +147,8 @@ def follow(
     mortal: I64,
     dies: I64,
 ) -> U64:
-    """Pairs of a row and an anchor in a bucket that it probes, packed as in `Found`, with repetitions. Stops
-    early once there are `enough`.
+    """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`, with
+    repetitions. Stops early once there are `enough`.
 
     Queries have `words` (n,), by which tables are indexed, and `fingerprints` (n,), between which distances
     are; `stored` (m, 2) has both for each anchor. `keys` (n, T) are the exact keys; `slot_bits` and `parts`

@@ -194,8 +194,8 @@ def _match(
     sizes: I64,
     enough: int,
 ) -> U64:
-    """Pairs of a row and an anchor below `end` in a bucket that it probes, packed as in `Found`. Stops early
-    once there are `enough`.
+    """Pairs of a row and an anchor below `end` in a bucket that it probes, packed as in `PairCollector`.
+    Stops early once there are `enough`.
 
     Group g has the `entries` [edges[g], edges[g + 1]). `wanted` (m, 2) is as in `Met`, over all runs. Adds
     the numbers of live anchors in exact buckets to `sizes` (n * T), unless its shape is (0,).

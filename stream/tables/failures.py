@@ -125,7 +125,7 @@ def _is_gone(path: Path, error: BaseException | None) -> bool:
     return missing and not path.exists()
 
 
-class Explained:
+class TranslatedErrors:
     """A context manager that translates errors of RocksDB and of the disk into ours (see `failure`)."""
 
     def __init__(self, path: Path) -> None:

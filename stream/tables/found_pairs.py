@@ -16,7 +16,7 @@ FIRST_PAIRS: Final = 1 << 12
 
 @compiled
 def pack_pair(row: Integer, number: Integer | np.uint64, distance: Integer) -> np.uint64:
-    """A row, an anchor and their distance, packed as in `Found`."""
+    """A row, an anchor and their distance, packed as in `PairCollector`."""
     return np.uint64(row) << np.uint64(40) | np.uint64(number) << np.uint64(8) | np.uint64(distance)
 
 

@@ -22,7 +22,7 @@ from stream.tables.anchors import Skips
 from stream.tables.arrays import U64
 from stream.tables.build import build_tables, table_file
 from stream.tables.design import Design
-from stream.tables.failures import Explained, disk_failure
+from stream.tables.failures import TranslatedErrors, disk_failure
 from stream.tables.rocks import Store, table_family
 from stream.tables.runs import Run
 
@@ -48,7 +48,7 @@ class Freezing:
         self._store = store
         self._design = design
         self._skips = skips
-        self._explained = Explained(store.path)
+        self._explained = TranslatedErrors(store.path)
         parent = store.path / FOLDER
         with self._explained:
             parent.mkdir(mode=0o700, exist_ok=True)

@@ -19,7 +19,7 @@ from stream.tables.anchors import Skips
 from stream.tables.arrays import U64
 from stream.tables.build import build_tables
 from stream.tables.design import Design
-from stream.tables.failures import Explained
+from stream.tables.failures import TranslatedErrors
 from stream.tables.rocks import sst_writer
 from stream.tables.runs import Run
 
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
 if __name__ == "__main__":
     status = 0
     try:
-        with Explained(Path(sys.argv[1])):
+        with TranslatedErrors(Path(sys.argv[1])):
             main(Path(sys.argv[1]))
     except DiskError as error:
         status = error.exit_code

@@ -36,7 +36,7 @@ _ALL_TABLES: Final = slice(None)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class HeadGrowth:
     """How fast heads grow: bounds the time of one insert."""
 
     first_heads: int = 1 << 22
@@ -47,7 +47,7 @@ class Pace:
     """Least number of anchors linked in the coming heads per inserted anchor, so that these catch up."""
 
 
-PACE: Final = Pace()
+HEAD_GROWTH: Final = HeadGrowth()
 
 
 class HotTier:
@@ -66,15 +66,15 @@ class HotTier:
         distance: int,
         memory: int,
         room: int,
-        pace: Pace = PACE,
+        growth: HeadGrowth = HEAD_GROWTH,
     ) -> None:
         self._design = design
         self._skipped = skipped
         self._dead = dead
         self._distance = distance
-        self._pace = pace
+        self._growth = growth
         longest = int(design.prefix_bits.max())
-        first = max(1, (pace.first_heads // design.tables).bit_length() - 1)
+        first = max(1, (growth.first_heads // design.tables).bit_length() - 1)
         most = max(1, (memory // HEAD_BYTES // design.tables).bit_length() - 1)
         self._most_bits = min(max(first, most), longest)
         self.floor = 0
@@ -206,7 +206,7 @@ class HotTier:
             if self._cleaning.is_alive():
                 return
             self._cleaning = None
-        most = max(self._pace.linked, self._pace.linked_an_anchor * inserted)
+        most = max(self._growth.linked, self._growth.linked_an_anchor * inserted)
         start, end = self._caught_up, min(self._caught_up + most, self.count)
         self._link(self._coming, start, end)
         self._caught_up = end

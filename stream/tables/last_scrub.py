@@ -15,7 +15,7 @@ import msgspec
 from stream.errors import DamagedStateError
 from stream.output import writing
 from stream.private import tighten
-from stream.tables.scrub_child import Found
+from stream.tables.scrub_child import ScrubResult
 
 
 class Scrubbed(msgspec.Struct, frozen=True, kw_only=True):
@@ -23,7 +23,7 @@ class Scrubbed(msgspec.Struct, frozen=True, kw_only=True):
 
     ended: float
     """Seconds since the epoch."""
-    found: Found
+    found: ScrubResult
     inode: int | None = None
     """Inode of the damaged file."""
     changed: int | None = None
@@ -38,7 +38,7 @@ def last_scrub(directory: Path) -> Scrubbed | None:
     return None
 
 
-def note_scrub(directory: Path, found: Found, ended: float) -> None:
+def note_scrub(directory: Path, found: ScrubResult, ended: float) -> None:
     """Record the result of a scrub. Raises OutputError."""
     there = _stat(directory, found.file)
     scrubbed = Scrubbed(

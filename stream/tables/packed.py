@@ -325,8 +325,8 @@ def _search(
     sizes: I64,
     enough: int,
 ) -> U64:
-    """Pairs of a row and an anchor of [first, end) in a bucket that it probes, packed as in `Found`. Stops
-    early once there are `enough`.
+    """Pairs of a row and an anchor of [first, end) in a bucket that it probes, packed as in `PairCollector`.
+    Stops early once there are `enough`.
 
     Memory is prefetched for the probes of several rows before it is read.
     """

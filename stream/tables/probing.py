@@ -9,7 +9,7 @@ import numpy as np
 
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import Design
-from stream.tables.found import Found
+from stream.tables.pair_collector import PairCollector
 from stream.tables.prefixes_compiled import LISTED_BITS, keys_of, uncertain_bits
 from stream.tables.probes import probe_tree
 
@@ -60,7 +60,7 @@ class Probing:
         self.bits: Final[U8] = uncertain_bits(design.block_of_bit, design.subsets, uncertain, flipped)
         """Uncertain bits within each prefix, shape (flip_bits, n, T)."""
         self.tree: Final = probe_tree(flipped, flips if flipped else 0)
-        self.found: Final = Found(most)
+        self.found: Final = PairCollector(most)
         self.nearest: Final = nearest
         self.sizes: Final[I64 | None] = np.zeros(self.keys.size, np.int64) if counted else None
         """Number of live anchors found so far in each exact bucket, at row * T + table."""

@@ -33,7 +33,7 @@ from rocksdict import (
 from stream.errors import StateError
 from stream.failpoints import reach
 from stream.private import private_directory, tighten
-from stream.tables.failures import MISSING_FILE, Explained, damaged
+from stream.tables.failures import MISSING_FILE, TranslatedErrors, damaged
 
 DEFAULT: Final = "default"
 LOG: Final = "log"
@@ -84,7 +84,7 @@ def tables_of(path: Path) -> int:
     store."""
     if not (path / "CURRENT").exists():
         raise StateError(f"state directory {path}: it contains no RocksDB")
-    with Explained(path):
+    with TranslatedErrors(path):
         return sum(family.startswith(TABLE) for family in Rdict.list_cf(str(path)))
 
 
@@ -209,7 +209,7 @@ def _opened_to_read(path: Path, families: dict[str, Options]) -> Rdict:
 
 def families_in(path: Path) -> list[str]:
     """The families of the store in a directory, sorted. Raises DamagedStateError."""
-    with Explained(path):
+    with TranslatedErrors(path):
         return sorted(Rdict.list_cf(str(path)))
 
 
@@ -230,7 +230,7 @@ def read_from_disk(path: Path, family: str, turn: Callable[[], None]) -> int:
 
     reading = ReadOptions()
     reading.set_readahead_size(READ_AHEAD)
-    with Explained(path):
+    with TranslatedErrors(path):
         db = _opened_to_read(path, {name: options(name) for name in (DEFAULT, family)})
         try:
             return _read_through(db.get_column_family(family), reading, turn)
@@ -260,7 +260,7 @@ def _takes_direct_reads(path: Path) -> bool:
     return True
 
 
-class Batch:
+class Writes:
     """Writes that are applied together, by `Store.write`."""
 
     def __init__(self, handles: dict[str, ColumnFamily]) -> None:
@@ -303,7 +303,7 @@ class Store:
         self.families: Final = (
             *RECORDS, FLUSH, *(table_family(table) for table in range(tables)),
         )  # fmt: skip
-        self._explained = Explained(path)
+        self._explained = TranslatedErrors(path)
         self._read_only = read_only
         self._cache = Cache(cache)
         # Pass the options of all families: RocksDB silently resets those that are not passed.
@@ -372,11 +372,11 @@ class Store:
             values: list[bytes | None] = self._read[family].get(keys)  # type: ignore[assignment, arg-type]
             return values
 
-    def batch(self) -> Batch:
+    def batch(self) -> Writes:
         """A new empty batch."""
-        return Batch(self._handles)
+        return Writes(self._handles)
 
-    def write(self, batch: Batch) -> None:
+    def write(self, batch: Writes) -> None:
         """Apply a batch atomically. It is visible at once, and durable with the next flush."""
         with self._explained:
             self._db.write(batch.writes, self._unlogged)

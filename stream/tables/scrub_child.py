@@ -1,7 +1,7 @@
 """The process that scrubs a state directory for damage: `python -m stream.tables.scrub_child DIRECTORY`.
 
-It reads every block of every file, slowly, beside a running judge, and writes a `Found` in JSON to standard
-output.
+It reads every block of every file, slowly, beside a running judge, and writes a `ScrubResult` in JSON to
+standard output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLICE_SECONDS: Final = 0.02
 T = TypeVar("T")
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+class ScrubResult(msgspec.Struct, frozen=True, kw_only=True):
     """The result of a scrub."""
 
     bytes: int
@@ -38,7 +38,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     """Name of the damaged file, if RocksDB reported it."""
 
 
-class Pace:
+class Throttle:
     """Limits work to a fraction of the time by sleeping."""
 
     def __init__(self, share: float = SHARE) -> None:
@@ -53,7 +53,7 @@ class Pace:
             self._since = time.monotonic()
 
 
-def scrub(directory: Path, turn: Callable[[], None]) -> Found:
+def scrub(directory: Path, turn: Callable[[], None]) -> ScrubResult:
     """Read all families of the store in `directory`. `turn` is called between blocks. Raises NeardupError for
     failures other than damage."""
     read = 0
@@ -61,8 +61,8 @@ def scrub(directory: Path, turn: Callable[[], None]) -> Found:
         for family in _confirmed(directory, lambda: families_in(directory)):
             read += _confirmed(directory, lambda family=family: read_from_disk(directory, family, turn))  # type: ignore[misc]
     except DamagedStateError as error:
-        return Found(bytes=read, damage=str(error), file=file_named(error))
-    return Found(bytes=read)
+        return ScrubResult(bytes=read, damage=str(error), file=file_named(error))
+    return ScrubResult(bytes=read)
 
 
 def _confirmed(directory: Path, read: Callable[[], T]) -> T:
@@ -84,7 +84,7 @@ if __name__ == "__main__":
     os.nice(NICE)
     status = 0
     try:
-        sys.stdout.buffer.write(msgspec.json.encode(scrub(Path(sys.argv[1]), Pace().turn)))
+        sys.stdout.buffer.write(msgspec.json.encode(scrub(Path(sys.argv[1]), Throttle().turn)))
     except NeardupError as error:
         sys.stderr.write(f"{error}\n")
         status = error.exit_code

@@ -28,16 +28,16 @@ from stream.tables.cold import ColdTier
 from stream.tables.compaction import Compaction, stored_runs
 from stream.tables.contents import joined
 from stream.tables.design import Design
-from stream.tables.found import LAST_ANCHOR
-from stream.tables.hot import PACE, HotTier, Pace
+from stream.tables.hot import HEAD_GROWTH, HeadGrowth, HotTier
 from stream.tables.memory_shares import MemoryShares
+from stream.tables.pair_collector import LAST_ANCHOR
 from stream.tables.probing import ALL, Nearest, Probing
-from stream.tables.rocks import DEFAULT, Batch, Store
+from stream.tables.rocks import DEFAULT, Store, Writes
 from stream.tables.search_result import SearchResult
 from stream.tables.warm import WarmTier
 
 LAYOUT: Final = b"tables/layout"
-ROWS_AT_ONCE: Final = 1 << 12
+MOST_SEARCHED_ROWS: Final = 1 << 12
 """Rows searched at a time. Their entries in the cold tier take some MiB."""
 PAIRS_AT_ONCE: Final = 1 << 21
 """Most pairs found at a time, 16 MiB in each of a few arrays. A row of spam may have ten thousand. If the
@@ -97,7 +97,7 @@ class Tables:
         cap: int | None,
         memory: int,
         generation: int,
-        pace: Pace = PACE,
+        growth: HeadGrowth = HEAD_GROWTH,
     ) -> None:
         self._store = store
         self._design = design
@@ -111,7 +111,7 @@ class Tables:
         self._dead = Dead(store)
         self._skipped = Skipped(store)
         runs = stored_runs(store, generation, self.count)
-        self._rows_at_once = ROWS_AT_ONCE
+        self._rows_at_once = MOST_SEARCHED_ROWS
         self._crowded = False  # a hint, which threads may overwrite
         """Whether the last rows had so many candidates that the next ones had better be asked for the nearest
         at once."""
@@ -134,7 +134,7 @@ class Tables:
             distance=distance,
             memory=shares.heads,
             room=generation + self._warm.largest_step,
-            pace=pace,
+            growth=growth,
         )
         self._cold = ColdTier(
             store,
@@ -252,7 +252,7 @@ class Tables:
             yield start, found
             start += rows
             if rows == self._rows_at_once and len(found.row) < PAIRS_AT_ONCE // 4:
-                self._rows_at_once = min(2 * rows, ROWS_AT_ONCE)
+                self._rows_at_once = min(2 * rows, MOST_SEARCHED_ROWS)
 
     def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
@@ -276,7 +276,7 @@ class Tables:
         return SearchResult(row, anchor, distance, sizes, [probing])
 
     def insert(
-        self, batch: Batch, fingerprints: U64, skipped: dict[int, int], words: U64 | None = None
+        self, batch: Writes, fingerprints: U64, skipped: dict[int, int], words: U64 | None = None
     ) -> None:
         """Add anchors, one per row of `fingerprints`, numbered from `count`.
 
@@ -291,7 +291,7 @@ class Tables:
         self._hot.insert(rows)
         self._log.append(batch, rows)
 
-    def kill(self, batch: Batch, anchors: I64) -> None:
+    def kill(self, batch: Writes, anchors: I64) -> None:
         """Mark superseded or expired anchors as dead: no longer candidates, nor counted in buckets."""
         if len(anchors) and (anchors.min() < 0 or anchors.max() >= self.count):
             raise ValueError(f"anchors to kill must be below {self.count}")

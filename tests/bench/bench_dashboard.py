@@ -31,7 +31,7 @@ from stream.brokers.broker import start_broker
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import topics
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.record_batches import header_block, record_batches
 from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES
 from stream.messages.byte_strings import Texts
@@ -82,7 +82,7 @@ def _verdicts(count: int) -> Iterator[VerdictRecord]:
 
 async def _publish(settings: Settings, verdicts: list[VerdictRecord]) -> None:
     """In transactions and batches as large as a judge's."""
-    topic = Names(settings.namespace).verdicts
+    topic = TopicNames(settings.namespace).verdicts
     producer = AIOKafkaProducer(
         bootstrap_servers=settings.bootstrap_servers, transactional_id=f"{settings.namespace}.bench",
         enable_idempotence=True, acks="all", linger_ms=0, max_batch_size=VERDICT_BATCH_BYTES,

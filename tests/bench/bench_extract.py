@@ -21,7 +21,7 @@ from typing import Any
 from resiliparse.parse.html import HTMLTree
 
 from stream.children import child
-from stream.children.child import Chunk
+from stream.children.child import FingerprintRequest
 from stream.children.guard import Guard
 from stream.children.position import Position
 from stream.fingerprint.fingerprinter import Fingerprinter
@@ -48,7 +48,7 @@ OUTSIDE = Outside()
 class _Sink:
     """Where a child's rows go: encoded, and dropped."""
 
-    pause = child.QUEUED_SECONDS
+    pause = child.QUEUED_BATCHING_SECONDS
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
@@ -68,7 +68,7 @@ def run(data: Path | None = None, count: int = PAGES, rounds: int = ROUNDS) -> d
     fingerprinter = Fingerprinter()
     fingerprinter.warm()
     frames = [
-        child.frame(Chunk(list(values[first : first + PAGES_A_CHUNK]), careful=False))
+        child.frame(FingerprintRequest(list(values[first : first + PAGES_A_CHUNK]), careful=False))
         for first in range(0, len(values), PAGES_A_CHUNK)
     ]
     decoded = [decode_page(value, PAGE_BYTES) for value in values]

@@ -26,7 +26,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.kafka import topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.judge_stats import JudgeStats
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings, load
@@ -46,7 +46,7 @@ async def _write_journal(settings: Settings, rows: int, scheme: Scheme) -> None:
     await producer.start()
     try:
         for record in journal(rows, scheme):
-            await producer.send(Names(settings.namespace).journal, record.encode(), partition=0)
+            await producer.send(TopicNames(settings.namespace).journal, record.encode(), partition=0)
         await producer.flush()
     finally:
         await producer.stop()
@@ -99,7 +99,7 @@ async def _publish_alone(settings: Settings, rows: int) -> float:
         enable_idempotence=True, acks="all", linger_ms=0, max_batch_size=VERDICT_BATCH_BYTES,
         max_request_size=VERDICT_BATCH_BYTES + (64 << 10),
     )  # fmt: skip
-    topic = Names(settings.namespace).verdicts
+    topic = TopicNames(settings.namespace).verdicts
     value, key = b"v" * 640, b"k" * 50
     headers = [("verdict", b"unique"), ("scheme", b"0" * 16)]
     await producer.start()

@@ -24,7 +24,7 @@ import psutil
 from aiokafka import AIOKafkaConsumer
 
 from stream.brokers.broker import start_broker
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.settings import Settings
 from tests.bench.bench_end_to_end import CHILDREN, WORKERS, texts
 from tests.bench.pipeline import (
@@ -49,7 +49,7 @@ PARTS = ("to_journal", "to_decision", "to_reader")
 
 async def _paced(settings: Settings, values: Sequence[bytes], rate: float, sent: dict[str, float]) -> None:
     """Publish at `rate` pages a second; notes when each URL was sent."""
-    topic = Names(settings.namespace).pages
+    topic = TopicNames(settings.namespace).pages
     async with producer(settings) as sender:
         started = time.perf_counter()
         for number, value in enumerate(values):

@@ -24,7 +24,7 @@ from stream.offline.compressed_blocks import encode, expected_bytes, sort_words
 from stream.offline.layouts import Layout
 from stream.offline.methods import METHODS, Method, open_method
 from stream.offline.methods.ball import ball_size
-from stream.offline.methods.sorted_tables import SortedTables, Table, compare, predicted
+from stream.offline.methods.sorted_tables import SortedTable, SortedTables, compare, predicted
 from stream.offline.methods.stored_ball import StoredBall
 from stream.tables.anchors import Skips
 from stream.tables.arrays import U64
@@ -65,7 +65,7 @@ def units(stored: U64) -> dict[str, float]:
     ascending, some = np.sort(stored), random_set(rng, 1 << 17, WIDTH)
     words = ascending[:, None]
     starts = rng.integers(0, len(stored) - 16, 1 << 15)
-    held = Table(words, np.arange(len(stored), dtype=np.uint32))
+    held = SortedTable(words, np.arange(len(stored), dtype=np.uint32))
     asked = some[: len(starts), None]
     compressed = encode(words, WIDTH)
     tables = SortedTables(stored, WIDTH, DISTANCE, layout=Layout.choose(6, 3))

@@ -21,11 +21,11 @@ import psutil
 from aiokafka import AIOKafkaProducer
 
 from stream.brokers.broker import start_broker
-from stream.children.child import Configuration
+from stream.children.child import ChildConfiguration
 from stream.children.pool import ChildPool
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import topics
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.worker import WorkerRole
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings, load
@@ -62,7 +62,7 @@ def pages(count: int, data: Path | None) -> list[bytes]:
 
 async def _alone(settings: Settings, values: list[bytes]) -> float:
     """Pages a second of the children fed from memory."""
-    configuration = Configuration(
+    configuration = ChildConfiguration(
         scheme=Scheme(),
         page_bytes=settings.page_bytes,
         memory=settings.child_memory,
@@ -83,7 +83,7 @@ async def _through_kafka(settings: Settings, values: list[bytes]) -> tuple[float
     await producer.start()
     try:
         for value in values:
-            await producer.send(Names(settings.namespace).pages, value)
+            await producer.send(TopicNames(settings.namespace).pages, value)
         await producer.flush()
     finally:
         await producer.stop()

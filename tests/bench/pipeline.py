@@ -21,7 +21,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import topics
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings, load
 from stream.supervisor import Supervisor, deployment
@@ -94,7 +94,7 @@ async def producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer]:
 async def verdicts(settings: Settings) -> AsyncIterator[AIOKafkaConsumer]:
     """A consumer of all verdicts, from the first on."""
     consumer = AIOKafkaConsumer(
-        Names(settings.namespace).verdicts,
+        TopicNames(settings.namespace).verdicts,
         bootstrap_servers=settings.bootstrap_servers,
         isolation_level="read_committed",
         auto_offset_reset="earliest",
@@ -111,7 +111,7 @@ async def publish(settings: Settings, values: Sequence[bytes]) -> None:
     """Publish all pages, spread over the partitions."""
     async with producer(settings) as sender:
         for number, value in enumerate(values):
-            await sender.send(Names(settings.namespace).pages, value, partition=number % PARTITIONS)
+            await sender.send(TopicNames(settings.namespace).pages, value, partition=number % PARTITIONS)
         await sender.flush()
 
 
@@ -146,7 +146,7 @@ async def steady(
         sent, heard = 0, time.monotonic()
         while not closes or time.perf_counter() < closes:
             for number, value in islice(sending, max(0, len(found.verdicts) + ahead - sent)):
-                await sender.send(Names(settings.namespace).pages, value, partition=number % PARTITIONS)
+                await sender.send(TopicNames(settings.namespace).pages, value, partition=number % PARTITIONS)
                 sent += 1
             for url, verdict in await _read(consumer, 0.05):
                 found.verdicts[url] = verdict

@@ -20,7 +20,7 @@ from aiokafka.structs import OffsetAndMetadata
 from stream.brokers.broker import start_broker
 from stream.brokers.local_broker import LocalBroker
 from stream.kafka.audit import audit
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
 from stream.messages.journal import Rows, decode_journal
@@ -67,7 +67,7 @@ async def all_right(settings: Settings) -> None:
 
 
 async def test_redelivery_of_everything_gives_not_one_new_verdict(quick: Settings, tmp_path: Path) -> None:
-    names = Names(quick.namespace)
+    names = TopicNames(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await crawl(quick, 300)
         await deployment.start("worker")
@@ -114,7 +114,7 @@ async def test_a_judge_killed_with_one_batch_decided_ahead_of_the_other(
     quick: Settings, tmp_path: Path
 ) -> None:
     """The batch before is under way, perhaps committed; what was decided of both is in RAM alone."""
-    names = Names(quick.namespace)
+    names = TopicNames(quick.namespace)
     async with Deployment(quick.model_copy(update={"judge_rows": 4}), tmp_path) as deployment:
         await deployment.start("worker")
 
@@ -208,7 +208,7 @@ async def _with_broker_accident(broker: LocalBroker, settings: Settings, logs: P
 
 async def test_a_refused_verdict_aborts_its_whole_transaction(quick: Settings, tmp_path: Path) -> None:
     """Rule 10: aiokafka commits a transaction although one of its sends failed; the judge must not."""
-    names = Names(quick.namespace)
+    names = TopicNames(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await deployment.start("worker")
         await deployment.start("judge")
@@ -231,7 +231,7 @@ async def test_a_refused_verdict_aborts_its_whole_transaction(quick: Settings, t
 
 async def test_a_refused_append_ends_the_worker_before_the_next_one(quick: Settings, tmp_path: Path) -> None:
     """Rule 2: an idempotent producer lets batch 2 in after batch 1 was refused; the worker must not try."""
-    names = Names(quick.namespace)
+    names = TopicNames(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await deployment.start("judge")
         await deployment.start("worker")
@@ -250,7 +250,7 @@ async def test_a_refused_append_ends_the_worker_before_the_next_one(quick: Setti
 
 async def test_pages_deleted_and_recreated_are_all_judged(quick: Settings, tmp_path: Path) -> None:
     """Rule 4: a recreated topic is a new one; without topic ids its pages would pass for re-deliveries."""
-    names = Names(quick.namespace)
+    names = TopicNames(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await deployment.start("judge")
         await deployment.start("worker")
@@ -285,7 +285,7 @@ async def test_pages_deleted_and_recreated_are_all_judged(quick: Settings, tmp_p
 
 
 async def test_the_judges_group_offset_is_only_for_lag_tools(quick: Settings, tmp_path: Path) -> None:
-    names = Names(quick.namespace)
+    names = TopicNames(quick.namespace)
     async with Deployment(quick, tmp_path) as deployment:
         await deployment.start("worker")
         await deployment.start("judge")

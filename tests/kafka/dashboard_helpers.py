@@ -20,7 +20,7 @@ from typing import Any
 import aiohttp
 from aiokafka import AIOKafkaProducer
 
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.messages.verdict import ClusterRecord, PageRef, Source, VerdictRecord, rfc3339
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS, until
@@ -82,7 +82,7 @@ async def decide(settings: Settings, verdicts: Sequence[VerdictRecord], *, commi
     await producer.start()
     try:
         await producer.begin_transaction()
-        topic = Names(settings.namespace).verdicts
+        topic = TopicNames(settings.namespace).verdicts
         sent = [
             await producer.send(topic, msgspec.json.encode(each), partition=each.source.partition)
             for each in verdicts
@@ -101,7 +101,7 @@ async def supersede(settings: Settings, cluster: str) -> None:
         cluster=cluster, url="https://a/", state="superseded", by=f"{JOURNAL}.8.1", decided_at=rfc3339(0)
     )
     async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
-        topic = Names(settings.namespace).clusters
+        topic = TopicNames(settings.namespace).clusters
         await producer.send_and_wait(topic, msgspec.json.encode(record), cluster.encode(), partition=0)
 
 

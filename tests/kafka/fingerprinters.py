@@ -18,7 +18,7 @@ from pathlib import Path
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.pages.outside.errors import WantedError
+from stream.pages.outside.errors import FetchNeededError
 from stream.pages.outside.outside import Outside
 from stream.pages.page import Page
 
@@ -198,5 +198,5 @@ class Stalling(Fingerprinter):
     def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
         """The page, once the store would answer."""
         if b"stall" in (value or b"") and not os.path.exists(os.path.join(os.environ[SLOW_GATE], "gate")):
-            raise WantedError("archive at byte 7", lambda: time.sleep(3600))
+            raise FetchNeededError("archive at byte 7", lambda: time.sleep(3600))
         return super().decode(value, page_bytes, outside)

@@ -17,7 +17,7 @@ from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import audit, broker_metadata
 from stream.kafka.judge import JudgeRole
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import plan
 from stream.kafka.worker import WorkerRole
 from stream.messages.decision import Decisions, decode_decisions
@@ -103,7 +103,7 @@ async def append(settings: Settings, *records: bytes, topic: str | None = None, 
     )
     await producer.start()
     try:
-        topic = topic or Names(settings.namespace).journal
+        topic = topic or TopicNames(settings.namespace).journal
         return [await producer.send_and_wait(topic, each, partition=0, **send) for each in records]
     finally:
         await producer.stop()
@@ -111,7 +111,7 @@ async def append(settings: Settings, *records: bytes, topic: str | None = None, 
 
 async def decisions(settings: Settings) -> list[Decisions]:
     """Everything decided so far."""
-    records = await read_all(settings, Names(settings.namespace).decisions)
+    records = await read_all(settings, TopicNames(settings.namespace).decisions)
     return [decode_decisions(each.value, each.offset) for each in records]
 
 
@@ -126,7 +126,9 @@ async def decided(settings: Settings, appended: list[Any]) -> None:
 
 async def verdicts(settings: Settings) -> list[dict[str, Any]]:
     """All verdicts, as any consumer reads them."""
-    return [json.loads(each.value) for each in await read_all(settings, Names(settings.namespace).verdicts)]
+    return [
+        json.loads(each.value) for each in await read_all(settings, TopicNames(settings.namespace).verdicts)
+    ]
 
 
 def places(found: list[dict[str, Any]]) -> Counter[tuple[str, int, int]]:

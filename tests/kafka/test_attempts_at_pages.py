@@ -10,7 +10,7 @@ import pytest
 
 from stream.fingerprint.row import Status
 from stream.kafka import broker_metadata
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
     ROOT,
@@ -43,7 +43,7 @@ def quick(settings: Settings) -> Settings:
 
 
 async def topic_id(settings: Settings) -> str:
-    topic = Names(settings.namespace).pages
+    topic = TopicNames(settings.namespace).pages
     async with broker_metadata.connect(settings) as client:
         return (await broker_metadata.topic_ids(client, [topic]))[topic]
 

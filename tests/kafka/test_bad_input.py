@@ -17,7 +17,7 @@ from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from jsonschema import Draft202012Validator, FormatChecker
 
 from stream.kafka.judge import JudgeRole
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, page, text, verdicts
@@ -144,7 +144,7 @@ async def send(settings: Settings, messages: Sequence[Case]) -> dict[tuple[int, 
     )
     await producer.start()
     try:
-        topic = Names(settings.namespace).pages
+        topic = TopicNames(settings.namespace).pages
         sent = [
             await producer.send(topic, each.value, key=each.key, partition=n % settings.partitions)
             for n, each in enumerate(messages)
@@ -191,7 +191,7 @@ async def judge(settings: Settings, messages: Sequence[Case]) -> dict[tuple[int,
 
 async def letters(settings: Settings, places: dict[tuple[int, int], Case]) -> dict[str, Any]:
     """The dead letters by the names of their cases; fails unless exactly the rejected messages have one."""
-    names = Names(settings.namespace)
+    names = TopicNames(settings.namespace)
     found = {}
     topic_ids = {each["source"]["topic_id"] for each in await verdicts(settings)}
     for letter in await read_all(settings, names.rejected):

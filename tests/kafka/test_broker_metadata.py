@@ -105,9 +105,9 @@ async def test_log_bounds_tell_an_open_transaction_from_the_end(
             await producer.send_and_wait(namespace, b"open", partition=1)
             every = await broker_metadata.log_bounds(admin._client, [namespace])
             committed = await broker_metadata.log_bounds(admin._client, [namespace], committed=True)
-        assert every[key] == broker_metadata.Bounds(0, 1)
-        assert committed[key] == broker_metadata.Bounds(0, 0)
-        assert every[TopicPartition(namespace, 0)] == broker_metadata.Bounds(0, 0)
+        assert every[key] == broker_metadata.LogBounds(0, 1)
+        assert committed[key] == broker_metadata.LogBounds(0, 0)
+        assert every[TopicPartition(namespace, 0)] == broker_metadata.LogBounds(0, 0)
     finally:
         await producer.stop()
 

@@ -30,7 +30,7 @@ from stream.kafka.election import Election
 from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.judge import JudgeRole
 from stream.kafka.judge_transaction import Publisher
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
 from stream.kafka.worker import WorkerRole
@@ -224,7 +224,7 @@ async def test_what_would_take_too_long_is_judged_in_the_next_transaction(
     parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 40, 2)]
     await append(quick, *map(record, parts))
     monkeypatch.setattr("stream.kafka.batch_in_flight.MOST", -1)
-    monkeypatch.setattr("stream.judge.decide.ROWS_AT_ONCE", 2)
+    monkeypatch.setattr("stream.judge.decide.SEARCH_ROWS", 2)
     async with running(JudgeRole(quick)):
         await until(lambda: _all_have(quick, parts))
     assert places(await verdicts(quick)) == once(*parts)
@@ -347,11 +347,11 @@ async def test_rule_12_standby_applies_decisions_before_it_joins_and_takes_over(
         async with running(second):
             async with asyncio.timeout(HANG_SECONDS):
                 await following.wait()
-            assert await members(quick, Names(quick.namespace).judge) == 1
+            assert await members(quick, TopicNames(quick.namespace).judge) == 1
             go_on.set()
 
             async def both() -> bool:
-                return await members(quick, Names(quick.namespace).judge) == 2
+                return await members(quick, TopicNames(quick.namespace).judge) == 2
 
             await until(both)
             stood_by = [each["applied"] for each in logged if each["event"] == "standby"]
@@ -389,7 +389,7 @@ async def test_rule_14_deployments_on_one_broker_do_not_fence_each_other(quick: 
     for each in both:
         given = await verdicts(each)
         assert len(given) == 60
-        assert {verdict["source"]["topic"] for verdict in given} == {Names(each.namespace).pages}
+        assert {verdict["source"]["topic"] for verdict in given} == {TopicNames(each.namespace).pages}
 
 
 def milliseconds(rfc3339: str) -> int:

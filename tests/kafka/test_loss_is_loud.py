@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from stream.judge.ledger import SourceGap
 from stream.kafka import broker_metadata
 from stream.kafka.judge import JudgeRole
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import (
@@ -60,7 +60,7 @@ async def follow_cure(settings: Settings, logged: list[Any]) -> None:
     cure = re.search(r"stop the workers, set their group to .* \((--to-\S+)(?: (\d+))?\), start them", told)
     assert cure is not None, told
     option, offset = cure.groups()
-    key = TopicPartition(Names(settings.namespace).pages, 0)
+    key = TopicPartition(TopicNames(settings.namespace).pages, 0)
     async with broker_metadata.connect(settings) as client:
         bounds = (await broker_metadata.log_bounds(client, [key.topic]))[key]
     await commit(settings, {"--to-earliest": bounds.start, "--to-offset": int(offset or 0)}[option])

@@ -13,7 +13,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from stream.errors import BrokerError, PageError, TopicError
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.page_publisher import key_of, publish
 from stream.settings import Settings, load
 from stream.sources import JsonlSource, Message
@@ -25,7 +25,7 @@ LIMIT = 1_000_000
 
 @pytest.fixture
 async def topic(settings: Settings) -> AsyncIterator[str]:
-    name = Names(settings.namespace).pages
+    name = TopicNames(settings.namespace).pages
     admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers)
     await admin.start()
     try:
@@ -138,7 +138,7 @@ async def test_the_rate_is_kept(settings: Settings, topic: str, tmp_path: Path) 
 
 
 async def test_a_missing_topic_is_named(settings: Settings, tmp_path: Path) -> None:
-    with pytest.raises(TopicError, match=Names(settings.namespace).pages):
+    with pytest.raises(TopicError, match=TopicNames(settings.namespace).pages):
         await publish(settings, [jsonl(tmp_path / "a.jsonl", [b"{}"])])
 
 

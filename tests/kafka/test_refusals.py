@@ -19,9 +19,9 @@ from stream.errors import RecordError, RefusedError, SchemeMismatchError, TopicE
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.judge.state import State
 from stream.kafka import broker_metadata, topics
-from stream.kafka.broker_metadata import Bounds
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.judge import JudgeRole
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import plan
 from stream.kafka.worker import WorkerRole
 from stream.messages.decision import encode_decisions
@@ -52,9 +52,9 @@ class Ran:
         return self.settings.state_dir / self.settings.namespace / "judge"
 
 
-async def ends(settings: Settings) -> dict[Any, Bounds]:
+async def ends(settings: Settings) -> dict[Any, LogBounds]:
     """Where the logs of all topics that a role writes begin and end."""
-    names = Names(settings.namespace)
+    names = TopicNames(settings.namespace)
     written = [names.journal, names.decisions, names.verdicts, names.clusters, names.rejected]
     async with broker_metadata.connect(settings) as client:
         return await broker_metadata.log_bounds(client, written)
@@ -135,14 +135,14 @@ async def test_state_directory_that_another_judge_has_open_is_refused(ran: Ran) 
 
 async def rewrite_journal(ran: Ran, *records: bytes) -> None:
     """The journal anew, with the same genesis at the same offset."""
-    await recreate(ran.settings, Names(ran.settings.namespace).journal)
+    await recreate(ran.settings, TopicNames(ran.settings.namespace).journal)
     producer = AIOKafkaProducer(
         bootstrap_servers=ran.settings.bootstrap_servers, transactional_id=f"{ran.settings.namespace}.rewrite"
     )
     await producer.start()
     async with producer.transaction():  # its marker takes an offset, as that of `topics create` did
         await producer.send_and_wait(
-            Names(ran.settings.namespace).journal, encode_genesis(ran.genesis), partition=0
+            TopicNames(ran.settings.namespace).journal, encode_genesis(ran.genesis), partition=0
         )
     await producer.stop()
     if records:
@@ -150,7 +150,7 @@ async def rewrite_journal(ran: Ran, *records: bytes) -> None:
 
 
 async def test_rule_9_state_ahead_of_its_decisions_is_refused(ran: Ran) -> None:
-    await recreate(ran.settings, Names(ran.settings.namespace).decisions)
+    await recreate(ran.settings, TopicNames(ran.settings.namespace).decisions)
     said = await refusal(JudgeRole(ran.settings))
     assert f"state directory {ran.directory}: has applied decisions up to" in said
     assert "but they end at 0" in said
@@ -182,7 +182,7 @@ async def test_rule_9_state_beyond_the_end_of_its_journal_is_refused(ran: Ran, m
 
 async def test_rule_9_decisions_about_records_that_were_applied_are_refused(ran: Ran) -> None:
     """Decisions of another history, and more of them than the state has applied."""
-    names = Names(ran.settings.namespace)
+    names = TopicNames(ran.settings.namespace)
     repeated = encode_decisions((await decisions(ran.settings))[0])
     await recreate(ran.settings, names.decisions)
     await append(ran.settings, *[repeated] * 20, topic=names.decisions)
@@ -192,7 +192,7 @@ async def test_rule_9_decisions_about_records_that_were_applied_are_refused(ran:
 
 
 async def test_record_that_is_no_decision_ends_the_judge_by_its_offset(ran: Ran) -> None:
-    names = Names(ran.settings.namespace)
+    names = TopicNames(ran.settings.namespace)
     (stands,) = await append(ran.settings, b"not ours", topic=names.decisions)
     error = await error_of(JudgeRole(ran.settings))
     assert isinstance(error, RecordError)
@@ -268,7 +268,7 @@ async def test_rule_6_role_started_before_its_topics_waits_for_the_genesis(
 
 async def started(settings: Settings) -> bool:
     """Whether a member joined the group of workers or of judges."""
-    names = Names(settings.namespace)
+    names = TopicNames(settings.namespace)
     async with admin_of(settings) as admin:
         groups = {name for name, *_ in await admin.list_consumer_groups()}
     return bool(groups & {names.workers, names.judge})

@@ -24,7 +24,7 @@ from stream.kafka.acls import ROLES, Grant, grants, table
 from stream.kafka.audit import audit
 from stream.kafka.export import export
 from stream.kafka.judge import JudgeRole
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.page_publisher import publish
 from stream.kafka.recompute import recompute
 from stream.kafka.worker import WorkerRole
@@ -88,7 +88,7 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
     @open_sockets()
     async def work() -> None:
         for role in ROLES:
-            await secured.grant(principals[role], grants(role, Names(namespace), ROUTES))
+            await secured.grant(principals[role], grants(role, TopicNames(namespace), ROUTES))
         await create(by["topics create"])
         await topics.describe(by["topics create"])
         assert await publish(by["publish"], sources) == len(PAGES)
@@ -110,7 +110,7 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
 
 async def journal_end(settings: Settings) -> int:
     async with broker_metadata.connect(settings) as client:
-        bounds = await broker_metadata.log_bounds(client, [Names(settings.namespace).journal])
+        bounds = await broker_metadata.log_bounds(client, [TopicNames(settings.namespace).journal])
         return next(iter(bounds.values())).end
 
 
@@ -182,7 +182,7 @@ async def attempt(role: str, settings: Settings, crawl: Path) -> None:
                 raise AccessError(error)
 
 
-def without(role: str, names: Names) -> Iterator[tuple[Grant, str, list[Grant]]]:
+def without(role: str, names: TopicNames) -> Iterator[tuple[Grant, str, list[Grant]]]:
     """Yield the role's grants without one operation at a time, or without whole grants where topics are
     created.
 
@@ -207,12 +207,12 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
     if role == "dashboard":
         await make(
             secured.everything(shared),
-            [each for each in grants(role, Names(shared)) if "Create" in each.operations],
+            [each for each in grants(role, TopicNames(shared)) if "Create" in each.operations],
         )
-    for number, _ in enumerate(without(role, Names(shared))):
+    for number, _ in enumerate(without(role, TopicNames(shared))):
         principal = f"{namespace}-{number}"
         used = principal if role == "topics create" else shared  # what one made, the next need not make
-        missing, operation, rest = list(without(role, Names(used)))[number]
+        missing, operation, rest = list(without(role, TopicNames(used)))[number]
         if operation == "Create":
             continue  # the topics are there: tried on its own
         await secured.grant(principal, rest)
@@ -254,7 +254,7 @@ async def test_a_dashboard_that_may_not_make_its_topics_says_which(
             principal,
             [
                 dataclasses.replace(each, operations=tuple(set(each.operations) - {left_out}))
-                for each in grants("dashboard", Names(namespace))
+                for each in grants("dashboard", TopicNames(namespace))
             ],
         )
         settings = secured.by_token(namespace, principal, state_dir=tmp_path / principal)

@@ -15,7 +15,7 @@ from stream.brokers.ports import free_port
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.kafka import broker_metadata, topics
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.reader import journal_reader
 from stream.kafka.topic_plan import JOURNAL_BYTES, TopicPlan, plan
 from stream.messages.journal import Genesis, Rows, encode_genesis
@@ -30,8 +30,8 @@ Make = Callable[..., Awaitable[None]]
 
 
 @pytest.fixture
-def names(namespace: str) -> Names:
-    return Names(namespace)
+def names(namespace: str) -> TopicNames:
+    return TopicNames(namespace)
 
 
 @pytest.fixture
@@ -64,10 +64,10 @@ def make(admin: AIOKafkaAdminClient, settings: Settings) -> Make:
 
 async def journal_offsets(settings: Settings) -> int:
     rows = {row.name: row for row in await topics.describe(settings)}
-    return rows[Names(settings.namespace).journal].offsets
+    return rows[TopicNames(settings.namespace).journal].offsets
 
 
-async def test_created_topics_are_as_planned(settings: Settings, names: Names) -> None:
+async def test_created_topics_are_as_planned(settings: Settings, names: TopicNames) -> None:
     await topics.create(settings, SCHEME, OPTIONS)
     rows = {row.name: row for row in await topics.describe(settings)}
     assert {name: row.partitions for name, row in rows.items()} == {
@@ -104,7 +104,7 @@ async def test_creators_at_once_give_one_genesis(settings: Settings) -> None:
 
 
 async def test_a_creator_that_died_half_way_leaves_no_genesis(
-    settings: Settings, names: Names, broker: LocalBroker, make: Make
+    settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
 ) -> None:
     await make()
     dead = AIOKafkaProducer(
@@ -154,7 +154,7 @@ async def test_a_journal_of_another_behaviour_is_refused(
 
 
 async def test_a_genesis_with_options_of_another_version_is_refused(
-    settings: Settings, names: Names, broker: LocalBroker, make: Make
+    settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
 ) -> None:
     await make()
     genesis = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=OPTIONS)
@@ -176,7 +176,7 @@ async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
 
 
 async def test_a_journal_that_begins_with_something_else_is_refused(
-    settings: Settings, names: Names, broker: LocalBroker, make: Make
+    settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
 ) -> None:
     await make()
     rows = Rows.of(SCHEME, [], [], [], [])
@@ -225,7 +225,9 @@ async def test_a_topic_that_would_break_exactly_once_is_refused(
         await topics.create(settings, SCHEME, OPTIONS)
 
 
-async def test_without_dev_topics_must_be_replicated(settings: Settings, names: Names, make: Make) -> None:
+async def test_without_dev_topics_must_be_replicated(
+    settings: Settings, names: TopicNames, make: Make
+) -> None:
     await make()
     for_good = settings.model_copy(update={"dev": False})
     with pytest.raises(TopicError) as refused:
@@ -240,14 +242,14 @@ async def test_one_broker_without_dev_is_told_of_dev(settings: Settings) -> None
         await topics.create(settings.model_copy(update={"dev": False}), SCHEME, OPTIONS)
 
 
-async def test_missing_topics_are_named(settings: Settings, names: Names) -> None:
+async def test_missing_topics_are_named(settings: Settings, names: TopicNames) -> None:
     with pytest.raises(TopicError, match=f"{names.journal}.*neardup topics create"):
         await topics.check(settings, "worker")
     assert all(row.id is None and row.problems for row in await topics.describe(settings))
 
 
 async def test_a_crawler_s_topic_is_kept_and_verdicts_follow_its_width(
-    settings: Settings, names: Names, admin: AIOKafkaAdminClient
+    settings: Settings, names: TopicNames, admin: AIOKafkaAdminClient
 ) -> None:
     await admin.create_topics([NewTopic(names.pages, 5, 1)])
     await topics.create(settings, SCHEME, OPTIONS)

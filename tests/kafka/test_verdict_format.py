@@ -17,7 +17,7 @@ from stream.kafka import topics
 from stream.kafka.audit import audit
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
-from stream.pages.outside.errors import AwayError
+from stream.pages.outside.errors import UnavailableError
 from stream.settings import Settings
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, error_of, page
@@ -127,7 +127,7 @@ async def test_a_judge_waits_for_no_registry_and_decides_nothing_without_it(
         await publish(settings, PAGES)
         registry.fail = 503
         away = await error_of(JudgeRole(settings))
-        assert isinstance(away, AwayError)
+        assert isinstance(away, UnavailableError)
         assert away.exit_code != EXIT_REFUSED
         registry.fail = 409
         refused = await error_of(JudgeRole(settings))

@@ -18,7 +18,7 @@ from structlog.testing import capture_logs
 from stream.errors import RefusedError
 from stream.fingerprint.row import Status
 from stream.kafka import broker_metadata, positions
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.polling import POLL_RECORDS
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
@@ -61,7 +61,7 @@ def changed(settings: Settings, **options: Any) -> Settings:
 
 
 async def topic_id(settings: Settings) -> str:
-    topic = Names(settings.namespace).pages
+    topic = TopicNames(settings.namespace).pages
     async with broker_metadata.connect(settings) as client:
         return (await broker_metadata.topic_ids(client, [topic]))[topic]
 
@@ -72,7 +72,7 @@ async def run_until_pages(settings: Settings, pages: int) -> None:
 
 
 async def recreate_pages(settings: Settings) -> None:
-    topic = Names(settings.namespace).pages
+    topic = TopicNames(settings.namespace).pages
     before = await topic_id(settings)
     async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
         await admin.delete_topics([topic])
@@ -98,7 +98,7 @@ async def has_committed(settings: Settings, end: int, topic_id: str | None = Non
 
 
 async def delete_pages_below(settings: Settings, offset: int, partition: int = 0) -> None:
-    key = TopicPartition(Names(settings.namespace).pages, partition)
+    key = TopicPartition(TopicNames(settings.namespace).pages, partition)
     async with admin_of(settings) as admin:
         await admin.delete_records({key: RecordsToDelete(offset)})
 
@@ -420,7 +420,7 @@ async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(settings: Se
         assert await exit_code(process) == 0
     assert await committed(patient) == {0: (2, own), 1: (0, own), 2: (0, own)}
     gate.open()
-    assert await members(patient, Names(patient.namespace).workers) == 0, "it left the group"
+    assert await members(patient, TopicNames(patient.namespace).workers) == 0, "it left the group"
     async with working(patient) as worker:
         await until(lambda: worker.stats.pages == 2)
     pages = judged(await journal(patient))[own, 0]

@@ -20,7 +20,7 @@ from aiokafka.errors import GroupCoordinatorNotAvailableError
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import broker_metadata, topics
 from stream.kafka.judge import JudgeRole
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.worker import WorkerRole
 from stream.messages.journal import Genesis, Rows, decode_journal
 from stream.messages.verdict_options import VerdictOptions
@@ -32,9 +32,9 @@ SCRIPTED = "tests.kafka.fingerprinters.Scripted"
 ROOT = Path(__file__).parents[2]
 
 
-async def create(settings: Settings) -> Names:
+async def create(settings: Settings) -> TopicNames:
     await topics.create(settings, Scheme(), VerdictOptions())
-    return Names(settings.namespace)
+    return TopicNames(settings.namespace)
 
 
 class Gate:
@@ -113,7 +113,7 @@ async def publish(settings: Settings, pages: Iterable[bytes], partition: int = 0
     producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, max_request_size=32 << 20)
     await producer.start()
     try:
-        topic = Names(settings.namespace).pages
+        topic = TopicNames(settings.namespace).pages
         sent = [await producer.send(topic, page, partition=partition) for page in pages]
         async with asyncio.timeout(HANG_SECONDS):
             await asyncio.gather(*sent)
@@ -153,7 +153,8 @@ def waits_for_genesis(logs: Iterable[Mapping[str, Any]]) -> bool:
 
 async def journal(settings: Settings) -> list[Rows]:
     records = [
-        decode_journal(r.value, r.offset) for r in await read_all(settings, Names(settings.namespace).journal)
+        decode_journal(r.value, r.offset)
+        for r in await read_all(settings, TopicNames(settings.namespace).journal)
     ]
     return [each for each in records if not isinstance(each, Genesis)]
 
@@ -184,7 +185,7 @@ async def committed(settings: Settings) -> dict[int, tuple[int, str]]:
     """By partition, the workers' offset and its metadata."""
     async with admin_of(settings) as admin:
         try:
-            offsets = await admin.list_consumer_group_offsets(Names(settings.namespace).workers)
+            offsets = await admin.list_consumer_group_offsets(TopicNames(settings.namespace).workers)
         except GroupCoordinatorNotAvailableError:  # a broker without any group yet
             return {}
     return {
@@ -202,7 +203,7 @@ async def members(settings: Settings, group: str) -> int:
 
 async def commit(settings: Settings, offset: int, metadata: str = "", partition: int = 0) -> None:
     """Set the workers' offset, as an operator's tool would."""
-    names = Names(settings.namespace)
+    names = TopicNames(settings.namespace)
     consumer = AIOKafkaConsumer(
         bootstrap_servers=settings.bootstrap_servers, group_id=names.workers, enable_auto_commit=False
     )

@@ -126,7 +126,7 @@ def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[objec
     while i < len(entries):
         part = entries[i : i + rng.choice([1, 2, 7])]
         decided = judge.decide(part)
-        j = decided.judged
+        j = decided.verdicts
         gone = {s.row: s.page for s in j.superseded}
         columns = (j.cluster, j.other, j.distance, j.similarity)
         found += [
@@ -331,7 +331,7 @@ def test_pages_are_compared_with_the_nearest_alone(
     for cut in (1, 2):
         if cut == 2:  # as spam is searched for
             monkeypatch.setattr(decide, "FEW", 8)
-            monkeypatch.setattr(decide, "ROWS_AT_ONCE", 16)
+            monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
             monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
         state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64, scheme=scheme)
         try:
@@ -399,7 +399,7 @@ def test_what_is_ahead_of_the_store_ends_with_the_judge(tmp_path: Path) -> None:
         judge.apply(entries[:half], judge.decide(entries[:half]).record(), 1)
     judge = Judge(*states[0])
     ahead = judge.decide(entries[half : half + 9])
-    assert (ahead.judged.verdict == Verdict.UNIQUE).any()
+    assert (ahead.verdicts.verdict == Verdict.UNIQUE).any()
     judge.state.advance(judge.prepare(ahead.entries, ahead.record(), ahead.batch))
     judge.decide(entries[half + 9 :])
     judge.state.flush()
@@ -435,7 +435,7 @@ def test_nor_on_how_little_of_a_batch_is_judged_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, most: int
 ) -> None:
     monkeypatch.setattr(decide, "FEW", 8)
-    monkeypatch.setattr(decide, "ROWS_AT_ONCE", 16)
+    monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
     monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
     entries = entries_of(crawl(11, 500, dense=True, skew=0.3), 11)
     found: list[list[bytes]] = []

@@ -18,11 +18,11 @@ from stream.errors import StateError
 from stream.tables import memory_shares, warm
 from stream.tables.cold import ColdTier
 from stream.tables.design import Design
-from stream.tables.found import MANY, Found
 from stream.tables.heads import Heads
-from stream.tables.hot import PACE, Pace
+from stream.tables.hot import HEAD_GROWTH, HeadGrowth
 from stream.tables.memory_shares import PACKED_SHARE
 from stream.tables.packed import HITS_AT_ONCE, Packed, Packing
+from stream.tables.pair_collector import MANY, PairCollector
 from stream.tables.presence import Presence
 from stream.tables.probing import Probing
 from stream.tables.rocks import Store
@@ -32,7 +32,7 @@ from tests.probed_keys import probe_keys
 CACHE = 8 << 20
 U64 = NDArray[np.uint64]
 PLENTY = 1 << 30
-SLOW = Pace(first_heads=20, linked=30, linked_an_anchor=1)
+SLOW = HeadGrowth(first_heads=20, linked=30, linked_an_anchor=1)
 """Heads that grow from 2 a table, over several inserts each time."""
 
 
@@ -53,7 +53,7 @@ class Case:
     cap: int | None = 64
     memory: int = PLENTY
     generation: int = 1 << 20
-    pace: Pace = PACE
+    growth: HeadGrowth = HEAD_GROWTH
 
     @property
     def design(self) -> Design:
@@ -69,7 +69,7 @@ class Case:
             cap=self.cap,
             memory=self.memory,
             generation=self.generation,
-            pace=self.pace,
+            growth=self.growth,
         )
 
 
@@ -187,13 +187,13 @@ CASES = {
     "window of 56 anchors packed, 6 tables": Case(
         4, 2, 3, 2, memory=room(56, 28, design=(4, 2)), generation=28
     ),
-    "growing heads": Case(5, 2, 4, 2, pace=SLOW),
-    "growing heads, exact": Case(5, 2, cap=None, pace=SLOW),
-    "growing heads, paper": Case(6, 3, distance=3, pace=SLOW),
+    "growing heads": Case(5, 2, 4, 2, growth=SLOW),
+    "growing heads, exact": Case(5, 2, cap=None, growth=SLOW),
+    "growing heads, paper": Case(6, 3, distance=3, growth=SLOW),
     "growing heads, short prefixes, window of 80 packed": Case(
-        12, 1, 2, 2, distance=8, memory=room(80, 40, design=(12, 1)), generation=40, pace=SLOW
+        12, 1, 2, 2, distance=8, memory=room(80, 40, design=(12, 1)), generation=40, growth=SLOW
     ),
-    "growing heads, window of 80 packed": Case(5, 2, 4, 2, memory=room(80, 40), generation=40, pace=SLOW),
+    "growing heads, window of 80 packed": Case(5, 2, 4, 2, memory=room(80, 40), generation=40, growth=SLOW),
     "memory for less than a generation": Case(5, 2, 4, 2, memory=room(90, 90) - 100, generation=90),
 }
 
@@ -353,8 +353,8 @@ def test_exact_design_misses_no_pair_within_its_distance(
 def test_anchors_are_found_at_every_moment_while_heads_grow(
     generation: int, skips: float, tmp_path: Path
 ) -> None:
-    pace = Pace(first_heads=20, linked=40, linked_an_anchor=2)
-    case = Case(5, 2, 4, 2, generation=generation, pace=pace)
+    growth = HeadGrowth(first_heads=20, linked=40, linked_an_anchor=2)
+    case = Case(5, 2, 4, 2, generation=generation, growth=growth)
     rng = np.random.default_rng(10)
     oracle = Oracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
@@ -535,8 +535,8 @@ def test_error_while_presence_is_halved_ends_in_maintain(
 
 
 def test_no_insert_links_more_than_its_share(tmp_path: Path) -> None:
-    pace = Pace(first_heads=40, linked=100, linked_an_anchor=4)
-    case = Case(5, 2, distance=0, pace=pace)
+    growth = HeadGrowth(first_heads=40, linked=100, linked_an_anchor=4)
+    case = Case(5, 2, distance=0, growth=growth)
     rng = np.random.default_rng(12)
     anchors = rng.integers(0, 1 << 64, 20_000, dtype=np.uint64)
     with Store(tmp_path, case.design.tables, CACHE) as store:
@@ -607,7 +607,7 @@ def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int) -> No
 
 @pytest.mark.parametrize(("rows", "span"), [(1, 3), (40, 500), (40, 2000), (3, 1 << 31)])
 def test_pairs_come_in_order_and_once(rows: int, span: int) -> None:
-    rng, found = np.random.default_rng(span), Found(1 << 40)
+    rng, found = np.random.default_rng(span), PairCollector(1 << 40)
     row, anchor = rng.integers(0, rows, 2 * MANY), rng.integers(span, 2 * span, 2 * MANY)
     distance = (row + anchor) % 60
     packed = (row << 40 | anchor << 8 | distance).astype(np.uint64)
@@ -629,10 +629,10 @@ def chained(tables: Tables) -> int:
     return found
 
 
-@pytest.mark.parametrize("pace", [PACE, SLOW])
-def test_superseded_anchors_leave_the_chains(tmp_path: Path, pace: Pace) -> None:
+@pytest.mark.parametrize("growth", [HEAD_GROWTH, SLOW])
+def test_superseded_anchors_leave_the_chains(tmp_path: Path, growth: HeadGrowth) -> None:
     """One URL whose page changes every time must not cost more and more."""
-    case = Case(5, 2, pace=pace)
+    case = Case(5, 2, growth=growth)
     rng = np.random.default_rng(0)
     with Store(tmp_path / "state", case.design.tables, CACHE) as store:
         tables, living = case.open(store), list[int]()

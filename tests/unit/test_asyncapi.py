@@ -15,9 +15,9 @@ import yaml
 from jsonschema import Draft7Validator
 
 from stream.fingerprint.row import Row, Status
-from stream.kafka.backlog import Rejected, Source
+from stream.kafka.backlog import PagesTopic, Rejected
 from stream.kafka.dead_letters import _headers
-from stream.kafka.names import Names
+from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import BATCH_MARGIN, plan
 from stream.messages.verdict import Verdict
 from stream.settings import load
@@ -99,10 +99,10 @@ def test_groups_and_headers_are_the_codes() -> None:
         for each in API["operations"].values()
         if "bindings" in each
     }
-    assert groups == {Names("n").workers, Names("n").judge}
+    assert groups == {TopicNames("n").workers, TopicNames("n").judge}
     messages = API["components"]["messages"]
     verdict = API["components"]["schemas"]["verdictHeaders"]["properties"]["verdict"]["enum"]
     assert verdict == [each.name.lower() for each in Verdict]
     row = Row(Status.REJECTED, None, None, None, reason="failed")
-    written = dict(_headers(Source("cluster", "pages", "0" * 32), Rejected(0, 5, None, b"", row)))
+    written = dict(_headers(PagesTopic("cluster", "pages", "0" * 32), Rejected(0, 5, None, b"", row)))
     assert messages["deadLetter"]["headers"]["required"] == list(written)

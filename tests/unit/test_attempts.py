@@ -17,12 +17,12 @@ from stream.kafka.attempts import (
     attempts_of,
     metadata_of,
 )
-from stream.kafka.backlog import Source
+from stream.kafka.backlog import PagesTopic
 from stream.kafka.positions import counts
 from stream.messages.journal import SourceRange
 
 ID = "ab" * 16
-SOURCE = Source("cluster", "pages", ID)
+SOURCE = PagesTopic("cluster", "pages", ID)
 
 
 def written(partition: int, start: int, end: int, rows: int | None = None) -> list[SourceRange]:

@@ -15,15 +15,15 @@ from stream.kafka.backlog import (
     KEY_BYTES,
     RECORD_OVERHEAD,
     Backlog,
-    Batch,
     Chunk,
-    Source,
+    JournalBatch,
+    PagesTopic,
 )
 from stream.messages.journal import SourceRange
 from stream.messages.trace import traceparent_of
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-SOURCE = Source("cluster", "pages", "f" * 32)
+SOURCE = PagesTopic("cluster", "pages", "f" * 32)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def answer_all(backlog: Backlog, chunks: list[Chunk]) -> None:
         backlog.answer(chunk, [row() for _ in chunk.offsets])
 
 
-def span(batch: Batch | None) -> list[tuple[int, int, int, int]]:
+def span(batch: JournalBatch | None) -> list[tuple[int, int, int, int]]:
     assert batch is not None
     return [(each.partition, each.start, each.end, each.rows) for each in batch.ranges]
 
@@ -264,7 +264,7 @@ def test_any_order_of_events_covers_every_offset_once_and_returns_every_byte(see
     positions = dict.fromkeys(range(3), 0)
     waiting: list[Chunk] = []
     running: list[tuple[Chunk, int]] = []
-    batches: list[Batch] = []
+    batches: list[JournalBatch] = []
 
     def take() -> bool:
         batch = backlog.take(rows=random_.randint(1, 40), size=random_.randint(1, 20_000))

@@ -7,7 +7,7 @@ import signal
 from typing import cast
 
 from stream.children import child
-from stream.children.child import BatchFingerprinter, Chunk
+from stream.children.child import BatchFingerprinter, FingerprintRequest
 from stream.children.guard import Guard
 from stream.children.position import Position
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
@@ -43,7 +43,9 @@ def answers(values: list[bytes | None], careful: bool, fingerprinter: Fingerprin
     outbox = Outbox()
     position = Position()
     guard = Guard(60, 1 << 20, position)
-    child._answer(Chunk(values, careful), fingerprinter, guard, cast(child._Outbox, outbox), OUTSIDE)
+    child._answer(
+        FingerprintRequest(values, careful), fingerprinter, guard, cast(child._Outbox, outbox), OUTSIDE
+    )
     assert signal.getitimer(signal.ITIMER_PROF) == signal.getitimer(signal.ITIMER_REAL) == (0, 0)
     assert not position.pages
     position.close()

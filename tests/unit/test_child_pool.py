@@ -18,7 +18,7 @@ import psutil  # type: ignore[import-untyped]
 import pytest
 from structlog.testing import capture_logs
 
-from stream.children.child import Configuration
+from stream.children.child import ChildConfiguration
 from stream.children.deadline import MAX_HOSTS, CrashedHosts, seconds
 from stream.children.pool import ChildPool
 from stream.errors import ChildError
@@ -33,8 +33,8 @@ HANG = 600.0
 PAGES: list[bytes | None] = [b"page %d" % n for n in range(20)]
 
 
-def configuration(fingerprinter: str = "Scripted", deadline: float = 20.0) -> Configuration:
-    return Configuration(
+def configuration(fingerprinter: str = "Scripted", deadline: float = 20.0) -> ChildConfiguration:
+    return ChildConfiguration(
         scheme=Scheme(),
         page_bytes=1 << 20,
         memory=512 << 20,

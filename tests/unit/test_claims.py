@@ -15,7 +15,7 @@ import pytest
 import zstandard
 
 from stream.pages.outside.claims import Archive
-from stream.pages.outside.errors import AwayError, WantedError
+from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.outside.outside import Outside
 from stream.pages.page import Page, PageMessageError, decode_page
 
@@ -56,7 +56,7 @@ def claim(root: Path | str, limit: int = LIMIT, **fields: Any) -> Page:
     for fetched in range(100):
         try:
             page = decode_page(value, limit, outside)
-        except WantedError as wanted:
+        except FetchNeededError as wanted:
             wanted.fetch()
         else:
             assert fetched, "nothing is opened in the page's time"
@@ -198,7 +198,7 @@ def test_without_a_root_a_claim_is_refused() -> None:
 def test_a_store_that_is_away_is_no_fault_of_the_page(root: Path, tmp_path: Path) -> None:
     (tmp_path / "unmounted").mkdir()
     for away in (tmp_path / "nowhere", tmp_path / "unmounted", root / "2026" / "a.warc"):
-        with pytest.raises(AwayError, match="claim_root"):
+        with pytest.raises(UnavailableError, match="claim_root"):
             claim(away, warc_filename="2026/a.warc", warc_offset=0)
 
 
@@ -208,5 +208,5 @@ def test_an_error_while_reading_is_the_stores(root: Path, monkeypatch: pytest.Mo
             raise OSError(errno.ESTALE, "Stale file handle")
 
     monkeypatch.setattr(Archive, "_open", lambda *_: Stale(b"more than nothing"))
-    with pytest.raises(AwayError, match="Stale"):
+    with pytest.raises(UnavailableError, match="Stale"):
         claim(root, warc_filename="2026/a.warc", warc_offset=0)

@@ -22,7 +22,7 @@ from stream.judge.meta import META
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.failures import CURE, failure, set_aside
 from stream.tables.rocks import Store, tables_of
-from stream.tables.scrub_child import Found, scrub
+from stream.tables.scrub_child import ScrubResult, scrub
 
 ITEMS, AFTER, GENERATION = 400, 60, 40
 Contents = list[tuple[bytes, bytes]]
@@ -153,7 +153,7 @@ def test_a_scrub_names_any_file_that_is_damaged(whole: Path, tmp_path: Path) -> 
     shutil.copytree(whole, tmp_path / "copy")
     path = tmp_path / "copy" / "state"
     files = sorted(path.glob("*.sst"))
-    assert scrub(path, lambda: None) == Found(bytes=sum(file.stat().st_size for file in files))
+    assert scrub(path, lambda: None) == ScrubResult(bytes=sum(file.stat().st_size for file in files))
     led = []
     for file in [*files, *path.glob("MANIFEST-*")]:
         content = bytearray(file.read_bytes())
@@ -270,9 +270,9 @@ def test_what_comes_during_a_flush_is_not_noted_as_flushed(
     [
         (b"run/", "runs hold anchors up to"),
         (b"meta", "records, but no meta record"),
-        (b"tables/dead/", "has Held.dead="),
-        (b"tables/skipped/", "has Held.dead="),
-        (b"source/", "has Held.dead="),
+        (b"tables/dead/", "has LoadedRecords.dead="),
+        (b"tables/skipped/", "has LoadedRecords.dead="),
+        (b"source/", "has LoadedRecords.dead="),
     ],
 )
 def test_records_that_miss_others_are_refused(whole: Path, tmp_path: Path, key: bytes, said: str) -> None:

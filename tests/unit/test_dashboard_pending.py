@@ -10,7 +10,7 @@ import pytest
 
 from stream.dashboard import ends as ends_of_rows
 from stream.dashboard import pending as pendings
-from stream.dashboard.ends import Ends
+from stream.dashboard.ends import FoldedOffsets
 from stream.dashboard.pending import Pending
 from stream.dashboard.verdict_columns import VerdictColumns, batch_of
 from tests.kafka.dashboard_helpers import Verdicts
@@ -23,8 +23,8 @@ def batch(first: int, count: int, at: float | None = None) -> VerdictColumns:
     return batch_of(2, range(first, first + 2 * count, 2), values)
 
 
-def ends_at(*offsets: int) -> Ends:
-    ends = Ends()
+def ends_at(*offsets: int) -> FoldedOffsets:
+    ends = FoldedOffsets()
     for offset in offsets:
         ends.add(offset)
     return ends
@@ -52,7 +52,7 @@ async def test_what_is_idle_is_folded_at_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(pendings, "FOLD_SECONDS", (1e6, 1e6))
     pending = Pending(1)
     due = asyncio.create_task(pending.due())
-    pending.add(None, batch(10, 5), Ends())
+    pending.add(None, batch(10, 5), FoldedOffsets())
     await pending.added(idle=False)
     await asyncio.sleep(0)
     assert not due.done()
@@ -64,7 +64,7 @@ async def test_what_is_full_waits_until_it_is_taken(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pendings, "FOLD_VERDICTS", 5)
     monkeypatch.setattr(pendings, "FOLD_SECONDS", (1e6, 1e6))
     pending = Pending(1)
-    pending.add(None, batch(10, 5), Ends())
+    pending.add(None, batch(10, 5), FoldedOffsets())
     added = asyncio.create_task(pending.added(idle=False))
     await asyncio.sleep(0)
     assert not added.done()
@@ -75,7 +75,7 @@ async def test_what_is_full_waits_until_it_is_taken(monkeypatch: pytest.MonkeyPa
 async def test_figures_that_are_not_behind_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pendings, "FOLD_SECONDS", (0.0, 1e6))
     pending = Pending(1)
-    pending.add(None, batch(10, 5, time.time() + 60), Ends())
+    pending.add(None, batch(10, 5, time.time() + 60), FoldedOffsets())
     await asyncio.wait_for(pending.due(), HANG_SECONDS)
 
 

@@ -15,7 +15,7 @@ from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from stream.dashboard import fold, view
 from stream.dashboard.committed import BEFORE, hole
-from stream.dashboard.ends import Ends
+from stream.dashboard.ends import FoldedOffsets
 from stream.dashboard.fold import Folder, window_row
 from stream.dashboard.openapi import document
 from stream.dashboard.pending import Pending
@@ -78,7 +78,7 @@ def test_verdicts_that_come_again_are_counted_once_however_they_are_cut(
     offsets = sorted(rng.sample(range(1000), len(made)))
     batch = batch_of(2, offsets, [msgspec.json.encode(each) for each in made])
     tables, view = (_Tables(), _Tables(), _Tables()), View()
-    folder, ends, done = Folder(*tables, view), Ends(), 0
+    folder, ends, done = Folder(*tables, view), FoldedOffsets(), 0
     while done < len(offsets):
         # What was folded to the end is not committed yet; what was interrupted was written in part.
         first = rng.randrange(max(0, done - 60), done + 1)
@@ -96,7 +96,7 @@ def test_verdicts_that_come_again_are_counted_once_however_they_are_cut(
                     pass
             done = last
         except ConnectionError:  # a new process reads the rows
-            ends = Ends()
+            ends = FoldedOffsets()
             for offset in set[int]().union(*(table.ends() for table in tables)):
                 ends.add(offset)
     kinds = {kind: n for kind, n in by_kind(made).items() if n}

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from stream.errors import RefusedError
-from stream.kafka.backlog import Backlog, Source
-from stream.kafka.broker_metadata import Bounds
+from stream.kafka.backlog import Backlog, PagesTopic
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.decided_positions import FIRST_WINDOW, last_expected
 from stream.kafka.positions import begin
 from stream.messages.decision import Decisions, SourceProgress, encode_decisions
 from tests.topic_in_memory import TopicInMemory
 
-SOURCE = Source("a-cluster", "pages", "ab" * 16)
+SOURCE = PagesTopic("a-cluster", "pages", "ab" * 16)
 START = 7
 
 
@@ -76,7 +76,7 @@ async def test_sources_that_moved_long_ago_are_found_and_unknown_ones_are_not(co
     assert topic.read <= 1.2 * count + 10
 
 
-BOUNDS = Bounds(3, 20)
+BOUNDS = LogBounds(3, 20)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog
-from stream.kafka.dispatch import Waiting
+from stream.kafka.dispatch import ChunkQueue
 from tests.unit.test_backlog import Record, opened, records, row, span
 
 
-def waiting(backlog: Backlog, pages: dict[int, list[Record]]) -> Waiting:
-    queue = Waiting(backlog)
+def waiting(backlog: Backlog, pages: dict[int, list[Record]]) -> ChunkQueue:
+    queue = ChunkQueue(backlog)
     for partition, new in pages.items():
         queue.put(backlog.add(partition, new))
     return queue
@@ -19,17 +19,17 @@ def waiting(backlog: Backlog, pages: dict[int, list[Record]]) -> Waiting:
 async def test_one_child_gets_what_waits_of_all_partitions() -> None:
     backlog = opened(0, 1)
     queue = waiting(backlog, {0: [Record(0, b"a")], 1: [Record(0, b"b"), Record(1, b"c")]})
-    handful = await queue.take()
-    assert handful.values == [b"a", b"b", b"c"]
-    handful.answer([row(), row()])
-    handful.answer([row()])
-    assert handful.values == [None] * 3, "let go"
+    dispatch = await queue.take()
+    assert dispatch.values == [b"a", b"b", b"c"]
+    dispatch.answer([row(), row()])
+    dispatch.answer([row()])
+    assert dispatch.values == [None] * 3, "let go"
     assert span(backlog.take()) == [(0, 0, 1, 1), (1, 0, 2, 2)]
 
 
 async def test_idle_children_share() -> None:
     backlog = opened(0, 1)
-    queue = Waiting(backlog)
+    queue = ChunkQueue(backlog)
     takers = [asyncio.create_task(queue.take()) for _ in range(2)]
     await asyncio.sleep(0)
     queue.put(backlog.add(0, records(0, 1)))
@@ -37,7 +37,7 @@ async def test_idle_children_share() -> None:
     assert [len((await taker).values) for taker in takers] == [2, 2]
 
 
-async def test_a_handful_is_bounded_by_pages_and_by_bytes() -> None:
+async def test_a_dispatch_is_bounded_by_pages_and_by_bytes() -> None:
     backlog = opened(0, 1, 2)
     large = Record(0, b"x" * CHUNK_BYTES)
     queue = waiting(backlog, {0: records(*range(CHUNK_PAGES)), 1: records(0), 2: [large]})
@@ -86,7 +86,7 @@ async def test_pages_are_taken_one_by_one_where_one_of_them_may_take_the_worker_
 
 async def test_what_is_left_of_a_partition_is_handed_out_together_again() -> None:
     backlog = opened(0, 1)
-    queue, others = waiting(backlog, {0: records(0, 1, 2), 1: records(0)}), Waiting(backlog)
+    queue, others = waiting(backlog, {0: records(0, 1, 2), 1: records(0)}), ChunkQueue(backlog)
     (await queue.take_one()).answer([row()])
     others.put_back(queue.remove(0))
     together = await others.take()
@@ -95,14 +95,14 @@ async def test_what_is_left_of_a_partition_is_handed_out_together_again() -> Non
     assert (await queue.take_one()).at_hand == (1, 0)
 
 
-async def test_a_handful_is_slow_while_nothing_is_answered_between_two_looks() -> None:
+async def test_a_dispatch_is_slow_while_nothing_is_answered_between_two_looks() -> None:
     backlog = opened(0)
-    handful = await waiting(backlog, {0: records(0, 1)}).take()
-    handful.answer([row()])
-    handful.beyond_a_slow_page()
-    assert not handful.slow
-    handful.beyond_a_slow_page()
-    assert handful.slow
-    assert handful.at_hand == (0, 1)
-    handful.answer([row()])
-    assert not handful.slow
+    dispatch = await waiting(backlog, {0: records(0, 1)}).take()
+    dispatch.answer([row()])
+    dispatch.beyond_a_slow_page()
+    assert not dispatch.slow
+    dispatch.beyond_a_slow_page()
+    assert dispatch.slow
+    assert dispatch.at_hand == (0, 1)
+    dispatch.answer([row()])
+    assert not dispatch.slow

@@ -118,7 +118,7 @@ def test_the_readmes_example_is_what_its_page_gets() -> None:
         first = Page(url=verdict["duplicate_of"]["url"], text=message["text"])
         index.add_page(first)
         rows = [Fingerprinter().message(json.dumps(message).encode(), 1 << 20)]
-        (found,) = msgspec.to_builtins(list(index.judge(rows).verdicts()))
+        (found,) = msgspec.to_builtins(list(index.judge(rows).verdict_records()))
     assert list(found) == list(verdict)
     for field in ("id", "cluster", "duplicate_of", "source", "decided_at"):
         del found[field], verdict[field]

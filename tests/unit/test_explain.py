@@ -16,7 +16,7 @@ from stream.errors import SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
-from stream.judge.explain import Side, explain, side_of_page, side_of_text
+from stream.judge.explain import ExplainedPage, explain, side_of_page, side_of_text
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
@@ -43,7 +43,7 @@ def judged(directory: Path, pages: list[Page], options: VerdictOptions):
     """The last page's verdict record."""
     judge, entry = opened(directory, pages, options)
     try:
-        return list(judge.decide([entry]).verdicts())[-1]
+        return list(judge.decide([entry]).verdict_records())[-1]
     finally:
         judge.state.close()
 
@@ -116,7 +116,7 @@ def test_minima_that_are_the_same_bring_two_pages_together() -> None:
     for same in range(6):
         words = (0x0123456789ABCDEF, 0x0123456789ABCDEF ^ sum(1 << bit for bit in (0, 12, 25, 38, 51)[same:]))
         sketches = (bytes(248) + word.to_bytes(8, "little") for word in words)
-        sides = (Side("page", 7, sketch=sketch) for sketch in sketches)
+        sides = (ExplainedPage("page", 7, sketch=sketch) for sketch in sketches)
         found = explain(*sides, FINGERPRINTER.scheme, options)
         assert sum(table.met == "exact" for table in found.tables) == same * (same - 1) // 2
         assert found.checks[0].passed == (same >= 2)
@@ -131,7 +131,7 @@ def test_tables_meet_as_the_probes_do() -> None:
         a = int(rng.integers(0, 1 << 64, dtype=np.uint64))
         b = a ^ sum(1 << bit for bit in set(rng.integers(0, 64, 5).tolist()))
         uncertain = rng.permutation(64)[:32].astype(np.uint8)
-        sides = Side("a", a), Side("b", b, uncertain=uncertain.tobytes())
+        sides = ExplainedPage("a", a), ExplainedPage("b", b, uncertain=uncertain.tobytes())
         found = explain(*sides, FINGERPRINTER.scheme, options)
         keys = design.keys(np.array([b], np.uint64))
         probed = probe_keys(design, keys, uncertain[None], options.flip_bits, options.flips)[0]

@@ -22,7 +22,7 @@ from stream.dashboard.rows import Counts
 from stream.dashboard.server import application
 from stream.dashboard.view import View
 from stream.ops.health import Health
-from stream.ops.http import Bounds, serving
+from stream.ops.http import HttpLimits, serving
 from stream.ops.metrics import DashboardMetrics
 from stream.ops.server import add_ops_routes
 from stream.settings import load
@@ -34,12 +34,12 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 @asynccontextmanager
-async def served(app: web.Application | None = None, **bounds: Any) -> AsyncIterator[int]:
+async def served(app: web.Application | None = None, **limits: Any) -> AsyncIterator[int]:
     if app is None:
         app = web.Application()
         add_ops_routes(app, DashboardMetrics(), Health())
     options: dict[str, Any] = {"options": "ops", "close_seconds": 1.0, "cancel_handlers": True}
-    async with serving(app, "127.0.0.1", 0, bounds=Bounds(**bounds), **options) as url:
+    async with serving(app, "127.0.0.1", 0, limits=HttpLimits(**limits), **options) as url:
         yield int(url.rpartition(":")[2])
 
 

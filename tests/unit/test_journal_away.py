@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from stream.errors import BrokerError, SecurityError, StateError
 from stream.fingerprint.scheme import Scheme
-from stream.kafka import away
+from stream.kafka import outage as outages
 from stream.kafka.reader import JournalReader
 from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
@@ -39,10 +39,10 @@ async def test_journal_whose_leader_is_silent_is_waited_for() -> None:
             reading = asyncio.create_task(reader.up_to(END, turned, short_seconds=0))
             await until(lambda: turns > 100)
             assert not reading.done()
-            assert reader.away
+            assert reader.unreachable
             topic.away = False
             assert [each.offset for each in await reading] == [FIRST, FIRST + 1]
-            assert not reader.away
+            assert not reader.unreachable
     assert [each["event"] for each in logged] == ["waiting", "answers_again"]
 
 
@@ -79,7 +79,7 @@ async def test_offset_inside_the_journal_where_no_record_stands_is_refused() -> 
 
 
 async def test_question_is_asked_until_it_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(away, "PAUSE_SECONDS", 0)
+    monkeypatch.setattr(outages, "PAUSE_SECONDS", 0)
     errors: list[BrokerError] = [BrokerError("nobody there")] * 30
 
     async def ask() -> str:
@@ -88,22 +88,22 @@ async def test_question_is_asked_until_it_is_answered(monkeypatch: pytest.Monkey
         return "it"
 
     with capture_logs() as logged:
-        assert await away.answered("a broker", ask) == "it"
+        assert await outages.until_answered("a broker", ask) == "it"
         assert [(each["event"], each["wanted"]) for each in logged] == [
             ("waiting", "a broker"),
             ("answers_again", "a broker"),
         ]
         errors.append(SecurityError("sasl_password: refused"))
         with pytest.raises(SecurityError):
-            await away.answered("a broker", ask)
+            await outages.until_answered("a broker", ask)
 
 
 def test_absence_is_told_at_growing_intervals(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 0.0
-    monkeypatch.setattr(away.time, "monotonic", lambda: now)
-    absence = away.Absence("a broker")
+    monkeypatch.setattr(outages.time, "monotonic", lambda: now)
+    outage = outages.Outage("a broker")
     with capture_logs() as logged:
         for second in range(3600):
             now = float(second)
-            absence.met("nobody there")
+            outage.note("nobody there")
     assert [each["away_seconds"] for each in logged] == [0, 10, 30, 70, 150, 310, 630, 1230, 1830, 2430, 3030]

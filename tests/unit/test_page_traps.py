@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stream.children.child import Configuration
+from stream.children.child import ChildConfiguration
 from stream.children.pool import ChildPool
 from stream.errors import PageError
 from stream.fingerprint.scheme import Scheme
@@ -105,7 +105,7 @@ GREEDY = {
 async def test_the_largest_page_fits_into_what_the_manifests_give_a_child(name: str) -> None:
     message = json.dumps({"url": "http://a/", "html": GREEDY[name]}, ensure_ascii=False).encode()
     assert LARGEST * 0.9 < len(message) <= LARGEST
-    configuration = Configuration(
+    configuration = ChildConfiguration(
         scheme=Scheme(), page_bytes=LARGEST, memory=1536 << 20, deadline=HANG_SECONDS
     )
     async with ChildPool(1, configuration) as pool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from stream.fingerprint.row import Row, Status
-from stream.kafka.backlog import Batch
+from stream.kafka.backlog import JournalBatch
 from stream.kafka.reject_limit import MOST_PAUSE_SECONDS, PAUSE_SECONDS, WINDOW, RejectLimit
 from stream.messages.journal import SourceRange
 from stream.messages.reasons import PRODUCER, REASONS
@@ -15,13 +15,13 @@ from stream.messages.reasons import PRODUCER, REASONS
 FAULT = "malformed_json"
 
 
-def batch(partition: int, reasons: Iterable[str | None]) -> Batch:
+def batch(partition: int, reasons: Iterable[str | None]) -> JournalBatch:
     rows = [
         Row(Status.READY if reason is None else Status.REJECTED, None, None, None, reason=reason)
         for reason in reasons
     ]
     ranges = [SourceRange("c", "pages", "id", partition, 0, len(rows), len(rows))]
-    return Batch(ranges=ranges, rows=rows)
+    return JournalBatch(ranges=ranges, rows=rows)
 
 
 def limit_over(partitions: int, limit: float = 0.9) -> RejectLimit:
@@ -70,7 +70,7 @@ def test_the_next_batch_is_a_try_and_counting_begins_anew_when_it_passes() -> No
     limit = limit_over(1)
     assert limit.refuses(batch(0, [FAULT] * WINDOW))
     assert limit.refuses(batch(0, [FAULT])), "still the same pages"
-    assert not limit.refuses(Batch()), "what declares an opening has no pages, and proves nothing"
+    assert not limit.refuses(JournalBatch()), "what declares an opening has no pages, and proves nothing"
     assert limit.why
     assert not limit.refuses(batch(0, [None]))
     assert limit.why is None

@@ -25,7 +25,7 @@ import pytest
 from stream.errors import RecordError, RefusedError, SettingsError
 from stream.kafka.verdict_values import AvroVerdicts, VerdictReader
 from stream.pages.outside import schema_registry as registry_module
-from stream.pages.outside.errors import AwayError, WantedError
+from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.outside.outside import Outside
 from stream.pages.outside.schema import KEPT, REFUSED_SECONDS
 from stream.pages.outside.schema_registry import Registry
@@ -183,7 +183,7 @@ def decoded(outside: Outside, value: bytes) -> Page:
     """The page, after fetching what it needs, at most once."""
     try:
         return decode_page(value, 1 << 20, outside)
-    except WantedError as wanted:
+    except FetchNeededError as wanted:
         wanted.fetch()
     return decode_page(value, 1 << 20, outside)
 
@@ -286,16 +286,16 @@ def test_a_registry_that_is_away_is_no_fault_of_the_page(served: Served) -> None
     value = avro(number, SCHEMA, url=URL, text="Hello")
     for status in (500, 503, 401, 403, 404):
         served.fail = status
-        with pytest.raises(AwayError, match=f"schema_registry_url .*{status}"):
+        with pytest.raises(UnavailableError, match=f"schema_registry_url .*{status}"):
             decoded(outside, value)
     served.fail, served.garbage = None, True
-    with pytest.raises(AwayError):
+    with pytest.raises(UnavailableError):
         decoded(outside, value)
     served.garbage = False
     assert decoded(outside, value).text == "Hello"
-    with pytest.raises(AwayError, match="schema_registry_url"):
+    with pytest.raises(UnavailableError, match="schema_registry_url"):
         decoded(outside_at("http://127.0.0.1:1"), value)
-    with pytest.raises(AwayError, match="404"):
+    with pytest.raises(UnavailableError, match="404"):
         decoded(outside_at(served.url + "/wrong"), value)
 
 
@@ -551,7 +551,7 @@ def test_a_schema_that_is_not_taken_is_a_refusal(served: Served) -> None:
         with pytest.raises(RefusedError, match=f"schema_registry_url .*n.verdicts-value: {status} .*purpose"):
             writer.register(["n.verdicts"])
     served.fail = 500
-    with pytest.raises(AwayError, match=r"schema_registry_url .*n\.verdicts-value: 500"):
+    with pytest.raises(UnavailableError, match=r"schema_registry_url .*n\.verdicts-value: 500"):
         writer.register(["n.verdicts"])
 
 
@@ -568,7 +568,7 @@ def test_a_verdict_that_cannot_be_read_is_named(served: Served) -> None:
         with pytest.raises(RecordError, match=f"{where}: no verdict"):
             VerdictReader(settings).json(Read(wrong))
     served.fail = 503
-    with pytest.raises(AwayError, match="503"):
+    with pytest.raises(UnavailableError, match="503"):
         VerdictReader(settings).json(Read(value))
 
 

@@ -17,7 +17,7 @@ from typing import Final, Literal
 import pytest
 
 from stream.errors import NeardupError, SettingsError
-from stream.kafka.clients import Tokens
+from stream.kafka.clients import OAuthTokens
 from stream.settings import load
 from stream.sinks.open import open_sink
 from stream.supervisor import dashboard, deployment
@@ -246,5 +246,5 @@ async def test_a_token_command_that_fails_is_named_and_not_quoted(tmp_path: Path
             security_protocol="SASL_PLAINTEXT", sasl_mechanism="OAUTHBEARER", sasl_token_command=command
         )
         with pytest.raises(SettingsError, match=f"sasl_token_command: {complaint}") as raised:
-            await Tokens(settings).token()
+            await OAuthTokens(settings).token()
         assert KEY not in "".join(traceback.format_exception(raised.value))

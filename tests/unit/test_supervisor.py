@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from stream import supervisor
 from stream.errors import EXIT_REFUSED, RoleRefusedError
 from stream.settings import load
-from stream.supervisor import Role, Supervisor, deployment
+from stream.supervisor import RoleProcess, Supervisor, deployment
 from tests.waiting import HANG_SECONDS, until
 
 
@@ -54,7 +54,7 @@ async def test_a_refused_role_ends_the_supervisor(starts: Starts) -> None:
     with pytest.raises(RoleRefusedError, match=f"exit code {EXIT_REFUSED}"):
         async with (
             asyncio.timeout(HANG_SECONDS),
-            Supervisor([Role("steady"), Role(str(EXIT_REFUSED))], 5) as roles,
+            Supervisor([RoleProcess("steady"), RoleProcess(str(EXIT_REFUSED))], 5) as roles,
         ):
             await roles.attend(asyncio.Event())
     assert starts.count(str(EXIT_REFUSED)) == 1
@@ -67,7 +67,7 @@ async def test_a_role_that_died_is_started_again(starts: Starts) -> None:
         await until(lambda: starts.count("2") >= 3)
         stop.set()
 
-    async with asyncio.timeout(HANG_SECONDS), Supervisor([Role("2")], 5) as roles:
+    async with asyncio.timeout(HANG_SECONDS), Supervisor([RoleProcess("2")], 5) as roles:
         await asyncio.gather(started_thrice(), roles.attend(stop))
 
 
@@ -107,7 +107,7 @@ async def test_role_that_hangs_is_killed_and_started_again(
     monkeypatch.setattr(supervisor, "FIRST_PAUSE", 0.01)
     monkeypatch.setattr(supervisor, "ASK_SECONDS", 0.05)
     (port,) = supervisor._free_ports(1)
-    role = Role("judge", environment={"PORT": str(port)}, ops_url=f"http://127.0.0.1:{port}")
+    role = RoleProcess("judge", environment={"PORT": str(port)}, ops_url=f"http://127.0.0.1:{port}")
 
     def noted(what: str) -> int:
         return notes.read_text().splitlines().count(what) if notes.exists() else 0

@@ -60,7 +60,7 @@ def judged(
             columns = Rows.of(used, [source], rows, range(start, end), [None] * len(rows))
             entry = Entry(start // 100 + 1, 0, b"", columns)
             decided = judge.decide([entry])
-            verdicts += decided.verdicts()
+            verdicts += decided.verdict_records()
             judge.apply([entry], decided.record())
     finally:
         state.close()

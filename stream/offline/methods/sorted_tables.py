@@ -30,7 +30,7 @@ AT_ONCE: Final = 1 << 21
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class SortedTable:
     """The stored fingerprints in one permutation, sorted by the first 64 bits."""
 
     permuted: U64
@@ -54,15 +54,15 @@ class Probed:
     """Values read by the searches for prefixes."""
 
 
-def build(stored: U64, layout: Layout, table: int) -> Table:
+def build(stored: U64, layout: Layout, table: int) -> SortedTable:
     """Build a table: permute, and sort by the first 64 bits."""
     permuted = layout.permute(stored, table)
     order = np.argsort(permuted[:, 0], kind="stable")
-    return Table(np.asfortranarray(permuted[order]), order.astype(np.uint32))
+    return SortedTable(np.asfortranarray(permuted[order]), order.astype(np.uint32))
 
 
 def probe(
-    held: Table, layout: Layout, table: int, queries: U64, distance: int, find: Find = "binary"
+    held: SortedTable, layout: Layout, table: int, queries: U64, distance: int, find: Find = "binary"
 ) -> Probed:
     """Probe one table: compare each query (n, lanes) with all stored fingerprints that share its prefix."""
     asked = layout.permute(queries, table)
@@ -79,7 +79,7 @@ def probe(
     return Probed(pairs, candidates, read)
 
 
-def compare(held: Table, asked: U64, starts: I64, ends: I64, distance: int) -> tuple[Pairs, int]:
+def compare(held: SortedTable, asked: U64, starts: I64, ends: I64, distance: int) -> tuple[Pairs, int]:
     """Compare each permuted query with the entries [starts, ends) of a table. Returns the pairs within the
     distance, and the number of comparisons."""
     lengths = ends - starts
@@ -229,14 +229,14 @@ class Interpolation(FiveChooseTwo):
         super().__init__(stored, width, distance, find="interpolation")
 
 
-_opened: tuple[list[Table], Layout, int, Find] | None = None
+_opened: tuple[list[SortedTable], Layout, int, Find] | None = None
 """The memory-mapped tables in a process of `probing="processes"`."""
 
 
 def _open(folder: Path, layout: Layout, distance: int, find: Find) -> None:
     global _opened  # the initializer of a process
     tables = [
-        Table(
+        SortedTable(
             np.load(folder / f"permuted-{number}.npy", mmap_mode="r"),
             np.load(folder / f"row-{number}.npy", mmap_mode="r"),
         )

@@ -13,7 +13,7 @@ from typing import BinaryIO, Final, NamedTuple
 
 from stream.errors import PageError
 from stream.pages.decompression import too_large
-from stream.pages.outside.errors import AwayError, WantedError
+from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.warc_record import ArchivedPage, MoreError, archived_page
 
 MAX_NAME: Final = 4096
@@ -51,12 +51,13 @@ class Archive:
         self._held: tuple[_Place, _Held | PageError] | None = None
 
     def record(self, filename: str, offset: int, limit: int) -> ArchivedPage:
-        """The page at `offset` of a file. Raises WantedError until it is fetched; see `Outside.record`."""
+        """The page at `offset` of a file. Raises FetchNeededError until it is fetched; see
+        `Outside.record`."""
         steps, place = _steps(filename, offset), (filename, offset)
         where = f"{filename} at byte {offset}"
         held, self._held = self._held, None
         if held is None or held[0] != place:
-            raise WantedError(where, lambda: self._fetch(place, steps, b"", limit))
+            raise FetchNeededError(where, lambda: self._fetch(place, steps, b"", limit))
         found = held[1]
         if isinstance(found, PageError):
             raise found
@@ -65,7 +66,7 @@ class Archive:
         except MoreError:
             if len(found.data) > limit + FIRST_BYTES:  # leaves room for the headers
                 raise too_large(limit, "archived page") from None
-            raise WantedError(where, lambda: self._fetch(place, steps, found.data, limit)) from None
+            raise FetchNeededError(where, lambda: self._fetch(place, steps, found.data, limit)) from None
 
     def _fetch(self, place: _Place, steps: list[str], begun: bytes, limit: int) -> None:
         """Read more of a record after the bytes `begun`. Bounded in memory, but not in time."""
@@ -80,11 +81,13 @@ class Archive:
         except PageError as error:
             found = error
         except OSError as error:
-            raise AwayError(f"claim_root {self._root}: {filename}: {error.strerror or error}") from error
+            raise UnavailableError(
+                f"claim_root {self._root}: {filename}: {error.strerror or error}"
+            ) from error
         self._held = place, found
 
     def _open(self, filename: str, steps: list[str]) -> BinaryIO:
-        """Raises PageError for a name that leads to no file, OSError or AwayError if the store is
+        """Raises PageError for a name that leads to no file, OSError or UnavailableError if the store is
         unavailable."""
         here = self._open_root()
         try:
@@ -105,7 +108,7 @@ class Archive:
         try:
             with os.scandir(root) as entries:
                 if next(entries, None) is None:  # as a mount point is while nothing is mounted
-                    raise AwayError(f"claim_root {self._root} is empty: is it mounted?")
+                    raise UnavailableError(f"claim_root {self._root} is empty: is it mounted?")
         except BaseException:
             os.close(root)
             raise

@@ -17,12 +17,13 @@ class Outside:
         self, *, claim_root: str | None = None, ask: Callable[[int], Registered] | None = None
     ) -> None:
         """`claim_root` is the directory of the archives; `ask` fetches a schema by its id and may raise
-        AwayError. Nothing is fetched yet."""
+        UnavailableError. Nothing is fetched yet."""
         self._archive = Archive(claim_root) if claim_root else None
         self._schemas = Schemas(ask) if ask else None
 
     def schema(self, number: int) -> Schema:
-        """The schema with that id. Raises WantedError, PageError `unknown_schema` or `unsupported_schema`."""
+        """The schema with that id. Raises FetchNeededError, PageError `unknown_schema` or
+        `unsupported_schema`."""
         if self._schemas is None:
             raise PageError("unknown_schema", f"schema id {number}, but no schema registry is configured")
         return self._schemas.schema(number)
@@ -30,7 +31,7 @@ class Outside:
     def record(self, filename: str, offset: int, limit: int) -> ArchivedPage:
         """The page at byte `offset` of an archive, with a body of at most `limit` bytes.
 
-        Raises WantedError, PageError `bad_claim`, `claim_not_found`, `claim_damaged`, `too_large` or
+        Raises FetchNeededError, PageError `bad_claim`, `claim_not_found`, `claim_damaged`, `too_large` or
         `bad_compression`.
         """
         if self._archive is None:

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import msgspec
 
 from stream.errors import PageError
-from stream.pages.outside.errors import WantedError
+from stream.pages.outside.errors import FetchNeededError
 from stream.pages.outside.recently_used import RecentlyUsed
 
 KEPT: Final = 256
@@ -69,18 +69,19 @@ class Schemas:
     """A cache of schemas by id."""
 
     def __init__(self, ask: Callable[[int], Registered]) -> None:
-        """`ask` fetches a schema; it may take long and raise AwayError."""
+        """`ask` fetches a schema; it may take long and raise UnavailableError."""
         self._ask = ask
         self._told: RecentlyUsed[int, tuple[Registered, float]] = RecentlyUsed(KEPT)
         self._read: RecentlyUsed[int, Schema] = RecentlyUsed(KEPT)
 
     def schema(self, number: int) -> Schema:
-        """The schema with that id. Raises WantedError, PageError `unknown_schema` or `unsupported_schema`."""
+        """The schema with that id. Raises FetchNeededError, PageError `unknown_schema` or
+        `unsupported_schema`."""
         if found := self._read.get(number):
             return found
         told, until = self._told.get(number) or (None, 0.0)
         if told is None or time.monotonic() > until:
-            raise WantedError(f"schema {number}", lambda: self._fetch(number))
+            raise FetchNeededError(f"schema {number}", lambda: self._fetch(number))
         if told.reason:
             raise PageError(told.reason, told.detail)
         try:

@@ -17,7 +17,7 @@ from typing import IO, Final, TypeVar
 import msgspec
 
 from stream.errors import PageError, RefusedError
-from stream.pages.outside.errors import AwayError
+from stream.pages.outside.errors import UnavailableError
 from stream.pages.outside.recently_used import RecentlyUsed
 from stream.pages.outside.schema import KEPT, REFUSED_SECONDS, Registered
 from stream.settings import Settings
@@ -72,7 +72,7 @@ class Registry:
 
     def schema(self, number: int) -> Registered:
         """The schema with that id, or the reason why it cannot be used. May take seconds. Raises
-        AwayError."""
+        UnavailableError."""
         if found := self._known.get(number):
             return found
         refused = self._refused.get(number)
@@ -121,7 +121,7 @@ class Registry:
     def _ask(self, path: str) -> _Answer | None:
         """GET a schema; None if the registry does not have it.
 
-        Raises AwayError, and PageError `unsupported_schema` if the answer is too large.
+        Raises UnavailableError, and PageError `unsupported_schema` if the answer is too large.
         """
         try:
             return self._call(path, _Answer)
@@ -130,13 +130,13 @@ class Registry:
         except _TooLargeError as error:
             raise PageError("unsupported_schema", str(error)) from None
         except _StatusError as error:
-            raise AwayError(str(error)) from None
+            raise UnavailableError(str(error)) from None
 
     def register(self, subject: str, schema: str) -> int:
         """The id of an Avro schema in a subject. Registers the schema if the subject does not have it.
 
         The look-up comes first, so that a client with read permission can use a schema that was registered by
-        another. Raises AwayError, and RefusedError if the registry refuses the schema.
+        another. Raises UnavailableError, and RefusedError if the registry refuses the schema.
         """
         place = f"/subjects/{urllib.parse.quote(subject, safe='')}"
         content = {"schema": schema}
@@ -148,13 +148,14 @@ class Registry:
         except _TooLargeError as error:
             raise RefusedError(str(error)) from None
         except _StatusError as error:
-            kind = RefusedError if error.status in REFUSALS else AwayError
+            kind = RefusedError if error.status in REFUSALS else UnavailableError
             raise kind(f"{error}: {error.said}") from None
 
     def _call(self, path: str, answer: type[_T], content: object = None) -> _T:
         """GET a path, or POST `content` to it, and decode the answer.
 
-        Raises AwayError, _StatusError, _TooLargeError, and _NotThereError for an unknown schema or subject.
+        Raises UnavailableError, _StatusError, _TooLargeError, and _NotThereError for an unknown schema or
+        subject.
         """
         where = f"schema_registry_url {self._url}: {path}"
         data = None if content is None else msgspec.json.encode(content)
@@ -170,7 +171,7 @@ class Registry:
                 raise _NotThereError from None
             raise _StatusError(f"{where}: {error.code} {error.reason}", error.code, said.message) from None
         except (OSError, http.client.HTTPException, msgspec.DecodeError, ValueError) as error:
-            raise AwayError(f"{where}: {error}") from None
+            raise UnavailableError(f"{where}: {error}") from None
 
 
 def _refuse_large(texts: Iterable[str]) -> None:

@@ -65,7 +65,7 @@ async def _scanned(messages: Iterable[Message], scheme: Scheme, options: Verdict
         async for decided in scan(
             settings, messages, Path(directory) / "state", scheme=scheme, options=options
         ):
-            for verdict in decided.verdicts():
+            for verdict in decided.verdict_records():
                 other = verdict.duplicate_of if verdict.verdict == "duplicate" else None
                 named.append(int(other.url.rpartition("/")[2]) if other else None)
             batch = decided.batch

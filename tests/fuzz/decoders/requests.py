@@ -25,7 +25,7 @@ from stream.dashboard.latest_verdicts import LatestVerdicts
 from stream.dashboard.lookup import BusyError, Finder
 from stream.dashboard.rows import Counts
 from stream.dashboard.server import application
-from stream.dashboard.superseded import Superseded
+from stream.dashboard.superseded import SupersededClusters
 from stream.dashboard.system import Watch
 from stream.dashboard.view import View
 from stream.ops.health import Health
@@ -85,7 +85,7 @@ class Requests(Decoder):
         statistics.view, statistics.cluster_rows.return_value = View(lambda _window, _host: Counts()), []
         finder = create_autospec(Finder, instance=True)
         finder.look_up = AsyncMock(side_effect=BusyError("not now"))
-        superseded = create_autospec(Superseded, instance=True)
+        superseded = create_autospec(SupersededClusters, instance=True)
         superseded.clusters = set()
         watch = create_autospec(Watch, instance=True)
         watch.now = {}

@@ -7,9 +7,9 @@ import threading
 from contextlib import suppress
 from typing import Final
 
-from stream.children.child import Told, Wanted
+from stream.children.child import SchemaRequest, SchemaResponse
 from stream.errors import PageError
-from stream.pages.outside.errors import AwayError
+from stream.pages.outside.errors import UnavailableError
 from stream.pages.outside.schema import Registered
 from stream.pages.outside.schema_registry import SECONDS, Registry
 
@@ -17,38 +17,40 @@ ANSWER_SECONDS: Final = 3 * SECONDS
 """Longest wait of a child for an answer, including the requests queued before it and all references."""
 
 
-class SchemaDesk:
+class SchemaServer:
     """Answers children's requests for schemas, one at a time, without blocking the event loop."""
 
     def __init__(self, registry: Registry | None) -> None:
         self._registry = registry
         self._one_at_a_time = asyncio.Lock()
 
-    async def answer(self, wanted: Wanted) -> Told:
+    async def answer(self, request: SchemaRequest) -> SchemaResponse:
         """The schema, or why it is unavailable, within ANSWER_SECONDS."""
         if self._registry is None:
-            refusal = f"schema id {wanted.number}, but no schema_registry_url is set"
-            return Told(Registered.refused(PageError("unknown_schema", refusal)))
+            refusal = f"schema id {request.number}, but no schema_registry_url is set"
+            return SchemaResponse(Registered.refused(PageError("unknown_schema", refusal)))
         try:
             async with asyncio.timeout(ANSWER_SECONDS), self._one_at_a_time:
-                return await _beside_the_loop(self._registry, wanted.number)
+                return await _beside_the_loop(self._registry, request.number)
         except TimeoutError:
-            return Told(away=f"schema_registry_url: no schema {wanted.number} within {ANSWER_SECONDS:g} s")
+            return SchemaResponse(
+                unavailable=f"schema_registry_url: no schema {request.number} within {ANSWER_SECONDS:g} s"
+            )
 
 
-async def _beside_the_loop(registry: Registry, number: int) -> Told:
+async def _beside_the_loop(registry: Registry, number: int) -> SchemaResponse:
     """Fetch a schema in a daemon thread. The loop's own executor would delay exit while the registry does not
     answer."""
     loop = asyncio.get_running_loop()
-    told: asyncio.Future[Told] = loop.create_future()
+    told: asyncio.Future[SchemaResponse] = loop.create_future()
 
     def work() -> None:
         try:
-            found = Told(registry.schema(number))
-        except AwayError as error:
-            found = Told(away=str(error))
+            found = SchemaResponse(registry.schema(number))
+        except UnavailableError as error:
+            found = SchemaResponse(unavailable=str(error))
         except Exception as error:
-            found = Told(away=f"schema {number}: {type(error).__name__}: {error}")
+            found = SchemaResponse(unavailable=f"schema {number}: {type(error).__name__}: {error}")
         with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(_answer, told, found)
 
@@ -56,6 +58,6 @@ async def _beside_the_loop(registry: Registry, number: int) -> Told:
     return await told
 
 
-def _answer(told: asyncio.Future[Told], found: Told) -> None:
+def _answer(told: asyncio.Future[SchemaResponse], found: SchemaResponse) -> None:
     if not told.done():  # done if the caller has timed out
         told.set_result(found)

@@ -20,7 +20,7 @@ T = TypeVar("T")
 log = structlog.get_logger(__name__)
 
 
-class Absence:
+class Outage:
     """Tracks whether something is unreachable. Logs that at growing intervals, and its end once."""
 
     def __init__(self, wanted: str) -> None:
@@ -31,11 +31,11 @@ class Absence:
         self._interval = FIRST_SECONDS
 
     @property
-    def lasts(self) -> bool:
+    def ongoing(self) -> bool:
         """Whether it was unreachable at the last attempt."""
         return self._since is not None
 
-    def met(self, error: object) -> None:
+    def note(self, error: object) -> None:
         """Record that it is unreachable."""
         now = time.monotonic()
         if self._since is None:
@@ -47,21 +47,21 @@ class Absence:
             self._next = now + self._interval
             self._interval = min(2 * self._interval, LONGEST_SECONDS)
 
-    def over(self) -> None:
+    def end(self) -> None:
         """Record that it answered."""
         if self._since is not None:
             log.info("answers_again", wanted=self._wanted, away_seconds=round(time.monotonic() - self._since))
             self._since = None
 
 
-async def answered(
+async def until_answered(
     wanted: str, ask: Callable[[], Awaitable[T]], turned: Callable[[], None] = lambda: None
 ) -> T:
     """Return the result of `ask`, retrying while it raises BrokerError. `turned` is called for each attempt.
 
     Raises SecurityError, which is an answer of the broker.
     """
-    absence = Absence(wanted)
+    outage = Outage(wanted)
     while True:
         turned()
         try:
@@ -69,8 +69,8 @@ async def answered(
         except SecurityError:
             raise
         except BrokerError as error:
-            absence.met(error)
+            outage.note(error)
         else:
-            absence.over()
+            outage.end()
             return answer
         await asyncio.sleep(PAUSE_SECONDS)

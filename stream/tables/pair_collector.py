@@ -19,7 +19,7 @@ LAST_ANCHOR: Final = (1 << 32) - 2
 """Highest anchor number. Chains store number + 1 in 32 bits."""
 
 
-class Found:
+class PairCollector:
     """Pairs in the order in which they are found, with repetitions; about `most` at most."""
 
     def __init__(self, most: int) -> None:
@@ -55,8 +55,8 @@ class Found:
 
 @compiled
 def in_order(packed: U64) -> tuple[I64, I64, U8] | None:
-    """The result of `Found.pairs` in time linear in the number of pairs: row by row, anchors are marked in a
-    bitmap, which is then read in order. None if anchor numbers are too sparse for that."""
+    """The result of `PairCollector.pairs` in time linear in the number of pairs: row by row, anchors are
+    marked in a bitmap, which is then read in order. None if anchor numbers are too sparse for that."""
     last_row = np.uint64(0)
     low, high = packed[0] >> _ANCHOR & _NUMBER, np.uint64(0)
     for pair in packed:
