@@ -150,8 +150,8 @@ class EmbeddedBroker(LocalBroker):
         identity = self._dir / "cluster-id"
         if not (storage / "meta.properties").is_file():
             # Kafka's Uuid: 16 bytes in URL-safe base64. A leading dash would be taken for an option.
-            cluster = "N" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:]
-            tool = ["kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties)]
+            cluster_id = "N" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:]
+            tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
             for user in self._secured.scram:
                 tool += ["--add-scram", user]
             done = subprocess.run(
@@ -166,8 +166,8 @@ class EmbeddedBroker(LocalBroker):
                 raise BrokerError(
                     f"Kafka cannot format {storage}: {(done.stderr or done.stdout).strip()[-500:]}"
                 )
-            identity.write_text(cluster)
-        self._cluster = identity.read_text()
+            identity.write_text(cluster_id)
+        self._cluster_id = identity.read_text()
 
     def _java(self, *options: str, main: list[str]) -> list[str]:
         logging = embedded_jars.deployment() / "log4j2.properties"
@@ -194,7 +194,7 @@ class EmbeddedBroker(LocalBroker):
         deadline = time.monotonic() + START_SECONDS
         while self._guard.poll() is None:
             answer = ping(HOST, self._port, timeout=1)
-            if answer is not None and answer.cluster_id == self._cluster and self._port in answer.ports:
+            if answer is not None and answer.cluster_id == self._cluster_id and self._port in answer.ports:
                 return True
             if time.monotonic() > deadline:
                 self._end(graceful=False)

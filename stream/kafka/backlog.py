@@ -49,7 +49,7 @@ class PageRecord(Protocol):
 class PagesTopic:
     """The topic of the pages. A recreated topic of the same name is another source (rule 4)."""
 
-    cluster: str
+    cluster_id: str
     topic: str
     topic_id: str
 
@@ -338,8 +338,8 @@ class Backlog:
         lost: bool = False,
         published: int = 0,
     ) -> SourceRange:
-        cluster, topic, topic_id = self.source.cluster, self.source.topic, self.source.topic_id
-        return SourceRange(cluster, topic, topic_id, partition, start, end, rows, opening, lost, published)
+        cluster_id, topic, topic_id = self.source.cluster_id, self.source.topic, self.source.topic_id
+        return SourceRange(cluster_id, topic, topic_id, partition, start, end, rows, opening, lost, published)
 
 
 def _weight(row: Row, key: bytes | None) -> int:

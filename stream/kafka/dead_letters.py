@@ -56,7 +56,7 @@ def _headers(source: PagesTopic, letter: Rejected) -> list[tuple[str, bytes]]:
     texts = {
         "reason": letter.row.reason or "",
         "detail": letter.row.detail or "",
-        "cluster": source.cluster,
+        "cluster": source.cluster_id,
         "topic": source.topic,
         "topic_id": source.topic_id,
         "partition": str(letter.partition),

@@ -149,7 +149,7 @@ async def open_partitions(
     committed = await fetch_committed(consumer, keys)
     ours = {key: committed[key] for key in keys if counts(committed.get(key), backlog.source)}
     read = {key: each.offset for key, each in ours.items()}
-    sources = {key: (backlog.source.cluster, topic_id, key.partition) for key in keys if key not in read}
+    sources = {key: (backlog.source.cluster_id, topic_id, key.partition) for key in keys if key not in read}
     with as_if_polling(consumer):
         judged = await expected_offsets(settings, client, sources.values())
     # Asked last: reading the decisions may take minutes, in which retention goes on and others read.

@@ -31,7 +31,7 @@ from resiliparse.extract.html2text import extract_plain_text
 from stream.brokers.broker import start_broker
 from stream.errors import NeardupError
 from tests.bench.bench_worker import bodies
-from tests.bench.pipeline import Steady, faust_job, ours, settings_for, steady
+from tests.bench.pipeline import SteadyState, faust_job, ours, settings_for, steady
 
 TEXT_BYTES = 5000
 COPIES = 0.3
@@ -48,14 +48,14 @@ _MARKUP = re.compile(r"(?is)(<script.*?</script>|<style.*?</style>|<[^>]*>|&#?\w
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
+class InputPages:
     """Page messages, and whether each was made as a copy."""
 
     values: list[bytes]
     copies: list[bool]
 
 
-def texts(count: int) -> Pages:
+def texts(count: int) -> InputPages:
     """Page messages with a text of 5 KB; copies differ from an earlier page by three words."""
     rng = random.Random(9)
     letters = "etaoinshrdlucmfwypvbgkjqxz"
@@ -72,10 +72,10 @@ def texts(count: int) -> Pages:
         else:
             text = rng.choices(words, shares, k=TEXT_BYTES // 6)
         made.append(text)
-    return Pages([_message(i, text=" ".join(text)) for i, text in enumerate(made)], copies)
+    return InputPages([_message(i, text=" ".join(text)) for i, text in enumerate(made)], copies)
 
 
-def htmls(count: int, data: Path | None) -> Pages:
+def htmls(count: int, data: Path | None) -> InputPages:
     """Page messages with HTML; copies say what an earlier page of another URL says."""
     rng = random.Random(9)
     fresh = _rotated(_workable(bodies(data)))
@@ -84,7 +84,7 @@ def htmls(count: int, data: Path | None) -> Pages:
     for _ in range(count):
         copies.append(len(made) > AHEAD and rng.random() < COPIES)
         made.append(made[rng.randrange(len(made) - AHEAD)] if copies[-1] else next(fresh))
-    return Pages([_message(i, html=html) for i, html in enumerate(made)], copies)
+    return InputPages([_message(i, html=html) for i, html in enumerate(made)], copies)
 
 
 def _message(number: int, **content: str) -> bytes:
@@ -119,7 +119,7 @@ def _workable(pages: list[str]) -> list[str]:
     return [html for html in pages if signs(html)]
 
 
-async def _side(servers: str, directory: Path, values: list[bytes], side: str) -> Steady:
+async def _side(servers: str, directory: Path, values: list[bytes], side: str) -> SteadyState:
     if side == "ours":
         running = ours(settings_for(servers, directory, worker_processes=CHILDREN), WORKERS)
     else:
@@ -128,14 +128,14 @@ async def _side(servers: str, directory: Path, values: list[bytes], side: str) -
         return await steady(settings, values, ahead=AHEAD, warm=WARM_SECONDS, seconds=SECONDS)
 
 
-def _wrong(pages: Pages, found: Steady, urls: set[str]) -> int:
+def _wrong(pages: InputPages, found: SteadyState, urls: set[str]) -> int:
     """Of these pages, those whose verdict is not what they were made as."""
     return sum(
         (found.verdicts[url] == "duplicate") != pages.copies[int(url.rpartition("/")[2])] for url in urls
     )
 
 
-def _of_rounds(pages: Pages, rounds: list[dict[str, Steady]]) -> dict[str, Any]:
+def _of_rounds(pages: InputPages, rounds: list[dict[str, SteadyState]]) -> dict[str, Any]:
     def median(side: str) -> int:
         return round(statistics.median(each[side].pages_per_second for each in rounds))
 
@@ -159,11 +159,11 @@ def _of_rounds(pages: Pages, rounds: list[dict[str, Steady]]) -> dict[str, Any]:
     }
 
 
-async def _run(servers: str, directory: Path, inputs: dict[str, Pages]) -> dict[str, Any]:
+async def _run(servers: str, directory: Path, inputs: dict[str, InputPages]) -> dict[str, Any]:
     report: dict[str, Any] = {}
     discarded = False
     for kind, pages in inputs.items():
-        rounds: list[dict[str, Steady]] = []
+        rounds: list[dict[str, SteadyState]] = []
         while len(rounds) < ROUNDS:
             found = {side: await _side(servers, directory, pages.values, side) for side in ("ours", "faust")}
             if discarded:

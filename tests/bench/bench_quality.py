@@ -20,7 +20,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
 from tests.bench.quality import chrome, ours, truth
 from tests.bench.quality.environments import call
-from tests.bench.quality.figures import EDGES, Figures
+from tests.bench.quality.figures import EDGES, LanguageFigures
 
 LANGUAGES = ("zh", "en")
 GOALS = {
@@ -74,7 +74,7 @@ def run(data: Path | None = None, picture: Path | None = None) -> dict[str, Any]
 
 
 def _language(texts: list[str]) -> dict[str, Any]:
-    figures = Figures(texts)
+    figures = LanguageFigures(texts)
     modified = figures.within(0.8, 1.0)
     ways: dict[str, Any] = {}
     for name, (scheme, options) in OURS.items():

@@ -32,7 +32,7 @@ from stream.tables.design import Design
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
 from tests.bench.bench_tables import BATCH, INSERTED, SHARES, flip, preloaded
-from tests.bench.quality.environments import Asked, ask
+from tests.bench.quality.environments import PeerProcess, ask
 from tests.bench.table_peers import K
 
 ROUNDS = 5
@@ -113,7 +113,7 @@ def _measure(
         folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="neardup-bench-"))
         ours = make(Path(folder))
         stack.callback(ours.close)
-        asked: dict[str, Asked] = {}
+        asked: dict[str, PeerProcess] = {}
         adding = {"ours": ours.seconds_to_add}
         for name in peers:
             peer = stack.enter_context(ask("tables", SCRIPT, name, str(path)))

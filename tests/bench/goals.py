@@ -25,7 +25,7 @@ class Goal:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class GoalResult:
     """A goal beside what was measured."""
 
     what: str
@@ -170,7 +170,7 @@ GOALS = (
 )  # fmt: skip
 
 
-def judged(part: str, found: dict[str, Any]) -> Iterator[Judged]:
+def judged(part: str, found: dict[str, Any]) -> Iterator[GoalResult]:
     """The part's goals beside its results; those that were not measured are left out."""
     for goal in GOALS:
         if goal.part != part:
@@ -180,7 +180,7 @@ def judged(part: str, found: dict[str, Any]) -> Iterator[Judged]:
         if value is not None and bound is not None:
             met = value >= bound if goal.sign == ">=" else value <= bound
             why = "" if met else _filled(goal.why, found)
-            yield Judged(_filled(goal.what, found), f"{goal.sign} {bound:,}", value, met, why)
+            yield GoalResult(_filled(goal.what, found), f"{goal.sign} {bound:,}", value, met, why)
     if part == "table_peers":
         yield from _peers(found)
 
@@ -191,7 +191,7 @@ _GROWING: Final = (
 )
 
 
-def _peers(found: dict[str, Any]) -> Iterator[Judged]:
+def _peers(found: dict[str, Any]) -> Iterator[GoalResult]:
     """Ahead of every peer, on every stream."""
     for stream, peers in found.items():
         for peer, row in peers.items():
@@ -199,7 +199,7 @@ def _peers(found: dict[str, Any]) -> Iterator[Judged]:
                 ratio = row.get(f"ours_to_it_{kind}_ratio")
                 if peer != "ours" and ratio is not None:
                     what = f"times {peer}, {stream}, {kind.replace('_', ' ')}"
-                    yield Judged(what, "> 1", ratio, ratio > 1, "" if ratio > 1 else _GROWING)
+                    yield GoalResult(what, "> 1", ratio, ratio > 1, "" if ratio > 1 else _GROWING)
 
 
 def _at(found: Any, path: tuple[str, ...]) -> float | None:

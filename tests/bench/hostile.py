@@ -25,7 +25,7 @@ WORDS: Final = 900
 """Of a text of 6 KB."""
 
 
-class Journal:
+class HostileJournal:
     """Records of n rows in all, whose URLs are all different unless given."""
 
     def __init__(self, scheme: Scheme) -> None:
@@ -88,14 +88,14 @@ def _near(rng: np.random.Generator, rows: int) -> U64:
 def same_buckets_near(rows: int) -> list[Entry]:
     """Pages that share all minima and have near fingerprints, but unlike text."""
     rng, scheme = np.random.default_rng(1), Scheme()
-    return Journal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme))
+    return HostileJournal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme))
 
 
 def same_buckets_far(rows: int) -> list[Entry]:
     """Pages that share all minima, and nothing else."""
     rng, scheme = np.random.default_rng(2), Scheme()
     prints = rng.integers(0, 1 << 64, rows, dtype=np.uint64)
-    return Journal(scheme).entries(prints, _sketches(rng, rows, scheme))
+    return HostileJournal(scheme).entries(prints, _sketches(rng, rows, scheme))
 
 
 def same_buckets_almost_alike(rows: int) -> list[Entry]:
@@ -105,7 +105,7 @@ def same_buckets_almost_alike(rows: int) -> list[Entry]:
     differ = np.bitwise_and.reduce(rng.integers(0, 1 << 64, (4, *sketches.shape), dtype=np.uint64), axis=0)
     differ |= np.bitwise_and.reduce(rng.integers(0, 1 << 64, (5, *sketches.shape), dtype=np.uint64), axis=0)
     sketches[:, :-2] = sketches[0, :-2] ^ differ[:, :-2]
-    return Journal(scheme).entries(_near(rng, rows), sketches)
+    return HostileJournal(scheme).entries(_near(rng, rows), sketches)
 
 
 def hub(rows: int) -> list[Entry]:
@@ -119,21 +119,21 @@ def hub(rows: int) -> list[Entry]:
     sketches[:, :-2] = middle ^ differ[:, :-2]
     prints = _near(rng, rows)
     sketches[rows // 3 :, :-2], prints[rows // 3 :] = middle, 0
-    return Journal(scheme).entries(prints, sketches)
+    return HostileJournal(scheme).entries(prints, sketches)
 
 
 def changing_url(rows: int) -> list[Entry]:
     """One URL whose page is another every time, and whose anchors all belong in the same buckets."""
     rng, scheme = np.random.default_rng(5), Scheme()
     urls = ["https://host.example/"] * rows
-    return Journal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme), urls)
+    return HostileJournal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme), urls)
 
 
 def changing_urls(rows: int) -> list[Entry]:
     """Some URLs that come back in turn, each time as another page of the same buckets."""
     rng, scheme = np.random.default_rng(6), Scheme()
     urls = [f"https://host.example/{i % DISTINCT}" for i in range(rows)]
-    return Journal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme), urls)
+    return HostileJournal(scheme).entries(_near(rng, rows), _sketches(rng, rows, scheme), urls)
 
 
 def superseded_hub(rows: int) -> list[Entry]:
@@ -147,21 +147,23 @@ def superseded_hub(rows: int) -> list[Entry]:
     sketches[back], prints[back] = _sketches(rng, len(back), scheme), _near(rng, len(back))
     for anchor, row in enumerate(back.tolist()):
         flat[row] = flat[anchor]
-    return Journal(scheme).entries(prints, sketches, [url or "" for url in flat])
+    return HostileJournal(scheme).entries(prints, sketches, [url or "" for url in flat])
 
 
 def one_page(rows: int) -> list[Entry]:
     """The same page at as many URLs."""
     scheme = Scheme()
     sketches = np.repeat(_sketches(np.random.default_rng(8), 1, scheme), rows, axis=0)
-    return Journal(scheme).entries(np.full(rows, 1, np.uint64), sketches)
+    return HostileJournal(scheme).entries(np.full(rows, 1, np.uint64), sketches)
 
 
 def one_page_of_one_url(rows: int) -> list[Entry]:
     """The same page again and again."""
     scheme = Scheme()
     sketches = np.repeat(_sketches(np.random.default_rng(9), 1, scheme), rows, axis=0)
-    return Journal(scheme).entries(np.full(rows, 1, np.uint64), sketches, ["https://host.example/"] * rows)
+    return HostileJournal(scheme).entries(
+        np.full(rows, 1, np.uint64), sketches, ["https://host.example/"] * rows
+    )
 
 
 def one_template(rows: int) -> list[Entry]:
@@ -197,7 +199,7 @@ def _fingerprinted(texts: list[str]) -> list[Entry]:
     found = Fingerprinter(Scheme()).texts(texts)
     prints = np.array([each.fingerprint for each in found], np.uint64)
     sketches = np.frombuffer(b"".join(each.sketch for each in found), "<u8").astype(np.uint64)
-    return Journal(Scheme()).entries(prints, sketches.reshape(len(texts), -1))
+    return HostileJournal(Scheme()).entries(prints, sketches.reshape(len(texts), -1))
 
 
 CASES: Final[dict[str, Callable[[int], list[Entry]]]] = {

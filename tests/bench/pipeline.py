@@ -116,7 +116,7 @@ async def publish(settings: Settings, values: Sequence[bytes]) -> None:
 
 
 @dataclass(slots=True)
-class Steady:
+class SteadyState:
     """What came out while a deployment was in full swing."""
 
     pages_per_second: float = 0.0
@@ -130,7 +130,7 @@ class Steady:
 
 async def steady(
     settings: Settings, values: Sequence[bytes], *, ahead: int, warm: float, seconds: float
-) -> Steady:
+) -> SteadyState:
     """Verdicts a second in a window of `seconds`, which begins `warm` seconds after the first verdict.
 
     All the while, the crawler keeps `ahead` pages in front of the verdicts, so that its work is spread over
@@ -138,7 +138,7 @@ async def steady(
     dictionaries load) nor the last (some are done before others) count. A fast machine that has been sent all
     `values` ends the window there. Raises NeardupError when that leaves less than LEAST_SECONDS of it.
     """
-    found = Steady()
+    found = SteadyState()
     opens = closes = 0.0
     before, spent = 0, {}
     async with verdicts(settings) as consumer, producer(settings) as sender:
@@ -240,11 +240,11 @@ async def _read(consumer: AIOKafkaConsumer, seconds: float) -> list[tuple[str, s
     return [(each.url, each.verdict) for each in said]
 
 
-class _Said(msgspec.Struct):
+class _VerdictLine(msgspec.Struct):
     """What is wanted of a verdict, ours or the Faust job's."""
 
     url: str
     verdict: str
 
 
-_SAID = msgspec.json.Decoder(_Said)
+_SAID = msgspec.json.Decoder(_VerdictLine)

@@ -57,7 +57,7 @@ GENESIS: Final = Genesis(
 
 
 @dataclass(frozen=True, slots=True)
-class Words:
+class PageContent:
     """What crawled pages and machines bring along, and the page must find room for."""
 
     urls: tuple[str, ...]
@@ -68,11 +68,11 @@ class Words:
     detail: str = "all checks pass"
 
 
-PLAIN: Final = Words(
+PLAIN: Final = PageContent(
     urls=("https://mirror.example.net/1?utm=a", "https://example.com/news/harbour", "http://a.example/"),
     hosts=("mirror.example.net", "example.com", "a.example", "docs.example.org"),
 )
-LONG: Final = Words(
+LONG: Final = PageContent(
     urls=(
         f"https://{'sub.' * 40}example.org/{'path-segment/' * 60}",
         f"https://example.org/{'x' * 10_000}",
@@ -83,7 +83,7 @@ LONG: Final = Words(
     pages=8_765_432,
     detail=f"ClientConnectorError: cannot connect to host {'worker-' * 9}7.example:9500, refused",
 )
-RTL: Final = Words(
+RTL: Final = PageContent(
     urls=(
         "https://example.org/חדשות/המגדלור-בצפון-הנמל-יתוקן-לפני-סופות-החורף",
         "https://مثال.example/أخبار/ستصلح-سلطة-الميناء-المنارة-القديمة-قبل-عواصف-الشتاء",
@@ -94,7 +94,7 @@ RTL: Final = Words(
 CONTENTS: Final = {"plain": PLAIN, "long": LONG, "right-to-left": RTL}
 
 
-def verdict(words: Words, number: int, kind: str | None = None, **fields: Any) -> VerdictRecord:
+def verdict(words: PageContent, number: int, kind: str | None = None, **fields: Any) -> VerdictRecord:
     """Return the i-th verdict, with kinds and URLs in turn."""
     kind = kind or VERDICTS[number % len(VERDICTS)]
     like = kind in ("duplicate", "recrawl")
@@ -159,7 +159,7 @@ class Canned(Api):
             await response.write(b"event: verdicts\ndata: " + news + b"\n\n")
 
 
-def canned(words: Words | None) -> Canned:
+def canned(words: PageContent | None) -> Canned:
     """Return responses with content for every panel; without words, those of an empty deployment."""
     made = Canned(*[None] * 6)  # type: ignore[arg-type]
     made.answers = _empty() if words is None else _full(words)
@@ -232,7 +232,7 @@ def _empty() -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
     }
 
 
-def _full(words: Words) -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
+def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
     pages, urls = words.pages, words.urls
     range_ = RangeAnswer(NOON, NOON + 60 * STEP, STEP)
     hosts = [

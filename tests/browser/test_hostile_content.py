@@ -10,11 +10,11 @@ import pytest
 from playwright.async_api import Page, expect
 
 from stream.dashboard.answers import SeenVerdict, Verdicts
-from tests.browser.canned import PLAIN, Canned, Words, canned, served, verdict
+from tests.browser.canned import PLAIN, Canned, PageContent, canned, served, verdict
 from tests.browser.test_layout import MEASURE, filled
 
 SCRIPT = "<script>window.hacked=1</script>\"'><img src=//evil.example/x onerror=window.hacked=2>"
-HOSTILE = Words(
+HOSTILE = PageContent(
     urls=(
         f"http://evil.example/{SCRIPT}",
         "javascript:window.hacked=3//http://a.example/",
@@ -141,7 +141,7 @@ async def test_a_url_cannot_reorder_or_move_what_stands_beside_it(
     spelled = "".join(f"\\u{{{ord(each):x}}}" for each in overrides)
     pictures = []
     for tail in (overrides, spelled):
-        words = Words(
+        words = PageContent(
             urls=(f"https://evil.example/{tail}cod.exe", "http://a.example/"), hosts=("evil.example",)
         )
         async with served(canned(words)) as url:

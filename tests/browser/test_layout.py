@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from playwright.async_api import Page, expect
 
-from tests.browser.canned import CONTENTS, LONG, Canned, Words, canned, served
+from tests.browser.canned import CONTENTS, LONG, Canned, PageContent, canned, served
 
 MEASURE = Path(__file__).with_name("measure.js").read_text()
 WIDTHS = (390, 768, 1400)
 """A phone, a tablet or half a screen, a laptop."""
-KINDS: dict[str, Words | None] = {**CONTENTS, "empty": None}
+KINDS: dict[str, PageContent | None] = {**CONTENTS, "empty": None}
 
 
 async def filled(page: Page, api: Canned) -> None:

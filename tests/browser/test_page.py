@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from stream.settings import Settings
-from tests.kafka.dashboard_helpers import Verdicts, by_kind, dashboard, decide
+from tests.kafka.dashboard_helpers import VerdictMaker, by_kind, dashboard, decide
 
 pytestmark = pytest.mark.broker
 
@@ -56,7 +56,7 @@ async def legend(page: Page) -> dict[str, int]:
 async def test_figures_on_the_page_are_a_recount_live_and_after_a_restart(
     settings: Settings, opened: Callable[..., Any]
 ) -> None:
-    made = Verdicts()
+    made = VerdictMaker()
     kept = made.some(250)
     await decide(settings, kept)
     await decide(settings, made.some(70), commit=False)
@@ -95,7 +95,7 @@ async def test_figures_on_the_page_are_a_recount_live_and_after_a_restart(
 async def test_the_page_is_fit_for_use(
     settings: Settings, opened: Callable[..., Any], shot: Callable[..., Any]
 ) -> None:
-    made = Verdicts(at=time.time() - 500)
+    made = VerdictMaker(at=time.time() - 500)
     kept = []
     for _ in range(10):
         news = made.some(120)
@@ -172,7 +172,7 @@ async def test_the_page_is_shown_to_who_knows_the_token(
     settings: Settings, opened: Callable[..., Any], shot: Callable[..., Any]
 ) -> None:
     token = "<b>correct</b> horse battery"  # noqa: S105
-    await decide(settings, Verdicts().some(30))
+    await decide(settings, VerdictMaker().some(30))
     locked = Settings(**{**settings.model_dump(), "dashboard_token": token})
     async with dashboard(locked) as client:
         page = await opened(client.url + "/#range=all")

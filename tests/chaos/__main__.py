@@ -1,4 +1,4 @@
-"""`make chaos`: faults of every kind against a real cluster, and an account of every page.
+"""`make chaos`: faults of every kind against real brokers, and an account of every page.
 
 python -m tests.chaos --minutes 60 --brokers 3 --seed 7
 """
@@ -21,8 +21,8 @@ import click
 
 from tests.chaos import schedule
 from tests.chaos.configurations import configuration
-from tests.chaos.epoch import Bounds, Epoch
-from tests.chaos.kafka_cluster.brokers import Cluster
+from tests.chaos.epoch import Epoch, EpochLimits
+from tests.chaos.kafka_cluster.brokers import KafkaCluster
 from tests.chaos.report import Report
 
 EPOCH_SECONDS: Final = 240.0
@@ -38,12 +38,12 @@ async def run(
     assert running is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, running.cancel)
     started, left, number = time.monotonic(), minutes * 60, 0
-    async with Cluster(report.brokers, [schedule.listener(role) for role in schedule.ROLES]) as cluster:
+    async with KafkaCluster(report.brokers, [schedule.listener(role) for role in schedule.ROLES]) as kafka:
         while left > 0:
             wrong, directory = report.wrong, Path(tempfile.mkdtemp(prefix=f"neardup-chaos-{number}-"))
-            epoch = Epoch(cluster, report, number, configuration(report.seed, number), directory, rate)
+            epoch = Epoch(kafka, report, number, configuration(report.seed, number), directory, rate)
             try:
-                await epoch.run(Bounds(min(left, epoch_seconds), each_kind))
+                await epoch.run(EpochLimits(min(left, epoch_seconds), each_kind))
             except Exception as error:
                 traceback.print_exc()
                 report.unexplained.append(f"epoch {number} was cut short: {error!r}")

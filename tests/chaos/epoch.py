@@ -24,13 +24,13 @@ from tests.chaos.disk import Disk
 from tests.chaos.faults import FAULTS
 from tests.chaos.faults.state import NEED_A_DISK
 from tests.chaos.faults.topics import insist, topic_id
-from tests.chaos.kafka_cluster.brokers import Cluster
+from tests.chaos.kafka_cluster.brokers import KafkaCluster
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST
 from tests.chaos.load import Load
-from tests.chaos.processes import Nursery
+from tests.chaos.processes import ForkServer
 from tests.chaos.report import Report
-from tests.chaos.roles import Ends, Role
+from tests.chaos.roles import Role, RoleExits
 from tests.chaos.scene import HANG_SECONDS, HangError, Scene
 
 FAULTS_AHEAD: Final = 8
@@ -41,7 +41,7 @@ SESSION_SECONDS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class EpochLimits:
     """How long faults go on."""
 
     seconds: float
@@ -53,26 +53,32 @@ class Epoch:
     """One namespace; `run` adds to the report what happened in it."""
 
     def __init__(
-        self, cluster: Cluster, report: Report, number: int, made: Configuration, directory: Path, rate: float
+        self,
+        kafka: KafkaCluster,
+        report: Report,
+        number: int,
+        made: Configuration,
+        directory: Path,
+        rate: float,
     ) -> None:
-        self._cluster, self._report, self._made, self._number = cluster, report, made, number
+        self._kafka, self._report, self._made, self._number = kafka, report, made, number
         self._namespace = f"chaos-{report.seed}-{number}"
         self._directory, self._logs = directory, directory / "logs"
         self._load = Load(
-            cluster.bootstrap_servers, f"{self._namespace}.pages", rate, f"{report.seed}/{number}"
+            kafka.bootstrap_servers, f"{self._namespace}.pages", rate, f"{report.seed}/{number}"
         )
-        self._ends = Ends()
+        self._ends = RoleExits()
         self._dashboard = free_ports(1)[0]
         self._happened: Counter[str] = Counter()
         self._ahead = 0
         self._over = asyncio.Event()
         self._without: frozenset[str] = frozenset()
 
-    async def run(self, bounds: Bounds) -> None:
+    async def run(self, bounds: EpochLimits) -> None:
         """Faults for a while, then peace until every page has its verdict, then the account."""
         started = time.monotonic()
         self._logs.mkdir(parents=True)
-        admin = AdminClient({"bootstrap.servers": self._cluster.bootstrap_servers, "log_level": 0})
+        admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap_servers, "log_level": 0})
         created = await self._neardup(
             "topics", "create", "--partitions", str(PARTITIONS), *self._made.options.create
         )
@@ -81,14 +87,14 @@ class Epoch:
             roles = await self._roles(stack)
             checker = stack.enter_context(
                 Checker(
-                    self._cluster.bootstrap_servers,
+                    self._kafka.bootstrap_servers,
                     self._namespace,
                     PARTITIONS,
                     self._made.options.oracle,
                     self._load.given,
                 )
             )
-            scene = Scene(self._cluster, admin, self._namespace, roles, self._load, checker, self._report)
+            scene = Scene(self._kafka, admin, self._namespace, roles, self._load, checker, self._report)
             stack.callback(self._load.abandon)
             self._load.start(str(await asyncio.to_thread(topic_id, admin, scene.pages)))
             for role in roles.values():
@@ -106,10 +112,10 @@ class Epoch:
     async def _roles(self, stack: AsyncExitStack) -> dict[str, Role]:
         """Judges with a disk each, workers, and a dashboard now and then."""
         roles = {}
-        nursery = await stack.enter_async_context(Nursery())
+        fork_server = await stack.enter_async_context(ForkServer())
         for name in schedule.ROLES if self._made.dashboard else (*schedule.JUDGES, *schedule.WORKERS):
             environment = self._environment(
-                self._cluster.network.bootstrap_servers(schedule.listener(name)),
+                self._kafka.network.bootstrap_servers(schedule.listener(name)),
                 state_dir=self._directory / name,
                 dashboard_port=self._dashboard,
             )
@@ -119,7 +125,7 @@ class Epoch:
                 stack.callback(disk.remove)
                 self._without = frozenset() if disk.own else NEED_A_DISK
                 environment["NEARDUP_STATE_DIR"] = str(disk.path / "state")
-            roles[name] = Role(name, environment, self._logs, self._ends, nursery, disk)
+            roles[name] = Role(name, environment, self._logs, self._ends, fork_server, disk)
             stack.push_async_callback(roles[name].abandon)
         return roles
 
@@ -127,12 +133,12 @@ class Epoch:
         """Of a role or a command behind these bootstrap servers."""
         settings: dict[str, object] = {
             "bootstrap_servers": servers, "namespace": self._namespace, "log_format": "json",
-            "dev": len(self._cluster.brokers) < 3, "worker_processes": 1,
+            "dev": len(self._kafka.brokers) < 3, "worker_processes": 1,
             "session_seconds": SESSION_SECONDS, "shutdown_seconds": 5, **self._made.settings, **other,
         }  # fmt: skip
         return {f"NEARDUP_{name.upper()}": str(value) for name, value in settings.items()}
 
-    async def _faults(self, scene: Scene, bounds: Bounds) -> None:
+    async def _faults(self, scene: Scene, bounds: EpochLimits) -> None:
         """All lanes beside each other, until the bounds are reached."""
         await scene.until(lambda: scene.checker.count)
         names = [name for name in schedule.DECKS if name in scene.roles or name not in schedule.ROLES]
@@ -167,7 +173,7 @@ class Epoch:
                 self._happened[plan.kind] += 1
                 scene.report.faults[plan.kind] += 1
 
-    async def _watch(self, scene: Scene, bounds: Bounds) -> None:
+    async def _watch(self, scene: Scene, bounds: EpochLimits) -> None:
         """Return when it is enough; meanwhile the load learns how many pages wait."""
         wanted = schedule.KINDS - self._without
         started, before = time.monotonic(), 0
@@ -180,7 +186,7 @@ class Epoch:
 
     async def _peace(self, scene: Scene) -> None:
         """Everything whole again: wait until every page has its verdict."""
-        await self._cluster.network.heal()
+        await self._kafka.network.heal()
         await asyncio.to_thread(scene.load.stop)
         while backlog := scene.checker.outstanding:
             scene.load.backlog = backlog
@@ -252,7 +258,7 @@ class Epoch:
         with (self._logs / f"{arguments[0]}.log").open("ab") as log:
             process = await asyncio.create_subprocess_exec(
                 sys.executable, "-m", "stream.cli", *arguments,
-                env=os.environ | self._environment(self._cluster.bootstrap_servers),
+                env=os.environ | self._environment(self._kafka.bootstrap_servers),
                 stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=log,
             )  # fmt: skip
             try:

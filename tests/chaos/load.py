@@ -26,7 +26,7 @@ Place = tuple[str, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class SentPage:
     """What was sent."""
 
     url: str
@@ -35,18 +35,18 @@ class Page:
     malformed: bool = False
 
 
-class Pages:
+class PageMaker:
     """New, edited, mirrored, re-crawled, empty and malformed pages. Seeded."""
 
     def __init__(self, seed: str) -> None:
         self._random = random.Random(seed)
         self._texts: list[tuple[str, list[str]]] = []
 
-    def next(self) -> tuple[Page, bytes]:
+    def next(self) -> tuple[SentPage, bytes]:
         """A page, and the message that carries it."""
         rng, kind = self._random, self._random.random()
         if kind < 0.02:
-            return Page(
+            return SentPage(
                 "http://broken.example/", "", malformed=True
             ), b'{"url": "http://broken.example/", "text": '
         url = f"http://site-{rng.randrange(40)}.example/{rng.randrange(100_000)}"
@@ -63,20 +63,20 @@ class Pages:
         if len(words) > 2:
             self._texts = [*self._texts[1 - REMEMBERED :], (url, words)]
         text = " ".join(words)
-        page = Page(url, hashlib.sha256(text.encode()).hexdigest())
+        page = SentPage(url, hashlib.sha256(text.encode()).hexdigest())
         return page, json.dumps({"url": url, "text": text}).encode()
 
 
-class Sent:
+class SentPages:
     """What was sent, by the place that the brokers gave it; and what was taken away again on purpose."""
 
     def __init__(self) -> None:
-        self._given: dict[Place, Page] = {}
+        self._given: dict[Place, SentPage] = {}
         self._gone: set[str] = set()
         self._deleted: dict[tuple[str, int], int] = {}
         self._lock = threading.Lock()
 
-    def give(self, place: Place, page: Page) -> None:
+    def give(self, place: Place, page: SentPage) -> None:
         """The brokers have taken a page."""
         with self._lock:
             self._given[place] = page
@@ -90,13 +90,13 @@ class Sent:
         """All pages of a topic are being deleted."""
         self._gone.add(topic_id)
 
-    def acknowledged(self) -> Iterator[tuple[Place, Page]]:
+    def acknowledged(self) -> Iterator[tuple[Place, SentPage]]:
         """Every page that the brokers have taken."""
         with self._lock:
             given = list(self._given.items())
         yield from given
 
-    def page(self, place: Place) -> Page | None:
+    def page(self, place: Place) -> SentPage | None:
         """What was sent to a place; None where the acknowledgement has not come yet."""
         return self._given.get(place)
 
@@ -122,8 +122,8 @@ class Load:
 
     def __init__(self, servers: str, topic: str, rate: float, seed: str) -> None:
         self._servers, self._topic, self._rate = servers, topic, rate
-        self.given = Sent()
-        self._crawl = Pages(seed)
+        self.given = SentPages()
+        self._crawl = PageMaker(seed)
         self.sent = 0
         self.backlog = 0
         """Pages that wait for a verdict, as the run last saw; no more are sent beyond UNSENT."""

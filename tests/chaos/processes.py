@@ -1,4 +1,4 @@
-"""Processes of roles: started anew, or forked from the nursery."""
+"""Processes of roles: started anew, or forked from the fork server."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Process(Protocol):
         """Send a signal, if it still runs."""
 
 
-class Forked:
-    """A process of the nursery's."""
+class ForkedProcess:
+    """A process of the fork server's."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -55,16 +55,16 @@ class Forked:
         self._code.set_result(code)
 
 
-class Nursery:
-    """Starts `neardup COMMAND`, for `tests.chaos.nursery` to fork."""
+class ForkServer:
+    """Starts `neardup COMMAND`, for `tests.chaos.fork_server` to fork."""
 
     def __init__(self) -> None:
-        self._forked: dict[int, Forked] = {}
-        self._asked: deque[asyncio.Future[Forked]] = deque()
+        self._forked: dict[int, ForkedProcess] = {}
+        self._asked: deque[asyncio.Future[ForkedProcess]] = deque()
 
-    async def __aenter__(self) -> Nursery:
+    async def __aenter__(self) -> ForkServer:
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.chaos.nursery",
+            sys.executable, "-m", "tests.chaos.fork_server",
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         self._listening = asyncio.create_task(self._listen())
@@ -78,7 +78,7 @@ class Nursery:
 
     async def fork(self, command: str, environment: dict[str, str], log: Path) -> Process:
         """`neardup COMMAND` with these variables besides ours; its output is added to `log`."""
-        answer: asyncio.Future[Forked] = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[ForkedProcess] = asyncio.get_running_loop().create_future()
         self._asked.append(answer)
         question = {"command": command, "environment": environment, "log": str(log)}
         assert self._process.stdin is not None
@@ -91,7 +91,7 @@ class Nursery:
         async for line in self._process.stdout:
             answer = json.loads(line)
             if "started" in answer:
-                process = self._forked[answer["started"]] = Forked(answer["started"])
+                process = self._forked[answer["started"]] = ForkedProcess(answer["started"])
                 self._asked.popleft().set_result(process)
             else:
                 self._forked.pop(answer["ended"]).ended(answer["code"])

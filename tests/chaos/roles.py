@@ -18,7 +18,7 @@ from typing import Any, Final
 import psutil  # type: ignore[import-untyped]
 
 from tests.chaos.disk import Disk
-from tests.chaos.processes import Nursery, Process, start
+from tests.chaos.processes import ForkServer, Process, start
 
 PAUSE: Final = 0.3
 """Seconds between an end and the next start."""
@@ -34,7 +34,7 @@ STOP_SECONDS: Final = 120
 
 
 @dataclass(slots=True)
-class Ends:
+class RoleExits:
     """How processes of roles ended by themselves."""
 
     codes: Counter[str] = field(default_factory=Counter)
@@ -53,11 +53,11 @@ class Role:
         name: str,
         environment: dict[str, str],
         logs: Path,
-        ends: Ends,
-        nursery: Nursery,
+        ends: RoleExits,
+        fork_server: ForkServer,
         disk: Disk | None = None,
     ) -> None:
-        self.name, self.disk, self._nursery = name, disk, nursery
+        self.name, self.disk, self._fork_server = name, disk, fork_server
         self._environment, self._ends = environment, ends
         self.log = logs / f"{name}.log"
         self.process: Process | None = None
@@ -200,7 +200,7 @@ class Role:
             environment["NEARDUP_FAILPOINT"], self.failpoint = self.failpoint, None
         # Failpoints are read from the environment when they are imported; Faust reads its own then, too.
         anew = "NEARDUP_FAILPOINT" in environment or self.kind == "dashboard"
-        begin = start if anew else self._nursery.fork
+        begin = start if anew else self._fork_server.fork
         self.process = await begin(self.kind, environment, self.log)
 
     async def _attend(self, code: int, failing: float) -> None:

@@ -1,4 +1,4 @@
-"""What faults act on: one namespace with its roles, the cluster below them, load and checker beside them."""
+"""What faults act on: one namespace with its roles, the brokers below them, load and checker beside them."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 
 from tests.chaos.checker.checker import Checker
-from tests.chaos.kafka_cluster.brokers import Cluster
+from tests.chaos.kafka_cluster.brokers import KafkaCluster
 from tests.chaos.load import Load
 from tests.chaos.report import Report
 from tests.chaos.roles import Role
-from tests.chaos.schedule import Plan
+from tests.chaos.schedule import PlannedFault
 
 HANG_SECONDS: Final = 300
 """Without a sign of life for so long, something hangs."""
@@ -29,7 +29,7 @@ class HangError(AssertionError):
 class Scene:
     """Everything a fault may touch."""
 
-    cluster: Cluster
+    kafka: KafkaCluster
     admin: AdminClient
     namespace: str
     roles: dict[str, Role]
@@ -59,5 +59,5 @@ class Scene:
             await asyncio.sleep(0.2)
 
 
-Fault = Callable[[Scene, Plan], Awaitable[bool]]
+Fault = Callable[[Scene, PlannedFault], Awaitable[bool]]
 """Acts, and puts right what a person or the machine would; False where there was nothing to act on."""

@@ -49,7 +49,7 @@ PAUSE: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class PlannedFault:
     """One fault that is to come."""
 
     lane: str
@@ -82,7 +82,7 @@ def lane(
     name: str,
     without: frozenset[str] = frozenset(),
     often: frozenset[str] = frozenset(),
-) -> Iterator[Plan]:
+) -> Iterator[PlannedFault]:
     """The faults of one lane, without end; kinds that cannot be had here are dealt and left out, those that
     are wanted `often` have OFTEN times as many cards."""
     rng = random.Random(f"{seed}/{epoch}/{name}")
@@ -93,6 +93,8 @@ def lane(
         rng.shuffle(cards)
         for kind in cards:
             pause = rng.uniform(0, 2 * PAUSES.get(name, PAUSE))
-            plan = Plan(name, kind, pause, min(LONGEST, 0.5 + rng.expovariate(1 / 3)), rng.getrandbits(32))
+            plan = PlannedFault(
+                name, kind, pause, min(LONGEST, 0.5 + rng.expovariate(1 / 3)), rng.getrandbits(32)
+            )
             if kind not in without:
                 yield plan

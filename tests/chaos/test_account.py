@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.chaos.checker.account import Account
-from tests.chaos.load import Page, Sent
+from tests.chaos.load import SentPage, SentPages
 
 TOPIC = "a" * 32
 GENESIS = msgspec.msgpack.encode({"kind": "genesis", "journal": "f" * 32})
@@ -46,16 +46,16 @@ def verdict(offset: int, **other: Any) -> bytes:
 
 
 @pytest.fixture
-def sent() -> Sent:
+def sent() -> SentPages:
     """Three pages."""
-    sent = Sent()
+    sent = SentPages()
     for offset in range(3):
-        sent.give((TOPIC, 0, offset), Page(f"http://a.example/{offset}", str(offset)))
+        sent.give((TOPIC, 0, offset), SentPage(f"http://a.example/{offset}", str(offset)))
     return sent
 
 
 @pytest.fixture
-def account(sent: Sent) -> Account:
+def account(sent: SentPages) -> Account:
     """Of a journal that has the three pages, the first of them once more."""
     account = Account({}, sent)
     account.take_journal(GENESIS, 0)
@@ -75,7 +75,7 @@ def test_nothing_is_found_where_all_is_right(account: Account) -> None:
     assert wrong(account) == (0, 0, 0)
 
 
-def test_verdicts_may_be_read_before_the_journal(sent: Sent) -> None:
+def test_verdicts_may_be_read_before_the_journal(sent: SentPages) -> None:
     account = Account({}, sent)
     for offset in range(3):
         account.take_verdict(verdict(offset))
@@ -124,7 +124,7 @@ def test_a_verdict_of_a_page_that_nobody_journalled_is_different(account: Accoun
 
 
 @pytest.mark.parametrize("deleted", [False, True])
-def test_pages_declared_lost_are_excused_only_where_they_were_deleted(sent: Sent, deleted: bool) -> None:
+def test_pages_declared_lost_are_excused_only_where_they_were_deleted(sent: SentPages, deleted: bool) -> None:
     account = Account({}, sent)
     account.take_journal(GENESIS, 0)
     account.take_journal(record([2], start=2, opening=True), 1)
@@ -134,7 +134,7 @@ def test_pages_declared_lost_are_excused_only_where_they_were_deleted(sent: Sent
     assert wrong(account) == (0 if deleted else 2, 0, 0)
 
 
-def test_pages_that_were_deleted_and_not_declared_lost_are_missing(account: Account, sent: Sent) -> None:
+def test_pages_that_were_deleted_and_not_declared_lost_are_missing(account: Account, sent: SentPages) -> None:
     sent.delete_below(TOPIC, 0, 2)
     account.take_verdict(verdict(2))
     assert wrong(account) == (2, 0, 0)

@@ -18,7 +18,7 @@ from tests.chaos.configurations import OPTIONS
 from tests.chaos.disk import Disk
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST, Link
-from tests.chaos.load import Pages
+from tests.chaos.load import PageMaker
 from tests.oracle import Oracle, OraclePage
 
 SEED = 20070508
@@ -49,7 +49,7 @@ async def test_a_short_run_finds_every_verdict_right(tmp_path: Path, report) -> 
 
 
 def test_a_seed_gives_the_same_faults_each_time() -> None:
-    def dealt(seed: int) -> list[schedule.Plan]:
+    def dealt(seed: int) -> list[schedule.PlannedFault]:
         return [plan for lane in schedule.DECKS for plan in islice(schedule.lane(seed, 0, lane), 50)]
 
     assert dealt(1) == dealt(1) != dealt(2)
@@ -95,7 +95,7 @@ def test_the_indexed_oracle_is_the_oracle(options) -> None:
 
 
 def test_pages_come_again_by_seed() -> None:
-    one, other = Pages("1"), Pages("1")
+    one, other = PageMaker("1"), PageMaker("1")
     assert [one.next() for _ in range(200)] == [other.next() for _ in range(200)]
 
 

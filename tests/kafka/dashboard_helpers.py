@@ -29,7 +29,7 @@ KINDS = ("unique", "duplicate", "recrawl", "insufficient", "rejected")
 JOURNAL = "abcd1234"
 
 
-class Verdicts:
+class VerdictMaker:
     """Makes verdicts that could be a judge's. Seeded."""
 
     def __init__(self, seed: int = 1, at: float | None = None) -> None:

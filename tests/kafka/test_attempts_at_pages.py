@@ -14,7 +14,7 @@ from stream.kafka.names import TopicNames
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
     ROOT,
-    Gate,
+    FileGate,
     commit,
     committed,
     create,
@@ -116,7 +116,7 @@ async def test_rule_5_a_page_that_is_long_at_hand_of_a_running_worker_is_counted
 ) -> None:
     """It is counted although earlier pages are in the journal, and ends three workers too."""
     await create(quick)
-    own, last_moment = await topic_id(quick), Gate(tmp_path / "last-moment")
+    own, last_moment = await topic_id(quick), FileGate(tmp_path / "last-moment")
     await publish(quick, [b"a"])
     async with worker_process(quick) as process:
         await until(lambda: has_committed(quick, 0, 1, own))
@@ -131,7 +131,7 @@ async def test_rule_5_a_page_that_is_long_at_hand_of_a_running_worker_is_counted
 
 async def test_rule_5_a_slow_page_counts_only_while_it_is_at_hand(quick: Settings, tmp_path: Path) -> None:
     await create(quick)
-    own, gate = await topic_id(quick), Gate(tmp_path / "gate")
+    own, gate = await topic_id(quick), FileGate(tmp_path / "gate")
     async with working(quick):
         await publish(quick, [b"a"])
         await until(lambda: has_committed(quick, 0, 1, own))
@@ -191,7 +191,7 @@ async def test_rule_5_workers_killed_while_idle_count_for_nothing(quick: Setting
 async def test_rule_5_handing_over_in_good_order_counts_for_nothing(quick: Settings, tmp_path: Path) -> None:
     """A page stays in flight while its partition is reassigned repeatedly."""
     await create(quick)
-    own, gate = await topic_id(quick), Gate(tmp_path / "gate")
+    own, gate = await topic_id(quick), FileGate(tmp_path / "gate")
     for partition in range(3):
         await publish(quick, [gate.page], partition)
 

@@ -26,7 +26,7 @@ from stream.settings import Settings
 from tests.kafka.dashboard_helpers import (
     KINDS,
     Client,
-    Verdicts,
+    VerdictMaker,
     by_kind,
     dashboard,
     dashboard_process,
@@ -49,7 +49,7 @@ async def settings(settings: Settings) -> Settings:
 
 
 async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Settings) -> None:
-    made = Verdicts()
+    made = VerdictMaker()
     kept = made.some(300)
     await decide(settings, kept)
     await decide(settings, made.some(80), commit=False)
@@ -114,7 +114,7 @@ async def test_figures_are_a_recount_of_the_committed_verdicts(settings: Setting
 
 
 async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, tmp_path: Path) -> None:
-    made, kept = Verdicts(), []
+    made, kept = VerdictMaker(), []
     log = tmp_path / "dashboard.log"
     for kill_at in (1, 700):
         news = made.some(500)
@@ -147,7 +147,7 @@ async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, 
 
 async def test_dashboards_share_the_partitions_and_miss_nothing(settings: Settings, tmp_path: Path) -> None:
     other = settings.model_copy(update={"state_dir": tmp_path / "other"})
-    made, kept = Verdicts(), []
+    made, kept = VerdictMaker(), []
 
     async def decide_some() -> None:
         news = made.some(300)
@@ -201,7 +201,7 @@ async def test_a_dashboard_that_starts_can_be_stopped(
 
 
 async def test_damaged_tables_are_refused_or_rebuilt_from_their_changelogs(settings: Settings) -> None:
-    made = Verdicts()
+    made = VerdictMaker()
     kept = made.some(100)
     await decide(settings, kept)
     async with dashboard(settings) as client:
@@ -269,7 +269,7 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
 
 
 async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings: Settings) -> None:
-    await decide(settings, Verdicts().some(30))
+    await decide(settings, VerdictMaker().some(30))
     async with dashboard(settings) as client:
         await client.counted(30)
         contract = await client.get("/api/openapi.json")

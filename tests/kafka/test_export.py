@@ -24,7 +24,7 @@ from stream.settings import Settings
 from stream.sinks import parquet
 from stream.sinks.base import ExportError
 from stream.sinks.open import open_sink
-from tests.kafka.dashboard_helpers import Verdicts
+from tests.kafka.dashboard_helpers import VerdictMaker
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.worker_helpers import create, publish, running
 
@@ -122,7 +122,7 @@ async def test_a_second_export_adds_only_what_is_new(settings: Settings, target:
 
 
 def rows(first: int, count: int) -> list[VerdictRecord]:
-    made = Verdicts(seed=first)
+    made = VerdictMaker(seed=first)
     return [made.one(source=Source("pages", "ab" * 16, 0, first + n)) for n in range(count)]
 
 

@@ -38,7 +38,7 @@ PAGES = 6
 
 
 @dataclass(frozen=True)
-class Ran:
+class StoppedDeployment:
     """A deployment that judged a few pages and was stopped."""
 
     settings: Settings
@@ -70,16 +70,16 @@ async def refusal(role: WorkerRole | JudgeRole) -> str:
 
 
 @pytest.fixture
-async def ran(settings: Settings) -> Ran:
+async def ran(settings: Settings) -> StoppedDeployment:
     """The deployment that the tests below damage."""
     genesis = await topics.create(settings, Scheme(), VerdictOptions())
     records = [record(part(0, 0, 2, opening=True)), record(part(0, 2, 4)), record(part(0, 4, PAGES))]
     async with running(JudgeRole(settings)):
         await decided(settings, await append(settings, *records))
-    return Ran(settings, genesis, records)
+    return StoppedDeployment(settings, genesis, records)
 
 
-def foreign_state(ran: Ran, cluster_id: str, **changes: Any) -> None:
+def foreign_state(ran: StoppedDeployment, cluster_id: str, **changes: Any) -> None:
     """Make the judge's directory one of another cluster or genesis."""
     shutil.rmtree(ran.directory)
     genesis = msgspec.structs.replace(ran.genesis, **changes)
@@ -91,7 +91,7 @@ async def cluster_of(settings: Settings) -> str:
         return await broker_metadata.cluster_id(client)
 
 
-async def test_rule_9_state_of_another_cluster_is_refused(ran: Ran) -> None:
+async def test_rule_9_state_of_another_cluster_is_refused(ran: StoppedDeployment) -> None:
     foreign_state(ran, "another-cluster")
     said = await refusal(JudgeRole(ran.settings))
     assert f"state directory {ran.directory} belongs to cluster another-cluster" in said
@@ -112,7 +112,7 @@ async def test_rule_9_state_of_another_cluster_is_refused(ran: Ran) -> None:
     ids=["journal", "scheme", "options", "design"],
 )
 async def test_rule_9_state_of_another_journal_is_refused(
-    ran: Ran, changes: dict[str, Any], named: str
+    ran: StoppedDeployment, changes: dict[str, Any], named: str
 ) -> None:
     foreign_state(ran, await cluster_of(ran.settings), **changes)
     said = await refusal(JudgeRole(ran.settings))
@@ -120,20 +120,20 @@ async def test_rule_9_state_of_another_journal_is_refused(
     assert named in said
 
 
-async def test_state_made_with_another_tables_generation_is_refused(ran: Ran) -> None:
+async def test_state_made_with_another_tables_generation_is_refused(ran: StoppedDeployment) -> None:
     other = ran.settings.model_copy(update={"tables_generation": 5000})
     said = await refusal(JudgeRole(other))
     assert f"state directory {ran.directory}" in said
     assert "generation 1000000, but tables_generation says 5000" in said
 
 
-async def test_state_directory_that_another_judge_has_open_is_refused(ran: Ran) -> None:
+async def test_state_directory_that_another_judge_has_open_is_refused(ran: StoppedDeployment) -> None:
     async with running(JudgeRole(ran.settings)):
         await decided(ran.settings, await append(ran.settings, record(part(0, PAGES, PAGES + 1))))
         assert f"state directory {ran.directory}: in use" in await refusal(JudgeRole(ran.settings))
 
 
-async def rewrite_journal(ran: Ran, *records: bytes) -> None:
+async def rewrite_journal(ran: StoppedDeployment, *records: bytes) -> None:
     """The journal anew, with the same genesis at the same offset."""
     await recreate(ran.settings, TopicNames(ran.settings.namespace).journal)
     producer = AIOKafkaProducer(
@@ -149,20 +149,22 @@ async def rewrite_journal(ran: Ran, *records: bytes) -> None:
         await append(ran.settings, *records)
 
 
-async def test_rule_9_state_ahead_of_its_decisions_is_refused(ran: Ran) -> None:
+async def test_rule_9_state_ahead_of_its_decisions_is_refused(ran: StoppedDeployment) -> None:
     await recreate(ran.settings, TopicNames(ran.settings.namespace).decisions)
     said = await refusal(JudgeRole(ran.settings))
     assert f"state directory {ran.directory}: has applied decisions up to" in said
     assert "but they end at 0" in said
 
 
-async def test_rule_9_journal_of_the_same_length_with_another_last_record_is_refused(ran: Ran) -> None:
+async def test_rule_9_journal_of_the_same_length_with_another_last_record_is_refused(
+    ran: StoppedDeployment,
+) -> None:
     await rewrite_journal(ran, *ran.records[:-1], record(part(0, 4, PAGES, reseed="other")))
     said = await refusal(JudgeRole(ran.settings))
     assert f"state directory {ran.directory}: built from another journal, whose record 4 differs" in said
 
 
-async def test_rule_9_journal_with_the_same_last_record_is_accepted(ran: Ran) -> None:
+async def test_rule_9_journal_with_the_same_last_record_is_accepted(ran: StoppedDeployment) -> None:
     """The control experiment: rewriting the journal as above does no damage by itself."""
     await rewrite_journal(ran, *ran.records)
     async with running(JudgeRole(ran.settings)):
@@ -171,7 +173,9 @@ async def test_rule_9_journal_with_the_same_last_record_is_accepted(ran: Ran) ->
 
 
 @pytest.mark.parametrize("missing", [1, 2])
-async def test_rule_9_state_beyond_the_end_of_its_journal_is_refused(ran: Ran, missing: int) -> None:
+async def test_rule_9_state_beyond_the_end_of_its_journal_is_refused(
+    ran: StoppedDeployment, missing: int
+) -> None:
     await rewrite_journal(ran, *ran.records[:-missing])
     said = await refusal(JudgeRole(ran.settings))
     assert (
@@ -180,7 +184,7 @@ async def test_rule_9_state_beyond_the_end_of_its_journal_is_refused(ran: Ran, m
     assert f"but it ends at {5 - missing}" in said
 
 
-async def test_rule_9_decisions_about_records_that_were_applied_are_refused(ran: Ran) -> None:
+async def test_rule_9_decisions_about_records_that_were_applied_are_refused(ran: StoppedDeployment) -> None:
     """Decisions of another history, and more of them than the state has applied."""
     names = TopicNames(ran.settings.namespace)
     repeated = encode_decisions((await decisions(ran.settings))[0])
@@ -191,7 +195,7 @@ async def test_rule_9_decisions_about_records_that_were_applied_are_refused(ran:
     assert "built from other decisions" in said
 
 
-async def test_record_that_is_no_decision_ends_the_judge_by_its_offset(ran: Ran) -> None:
+async def test_record_that_is_no_decision_ends_the_judge_by_its_offset(ran: StoppedDeployment) -> None:
     names = TopicNames(ran.settings.namespace)
     (stands,) = await append(ran.settings, b"not ours", topic=names.decisions)
     error = await error_of(JudgeRole(ran.settings))

@@ -24,7 +24,7 @@ from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
     ROOT,
-    Gate,
+    FileGate,
     admin_of,
     commit,
     committed,
@@ -51,9 +51,9 @@ def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Gate:
+def gate(tmp_path: Path) -> FileGate:
     """What pages of `gate.page` wait for."""
-    return Gate(tmp_path / "gate")
+    return FileGate(tmp_path / "gate")
 
 
 def changed(settings: Settings, **options: Any) -> Settings:
@@ -190,7 +190,7 @@ async def test_rule_4_pages_that_retention_took_are_a_declared_gap(settings: Set
 
 
 async def test_rule_4_retention_that_overtakes_a_running_worker_ends_it(
-    settings: Settings, gate: Gate
+    settings: Settings, gate: FileGate
 ) -> None:
     small = changed(settings, worker_memory=1 << 20)
     await create(small)
@@ -222,7 +222,7 @@ async def test_rule_4_recreated_topic_is_a_new_source_from_its_start(settings: S
 
 
 async def test_rule_4_topic_recreated_under_a_running_worker_never_mixes(
-    settings: Settings, gate: Gate
+    settings: Settings, gate: FileGate
 ) -> None:
     settings = changed(settings, page_deadline=60.0)
     await create(settings)
@@ -248,7 +248,7 @@ async def test_rule_4_topic_recreated_under_a_running_worker_never_mixes(
 
 
 async def test_rule_4_page_fetched_before_the_topic_was_recreated_is_not_appended(
-    settings: Settings, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    settings: Settings, gate: FileGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await create(settings)
     old = await topic_id(settings)
@@ -316,7 +316,7 @@ async def test_rule_5_poison_page_is_rejected_alone_and_its_bytes_are_kept(setti
 
 
 async def test_rule_5_slow_page_holds_back_no_other_and_its_prefix_goes_out(
-    settings: Settings, gate: Gate
+    settings: Settings, gate: FileGate
 ) -> None:
     two = changed(settings, worker_processes=2, page_deadline=60.0)
     await create(two)
@@ -332,7 +332,7 @@ async def test_rule_5_slow_page_holds_back_no_other_and_its_prefix_goes_out(
         await until(lambda: worker.stats.pages == 103)
 
 
-async def test_rule_5_held_bytes_are_bounded(settings: Settings, gate: Gate) -> None:
+async def test_rule_5_held_bytes_are_bounded(settings: Settings, gate: FileGate) -> None:
     small = changed(settings, worker_memory=1 << 20, page_deadline=60.0)
     await create(small)
     size, count = 20_000, 150
@@ -409,7 +409,9 @@ async def test_rule_6_worker_waits_for_the_genesis(settings: Settings) -> None:
             await until(lambda: worker.stats.pages == 1)
 
 
-async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(settings: Settings, gate: Gate) -> None:
+async def test_sigterm_appends_what_is_finished_and_leaves_the_rest(
+    settings: Settings, gate: FileGate
+) -> None:
     patient = changed(settings, page_deadline=60.0)
     await create(patient)
     await publish(patient, [b"a", b"b", gate.page, b"d"])

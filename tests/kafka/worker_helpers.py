@@ -37,7 +37,7 @@ async def create(settings: Settings) -> TopicNames:
     return TopicNames(settings.namespace)
 
 
-class Gate:
+class FileGate:
     """A file that pages wait for in a child."""
 
     def __init__(self, path: Path) -> None:

@@ -74,7 +74,7 @@ class Case:
 
 
 @dataclass
-class Oracle:
+class TablesOracle:
     """All anchors in plain lists: what entered which bucket, and who is alive."""
 
     case: Case
@@ -126,7 +126,7 @@ def make_uncertain(rng: np.random.Generator, n: int) -> NDArray[np.uint8]:
     return np.argsort(rng.random((n, 64)), axis=1)[:, :32].astype(np.uint8)
 
 
-def check(tables: Tables, oracle: Oracle, rows: U64, uncertain: NDArray[np.uint8]) -> None:
+def check(tables: Tables, oracle: TablesOracle, rows: U64, uncertain: NDArray[np.uint8]) -> None:
     expected, sizes = oracle.search(rows, uncertain)
     answer = tables.search(rows, uncertain)
     found = list(zip(answer.row.tolist(), answer.anchor.tolist(), answer.distance.tolist(), strict=True))
@@ -140,7 +140,7 @@ def check(tables: Tables, oracle: Oracle, rows: U64, uncertain: NDArray[np.uint8
 
 
 def add(
-    rng: np.random.Generator, store: Store, tables: Tables, oracle: Oracle, rows: U64, skips: float
+    rng: np.random.Generator, store: Store, tables: Tables, oracle: TablesOracle, rows: U64, skips: float
 ) -> None:
     """Insert rows, some of them not into all tables, and supersede a few anchors."""
     design = oracle.case.design
@@ -204,7 +204,7 @@ CASES = {
 def test_candidates_are_those_of_brute_force(name: str, skips: float, skew: float, tmp_path: Path) -> None:
     case = CASES[name]
     rng = np.random.default_rng([len(name), int(skips > 0), int(skew > 0)])
-    oracle = Oracle(case)
+    oracle = TablesOracle(case)
     with Store(tmp_path / "state", case.design.tables, CACHE) as store:
         tables, packed = case.open(store), 0
         for turn in range(9):
@@ -238,7 +238,7 @@ def copy_live(source: Path, target: Path) -> None:
 def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: Path) -> None:
     case = CASES[name]
     rng = np.random.default_rng(5)
-    oracle = Oracle(case)
+    oracle = TablesOracle(case)
     with Store(tmp_path / "state", case.design.tables, CACHE) as store:
         tables = case.open(store)
         for _ in range(3):
@@ -246,7 +246,7 @@ def test_crash_loses_what_was_not_flushed_and_nothing_else(name: str, tmp_path: 
             tables.maintain(wait=True)
         store.flush()
         durable = store.digest()
-        later = Oracle(case, list(oracle.fingerprints), list(oracle.entered), set(oracle.dead))
+        later = TablesOracle(case, list(oracle.fingerprints), list(oracle.entered), set(oracle.dead))
         add(rng, store, tables, later, make_rows(rng, 60, np.zeros(0, np.uint64), 0.1), 0.3)
         copy_live(tmp_path / "state", tmp_path / "crashed")  # as a killed process leaves it
         tables.close()
@@ -264,7 +264,7 @@ def test_reopened_tables_answer_the_same_with_any_memory(memory: int, tmp_path: 
     case = Case(5, 2, 4, 2, memory=room(60, 30), generation=30)
     again = Case(5, 2, 4, 2, memory=memory, generation=30)
     rng = np.random.default_rng(6)
-    oracle = Oracle(case)
+    oracle = TablesOracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables = case.open(store)
         for _ in range(5):
@@ -312,7 +312,7 @@ def test_digest_does_not_depend_on_how_batches_cut_the_anchors(memory: int, tmp_
 def test_bucket_of_thousands_is_found_whole(memory: int, tmp_path: Path) -> None:
     case = Case(5, 2, 4, 2, memory=memory, generation=1000)
     rng = np.random.default_rng(8)
-    oracle = Oracle(case)
+    oracle = TablesOracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables = case.open(store)
         for _ in range(3):
@@ -356,7 +356,7 @@ def test_anchors_are_found_at_every_moment_while_heads_grow(
     growth = HeadGrowth(first_heads=20, linked=40, linked_an_anchor=2)
     case = Case(5, 2, 4, 2, generation=generation, growth=growth)
     rng = np.random.default_rng(10)
-    oracle = Oracle(case)
+    oracle = TablesOracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables = case.open(store)
         sizes = [tables.stats.hot_heads]
@@ -386,7 +386,7 @@ def test_anchors_are_found_at_every_moment_while_tables_are_packed(
     monkeypatch.setattr(Packing, "swap", swap)
     case = Case(*design, 4, 2, memory=room(60, 20, design=design), generation=20)
     rng = np.random.default_rng(15)
-    oracle = Oracle(case)
+    oracle = TablesOracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables, half_done = case.open(store), 0
         for _ in range(9):
@@ -465,7 +465,7 @@ def test_large_tiers_are_packed_anew_rarely(tmp_path: Path, monkeypatch: pytest.
     case = Case(3, 1, memory=room(640, 4, design=(3, 1)), generation=4)
     rng = np.random.default_rng(17)
     with Store(tmp_path, case.design.tables, CACHE) as store:
-        tables, oracle = case.open(store), Oracle(case)
+        tables, oracle = case.open(store), TablesOracle(case)
         for _ in range(300):
             add(rng, store, tables, oracle, make_rows(rng, 4, np.zeros(0, np.uint64), 0.0), 0.0)
             tables.maintain(wait=True)
@@ -485,7 +485,7 @@ def test_error_while_tables_are_packed_ends_in_maintain(
     rng = np.random.default_rng(18)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables = case.open(store)
-        add(rng, store, tables, Oracle(case), make_rows(rng, 30, np.zeros(0, np.uint64), 0.1), 0.0)
+        add(rng, store, tables, TablesOracle(case), make_rows(rng, 30, np.zeros(0, np.uint64), 0.1), 0.0)
         with pytest.raises(MemoryError, match="packing"):
             tables.maintain(wait=True)
         tables.close()
@@ -497,7 +497,7 @@ def test_no_more_is_packed_than_memory_allows_while_rocksdb_is_behind(
 ) -> None:
     case = Case(5, 2, 4, 2, memory=memory, generation=8)
     rng = np.random.default_rng(13)
-    oracle = Oracle(case)
+    oracle = TablesOracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables = case.open(store)
         with monkeypatch.context() as patch:
@@ -528,7 +528,7 @@ def test_error_while_presence_is_halved_ends_in_maintain(
     with Store(tmp_path, case.design.tables, CACHE) as store:
         tables = case.open(store)
         monkeypatch.setattr(Presence, "halve", refused)
-        add(rng, store, tables, Oracle(case), make_rows(rng, 100, np.zeros(0, np.uint64), 0.1), 0)
+        add(rng, store, tables, TablesOracle(case), make_rows(rng, 100, np.zeros(0, np.uint64), 0.1), 0)
         with pytest.raises(MemoryError, match="halving"):
             tables.maintain(wait=True)
         tables.close()
@@ -592,7 +592,7 @@ def test_long_chains_are_followed_to_their_end(tmp_path: Path, flips: int) -> No
     """Chains of spam are copied if they are in order, and thousands of pairs are not sorted."""
     case = Case(5, 2, 4, flips, distance=40)
     rng = np.random.default_rng(flips)
-    oracle = Oracle(case)
+    oracle = TablesOracle(case)
     with Store(tmp_path / "state", case.design.tables, CACHE) as store:
         tables = case.open(store)
         for _ in range(3):

@@ -28,7 +28,7 @@ SOURCE = PagesTopic("cluster", "pages", ID)
 def written(partition: int, start: int, end: int, rows: int | None = None) -> list[SourceRange]:
     """A range of the journal, as many rows as offsets unless told."""
     count = end - start if rows is None else rows
-    return [SourceRange(SOURCE.cluster, SOURCE.topic, ID, partition, start, end, count)]
+    return [SourceRange(SOURCE.cluster_id, SOURCE.topic, ID, partition, start, end, count)]
 
 
 def begun(offset: int = 0, found: Attempts = NONE) -> Positions:

@@ -17,7 +17,7 @@ from stream.dashboard.history import KEPT, History
 from stream.dashboard.rows import UrlRow
 from stream.dashboard.verdict_columns import batch_of, normal
 from stream.messages.verdict import VerdictRecord
-from tests.kafka.dashboard_helpers import Verdicts
+from tests.kafka.dashboard_helpers import VerdictMaker
 
 PARTITION = 2
 
@@ -36,7 +36,7 @@ def table_in(path: Path) -> History:
 
 def crawled(times: int) -> list[VerdictRecord]:
     """URLs that come again and again, and one that comes once."""
-    made = Verdicts()
+    made = VerdictMaker()
     found = [made.one(url=f"http://a.example/{i % 5}") for i in range(5 * times)]
     return [*found, made.one(url="http://once.example/")]
 

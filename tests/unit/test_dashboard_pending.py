@@ -13,13 +13,13 @@ from stream.dashboard import pending as pendings
 from stream.dashboard.ends import FoldedOffsets
 from stream.dashboard.pending import Pending
 from stream.dashboard.verdict_columns import VerdictColumns, batch_of
-from tests.kafka.dashboard_helpers import Verdicts
+from tests.kafka.dashboard_helpers import VerdictMaker
 from tests.waiting import HANG_SECONDS
 
 
 def batch(first: int, count: int, at: float | None = None) -> VerdictColumns:
     """Verdicts of partition 2 at every other offset from `first` on."""
-    values = [msgspec.json.encode(each) for each in Verdicts(at=at).some(count)]
+    values = [msgspec.json.encode(each) for each in VerdictMaker(at=at).some(count)]
     return batch_of(2, range(first, first + 2 * count, 2), values)
 
 

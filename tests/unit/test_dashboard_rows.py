@@ -24,7 +24,7 @@ from stream.dashboard.verdict_columns import Shape, batch_of, host_of, normal
 from stream.dashboard.view import View
 from stream.dashboard.windows import DAY, HOSTS, HOUR, MOST_POINTS, TOTALS, Calendar, plan
 from stream.errors import RecordError
-from tests.kafka.dashboard_helpers import Verdicts, by_kind
+from tests.kafka.dashboard_helpers import VerdictMaker, by_kind
 
 NOW = 1_900_000_000.0
 
@@ -74,7 +74,7 @@ def test_verdicts_that_come_again_are_counted_once_however_they_are_cut(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fold, "SLICE", 3)
-    rng, made = random.Random(seed), Verdicts(seed).some(240)
+    rng, made = random.Random(seed), VerdictMaker(seed).some(240)
     offsets = sorted(rng.sample(range(1000), len(made)))
     batch = batch_of(2, offsets, [msgspec.json.encode(each) for each in made])
     tables, view = (_Tables(), _Tables(), _Tables()), View()
@@ -133,7 +133,7 @@ def _sum_of(shapes: Iterable[Shape]) -> Counts:
 
 
 def test_a_value_that_is_no_verdict_is_named() -> None:
-    good = msgspec.json.encode(Verdicts().one())
+    good = msgspec.json.encode(VerdictMaker().one())
     with pytest.raises(RecordError, match=r"verdicts\[3\] offset 8"):
         batch_of(3, [7, 8, 9], [good, good[:-1], good])
     with pytest.raises(RecordError, match=r"verdicts\[3\] offset 9"):

@@ -30,7 +30,7 @@ class Counted(TopicInMemory):
 
 
 def key(partition: int) -> tuple[str, str, int]:
-    return SOURCE.cluster, SOURCE.topic_id, partition
+    return SOURCE.cluster_id, SOURCE.topic_id, partition
 
 
 def decision(number: int, expected: dict[int, int]) -> bytes:
@@ -44,7 +44,7 @@ def decision(number: int, expected: dict[int, int]) -> bytes:
             last=b"",
             time=0,
             sources=[
-                SourceProgress(SOURCE.cluster, SOURCE.topic, SOURCE.topic_id, partition, offset, 0)
+                SourceProgress(SOURCE.cluster_id, SOURCE.topic, SOURCE.topic_id, partition, offset, 0)
                 for partition, offset in expected.items()
             ],
             verdict=b"",

@@ -12,7 +12,7 @@ from stream.dashboard.loading import ROWS, Loading
 MANY = 20 * ROWS
 
 
-class Tables:
+class FakeTables:
     """Two tables of numbers, and what was loaded of them."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ async def turns(of: list[int]) -> None:
 
 
 async def test_others_have_their_turn_while_a_table_is_loaded() -> None:
-    tables, counted = Tables(), [0]
+    tables, counted = FakeTables(), [0]
     beside = asyncio.create_task(turns(counted))
     assert any(await tables.recovered())
     assert tables.whole
@@ -60,7 +60,7 @@ async def test_others_have_their_turn_while_a_table_is_loaded() -> None:
 
 
 async def test_a_load_that_a_rebalance_interrupts_leaves_nothing() -> None:
-    tables = Tables()
+    tables = FakeTables()
     interrupted = asyncio.create_task(tables.recovered())
     await tables.begun()
     tables.generation += 1
@@ -70,14 +70,14 @@ async def test_a_load_that_a_rebalance_interrupts_leaves_nothing() -> None:
 
 
 async def test_a_load_begins_anew_after_each_recovery() -> None:
-    tables = Tables()
+    tables = FakeTables()
     for _ in range(3):
         assert any(await tables.recovered())
         assert tables.whole
 
 
 async def test_an_error_of_a_partition_that_went_is_none() -> None:
-    tables = Tables()
+    tables = FakeTables()
     tables.cut = 3 * ROWS // 2
     interrupted = asyncio.create_task(tables.loading.load("low", lambda: tables.rows(0)))
     await tables.begun()

@@ -22,7 +22,7 @@ OFTEN = 1e-6
 ROOT = Path(__file__).parents[2]
 
 
-class Told(list[tuple[float, int]]):
+class ScrubCalls(list[tuple[float, int]]):
     """Records when scrubs ended, and the number of damaged files."""
 
     def __call__(self, ended: float, damaged: int) -> None:
@@ -55,7 +55,7 @@ def spoil(directory: Path) -> Path:
 
 
 async def test_a_whole_state_is_read_again_and_again(directory: Path) -> None:
-    told = Told()
+    told = ScrubCalls()
     with capture_logs() as logs:
         async with Scrubs(directory, OFTEN, told).beside():
             await until(lambda: len(told) > 2)
@@ -70,7 +70,7 @@ async def test_a_whole_state_is_read_again_and_again(directory: Path) -> None:
 
 
 async def test_damage_is_named_and_refused_also_at_the_next_start(directory: Path) -> None:
-    file, told = spoil(directory), Told()
+    file, told = spoil(directory), ScrubCalls()
     scrubs = Scrubs(directory, OFTEN, told)
     with capture_logs() as logs:
         async with scrubs.beside():
@@ -93,10 +93,10 @@ def replace(file: Path) -> None:
 
 
 async def test_a_judge_that_starts_again_knows_when_the_last_scrub_was(directory: Path) -> None:
-    told = Told()
+    told = ScrubCalls()
     async with Scrubs(directory, OFTEN, told).beside():
         await until(lambda: len(told) > 1)
-    last, again = last_scrub(directory), Told()
+    last, again = last_scrub(directory), ScrubCalls()
     assert last is not None
     async with Scrubs(directory, 1000, again).beside():
         await until(lambda: again)
@@ -104,7 +104,7 @@ async def test_a_judge_that_starts_again_knows_when_the_last_scrub_was(directory
 
 
 async def test_no_scrub_is_asked_for_by_0(directory: Path) -> None:
-    scrubs = Scrubs(directory, 0, Told())
+    scrubs = Scrubs(directory, 0, ScrubCalls())
     async with scrubs.beside():
         scrubs.refuse_damage()
     assert last_scrub(directory) is None
@@ -114,7 +114,7 @@ async def test_a_child_that_fails_says_nothing_of_the_state(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("stream.tables.scrub_child.__name__", "stream.no_such_module")
-    told, scrubs = Told(), Scrubs(directory, OFTEN, Told())
+    told, scrubs = ScrubCalls(), Scrubs(directory, OFTEN, ScrubCalls())
     with capture_logs() as logs:
         async with scrubs.beside():
             await until(lambda: [each for each in logs if each["event"] == "scrub_failed"])
@@ -166,7 +166,7 @@ async def reached(pipe: Path) -> int:
 
 async def test_a_scrub_that_hangs_holds_nothing_up(directory: Path) -> None:
     pipe = hung(directory)
-    async with Scrubs(directory, OFTEN, Told()).beside():
+    async with Scrubs(directory, OFTEN, ScrubCalls()).beside():
         end = await reached(pipe)
     assert nobody_reads(end)
     os.close(end)

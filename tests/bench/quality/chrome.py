@@ -21,7 +21,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
 from stream.text.extract import extract
 from tests.bench.quality import environments, ours
-from tests.bench.quality.figures import Figures
+from tests.bench.quality.figures import LanguageFigures
 from tests.bench.quality.truth import Truth
 
 LENGTHS = (30, 60, 120, 400)
@@ -143,7 +143,7 @@ def _guide(package: Path) -> dict[str, str]:
 def _guides(a: dict[str, str], b: dict[str, str]) -> dict[str, Any]:
     shared = sorted(a.keys() & b.keys())
     html = [a[name] for name in shared] + [b[name] for name in shared]
-    figures = Figures([_main(each) for each in html])
+    figures = LanguageFigures([_main(each) for each in html])
     found = figures.of(_named(html))
     del found["curve"]
     return {"pairs": figures.pairs, "modified": len(figures.within(0.8, 1.0))} | found

@@ -55,7 +55,7 @@ def call(environment: str, script: str, *arguments: str, content: Any) -> Any:
     return json.loads(answer.stdout or b"null")
 
 
-class Asked:
+class PeerProcess:
     """A script of a peers' environment at work: it answers each line with one, JSON both ways."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
@@ -72,7 +72,7 @@ class Asked:
 
 
 @contextmanager
-def ask(environment: str, script: Path, *arguments: str) -> Iterator[Asked | None]:
+def ask(environment: str, script: Path, *arguments: str) -> Iterator[PeerProcess | None]:
     """A script at work; None without its environment."""
     interpreter = python(environment)
     if interpreter is None:
@@ -83,7 +83,7 @@ def ask(environment: str, script: Path, *arguments: str) -> Iterator[Asked | Non
     quiet = os.environ | {"OMP_WAIT_POLICY": "PASSIVE"}
     with subprocess.Popen(command, env=quiet, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
-            yield Asked(process)
+            yield PeerProcess(process)
         finally:
             process.kill()
 

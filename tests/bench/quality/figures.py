@@ -15,7 +15,7 @@ Named = list[int | None]
 """For every text, in order, the earlier text that it was named a duplicate of."""
 
 
-class Figures:
+class LanguageFigures:
     """The figures of one language's texts: n `a` texts, then n `b` texts."""
 
     def __init__(self, texts: list[str]) -> None:

@@ -23,7 +23,7 @@ from tests.probed_keys import probe_keys
 
 
 @dataclass
-class Scanned:
+class ScannedTexts:
     """What `scan` made of n pages."""
 
     named: Named
@@ -52,12 +52,12 @@ def pages(contents: list[str], kind: str = "text") -> Iterator[Message]:
         yield Message(json.dumps({"url": url, kind: content}).encode(), url, url)
 
 
-def scanned(messages: Iterable[Message], scheme: Scheme, options: VerdictOptions) -> Scanned:
+def scanned(messages: Iterable[Message], scheme: Scheme, options: VerdictOptions) -> ScannedTexts:
     """Judge messages of the URLs that `pages` gives, in order."""
     return asyncio.run(_scanned(messages, scheme, options))
 
 
-async def _scanned(messages: Iterable[Message], scheme: Scheme, options: VerdictOptions) -> Scanned:
+async def _scanned(messages: Iterable[Message], scheme: Scheme, options: VerdictOptions) -> ScannedTexts:
     named: Named = []
     columns: list[tuple[np.ndarray, ...]] = []
     with tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
@@ -71,4 +71,4 @@ async def _scanned(messages: Iterable[Message], scheme: Scheme, options: Verdict
             batch = decided.batch
             ready = batch.status == Status.READY
             columns.append((batch.fingerprint, batch.uncertain, batch.sketch[:, -1], ready))
-    return Scanned(named, *(np.concatenate(each) for each in zip(*columns, strict=True)))
+    return ScannedTexts(named, *(np.concatenate(each) for each in zip(*columns, strict=True)))

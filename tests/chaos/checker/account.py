@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.chaos.checker.oracle import IndexedOracle
-from tests.chaos.checker.records import Journal, Place
-from tests.chaos.load import Page, Sent
+from tests.chaos.checker.records import JournalContent, Place
+from tests.chaos.load import SentPage, SentPages
 
 EXAMPLES: Final = 20
 ROUNDING: Final = 1e-4
 
 
 @dataclass(slots=True)
-class Findings:
+class AccountFindings:
     """What is wrong; nothing when all is well. Examples are at most EXAMPLES of each kind."""
 
     missing: int = 0
@@ -33,7 +33,7 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class ExpectedVerdict:
     """What a row of the journal must come to."""
 
     verdict: tuple[object, ...]
@@ -46,19 +46,19 @@ class Due:
 class Account:
     """Takes the records of journal and verdicts, each topic in its order, in whatever order between them."""
 
-    def __init__(self, options: Mapping[str, Any], sent: Sent) -> None:
+    def __init__(self, options: Mapping[str, Any], sent: SentPages) -> None:
         """`options` are the oracle's."""
-        self._oracle, self._journal, self._sent = IndexedOracle(**options), Journal(), sent
-        self.findings = Findings()
+        self._oracle, self._journal, self._sent = IndexedOracle(**options), JournalContent(), sent
+        self.findings = AccountFindings()
         self.verdicts: Counter[str] = Counter()
         self._judged: set[Place] = set()
-        self._due: dict[Place, Due] = {}
+        self._due: dict[Place, ExpectedVerdict] = {}
         self._early: dict[Place, dict[str, Any]] = {}
         """Verdicts that came before their journal records."""
         self._fingerprints: dict[str, int] = {}
         """By text: equal texts have equal fingerprints, whichever worker made them."""
 
-    def unjudged(self) -> Iterator[tuple[Place, Page]]:
+    def unjudged(self) -> Iterator[tuple[Place, SentPage]]:
         """Pages that should have a verdict and have none yet."""
         for place, page in self._sent.acknowledged():
             if place not in self._judged and not self._sent.gone(place) and not self._lost(place):
@@ -70,7 +70,7 @@ class Account:
         lost = sum(self._lost(place) for place in places)
         return lost, sum(self._sent.gone(place) and not self._lost(place) for place in places)
 
-    def conclude(self) -> Findings:
+    def conclude(self) -> AccountFindings:
         """Everything was taken: what is missing now stays missing."""
         for place, page in self.unjudged():
             self.findings.note("missing", f"{place} {page.url}")
@@ -84,7 +84,9 @@ class Account:
             want = self._oracle.judge(page)
             cluster = want.cluster if want.verdict in ("unique", "duplicate", "recrawl") else None
             verdict = want.id, want.verdict, want.change, cluster, want.other, want.distance
-            self._due[place] = Due(verdict, (want.similarity or 0) / 10_000, url, page.fingerprint)
+            self._due[place] = ExpectedVerdict(
+                verdict, (want.similarity or 0) / 10_000, url, page.fingerprint
+            )
             if place in self._early:
                 self._compare(place, self._early.pop(place))
 
@@ -124,7 +126,7 @@ class Account:
         if page is not None:
             self._compare_page(place, verdict, page, due.fingerprint)
 
-    def _compare_page(self, place: Place, verdict: dict[str, Any], page: Page, fingerprint: int) -> None:
+    def _compare_page(self, place: Place, verdict: dict[str, Any], page: SentPage, fingerprint: int) -> None:
         if (verdict["verdict"] == "rejected") != page.malformed:
             self.findings.note("different", f"{place}: {verdict['verdict']}, sent was {page}")
         elif not page.malformed and verdict["url"] != page.url:

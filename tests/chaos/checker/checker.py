@@ -10,7 +10,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.chaos.checker.account import Account
-from tests.chaos.load import Sent
+from tests.chaos.load import SentPages
 
 SHORTEST: Final = 1.0
 """Seconds that count as a stall."""
@@ -20,7 +20,7 @@ class Checker:
     """Keeps the account of one namespace, from the first record on, in a thread of its own."""
 
     def __init__(
-        self, servers: str, namespace: str, partitions: int, options: Mapping[str, Any], sent: Sent
+        self, servers: str, namespace: str, partitions: int, options: Mapping[str, Any], sent: SentPages
     ) -> None:
         self.account = Account(options, sent)
         self.longest_stall = 0.0

@@ -15,7 +15,7 @@ Place = tuple[str, int, int]
 
 
 @dataclass(slots=True)
-class Journal:
+class JournalContent:
     """What the journal's records say, one after the other."""
 
     uuid: str | None = None

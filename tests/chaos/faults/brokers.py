@@ -11,14 +11,14 @@ from confluent_kafka import KafkaException
 
 from tests.chaos.kafka_cluster.brokers import Broker
 from tests.chaos.scene import Fault, Scene
-from tests.chaos.schedule import Plan
+from tests.chaos.schedule import PlannedFault
 
 ASK_SECONDS: Final = 5.0
 ALL_SECONDS: Final = 3.0
 
 
-def _any(scene: Scene, plan: Plan) -> Broker:
-    return plan.rng.choice(scene.cluster.brokers)
+def _any(scene: Scene, plan: PlannedFault) -> Broker:
+    return plan.rng.choice(scene.kafka.brokers)
 
 
 async def _killed(scene: Scene, broker: Broker) -> bool:
@@ -28,12 +28,12 @@ async def _killed(scene: Scene, broker: Broker) -> bool:
     return True
 
 
-async def broker_kill(scene: Scene, plan: Plan) -> bool:
+async def broker_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to any broker."""
     return await _killed(scene, _any(scene, plan))
 
 
-async def broker_terminate(scene: Scene, plan: Plan) -> bool:
+async def broker_terminate(scene: Scene, plan: PlannedFault) -> bool:
     """SIGTERM: a broker hands over what it leads, and is started again."""
     broker = _any(scene, plan)
     broker.signal(signal.SIGTERM)
@@ -42,7 +42,7 @@ async def broker_terminate(scene: Scene, plan: Plan) -> bool:
     return True
 
 
-async def broker_stop(scene: Scene, plan: Plan) -> bool:
+async def broker_stop(scene: Scene, plan: PlannedFault) -> bool:
     """SIGSTOP and SIGCONT: a broker that is silent, and then behind."""
     broker = _any(scene, plan)
     broker.signal(signal.SIGSTOP)
@@ -51,17 +51,17 @@ async def broker_stop(scene: Scene, plan: Plan) -> bool:
     return True
 
 
-async def all_brokers_stop(scene: Scene, plan: Plan) -> bool:
+async def all_brokers_stop(scene: Scene, plan: PlannedFault) -> bool:
     """SIGSTOP to all of them for a moment."""
-    for broker in scene.cluster.brokers:
+    for broker in scene.kafka.brokers:
         broker.signal(signal.SIGSTOP)
     await asyncio.sleep(min(plan.hold, ALL_SECONDS))
-    for broker in scene.cluster.brokers:
+    for broker in scene.kafka.brokers:
         broker.signal(signal.SIGCONT)
     return True
 
 
-async def coordinator_kill(scene: Scene, plan: Plan) -> bool:
+async def coordinator_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to the coordinator of the workers' or the judges' group."""
     group = f"{scene.namespace}.{plan.rng.choice(('workers', 'judge'))}"
 
@@ -72,7 +72,7 @@ async def coordinator_kill(scene: Scene, plan: Plan) -> bool:
     return await _kill_asked(scene, ask)
 
 
-async def leader_kill(scene: Scene, plan: Plan) -> bool:
+async def leader_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to the leader of the journal or of the decisions."""
     topic = f"{scene.namespace}.{plan.rng.choice(('journal', 'decisions'))}"
 
@@ -87,7 +87,7 @@ async def _kill_asked(scene: Scene, ask: object) -> bool:
         assert callable(ask)
         number = await asyncio.to_thread(ask)
         if number > 0:
-            return await _killed(scene, scene.cluster.broker(number))
+            return await _killed(scene, scene.kafka.broker(number))
     return False
 
 

@@ -8,20 +8,20 @@ from typing import Final
 from tests.chaos.kafka_cluster.brokers import REPLICATION
 from tests.chaos.kafka_cluster.proxy import Cut, Link
 from tests.chaos.scene import Fault, Scene
-from tests.chaos.schedule import Plan, listener
+from tests.chaos.schedule import PlannedFault, listener
 
 SLOWEST: Final = 0.8
 """Seconds that each direction of a slow link takes."""
 
 
-def _links(scene: Scene, plan: Plan) -> list[Link]:
+def _links(scene: Scene, plan: PlannedFault) -> list[Link]:
     """Of one role to one or two brokers, or to all."""
     rng = plan.rng
-    links = scene.cluster.network.of(listener(rng.choice(sorted(scene.roles))))
+    links = scene.kafka.network.of(listener(rng.choice(sorted(scene.roles))))
     return rng.sample(links, rng.randint(1, len(links)))
 
 
-async def _held(links: list[Link], plan: Plan, cut: Cut, delay: float = 0.0) -> bool:
+async def _held(links: list[Link], plan: PlannedFault, cut: Cut, delay: float = 0.0) -> bool:
     for link in links:
         await link.set(cut, delay)
     try:
@@ -32,34 +32,34 @@ async def _held(links: list[Link], plan: Plan, cut: Cut, delay: float = 0.0) -> 
     return True
 
 
-async def network_cut(scene: Scene, plan: Plan) -> bool:
+async def network_cut(scene: Scene, plan: PlannedFault) -> bool:
     """Nothing passes, either way."""
     return await _held(_links(scene, plan), plan, "both")
 
 
-async def answers_cut(scene: Scene, plan: Plan) -> bool:
+async def answers_cut(scene: Scene, plan: PlannedFault) -> bool:
     """Requests arrive and are done, and no answer comes back."""
     return await _held(_links(scene, plan), plan, "answers")
 
 
-async def requests_cut(scene: Scene, plan: Plan) -> bool:
+async def requests_cut(scene: Scene, plan: PlannedFault) -> bool:
     """Requests are held back; they arrive late."""
     return await _held(_links(scene, plan), plan, "requests")
 
 
-async def network_refused(scene: Scene, plan: Plan) -> bool:
+async def network_refused(scene: Scene, plan: PlannedFault) -> bool:
     """Connections are reset, and new ones are ended."""
     return await _held(_links(scene, plan), plan, "refused")
 
 
-async def network_delay(scene: Scene, plan: Plan) -> bool:
+async def network_delay(scene: Scene, plan: PlannedFault) -> bool:
     """Everything takes its time."""
     return await _held(_links(scene, plan), plan, "whole", plan.rng.uniform(0.05, SLOWEST))
 
 
-async def replication_cut(scene: Scene, plan: Plan) -> bool:
+async def replication_cut(scene: Scene, plan: PlannedFault) -> bool:
     """The other brokers do not reach this one: what it leads is not replicated."""
-    links = scene.cluster.network.of(REPLICATION)
+    links = scene.kafka.network.of(REPLICATION)
     return await _held([plan.rng.choice(links)], plan, plan.rng.choice(("both", "refused")))
 
 

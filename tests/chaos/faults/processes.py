@@ -10,7 +10,7 @@ import psutil  # type: ignore[import-untyped]
 
 from tests.chaos.roles import STOP_SECONDS, Role
 from tests.chaos.scene import Fault, Scene
-from tests.chaos.schedule import Plan
+from tests.chaos.schedule import PlannedFault
 
 FAILPOINTS: Final = {
     "judge": (
@@ -31,12 +31,12 @@ def _killed(scene: Scene, role: Role) -> bool:
     return happened
 
 
-async def kill(scene: Scene, plan: Plan) -> bool:
+async def kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL at any moment."""
     return _killed(scene, scene.roles[plan.lane])
 
 
-async def kill_while_starting(scene: Scene, plan: Plan) -> bool:
+async def kill_while_starting(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL, and once more while the next process starts."""
     role = scene.roles[plan.lane]
     first = _killed(scene, role)
@@ -44,7 +44,7 @@ async def kill_while_starting(scene: Scene, plan: Plan) -> bool:
     return _killed(scene, role) or first
 
 
-async def failpoint(scene: Scene, plan: Plan) -> bool:
+async def failpoint(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL, and the next process kills itself where it hurts."""
     role = scene.roles[plan.lane]
     role.failpoint = f"{plan.rng.choice(FAILPOINTS[role.kind])}:{plan.rng.choice((1, 1, 2, 3))}"
@@ -61,7 +61,7 @@ async def failpoint(scene: Scene, plan: Plan) -> bool:
     return died
 
 
-async def stop(scene: Scene, plan: Plan) -> bool:
+async def stop(scene: Scene, plan: PlannedFault) -> bool:
     """SIGSTOP, and SIGCONT when its session may be over and another leads."""
     role = scene.roles[plan.lane]
     process = role.process
@@ -73,7 +73,7 @@ async def stop(scene: Scene, plan: Plan) -> bool:
     return True
 
 
-async def terminate(scene: Scene, plan: Plan) -> bool:
+async def terminate(scene: Scene, plan: PlannedFault) -> bool:
     """SIGTERM: it finishes its batch and ends, with an error perhaps where brokers are away meanwhile."""
     role = scene.roles[plan.lane]
     process = role.process
@@ -88,7 +88,7 @@ async def terminate(scene: Scene, plan: Plan) -> bool:
     return True
 
 
-async def kill_child(scene: Scene, plan: Plan) -> bool:
+async def kill_child(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to a child process, which fingerprints."""
     children = scene.roles[plan.lane].children()
     if not children:

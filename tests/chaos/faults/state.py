@@ -11,14 +11,14 @@ from typing import Final
 
 from tests.chaos.roles import Role
 from tests.chaos.scene import Fault, Scene
-from tests.chaos.schedule import Plan
+from tests.chaos.schedule import PlannedFault
 
 FLIPS: Final = 4
 """Most bits flipped at once, all in one file."""
 FULL_SECONDS: Final = 6.0
 
 
-async def state_deleted(scene: Scene, plan: Plan) -> bool:
+async def state_deleted(scene: Scene, plan: PlannedFault) -> bool:
     """Killed, and its state deleted: it is rebuilt from journal and decisions."""
     role = scene.roles[plan.lane]
     async with role.down():
@@ -27,7 +27,7 @@ async def state_deleted(scene: Scene, plan: Plan) -> bool:
     return True
 
 
-async def older_state(scene: Scene, plan: Plan) -> bool:
+async def older_state(scene: Scene, plan: PlannedFault) -> bool:
     """Killed, and an older state brought back; the first time, and now and then later, a copy is kept."""
     role = scene.roles[plan.lane]
     copy = role.state.with_name("copy")
@@ -47,7 +47,7 @@ async def older_state(scene: Scene, plan: Plan) -> bool:
     return False
 
 
-async def bit_flips(scene: Scene, plan: Plan) -> bool:
+async def bit_flips(scene: Scene, plan: PlannedFault) -> bool:
     """Killed, and bits flipped in one file of its state: refused and rebuilt, or without effect."""
     role = scene.roles[plan.lane]
     async with role.down():
@@ -73,7 +73,7 @@ def _flip(state: Path, rng: random.Random) -> bool:
     return True
 
 
-async def power_loss(scene: Scene, plan: Plan) -> bool:
+async def power_loss(scene: Scene, plan: PlannedFault) -> bool:
     """Power fails: the processes die, and the disk has what was synced."""
     role = scene.roles[plan.lane]
     disk = role.disk
@@ -90,7 +90,7 @@ async def power_loss(scene: Scene, plan: Plan) -> bool:
     return True
 
 
-async def disk_full(scene: Scene, plan: Plan) -> bool:
+async def disk_full(scene: Scene, plan: PlannedFault) -> bool:
     """No block is free for a while; the judge may end, and begins again when there is room."""
     role = scene.roles[plan.lane]
     disk = role.disk

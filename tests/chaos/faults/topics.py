@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.chaos.scene import HANG_SECONDS, Fault, Scene
-from tests.chaos.schedule import Plan
+from tests.chaos.schedule import PlannedFault
 
 ASK_SECONDS: Final = 20.0
 
@@ -49,7 +49,7 @@ def topic_id(admin: AdminClient, topic: str) -> str | None:
     return answer
 
 
-async def retention(scene: Scene, plan: Plan) -> bool:
+async def retention(scene: Scene, plan: PlannedFault) -> bool:
     """Delete pages from the start of a partition, most of them judged, the newest perhaps not."""
     load = scene.load
     ends = load.given.ends(load.topic_id)
@@ -70,7 +70,7 @@ async def retention(scene: Scene, plan: Plan) -> bool:
     return True
 
 
-async def topic_recreated(scene: Scene, plan: Plan) -> bool:
+async def topic_recreated(scene: Scene, plan: PlannedFault) -> bool:
     """Delete the topic and make it again, half of the time once all its pages are judged."""
     load, admin, old = scene.load, scene.admin, scene.load.topic_id
     listed = await asyncio.to_thread(insist, lambda: admin.list_topics(scene.pages, ASK_SECONDS))
@@ -86,7 +86,7 @@ async def topic_recreated(scene: Scene, plan: Plan) -> bool:
     def create() -> str:
         found = topic_id(admin, scene.pages)
         if found is None:
-            new = NewTopic(scene.pages, partitions, min(3, len(scene.cluster.brokers)))
+            new = NewTopic(scene.pages, partitions, min(3, len(scene.kafka.brokers)))
             admin.create_topics([new], request_timeout=ASK_SECONDS)[scene.pages].result(ASK_SECONDS)
             found = topic_id(admin, scene.pages)
         if found in (None, old):

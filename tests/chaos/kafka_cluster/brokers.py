@@ -59,7 +59,7 @@ class Broker:
         return self.guard is not None and self.guard.poll() is None
 
     def java(self, *main: str) -> list[str]:
-        """A command of Kafka's with the cluster's JVM options."""
+        """A command of Kafka's with the JVM options of these brokers."""
         logging = embedded_jars.deployment() / "log4j2.properties"
         jars = embedded_jars.jars(lambda _: None)
         return [
@@ -67,13 +67,13 @@ class Broker:
             *("-cp", f"{jars}{os.sep}*", *main),
         ]
 
-    def format(self, cluster: str) -> None:
+    def format(self, cluster_id: str) -> None:
         """Write its properties and format its storage."""
         self.directory.mkdir(parents=True)
         template = (embedded_jars.deployment() / "server.properties").read_text()
         own = "\n".join(f"{name}={value}" for name, value in self.properties.items())
         self._properties.write_text(f"{template}\n{own}\n")
-        tool = ("kafka.tools.StorageTool", "format", "-t", cluster, "-c", str(self._properties))
+        tool = ("kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties))
         done = subprocess.run(self.java(*tool), capture_output=True, text=True, check=False)
         assert done.returncode == 0, (done.stderr or done.stdout)[-2000:]
 
@@ -157,7 +157,7 @@ def _replicated(replicas: int, in_sync: int) -> dict[str, str]:
     }
 
 
-class Cluster:
+class KafkaCluster:
     """Brokers, with a link of the network before every listener but DIRECT."""
 
     def __init__(self, count: int, clients: Sequence[str]) -> None:
@@ -198,11 +198,13 @@ class Cluster:
         """By its number, from 1."""
         return self.brokers[number - 1]
 
-    async def __aenter__(self) -> Cluster:
-        cluster = "N" + base64.urlsafe_b64encode(random.SystemRandom().randbytes(16)).decode().rstrip("=")[1:]
+    async def __aenter__(self) -> KafkaCluster:
+        cluster_id = (
+            "N" + base64.urlsafe_b64encode(random.SystemRandom().randbytes(16)).decode().rstrip("=")[1:]
+        )
         try:
             for broker in self.brokers:
-                await asyncio.to_thread(broker.format, cluster)
+                await asyncio.to_thread(broker.format, cluster_id)
             await self.network.__aenter__()
             # Each waits for a quorum: all at once.
             await asyncio.gather(*(asyncio.to_thread(broker.start) for broker in self.brokers))

@@ -124,7 +124,7 @@ class Link:
 
 
 class Network:
-    """All links of a cluster."""
+    """All links of a Kafka cluster."""
 
     def __init__(self) -> None:
         self.links: list[Link] = []

@@ -123,7 +123,7 @@ class Requests(Decoder):
         )
 
     def check(self, data: bytes) -> str:
-        return self._runner.run(self._ask(msgspec.json.decode(data, type=_Asked)))
+        return self._runner.run(self._ask(msgspec.json.decode(data, type=_RequestFields)))
 
     def _request(self, method: str, target: str, headers: CIMultiDict[str]) -> web.Request:
         raw = tuple(
@@ -144,7 +144,7 @@ class Requests(Decoder):
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         return web.Request(message, EMPTY_PAYLOAD, *self._connection, task, loop, client_max_size=1 << 20)
 
-    async def _ask(self, asked: _Asked) -> str:
+    async def _ask(self, asked: _RequestFields) -> str:
         headers = CIMultiDict({"Host": asked.host, "Content-Type": asked.type})
         for name in ("credentials", "cookie", "origin"):
             if value := getattr(asked, name):
@@ -165,7 +165,7 @@ class Requests(Decoder):
         return str(response.status)
 
 
-class _Asked(msgspec.Struct):
+class _RequestFields(msgspec.Struct):
     method: str
     target: str
     host: str

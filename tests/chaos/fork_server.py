@@ -1,10 +1,10 @@
 """A process that has imported the roles, and forks one whenever it is asked: a start costs half as much.
 
-    python -m tests.chaos.nursery
+    python -m tests.chaos.fork_server
 
 Reads a JSON map a line: `command`, `environment`, `log`. Answers with {"started": pid} in the order of the
 questions, and with {"ended": pid, "code": ...} when one ends: its exit code, or minus the signal. What is
-forked goes on as `neardup COMMAND` in a session of its own, and is killed when the nursery ends.
+forked goes on as `neardup COMMAND` in a session of its own, and is killed when the fork server ends.
 """
 
 from __future__ import annotations
