@@ -69,7 +69,7 @@ if TYPE_CHECKING:
     from stream.messages.verdict_options import VerdictOptions
     from stream.pages.page import Page
     from stream.pages.page import decode_page as decode_page
-    from stream.sources import open_source
+    from stream.sources.open import open_source
 
 __all__ = [
     "Answer",
@@ -102,7 +102,7 @@ _HOMES: Final = {
     "stream.messages.journal": ("Genesis", "Rows", "SourceRange"),
     "stream.pages.page": ("Page", "decode_page"),
     "stream.messages.verdict": ("Change", "ClusterRecord", "Verdict", "VerdictRecord"),
-    "stream.sources": ("open_source",),
+    "stream.sources.open": ("open_source",),
 }
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -20,7 +20,8 @@ from stream.judge.judged_batch import JudgedBatch
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings
-from stream.sources import Message, feed
+from stream.sources.feed import feed
+from stream.sources.source import Message
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20

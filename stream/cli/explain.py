@@ -80,7 +80,7 @@ def _side(text: str, fingerprinter: Fingerprinter, page_bytes: int) -> Explained
     from stream.errors import PageError, SettingsError
     from stream.judge.explain import ExplainedPage, side_of_page
     from stream.pages.page import decode_page
-    from stream.sources import open_source
+    from stream.sources.open import open_source
 
     digits = fingerprinter.scheme.width // 4
     if not Path(text).exists() and re.fullmatch(rf"(0x)?[0-9a-fA-F]{{{digits}}}", text):

@@ -20,7 +20,7 @@ _RULE = re.compile(r" \(rule \d+\)")
 PATH = click.Path()
 """An argument that may be a file, so that shells complete it. The code that opens it checks what it is."""
 SOURCE_FORMAT = click.Choice(["auto", "jsonl", "warc", "directory", "csv", "parquet"])
-"""The values of `stream.sources.FORMATS`, repeated because that module is slow to import."""
+"""The values of `stream.sources.open.FORMATS`, repeated because that module is slow to import."""
 CONNECTION = ("bootstrap_servers", "namespace")
 
 
@@ -67,7 +67,7 @@ def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
     def command(
         *args: Any, sources: tuple[str, ...], source_format: str, base_urls: tuple[str, ...], **kwargs: Any
     ) -> Any:
-        from stream.sources import open_sources
+        from stream.sources.open import open_sources
 
         opened = open_sources(sources, format=source_format, base_urls=base_urls)
         return function(*args, opened=opened, **kwargs)

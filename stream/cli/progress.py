@@ -10,8 +10,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
-from stream.sources import Source
-from stream.sources.source import PASSED_OVER
+from stream.sources.source import PASSED_OVER, Source
 
 
 def passed_over_by(sources: Sequence[Source]) -> Counter[str]:

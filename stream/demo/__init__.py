@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from stream.demo.chinese import EXPECTED, chinese_messages
 from stream.demo.crawl import Crawl, prepare
 from stream.errors import CrawlError
-from stream.sources import Message
+from stream.sources.source import Message
 
 __all__ = ["EXPECTED", "Crawl", "CrawlError", "chinese_messages", "demo_messages", "prepare"]
 

@@ -9,7 +9,8 @@ from stream.demo.order import shuffled
 from stream.demo.templates import PAPER, READER, READER_TRADITIONAL, SHELL, render
 from stream.demo.texts import TEXTS
 from stream.pages.page import Page
-from stream.sources import Message, encode_page
+from stream.sources.encode import encode_page
+from stream.sources.source import Message
 
 PAPER_SITE: Final = "https://www.qingshi-wanbao.example/story/"
 READER_SITE: Final = "https://read.haowen.example/article/"

@@ -15,7 +15,8 @@ from stream.demo.order import shuffled
 from stream.demo.releases import MAVEN, PIP, Release
 from stream.errors import CrawlError
 from stream.pages.page import Page
-from stream.sources import Message, Source, encode_page
+from stream.sources.encode import encode_page
+from stream.sources.source import Message, Source
 
 Origin = Literal["auto", "maven", "pip", "none"]
 

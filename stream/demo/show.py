@@ -23,7 +23,7 @@ from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings, load
-from stream.sources import Source
+from stream.sources.source import Source
 from stream.supervisor import Supervisor, dashboard, deployment
 
 WORKERS: Final = 2

@@ -21,8 +21,8 @@ from stream.errors import BrokerError, PageError, TopicError
 from stream.kafka import clients
 from stream.kafka.names import TopicNames
 from stream.settings import Settings
-from stream.sources import Message, Source, feed
-from stream.sources.source import MAX_MESSAGE
+from stream.sources.feed import feed
+from stream.sources.source import MAX_MESSAGE, Message, Source
 from stream.text.url import url_key
 
 Key = Literal["url", "host", "none"]

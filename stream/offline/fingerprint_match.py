@@ -20,7 +20,8 @@ from stream.offline.fingerprints import CHUNK, FingerprintFile, NamedFingerprint
 from stream.offline.layouts import Layout
 from stream.scan import fingerprinted
 from stream.settings import Settings
-from stream.sources import Message, open_source
+from stream.sources.open import open_source
+from stream.sources.source import Message
 from stream.tables.arrays import U64
 from stream.tables.fingerprint_lanes import Pairs, as_words, from_integers, to_hex, words_of
 

@@ -24,8 +24,9 @@ from stream.offline.fingerprint_match import rows_of
 from stream.offline.fingerprints import is_fingerprint, open_fingerprints
 from stream.offline.minima_tables import MinimaTables, PageColumns, search_all
 from stream.settings import Settings
-from stream.sources import Message, open_source
 from stream.sources.compressed import STDIN
+from stream.sources.open import open_source
+from stream.sources.source import Message
 from stream.tables.arrays import U64
 from stream.tables.fingerprint_lanes import from_integers, to_hex, words_of
 from stream.tables.rocks import state_directory

@@ -16,7 +16,8 @@ from stream.errors import BrokerError, PageError, TopicError
 from stream.kafka.names import TopicNames
 from stream.kafka.page_publisher import key_of, publish
 from stream.settings import Settings, load
-from stream.sources import JsonlSource, Message
+from stream.sources.jsonl import JsonlSource
+from stream.sources.source import Message
 
 pytestmark = pytest.mark.broker
 

@@ -31,7 +31,7 @@ from stream.kafka.worker import WorkerRole
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from stream.sinks.duckdb import DuckSink
-from stream.sources import open_source
+from stream.sources.open import open_source
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.open_sockets import open_sockets

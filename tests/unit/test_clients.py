@@ -29,7 +29,7 @@ from stream.kafka.judge import JudgeRole
 from stream.kafka.page_publisher import _Window
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings, load
-from stream.sources import Message
+from stream.sources.source import Message
 from tests.kafka.worker_helpers import running
 from tests.waiting import HANG_SECONDS, until
 

@@ -24,17 +24,13 @@ from fastwarc.stream_io import BrotliWriter
 from stream.cli.options import SOURCE_FORMAT
 from stream.errors import PageError, SettingsError
 from stream.pages.page import Page, decode_page
-from stream.sources import (
-    FORMATS,
-    DirectorySource,
-    JsonlSource,
-    Message,
-    WarcSource,
-    encode_page,
-    feed,
-    open_source,
-    open_sources,
-)
+from stream.sources.directory import DirectorySource
+from stream.sources.encode import encode_page
+from stream.sources.feed import feed
+from stream.sources.jsonl import JsonlSource
+from stream.sources.open import FORMATS, open_source, open_sources
+from stream.sources.source import Message
+from stream.sources.warc import WarcSource
 from tests.waiting import until
 
 LINES = [b'{"url":"http://a.example/1","html":"<p>one"}', b"not json", b'{"text":"no url"}']

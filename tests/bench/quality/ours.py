@@ -16,7 +16,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
 from stream.scan import scan
 from stream.settings import load
-from stream.sources import Message
+from stream.sources.source import Message
 from stream.tables.design import Design
 from tests.bench.quality.figures import Named
 from tests.probed_keys import probe_keys

@@ -1,0 +1,130 @@
+"""Opens the source at a path: input formats by name, by file name and by content.
+
+A new input format is a `Source` in a file of its own, with an entry in FORMATS and _SOURCES here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from pathlib import Path
+from typing import Final
+
+from stream.errors import SettingsError
+from stream.sources.compressed import STDIN, first_bytes
+from stream.sources.directory import CONTENT_TYPES, DirectorySource
+from stream.sources.jsonl import JsonlSource
+from stream.sources.source import Source
+from stream.sources.table import CsvSource, ParquetSource
+from stream.sources.warc import WarcSource
+
+FORMATS: Final = ("auto", "jsonl", "warc", "directory", "csv", "parquet")
+_WARC: Final = re.compile(r"\.(warc|wet)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
+_JSONL: Final = re.compile(r"\.(jsonl|ndjson|jl|json)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
+
+_CSV: Final = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
+_PARQUET: Final = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
+_SOURCES: Final[dict[str, Callable[[str], Source]]] = {
+    "jsonl": JsonlSource,
+    "warc": WarcSource,
+    "csv": CsvSource,
+    "parquet": ParquetSource,
+}
+
+
+def open_source(path: str, *, format: str = "auto", base_url: str | None = None) -> Source:  # noqa: A002 - the option's name
+    """The source at `path`: a directory, a WARC, JSON Lines, CSV, Parquet, one saved page, or `-`.
+
+    The format `auto` is detected by name, then by content. Standard input is JSON Lines unless `format` is
+    `warc` or `csv`. `base_url` is prefixed to the relative paths of saved pages; without it, these have
+    `file:` URLs. Raises SettingsError.
+    """
+    if format not in FORMATS:
+        raise SettingsError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
+    if path == STDIN:
+        if format in ("directory", "parquet"):
+            raise SettingsError(f"format: standard input cannot be {format}, only jsonl, warc or csv")
+        return _SOURCES["jsonl" if format == "auto" else format](path)
+    if not Path(path).exists():
+        raise SettingsError(f"source {path}: no such file or directory")
+    kind = _kind(path) if format == "auto" else format
+    if Path(path).is_dir() and kind != "directory":
+        raise SettingsError(f"format: {path} is a directory, not {kind}")
+    if kind == "directory":
+        if not Path(path).is_dir() and Path(path).suffix.lower() not in CONTENT_TYPES:
+            suffixes = ", ".join(CONTENT_TYPES)
+            raise SettingsError(f"source {path}: neither a directory nor a file with a suffix of {suffixes}")
+        return DirectorySource(path, base_url)
+    return _SOURCES[kind](path)
+
+
+def open_sources(
+    paths: Sequence[str],
+    *,
+    format: str = "auto",  # noqa: A002 - the option's name
+    base_urls: Sequence[str] = (),
+) -> list[Source]:
+    """Open several sources. `base_urls` holds one base URL for each source of saved pages, in order, or one
+    for all, or none.
+
+    Raises SettingsError, also if two sources contain pages with the same URL.
+    """
+    opened = [open_source(path, format=format) for path in paths]
+    saved = [each for each in opened if isinstance(each, DirectorySource)]
+    if base_urls:
+        if len(base_urls) not in (1, len(saved)):
+            raise SettingsError(
+                f"base-url: {len(base_urls)} for {len(saved)} sources of saved pages; give one for each,"
+                " in their order, or one for all"
+            )
+        bases = iter(base_urls) if len(base_urls) > 1 else repeat(base_urls[0])
+        opened = [
+            DirectorySource(each.name, next(bases)) if isinstance(each, DirectorySource) else each
+            for each in opened
+        ]
+    _refuse_shared_urls([each for each in opened if isinstance(each, DirectorySource)])
+    return opened
+
+
+def _refuse_shared_urls(saved: Sequence[DirectorySource]) -> None:
+    """Raise SettingsError if two sources share a URL. Only sources of which one's URL prefix begins with the
+    other's can, so only their pages are listed."""
+    listed: dict[str, str] = {}
+    begun: DirectorySource | None = None
+    unlisted = True
+    for source in sorted(saved, key=lambda each: each.begins):
+        if begun is None or not source.begins.startswith(begun.begins):
+            begun, unlisted, listed = source, True, {}
+            continue
+        for each in (begun, source) if unlisted else (source,):
+            for url in each.urls():
+                if url in listed:
+                    raise SettingsError(
+                        f"sources {listed[url]} and {each.name}: both have a page {url}; name each page"
+                        " once, and give directories a --base-url each, in their order, or none, for file:"
+                        " URLs"
+                    )
+                listed[url] = each.name
+        unlisted = False
+
+
+def _kind(path: str) -> str:
+    if Path(path).is_dir() or Path(path).suffix.lower() in CONTENT_TYPES:
+        return "directory"
+    if _WARC.search(path):
+        return "warc"
+    if _JSONL.search(path):
+        return "jsonl"
+    if _CSV.search(path):
+        return "csv"
+    if _PARQUET.search(path):
+        return "parquet"
+    start = first_bytes(path)
+    if start.startswith(b"WARC/"):
+        return "warc"
+    if start.startswith(b"PAR1"):
+        return "parquet"
+    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        return "jsonl"
+    raise SettingsError(f"source {path}: neither its name nor its content tells its format; see --format")
