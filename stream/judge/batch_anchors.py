@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
-from stream.judge.bucket_collisions import meetings
+from stream.judge.bucket_collisions import Filter, Probed, collisions
 from stream.judge.nearest import DISTANCES
 from stream.tables.arrays import I32, I64, U64
 from stream.tables.found_pairs import Integer
@@ -94,14 +94,15 @@ def shared_buckets(
     `probed` are the probes of the rows from `Tables.search`, in order; `fingerprints` are (n,) or (n, 2).
     `sizes` (n, T) are the numbers of live anchors in each exact bucket before the batch; None without a cap.
     """
-    design, tree = probed[0].design, probed[0].tree
-    keys = np.concatenate([probing.keys for probing in probed])
-    bits = np.concatenate([probing.bits for probing in probed], axis=1)
+    design, queries = probed[0].design, [probing.queries for probing in probed]
+    keys = np.concatenate([each.keys for each in queries])
+    bits = np.concatenate([each.bits for each in queries], axis=1)
     slots = Slots(design, (_SLOTS // design.tables).bit_length() - 1)
     rows, words = len(keys), fingerprints.size // len(fingerprints)
     filled = np.zeros(-(-slots.size // 8), np.uint8)
-    bucket_of, entering, row, bucket = meetings(
-        keys, slots.of_keys(keys), filled, bits, design.key_flip, slots.flips, *tree
+    bucket_of, entering, row, bucket = collisions(
+        Probed(keys, bits, design.key_flip, queries[0].tree),
+        Filter(slots.of_keys(keys), slots.flips, filled),
     )
     # Which buckets need to be kept? Those that somebody probes, or that may be full when somebody comes.
     kept = np.zeros(len(entering), np.bool_)

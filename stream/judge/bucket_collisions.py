@@ -2,37 +2,59 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.compiled import compiled
+from stream.tables.arrays import I32, U8, U32, U64
+from stream.tables.probes import ProbeTree
 
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = 1 << 14
 
 
+class Probed(NamedTuple):
+    """What n rows probe in T tables."""
+
+    keys: U64
+    """(n, T): keys of the exact buckets."""
+    bits: U8
+    """(F, n, T): the bits that may be flipped, as in `Queries`."""
+    key_flip: U64
+    """(width + 1, T): what a bit flips in keys."""
+    tree: ProbeTree
+
+
+class Filter(NamedTuple):
+    """A bit set of the buckets that rows enter, which rejects nearly all probes."""
+
+    slots: U32
+    """(n, T): positions of the exact buckets."""
+    flips: U32
+    """(width + 1, T): what a bit flips in positions."""
+    filled: U8
+    """The bit set, initially empty."""
+
+
+class Collisions(NamedTuple):
+    """The b exact buckets of n rows in T tables, and m pairs of a row and a bucket that it probes: with
+    flipped bits, or exactly along with other rows."""
+
+    bucket_of: I32
+    """(n * T,): bucket of each row and table."""
+    entering: I32
+    """(b,): number of rows that enter each bucket."""
+    row: I32
+    """(m,), ascending."""
+    bucket: I32
+    """(m,)"""
+
+
 @compiled
-def meetings(
-    keys: NDArray[np.uint64],
-    slots: NDArray[np.uint32],
-    filled: NDArray[np.uint8],
-    bits: NDArray[np.uint8],
-    key_flips: NDArray[np.uint64],
-    slot_flips: NDArray[np.uint32],
-    parents: NDArray[np.int64],
-    added: NDArray[np.int64],
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Number the exact buckets of n rows in T tables, and find the rows that probe them.
-
-    `keys` (n, T) are the exact keys of the rows, and `slots` (n, T) their positions in `filled`, an empty bit
-    set that rejects nearly all probes. `bits` (F, n, T) are the bits to flip. `key_flips` and `slot_flips`
-    (width + 1, T) are what a bit flips in keys and slots. `parents` and `added` (P,) are a `ProbeTree`.
-
-    Returns the bucket of each row and table (n * T,), the number of rows that enter each bucket, and the rows
-    and buckets of m collisions: a row probes the bucket with flipped bits, or exactly along with other rows.
-    """
+def collisions(probed: Probed, by_slot: Filter) -> Collisions:
+    """Number the exact buckets of the rows, and find the rows that probe them."""
+    (keys, bits, key_flip, (parents, added)), (slots, slot_flips, filled) = probed, by_slot
     rows, tables = keys.shape
     places = 16
     while places < 4 * rows * tables:
@@ -64,7 +86,7 @@ def meetings(
 
     met_row, met_bucket, met = np.empty(_FIRST, np.int32), np.empty(_FIRST, np.int32), 0
     probes = len(parents)
-    single, probed = np.empty(bits.shape[0], np.uint32), np.empty(probes, np.uint32)
+    single, slot_of = np.empty(bits.shape[0], np.uint32), np.empty(probes, np.uint32)
     for row in range(rows):
         needed = met + tables * probes
         if needed > len(met_row):
@@ -74,18 +96,18 @@ def meetings(
         for table in range(tables):
             for flip in range(bits.shape[0]):
                 single[flip] = slot_flips[bits[flip, row, table], table]
-            probed[0] = slots[row, table]
+            slot_of[0] = slots[row, table]
             bucket = bucket_of[row * tables + table]
             if entering[bucket] > 1:
                 met_row[met], met_bucket[met] = row, bucket
                 met += 1
             for probe in range(1, probes):
-                slot = probed[parents[probe]] ^ single[added[probe]]
-                probed[probe] = slot
+                slot = slot_of[parents[probe]] ^ single[added[probe]]
+                slot_of[probe] = slot
                 if filled[slot >> np.uint32(3)] >> np.uint8(slot & np.uint32(7)) & np.uint8(1):
                     key, step = keys[row, table], probe
                     while step:
-                        key ^= key_flips[bits[added[step], row, table], table]
+                        key ^= key_flip[bits[added[step], row, table], table]
                         step = parents[step]
                     place = np.int64(key * _MIX >> top)
                     while at[place] and key_of[at[place] - 1] != key:
@@ -93,4 +115,4 @@ def meetings(
                     if at[place]:
                         met_row[met], met_bucket[met] = row, at[place] - 1
                         met += 1
-    return bucket_of, entering[:buckets], met_row[:met], met_bucket[:met]
+    return Collisions(bucket_of, entering[:buckets], met_row[:met], met_bucket[:met])

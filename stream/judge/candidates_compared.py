@@ -83,7 +83,7 @@ def compare_in_parts(
     for first, found in state.tables.searches(
         first_words(fingerprints), uncertain, words, wanted if fingerprints.ndim == 1 else None
     ):
-        some = slice(first, first + len(found.probed[0].keys))
+        some = slice(first, first + len(found.probed[0].queries.keys))
         yield first, search.compared(found, fingerprints[some], sketches[some], statuses[some], first)
 
 

@@ -15,7 +15,8 @@ from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
-from stream.tables.chains import sweep, unlink
+from stream.tables.chains import Ring
+from stream.tables.heads import Heads
 from stream.tables.packed import Packed
 from stream.tables.pair_collector import in_order
 from stream.tables.probing import ALL
@@ -29,7 +30,8 @@ def rehearse(genesis: Genesis) -> None:
     The pairs find the first page in the same batch, in RAM, in RocksDB, and packed in RAM. Compiling takes 10
     s unless an earlier process has cached the result.
     """
-    packing = 2 * Packed.bytes(Rule(genesis.options, genesis.scheme).design(), 1, 2)
+    design = Rule(genesis.options, genesis.scheme).design()
+    packing = 2 * Packed.bytes(design, 1, 2)
     with tempfile.TemporaryDirectory(prefix="neardup-rehearsal-") as directory:
         for memory, numbers in ((0, range(3)), (packing, range(3, 4))):
             state = State(Path(directory), genesis, "rehearsal", memory=memory, generation=1, cache=_BYTES)
@@ -37,9 +39,10 @@ def rehearse(genesis: Genesis) -> None:
                 _judge(state, Judge(state, genesis), numbers)
             finally:
                 state.close()
-    heads, bits, links = np.zeros(8, np.uint32), np.zeros(8, np.uint8), np.zeros((0, 1), np.uint32)
-    sweep(heads, bits, 3, 0, 0, 8)
-    unlink(np.zeros(0, np.uint64), 3, heads, links, 0, 0, bits)
+    heads = Heads(design, 3, 1)
+    heads.clean()
+    heads.sweep(0, 0, 8)
+    heads.unlink(np.zeros(0, np.uint64), Ring(np.zeros((1, 2), np.uint64), 0, 0), np.zeros(1, np.uint8))
     in_order(np.zeros(1, np.uint64))
     none, near = np.zeros(0, np.int64), np.zeros(0, np.uint8)
     nearest_alive(none, none, near, ALL)

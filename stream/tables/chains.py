@@ -7,16 +7,18 @@ that many cache misses overlap.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.arrays import I64, U8, U32, U64
-from stream.tables.design import TABLE_BITS
+from stream.tables.design import TABLE_BITS, Pieces
 from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live, is_dead, pack_pair, place_among
 from stream.tables.prefixes_compiled import PROBES_AT_ONCE, prefix_of
-from stream.tables.slots import slot_of
+from stream.tables.probing import Nearest
+from stream.tables.queries import Criteria, Queries
+from stream.tables.slots import Fold, slot_of
 
 FINGERPRINT_BITS: Final = 64
 LINKED_AT_ONCE: Final = 16
@@ -38,38 +40,59 @@ COPIED: Final = 1 << 18
 """Anchors copied, 6 MiB, before all copies are discarded."""
 
 
-@compiled
-def link(
-    rows: U64,
-    shifts: U64,
-    block_masks: U64,
-    places: U64,
-    bits: int,
-    parts: int,
-    sharing: int,
-    first_table: int,
-    end_table: int,
-    number: int,
-    row: int,
-    masks: U64,
-    newest: U32,
-    links: U32,
-    present: U8,
-) -> None:
-    """Add n anchors to their chains in the tables [first_table, end_table).
+class Chains(NamedTuple):
+    """The chains of T tables, which `Heads` describes."""
 
-    They are numbered from `number`, newer than all before, and their rows (n, 2) are stored from the position
-    `row` on. `shifts`, `block_masks` and `places` are `Design.pieces`, `bits` and `parts` are `Slots.fold`.
-    `masks` (n,) are the tables that each anchor is kept out of; shape (0,) means none.
-    """
+    newest: U32
+    links: U32
+    """(m, T)"""
+    present: U8
+    sharing: int
+    """Logarithm of the number of slots that share a chain."""
+    fold: Fold
+    flips: U32
+    """`Slots.flips`."""
+    prefix_masks: U64
+    """`Design.prefix_mask`."""
+
+
+class Ring(NamedTuple):
+    """The anchors in chains: a ring buffer, with the number `origin` in its first row."""
+
+    rows: U64
+    """(m, 2): word and fingerprint of each anchor."""
+    floor: int
+    """Anchors below it are evicted: chains end there."""
+    origin: int
+
+
+class Entering(NamedTuple):
+    """n anchors that are added to chains."""
+
+    rows: U64
+    """(n, 2): word and fingerprint of each."""
+    masks: U64
+    """(n,): the tables that each is kept out of; shape (0,) means none."""
+    number: int
+    """Number of the first, newer than all before."""
+    row: int
+    """Its row in the ring buffer; the others follow."""
+
+
+@compiled
+def link(chains: Chains, pieces: Pieces, tables: tuple[int, int], entering: Entering) -> None:
+    """Add anchors to their chains in the tables [tables[0], tables[1])."""
+    newest, links, present = chains.newest, chains.links, chains.present
+    rows, masks, number, row = entering
+    first_table, end_table = tables
     slots = np.empty((LINKED_AT_ONCE, end_table), np.uint64)
-    shared = np.uint64(sharing)
+    shared = np.uint64(chains.sharing)
     for first in range(0, rows.shape[0], LINKED_AT_ONCE):
         some = min(LINKED_AT_ONCE, rows.shape[0] - first)
         for i in range(some):
             for table in range(first_table, end_table):
-                prefix = prefix_of(rows[first + i, 0], shifts, block_masks, places, table)
-                slots[i, table] = slot_of(prefix, bits, parts, table)
+                prefix = prefix_of(rows[first + i, 0], pieces, table)
+                slots[i, table] = slot_of(prefix, chains.fold, table)
                 prefetch(newest, slots[i, table] >> shared)
                 prefetch(present, slots[i, table] >> np.uint64(3))
         for i in range(some):
@@ -84,9 +107,10 @@ def link(
 
 
 @compiled
-def sweep(newest: U32, present: U8, sharing: int, floor: int, start: int, end: int) -> None:
+def sweep(chains: Chains, floor: int, start: int, end: int) -> None:
     """Clear the presence bits of the slots of the heads [start, end), multiples of 8, whose newest anchor is
     below `floor`."""
+    newest, present, sharing = chains.newest, chains.present, chains.sharing
     heads = 8 >> sharing  # whose presence bits fill a byte
     ones = np.uint8((1 << (1 << sharing)) - 1)
     for byte in range(start // heads, end // heads):
@@ -99,11 +123,13 @@ def sweep(newest: U32, present: U8, sharing: int, floor: int, start: int, end: i
 
 
 @compiled
-def unlink(heads: U64, bits: int, newest: U32, links: U32, floor: int, origin: int, dead: U8) -> None:
+def unlink(heads: U64, chains: Chains, ring: Ring, dead: U8) -> None:
     """Remove dead anchors from the chains of these heads, which must be distinct."""
+    newest, links, (_, floor, origin) = chains.newest, chains.links, ring
+    head_bits = np.uint64(chains.fold.bits - chains.sharing)
     rows = len(links)
     for i in range(len(heads)):
-        head, table = heads[i], np.int64(heads[i] >> np.uint64(bits))
+        head, table = heads[i], np.int64(heads[i] >> head_bits)
         before, current = np.int64(-1), np.int64(newest[head])
         while current > floor:
             number, at = current - 1, current - origin - 1
@@ -121,44 +147,16 @@ def unlink(heads: U64, bits: int, newest: U32, links: U32, floor: int, origin: i
 
 
 @compiled
-def follow(
-    words: U64,
-    fingerprints: U64,
-    keys: U64,
-    slot_bits: int,
-    parts: int,
-    sharing: int,
-    bits: U8,
-    flips: U32,
-    parents: I64,
-    added: I64,
-    newest: U32,
-    links: U32,
-    present: U8,
-    stored: U64,
-    floor: int,
-    origin: int,
-    distance: int,
-    prefix_masks: U64,
-    dead: U8,
-    sizes: I64,
-    enough: int,
-    most: int,
-    mortal: I64,
-    dies: I64,
-) -> U64:
+def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, nearest: Nearest) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`, with
-    repetitions. Stops early once there are `enough`.
+    repetitions. Counts the live anchors in exact buckets.
 
-    Queries have `words` (n,), by which tables are indexed, and `fingerprints` (n,), between which distances
-    are; `stored` (m, 2) has both for each anchor. `keys` (n, T) are the exact keys; `slot_bits` and `parts`
-    are `Slots.fold`. `bits` (F, n, T) are the bits that may be flipped, and `flips` (width + 1, T) is
-    `Slots.flips`. Probe p flips the bits of probe `parents[p]` and `bits[added[p]]`; probe 0 is exact. Adds
-    the numbers of live anchors in exact buckets to `sizes` (n * T), unless its shape is (0,).
-
-    Of a chain with more than `most` near anchors, one may be left out if `most` live ones are nearer, or as
-    near and older. `mortal` anchors (ascending) count as dead from the row in `dies` on.
+    Of a chain with more than `nearest.most` near anchors, one may be left out if as many live ones are
+    nearer, or as near and older.
     """
+    newest, links, present, sharing, fold, flips, prefix_masks = chains
+    (stored, floor, origin), (distance, dead, enough), (most, mortal, dies) = ring, criteria, nearest
+    words, fingerprints, keys, bits, _, (parents, added), sizes = queries
     tables, probes, rows = keys.shape[1], len(parents), len(stored)
     shared, last_bit = np.uint32(sharing), np.uint8(flips.shape[0] - 1)
     at_once = max(1, PROBES_AT_ONCE // (tables * probes))
@@ -181,7 +179,7 @@ def follow(
             for table in range(tables):
                 for flip in range(bits.shape[0]):
                     single[flip] = flips[bits[flip, row, table], table]
-                probed[0] = slot_of(keys[row, table] >> np.uint64(TABLE_BITS), slot_bits, parts, table)
+                probed[0] = slot_of(keys[row, table] >> np.uint64(TABLE_BITS), fold, table)
                 for probe in range(1, probes):
                     probed[probe] = probed[parents[probe]] ^ single[added[probe]]
                 for probe in range(probes):

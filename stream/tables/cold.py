@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from stream.compiled import compiled, popcount
 from stream.tables.anchors import AnchorLog, Dead, Skipped
-from stream.tables.arrays import I64, U8, U64
+from stream.tables.arrays import I64, U64
 from stream.tables.design import Design
 from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live
 from stream.tables.presence import LEAST_BITS, Presence
 from stream.tables.probing import Probing
+from stream.tables.queries import Criteria, Queries
 from stream.tables.rocks import Store, table_family
 from stream.tables.runs import ENTRY_BYTES, Run, group_keys
 
 SLOTS_AN_ANCHOR: Final = 32
 """Most slots of a presence bitmap per anchor and table, rounded down to a power of two. The rate of false
 positives is then one in 16 to 32."""
-_UNCOUNTED: Final = np.zeros(0, np.int64)
+
+
+class Groups(NamedTuple):
+    """Groups that were read from one table."""
+
+    entries: U64
+    """(e, 2)"""
+    edges: I64
+    """Group g has the entries [edges[g], edges[g + 1])."""
 
 
 class ColdTier:
@@ -133,7 +142,7 @@ class ColdTier:
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
         met = [
-            presence.meet(probing)
+            presence.meet(probing.queries)
             for run, presence in list(self._runs.items())
             if presence is not None and run.first < self.anchors
         ]
@@ -147,33 +156,20 @@ class ColdTier:
                 wanted.append(pairs)
                 before += len(some)
             if before and not probing.found.too_many:
-                entries, edges = self._read(table, np.concatenate(groups))
-                probing.found.add_packed(self._match(probing, table, entries, edges, np.concatenate(wanted)))
+                read = self._read(table, np.concatenate(groups))
+                criteria = probing.criteria(self._distance, self._dead.bits)
+                probing.found.add_packed(
+                    _match(read, np.concatenate(wanted), probing.queries, criteria, table, self.anchors)
+                )
 
-    def _read(self, table: int, groups: U64) -> tuple[U64, I64]:
-        """The entries of these groups, shape (e, 2), and the bounds of each group."""
+    def _read(self, table: int, groups: U64) -> Groups:
         values = self._store.get(table_family(table), group_keys(groups))
         self.probes += len(values)
         self.hits += len(values) - values.count(None)
         found = [value or b"" for value in values]
         edges = np.zeros(len(found) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, found), np.int64, len(found)) // ENTRY_BYTES, out=edges[1:])
-        return np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2), edges
-
-    def _match(self, probing: Probing, table: int, entries: U64, edges: I64, wanted: U64) -> U64:
-        return _match(
-            entries,
-            edges,
-            wanted,
-            probing.fingerprints,
-            table,
-            self._design.tables,
-            self.anchors,
-            self._distance,
-            self._dead.bits,
-            _UNCOUNTED if probing.sizes is None else probing.sizes,
-            probing.found.room,
-        )
+        return Groups(np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2), edges)
 
     def close(self) -> None:
         """Stop updating bitmaps."""
@@ -181,31 +177,17 @@ class ColdTier:
 
 
 @compiled
-def _match(
-    entries: U64,
-    edges: I64,
-    wanted: U64,
-    fingerprints: U64,
-    table: int,
-    tables: int,
-    end: int,
-    distance: int,
-    dead: U8,
-    sizes: I64,
-    enough: int,
-) -> U64:
+def _match(groups: Groups, wanted: U64, queries: Queries, criteria: Criteria, table: int, end: int) -> U64:
     """Pairs of a row and an anchor below `end` in a bucket that it probes, packed as in `PairCollector`.
-    Stops early once there are `enough`.
-
-    Group g has the `entries` [edges[g], edges[g + 1]). `wanted` (m, 2) is as in `Met`, over all runs. Adds
-    the numbers of live anchors in exact buckets to `sizes` (n * T), unless its shape is (0,).
-    """
+    Counts the live anchors in exact buckets. `wanted` (m, 2) is as in `Met`, over all runs."""
+    (entries, edges), (distance, dead, enough) = groups, criteria
+    tables = queries.keys.shape[1]
     pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
     for request in range(len(wanted)):
         if found >= enough:
             break
         row, exact = np.int64(wanted[request, 1] >> np.uint64(1)), wanted[request, 1] & np.uint64(1)
-        low, fingerprint = wanted[request, 0] & np.uint64(0xFFFFFFFF), fingerprints[row]
+        low, fingerprint = wanted[request, 0] & np.uint64(0xFFFFFFFF), queries.fingerprints[row]
         place = wanted[request, 0] >> np.uint64(32)
         at, to = edges[place], edges[place + np.uint64(1)]
         last = to
@@ -220,7 +202,7 @@ def _match(
             if number >= end:  # these are still searched in RAM
                 break
             if exact:
-                count_live(sizes, row * tables + table, number, dead)
+                count_live(queries.sizes, row * tables + table, number, dead)
             apart = popcount(entries[at, 0] ^ fingerprint)
             if apart <= distance:
                 pairs = add_pair(pairs, found, row, number, apart)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import combinations
 from math import comb
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,15 @@ TABLE_BITS: Final = 6
 """Low bits of a bucket key that hold the table number."""
 MOST_TABLES: Final = 1 << TABLE_BITS
 LONGEST_PREFIX: Final = 64 - TABLE_BITS
+
+
+class Pieces(NamedTuple):
+    """How to take the prefixes of T tables out of a 64-bit word: the prefix of a table is the OR of
+    ((word >> shift) & mask) << place over its r pieces. Each array has the shape (T, r)."""
+
+    shifts: U64
+    masks: U64
+    places: U64
 
 
 class Design:
@@ -75,13 +84,10 @@ class Design:
         after = np.cumsum(widths[subsets][:, ::-1], axis=1)[:, ::-1] - widths[subsets]
         self._place = (after + TABLE_BITS).astype(np.uint64)
         self._numbers = np.arange(tables, dtype=np.uint64)
-        self.pieces: Final[tuple[U64, U64, U64]] = (
-            self._shift[subsets],
-            self._block_mask[subsets],
-            self._place - np.uint64(TABLE_BITS),
+        self.pieces: Final = Pieces(
+            self._shift[subsets], self._block_mask[subsets], self._place - np.uint64(TABLE_BITS)
         )
-        """Shifts, masks and places, each of shape (T, r). The prefix of a 64-bit word is the OR of
-        ((word >> shift) & mask) << place over the r pieces of the table."""
+        """The prefixes for compiled loops."""
         mask_of_block = self._block_mask << self._shift
         self.prefix_mask: Final[U64] = np.bitwise_or.reduce(mask_of_block[subsets], axis=1)
         """Shape (T,): the bits of a fingerprint that are in each table's prefix."""

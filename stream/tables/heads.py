@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from stream.tables.arrays import U8, U32, U64, distinct
-from stream.tables.chains import link, sweep, unlink
+from stream.tables.arrays import U8, U64, distinct
+from stream.tables.chains import Chains, Entering, Ring, link, sweep, unlink
 from stream.tables.design import Design
 from stream.tables.slots import Slots
 
@@ -36,14 +36,20 @@ class Heads:
         widest = min(int(design.prefix_bits.max()), 32 - (design.tables - 1).bit_length())
         self.sharing: Final = max(0, min(SHARING, widest - self.bits))
         self.slots: Final = Slots(design, self.bits + self.sharing)
-        self.newest: U32 = np.empty(design.tables << self.bits, np.uint32)
-        self.present: U8 = np.empty(-(-self.slots.size // 8), np.uint8)
-        self.links: U32 = np.empty((rows, design.tables), np.uint32)
+        self.chains = Chains(
+            newest=np.empty(design.tables << self.bits, np.uint32),
+            links=np.empty((rows, design.tables), np.uint32),
+            present=np.empty(-(-self.slots.size // 8), np.uint8),
+            sharing=self.sharing,
+            fold=self.slots.fold,
+            flips=self.slots.flips,
+            prefix_masks=design.prefix_mask,
+        )
 
     def clean(self) -> None:
         """Empty all slots. Releases the GIL. On a virtual machine, allocating a gigabyte may take seconds."""
-        self.newest.fill(0)
-        self.present.fill(0)
+        self.chains.newest.fill(0)
+        self.chains.present.fill(0)
 
     def link(self, rows: U64, number: int, row: int, masks: U64 | None, tables: slice) -> None:
         """Add anchors to their chains in some tables.
@@ -51,28 +57,18 @@ class Heads:
         They are numbered from `number`, newer than all before, and their `rows` (n, 2) are stored from the
         position `row` on. `masks` (n,) are the tables that each is kept out of; None for none.
         """
-        link(
-            rows,
-            *self._design.pieces,
-            *self.slots.fold,
-            self.sharing,
-            *tables.indices(self._design.tables)[:2],
-            number,
-            row,
-            _ALL_ENTER if masks is None else masks,
-            self.newest,
-            self.links,
-            self.present,
-        )
+        entering = Entering(rows, _ALL_ENTER if masks is None else masks, number, row)
+        first, end, _ = tables.indices(self._design.tables)
+        link(self.chains, self._design.pieces, (first, end), entering)
 
-    def unlink(self, words: U64, floor: int, origin: int, dead: U8) -> None:
+    def unlink(self, words: U64, ring: Ring, dead: U8) -> None:
         """Remove dead anchors from the chains of these words (n,). Without this, a URL whose page changes at
         every fetch would make one chain longer and longer."""
         slots = self.slots.of_keys(self._design.keys(words)).ravel() >> np.uint32(self.sharing)
         heads = distinct(slots.astype(np.uint64))
-        unlink(heads, self.bits, self.newest, self.links, floor, origin, dead)
+        unlink(heads, self.chains, ring, dead)
 
     def sweep(self, floor: int, start: int, end: int) -> None:
         """Clear the presence bits of the heads [start, end), multiples of 8, whose anchors are all below
         `floor`."""
-        sweep(self.newest, self.present, self.sharing, floor, start, end)
+        sweep(self.chains, floor, start, end)

@@ -18,7 +18,7 @@ import numpy as np
 
 from stream.tables.anchors import Dead, Skipped
 from stream.tables.arrays import I64, U64
-from stream.tables.chains import follow
+from stream.tables.chains import Ring, follow
 from stream.tables.design import Design
 from stream.tables.heads import HEAD_BYTES, Heads
 from stream.tables.probing import Probing
@@ -31,7 +31,6 @@ LOADED_AT_ONCE: Final = 1 << 15
 """Anchors linked at a time at start, in arrays of some MiB."""
 SWEPT_AT_ONCE: Final = 1 << 24
 """Heads swept per insert, which takes some milliseconds."""
-_UNCOUNTED: Final = np.zeros(0, np.int64)
 _ALL_TABLES: Final = slice(None)
 
 
@@ -93,7 +92,7 @@ class HotTier:
     @property
     def heads(self) -> int:
         """Number of heads in all tables."""
-        return self._heads.newest.size
+        return self._heads.chains.newest.size
 
     def _make_heads(self, bits: int) -> Heads:
         return Heads(self._design, bits, len(self._rows))
@@ -123,6 +122,10 @@ class HotTier:
         for start in range(self.floor, self.count, LOADED_AT_ONCE):
             self._link(self._heads, start, min(start + LOADED_AT_ONCE, self.count), tables)
 
+    @property
+    def _ring(self) -> Ring:
+        return Ring(self._rows, self.floor, self._origin)
+
     def rows(self, start: int, end: int) -> U64:
         """A copy of the rows of the anchors [start, end), floor <= start."""
         parts = [self._rows[row : row + n] for _, row, n in self._runs(start, end)]
@@ -145,9 +148,9 @@ class HotTier:
         if not len(here):
             return
         words = self._rows[(here - self._origin) % len(self._rows), 0]
-        self._heads.unlink(words, self.floor, self._origin, self._dead.bits)
+        self._heads.unlink(words, self._ring, self._dead.bits)
         if self._coming is not None and self._cleaning is None:
-            self._coming.unlink(words, self.floor, self._origin, self._dead.bits)
+            self._coming.unlink(words, self._ring, self._dead.bits)
 
     def evict(self, floor: int) -> None:
         """Evict the anchors below `floor`."""
@@ -182,8 +185,8 @@ class HotTier:
                 links = np.empty((size, self._design.tables), np.uint32)
                 for first, row, n in runs:
                     at = first - self.floor
-                    links[at : at + n] = heads.links[row : row + n]
-                heads.links = links
+                    links[at : at + n] = heads.chains.links[row : row + n]
+                heads.chains = heads.chains._replace(links=links)
         self._rows = rows
         self._origin = self.floor
 
@@ -230,31 +233,8 @@ class HotTier:
         """Add this tier's pairs and bucket sizes to `probing`."""
         if self.count == self.floor:
             return
-        heads, slots = self._heads, self._heads.slots
+        criteria = probing.criteria(self._distance, self._dead.bits)
         probing.found.add_packed(
-            follow(
-                probing.words,
-                probing.fingerprints,
-                probing.keys,
-                *slots.fold,
-                heads.sharing,
-                probing.bits,
-                slots.flips,
-                *probing.tree,
-                heads.newest,
-                heads.links,
-                heads.present,
-                self._rows,
-                self.floor,
-                self._origin,
-                self._distance,
-                self._design.prefix_mask,
-                self._dead.bits,
-                _UNCOUNTED if probing.sizes is None else probing.sizes,
-                probing.found.room,
-                probing.nearest.most,
-                probing.nearest.mortal,
-                probing.nearest.dies,
-            )
+            follow(self._heads.chains, self._ring, probing.queries, criteria, probing.nearest)
         )
-        self.probes += probing.keys.size * len(probing.tree.parents)
+        self.probes += probing.queries.keys.size * len(probing.queries.tree.parents)

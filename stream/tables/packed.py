@@ -8,16 +8,17 @@ which is one or two cache lines, whereas chains take a cache line per anchor.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from stream.compiled import compiled, popcount, prefetch
 from stream.tables.arrays import I64, U8, U32, U64
-from stream.tables.design import Design
+from stream.tables.design import Design, Pieces
 from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live
-from stream.tables.prefixes_compiled import PROBES_AT_ONCE, prefix_of, probed_prefixes
+from stream.tables.prefixes_compiled import PROBES_AT_ONCE, Probes, prefix_of, probed_prefixes
 from stream.tables.probing import Probing
+from stream.tables.queries import Criteria, Queries
 
 GROUP: Final = 8
 """Largest average number of entries of a group; it is 4 to 8 if prefixes are uniformly distributed. The start
@@ -28,8 +29,68 @@ PART_BITS: Final = 7
 in the cache."""
 HITS_AT_ONCE: Final = 1 << 16
 """Matching entries that are collected before they are compared, unless one group has more."""
-_UNCOUNTED: Final = np.zeros(0, np.int64)
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
+
+
+class PackedTables(NamedTuple):
+    """The tables of a `Packed`."""
+
+    pieces: Pieces
+    region: I64
+    """(T,): which row of `starts` and `entries` each table has."""
+    low: U64
+    """(T,): low bits of the prefix that do not select the group."""
+    starts: U32
+    entries: U32
+    place_bits: np.uint64
+    """Bits of a place in an entry."""
+    fingerprints: U64
+    """(m,), by place."""
+    words: U64
+    """(m,), by place, if entries have no room for the rest of the prefix; else (0,)."""
+    oldest: int
+    """Number of the oldest anchor in the tables."""
+    first: int
+    """The anchors [first, end) are searched."""
+    end: int
+
+
+class PackedTable(NamedTuple):
+    """One table: the start of each of its groups, and the entries."""
+
+    starts: U32
+    entries: U32
+    groups: int
+    low: np.uint64
+    """Low bits of the prefix that do not select the group."""
+
+
+class Places(NamedTuple):
+    """The ring of places, of which `dropped` from `oldest` on are given up."""
+
+    bits: np.uint64
+    size: int
+    oldest: int
+    dropped: int
+    words: U64
+    """`PackedTables.words`."""
+
+
+class Entering(NamedTuple):
+    """n anchors that are added to tables."""
+
+    words: U64
+    masks: U64
+    """The tables that each is kept out of; shape (0,) means none."""
+    first_place: int
+
+
+class Sorted(NamedTuple):
+    """The prefixes in one table of the anchors that enter it, partitioned by their high bits, and places."""
+
+    prefixes: U64
+    places: U32
+
 
 Slice = tuple[int, U64, U64 | None]
 """Consecutive anchors: number of the first, rows (n, 2), and masks of skipped tables (n,) or None."""
@@ -67,7 +128,7 @@ class Packed:
         self.first = self.end = self.oldest = first
         self.region: I64 = np.arange(self.design.tables)
         self.spare = self.design.tables
-        self.low = self.design.prefix_bits.copy()
+        self.low = self.design.prefix_bits.astype(np.uint64)
 
     def drop(self, first: int) -> None:
         """Drop the anchors below `first`. They remain in the tables until the next packing."""
@@ -78,30 +139,20 @@ class Packed:
         """Add pairs and bucket sizes of the anchors [first, end) to `probing`."""
         if self.first == self.end:
             return
-        probing.found.add_packed(
-            _search(
-                probing.keys,
-                probing.bits,
-                self.design.key_flip,
-                *probing.tree,
-                probing.fingerprints,
-                *self.design.pieces,
-                self.region,
-                self.low,
-                self.place_bits,
-                self.starts,
-                self.entries,
-                self.fingerprints,
-                self.words,
-                self.oldest,
-                self.first,
-                self.end,
-                distance,
-                dead,
-                _UNCOUNTED if probing.sizes is None else probing.sizes,
-                probing.found.room,
-            )
+        tables = PackedTables(
+            self.design.pieces,
+            self.region,
+            self.low,
+            self.starts,
+            self.entries,
+            self.place_bits,
+            self.fingerprints,
+            self.words,
+            self.oldest,
+            self.first,
+            self.end,
         )
+        probing.found.add_packed(_search(tables, probing.queries, probing.criteria(distance, dead)))
 
 
 class Packing:
@@ -124,7 +175,7 @@ class Packing:
         self._masks = _ALL_ENTER
         self._table = 0
         bits = max(packed.least_bits, _group_bits(end - packed.first))
-        self._low = np.maximum(packed.design.prefix_bits - bits, 0)
+        self._low = np.maximum(packed.design.prefix_bits - bits, 0).astype(np.uint64)
 
     def _read(self) -> None:
         packed, count = self._packed, self._end - self._new
@@ -147,30 +198,32 @@ class Packing:
         packed, table = self._packed, self._table
         if table == 0:
             self._read()
-        pieces, longest = packed.design.pieces, packed.design.prefix_bits[table]
-        count = _sort(
-            self._words, self._masks, *pieces, table, np.uint64(max(0, longest - PART_BITS)),
-            self._new % packed.places, packed.places, self._prefixes, self._places,
-        )  # fmt: skip
-        region = packed.region[table]
+        pieces, longest = packed.design.pieces, np.uint64(packed.design.prefix_bits[table])
+        entering = Entering(self._words, self._masks, self._new % packed.places)
+        room = Sorted(self._prefixes, self._places)
+        high = longest - min(longest, np.uint64(PART_BITS))
+        count = _sort(entering, pieces, table, high, packed.places, room)
+        region, old_low, low = packed.region[table], packed.low[table], self._low[table]
         _pack(
-            packed.starts[region],
-            packed.entries[region],
-            0 if self._empty else 1 << (longest - packed.low[table]),
-            np.uint64(packed.low[table]),
-            packed.oldest % packed.places,
-            self._first - packed.oldest,
-            packed.words,
-            *pieces,
+            PackedTable(
+                packed.starts[region],
+                packed.entries[region],
+                0 if self._empty else 1 << int(longest - old_low),
+                old_low,
+            ),
+            PackedTable(
+                packed.starts[packed.spare], packed.entries[packed.spare], 1 << int(longest - low), low
+            ),
+            Places(
+                packed.place_bits,
+                packed.places,
+                packed.oldest % packed.places,
+                self._first - packed.oldest,
+                packed.words,
+            ),
+            Sorted(self._prefixes[:count], self._places[:count]),
+            pieces,
             table,
-            self._prefixes[:count],
-            self._places[:count],
-            packed.places,
-            packed.place_bits,
-            1 << (longest - self._low[table]),
-            np.uint64(self._low[table]),
-            packed.starts[packed.spare],
-            packed.entries[packed.spare],
         )
 
     def swap(self) -> bool:
@@ -198,70 +251,42 @@ def _layout(design: Design, anchors: int, places: int) -> tuple[int, int, int]:
 
 
 @compiled
-def _sort(
-    words: U64,
-    skipped: U64,
-    shifts: U64,
-    masks: U64,
-    pieces: U64,
-    table: int,
-    low: np.uint64,
-    place: int,
-    places: int,
-    prefixes: U64,
-    at_places: U32,
-) -> int:
-    """Write prefixes and places of the anchors that enter a table, partitioned by the prefix above its `low`
-    bits. The first anchor has the place `place`. Returns their number."""
+def _sort(entering: Entering, pieces: Pieces, table: int, low: np.uint64, places: int, room: Sorted) -> int:
+    """Write prefixes and places of the anchors that enter a table to `room`, partitioned by the prefix above
+    its `low` bits. Returns their number."""
+    words, skipped, place = entering
     edges = np.zeros((1 << PART_BITS) + 1, np.int64)
     for row in range(words.shape[0]):
         if skipped.size and skipped[row] >> np.uint64(table) & np.uint64(1):
             continue
-        prefix = prefix_of(words[row], shifts, masks, pieces, table)
+        prefix = prefix_of(words[row], pieces, table)
         edges[np.int64(prefix >> low) + 1] += 1
     for part in range(1 << PART_BITS):
         edges[part + 1] += edges[part]
     for row in range(words.shape[0]):
         if skipped.size and skipped[row] >> np.uint64(table) & np.uint64(1):
             continue
-        prefix = prefix_of(words[row], shifts, masks, pieces, table)
+        prefix = prefix_of(words[row], pieces, table)
         above = np.int64(prefix >> low)
         at = edges[above]
         edges[above] = at + 1
-        prefixes[at] = prefix
-        at_places[at] = np.uint32(place + row if place + row < places else place + row - places)
+        room.prefixes[at] = prefix
+        room.places[at] = np.uint32(place + row if place + row < places else place + row - places)
     return int(edges[-1])
 
 
 @compiled
 def _pack(
-    old_starts: U32,
-    old_entries: U32,
-    old_groups: int,
-    old_low: np.uint64,
-    oldest_place: int,
-    left: int,
-    words: U64,
-    shifts: U64,
-    masks: U64,
-    pieces: U64,
-    table: int,
-    prefixes: U64,
-    at_places: U32,
-    places: int,
-    place_bits: np.uint64,
-    groups: int,
-    low: np.uint64,
-    starts: U32,
-    entries: U32,
+    old: PackedTable, new: PackedTable, places: Places, entering: Sorted, pieces: Pieces, table: int
 ) -> None:
-    """Build a table from an old one, without its `left` oldest anchors from `oldest_place` on, and from new
-    anchors.
+    """Build the table `new` from an old one, without its dropped anchors, and from those that enter.
 
     A counting sort in two passes. The first counts the entries of group g at `starts[g + 2]`. After summing,
     `starts[g + 1]` is the position of the next entry of group g; after the second pass, which writes the
     entries, it is the start of group g + 1.
     """
+    (old_starts, old_entries, old_groups, old_low), (starts, entries, groups, low) = old, new
+    place_bits, prefixes = places.bits, entering.prefixes
     in_place = (np.uint64(1) << place_bits) - np.uint64(1)
     in_low = (np.uint64(1) << old_low) - np.uint64(1)
     starts[: groups + 2] = 0
@@ -272,16 +297,16 @@ def _pack(
             to = starts[into]
             for at in range(old_starts[group], old_starts[group + 1]):
                 entry = np.uint64(old_entries[at])
-                if left:
-                    since = np.int64(entry & in_place) - oldest_place
-                    if (since if since >= 0 else since + places) < left:
+                if places.dropped:
+                    since = np.int64(entry & in_place) - places.oldest
+                    if (since if since >= 0 else since + places.size) < places.dropped:
                         continue
                 if not same:
                     starts[into] = to
                     prefix = np.uint64(group) << old_low | entry >> place_bits & in_low
-                    if words.size:
+                    if places.words.size:
                         place = np.int64(entry & in_place)
-                        prefix = prefix_of(words[place], shifts, masks, pieces, table)
+                        prefix = prefix_of(places.words[place], pieces, table)
                         entry = prefix << place_bits | np.uint64(place)
                     into = np.int64(prefix >> low) + 2 - placing
                     to = starts[into]
@@ -289,10 +314,11 @@ def _pack(
                     entries[to] = np.uint32(entry)
                 to += np.uint32(1)
             starts[into] = to
-        for new in range(prefixes.shape[0]):
-            into = np.int64(prefixes[new] >> low) + 2 - placing
+        for row in range(prefixes.shape[0]):
+            into = np.int64(prefixes[row] >> low) + 2 - placing
             if placing:
-                entries[starts[into]] = np.uint32(prefixes[new] << place_bits | np.uint64(at_places[new]))
+                entry = prefixes[row] << place_bits | np.uint64(entering.places[row])
+                entries[starts[into]] = np.uint32(entry)
             starts[into] += np.uint32(1)
         if not placing:
             for group in range(groups + 1):
@@ -300,66 +326,33 @@ def _pack(
 
 
 @compiled
-def _search(
-    keys: U64,
-    flip_bits: U8,
-    key_flip: U64,
-    parents: I64,
-    added: I64,
-    fingerprints: U64,
-    shifts: U64,
-    masks: U64,
-    pieces: U64,
-    region: I64,
-    low: I64,
-    place_bits: np.uint64,
-    starts: U32,
-    entries: U32,
-    stored: U64,
-    words: U64,
-    oldest: int,
-    first: int,
-    end: int,
-    distance: int,
-    dead: U8,
-    sizes: I64,
-    enough: int,
-) -> U64:
-    """Pairs of a row and an anchor of [first, end) in a bucket that it probes, packed as in `PairCollector`.
-    Stops early once there are `enough`.
+def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
+    """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`. Counts the
+    live anchors in exact buckets.
 
     Memory is prefetched for the probes of several rows before it is read.
     """
-    rows, tables = keys.shape
+    pieces, region, below, starts, entries, place_bits, stored, words, oldest, first, end = packed
+    distance, dead, enough = criteria
+    rows, tables = queries.keys.shape
     places, oldest_place = stored.shape[0], oldest % stored.shape[0]
     starts_flat, entries_flat = starts.ravel(), entries.ravel()
     in_place = np.uint32((np.uint64(1) << place_bits) - np.uint64(1))
     first_start = region.astype(np.uint64) * np.uint64(starts.shape[1])
     first_entry = region.astype(np.uint64) * np.uint64(entries.shape[1])
-    below = low.astype(np.uint64)
-    at_once = max(1, PROBES_AT_ONCE // (tables * len(parents)))
-    room = at_once * tables * len(parents)
+    probes_a_row = tables * len(queries.tree.parents)
+    at_once = max(1, PROBES_AT_ONCE // probes_a_row)
+    room = at_once * probes_a_row
     prefixes, exact = np.empty(room, np.uint64), np.empty(room, np.bool_)
     row_of, table_of = np.empty(room, np.int64), np.empty(room, np.uint64)
+    scratch = Probes(prefixes, row_of, table_of, exact)
     begins, ends = np.empty(room, np.uint64), np.empty(room, np.uint64)
     hits, probe_of = np.empty(0, np.uint32), np.empty(0, np.int64)
     pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
     for row in range(0, rows, at_once):
         if found >= enough:
             break
-        probes = probed_prefixes(
-            keys,
-            flip_bits,
-            key_flip,
-            parents,
-            added,
-            row,
-            min(rows, row + at_once),
-            prefixes,
-            row_of,
-            table_of,
-            exact,
-        )
+        probes = probed_prefixes(queries, row, min(rows, row + at_once), scratch)
         for probe in range(probes):
             table = table_of[probe]
             begins[probe] = first_start[table] + (prefixes[probe] >> below[table])
@@ -393,11 +386,11 @@ def _search(
                 number = oldest + (since if since >= 0 else since + places)
                 if number < first or number >= end:
                     continue
-                if words.size and prefix_of(words[place], shifts, masks, pieces, table) != prefixes[probe]:
+                if words.size and prefix_of(words[place], pieces, table) != prefixes[probe]:
                     continue
                 if exact[probe]:
-                    count_live(sizes, of * tables + np.int64(table), number, dead)
-                apart = popcount(stored[place] ^ fingerprints[of])
+                    count_live(queries.sizes, of * tables + np.int64(table), number, dead)
+                apart = popcount(stored[place] ^ queries.fingerprints[of])
                 if apart <= distance:
                     pairs = add_pair(pairs, found, of, number, apart)
                     found += 1

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.design import TABLE_BITS
+from stream.tables.design import TABLE_BITS, Pieces
+from stream.tables.queries import Queries
 
 PROBES_AT_ONCE: Final = 256
 """Probes whose memory is prefetched together, unless a single row has more. With 64, fewer cache misses
@@ -19,21 +20,23 @@ LISTED_BITS: Final = 64
 
 
 @compiled
-def prefix_of(word: np.uint64, shifts: U64, masks: U64, places: U64, table: int) -> np.uint64:
-    """The prefix of a word in a table. `shifts`, `masks` and `places` are `Design.pieces`."""
+def prefix_of(word: np.uint64, pieces: Pieces, table: int) -> np.uint64:
+    """The prefix of a word in a table."""
     prefix = np.uint64(0)
-    for piece in range(shifts.shape[1]):
-        prefix |= ((word >> shifts[table, piece]) & masks[table, piece]) << places[table, piece]
+    for piece in range(pieces.shifts.shape[1]):
+        part = (word >> pieces.shifts[table, piece]) & pieces.masks[table, piece]
+        prefix |= part << pieces.places[table, piece]
     return prefix
 
 
 @compiled
-def keys_of(words: U64, shifts: U64, masks: U64, places: U64) -> U64:
+def keys_of(words: U64, pieces: Pieces) -> U64:
     """The bucket keys of words, as by `Design.keys`."""
-    keys = np.empty((words.shape[0], shifts.shape[0]), np.uint64)
+    tables = pieces.shifts.shape[0]
+    keys = np.empty((words.shape[0], tables), np.uint64)
     for row in range(words.shape[0]):
-        for table in range(shifts.shape[0]):
-            prefix = prefix_of(words[row], shifts, masks, places, table)
+        for table in range(tables):
+            prefix = prefix_of(words[row], pieces, table)
             keys[row, table] = prefix << np.uint64(TABLE_BITS) | np.uint64(table)
     return keys
 
@@ -69,39 +72,35 @@ def uncertain_bits(block_of_bit: U8, subsets: I64, uncertain: U8, flip_bits: int
     return bits
 
 
-@compiled
-def probed_prefixes(
-    keys: U64,
-    flip_bits: U8,
-    key_flip: U64,
-    parents: I64,
-    added: I64,
-    first: int,
-    end: int,
-    prefixes: U64,
-    row_of: I64,
-    table_of: U64,
-    exact: NDArray[np.bool_],
-) -> int:
-    """Write the prefixes that the rows [first, end) probe to `prefixes`. Returns their number.
+class Probes(NamedTuple):
+    """Room for p probes."""
 
-    Writes the row and table of each to `row_of` and `table_of`, and to `exact` whether it is the unmodified
-    prefix. `keys` (n, T), `flip_bits` (F, n, T) and the tree are those of a `Probing`: probe p flips the bits
-    of probe `parents[p]` and `flip_bits[added[p]]`. If a prefix has no such bit, the probe equals its parent
-    and is left out.
+    prefix: U64
+    row: I64
+    table: U64
+    exact: NDArray[np.bool_]
+    """Whether it is the unmodified prefix."""
+
+
+@compiled
+def probed_prefixes(queries: Queries, first: int, end: int, probes: Probes) -> int:
+    """Write what the rows [first, end) probe to `probes`. Returns the number of probes.
+
+    If a prefix has no bit that a probe flips, the probe equals its parent and is left out.
     """
-    tables, written = keys.shape[1], 0
+    keys, bits, (parents, added) = queries.keys, queries.bits, queries.tree
+    written = 0
     probed = np.empty(len(parents), np.uint64)
     for row in range(first, end):
-        for table in range(tables):
+        for table in range(keys.shape[1]):
             probed[0] = keys[row, table] >> np.uint64(TABLE_BITS)
             for probe in range(len(parents)):
                 flip = np.uint64(0)
                 if probe:
-                    flip = key_flip[flip_bits[added[probe], row, table], table] >> np.uint64(TABLE_BITS)
+                    flip = queries.key_flip[bits[added[probe], row, table], table] >> np.uint64(TABLE_BITS)
                     probed[probe] = probed[parents[probe]] ^ flip
-                prefixes[written] = probed[probe]
-                row_of[written], table_of[written] = row, np.uint64(table)
-                exact[written] = probe == 0
+                probes.prefix[written] = probed[probe]
+                probes.row[written], probes.table[written] = row, np.uint64(table)
+                probes.exact[written] = probe == 0
                 written += probe == 0 or flip != np.uint64(0)
     return written

@@ -8,9 +8,9 @@ import numpy as np
 
 from stream.compiled import compiled
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.design import TABLE_BITS, Design
+from stream.tables.design import TABLE_BITS, Design, Pieces
 from stream.tables.prefixes_compiled import prefix_of
-from stream.tables.probing import Probing
+from stream.tables.queries import Queries
 from stream.tables.runs import Run
 
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
@@ -49,7 +49,7 @@ class Presence:
 
     def mark(self, words: U64, masks: U64 | None) -> None:
         """Mark the buckets of anchors by their words (n,), except in the tables of `masks` (n,)."""
-        _mark(words.copy(), _ALL_ENTER if masks is None else masks, *self._design.pieces, *self._slots)
+        _mark(words.copy(), _ALL_ENTER if masks is None else masks, self._design.pieces, *self._slots)
 
     def halve(self) -> None:
         """Halve the number of slots, merging pairs of them, until it is 2**due_bits."""
@@ -59,19 +59,9 @@ class Presence:
             bits, present = bits - 1, np.bitwise_or(halves[:, 0], halves[:, 1]).ravel()
             self._slots = bits, present
 
-    def meet(self, probing: Probing) -> Met:
+    def meet(self, queries: Queries) -> Met:
         """The groups of the run to read for the probes."""
-        return Met(
-            *_meet(
-                probing.keys,
-                probing.bits,
-                self._design.key_flip,
-                *probing.tree,
-                self._low_bits,
-                self._key,
-                *self._slots,
-            )
-        )
+        return _meet(queries, self._low_bits, self._key, *self._slots)
 
 
 @compiled
@@ -80,13 +70,13 @@ def _slot(prefix: np.uint64, bits: int, table: int) -> np.uint64:
 
 
 @compiled
-def _mark(words: U64, masks: U64, shifts: U64, block_masks: U64, places: U64, bits: int, present: U8) -> None:
+def _mark(words: U64, masks: U64, pieces: Pieces, bits: int, present: U8) -> None:
     """Mark anchors table by table, as the part of `present` of one table stays in the cache."""
-    for table in range(shifts.shape[0]):
+    for table in range(pieces.shifts.shape[0]):
         for row in range(words.shape[0]):
             if masks.size and masks[row] >> np.uint64(table) & np.uint64(1):
                 continue
-            slot = _slot(prefix_of(words[row], shifts, block_masks, places, table), bits, table)
+            slot = _slot(prefix_of(words[row], pieces, table), bits, table)
             present[slot >> np.uint64(3)] |= np.uint8(1) << np.uint8(slot & np.uint64(7))
 
 
@@ -98,18 +88,8 @@ def _grown(values: U64) -> U64:
 
 
 @compiled
-def _meet(
-    keys: U64,
-    flip_bits: U8,
-    key_flip: U64,
-    parents: I64,
-    added: I64,
-    low_bits: U64,
-    run: np.uint64,
-    bits: int,
-    present: U8,
-) -> tuple[U64, I64, U64, I64]:
-    """`flip_bits` (F, n, T) may be: probe p flips what `parents[p]` flips, and `flip_bits[added[p]]`."""
+def _meet(queries: Queries, low_bits: U64, run: np.uint64, bits: int, present: U8) -> Met:
+    keys, (parents, added) = queries.keys, queries.tree
     probes, tables = len(parents), keys.shape[1]
     groups, grouped = np.empty(_FIRST_MET, np.uint64), 0
     wanted, found = np.empty(_FIRST_MET, np.uint64), 0
@@ -122,7 +102,8 @@ def _meet(
             groups_before = grouped
             for probe in range(probes):
                 if probe:
-                    flip = key_flip[flip_bits[added[probe], row, table], table] >> np.uint64(TABLE_BITS)
+                    bit = queries.bits[added[probe], row, table]
+                    flip = queries.key_flip[bit, table] >> np.uint64(TABLE_BITS)
                     probed[probe] = probed[parents[probe]] ^ flip
                     if flip == np.uint64(0):  # no such bit in this prefix: the probe equals its parent
                         continue
@@ -146,4 +127,4 @@ def _meet(
                 wanted[found + 1] = np.uint64(2 * row + (probe == 0))
                 found += 2
         group_edges[table + 1], wanted_edges[table + 1] = grouped, found >> 1
-    return groups[:grouped], group_edges, wanted[:found], wanted_edges
+    return Met(groups[:grouped], group_edges, wanted[:found], wanted_edges)

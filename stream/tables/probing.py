@@ -12,6 +12,7 @@ from stream.tables.design import Design
 from stream.tables.pair_collector import PairCollector
 from stream.tables.prefixes_compiled import LISTED_BITS, keys_of, uncertain_bits
 from stream.tables.probes import probe_tree
+from stream.tables.queries import Criteria, Queries
 
 
 class Nearest(NamedTuple):
@@ -34,7 +35,7 @@ ALL: Final = Nearest(sys.maxsize, np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Probing:
-    """Queries with their words, bucket keys, flipped bits and fingerprints, and the pairs found so far."""
+    """Queries, and the pairs found for them so far."""
 
     def __init__(
         self,
@@ -54,16 +55,24 @@ class Probing:
         if flipped:
             _refuse_others(uncertain, design.width)
         self.design: Final = design
-        self.words: Final = words
-        self.fingerprints: Final = fingerprints
-        self.keys: Final = keys_of(words, *design.pieces)
-        self.bits: Final[U8] = uncertain_bits(design.block_of_bit, design.subsets, uncertain, flipped)
-        """Uncertain bits within each prefix, shape (flip_bits, n, T)."""
-        self.tree: Final = probe_tree(flipped, flips if flipped else 0)
+        keys = keys_of(words, design.pieces)
+        self.queries: Final = Queries(
+            words=words,
+            fingerprints=fingerprints,
+            keys=keys,
+            bits=uncertain_bits(design.block_of_bit, design.subsets, uncertain, flipped),
+            key_flip=design.key_flip,
+            tree=probe_tree(flipped, flips if flipped else 0),
+            sizes=np.zeros(keys.size if counted else 0, np.int64),
+        )
+        self.counted: Final = counted
+        """Whether live anchors in exact buckets are counted."""
         self.found: Final = PairCollector(most)
         self.nearest: Final = nearest
-        self.sizes: Final[I64 | None] = np.zeros(self.keys.size, np.int64) if counted else None
-        """Number of live anchors found so far in each exact bucket, at row * T + table."""
+
+    def criteria(self, distance: int, dead: U8) -> Criteria:
+        """What the rest of this search finds, as a tier's loop takes it."""
+        return Criteria(distance, dead, self.found.room)
 
 
 def _refuse_others(uncertain: U8, width: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -11,13 +11,22 @@ from stream.tables.arrays import U32, U64
 from stream.tables.design import TABLE_BITS, Design
 
 
+class Fold(NamedTuple):
+    """How a prefix is folded to a slot."""
+
+    bits: int
+    """Bits of a slot within its table."""
+    parts: int
+    """Number of parts of a prefix that are XORed."""
+
+
 @compiled
-def slot_of(prefix: np.uint64, bits: int, parts: int, table: int) -> np.uint64:
-    """The slot of a table's prefix, as by `Slots.of_keys`. `bits` and `parts` are `Slots.fold`."""
-    folded = prefix
-    for part in range(1, parts):
-        folded ^= prefix >> np.uint64(part * bits)
-    return folded & ((np.uint64(1) << np.uint64(bits)) - np.uint64(1)) | np.uint64(table) << np.uint64(bits)
+def slot_of(prefix: np.uint64, fold: Fold, table: int) -> np.uint64:
+    """The slot of a table's prefix, as by `Slots.of_keys`."""
+    folded, bits = prefix, np.uint64(fold.bits)
+    for part in range(1, fold.parts):
+        folded ^= prefix >> np.uint64(part * fold.bits)
+    return folded & ((np.uint64(1) << bits) - np.uint64(1)) | np.uint64(table) << bits
 
 
 class Slots:
@@ -32,9 +41,7 @@ class Slots:
         self.size: Final = design.tables << self.bits
         if self.size > 1 << 32:
             raise ValueError(f"{design.tables} tables of 2**{self.bits} slots exceed 32-bit slot numbers")
-        self._parts = -(-int(design.prefix_bits.max()) // self.bits)
-        self.fold: Final = self.bits, self._parts
-        """Parameters of `slot_of`: the bits of a slot, and the number of parts of a prefix."""
+        self.fold: Final = Fold(self.bits, -(-int(design.prefix_bits.max()) // self.bits))
         self._region = np.arange(design.tables, dtype=np.uint32) << np.uint32(self.bits)
         self.flips: Final = self._fold(design.key_flip)
         """Shape (width + 1, T): the bit of the slot that flips with a bit of the fingerprint; 0 if it is
@@ -42,10 +49,10 @@ class Slots:
 
     def _fold(self, keys: U64) -> U32:
         mask = np.uint64((1 << self.bits) - 1)
-        if self._parts == 1:
+        if self.fold.parts == 1:
             return (keys >> np.uint64(TABLE_BITS)).astype(np.uint32)
         folded = (keys >> np.uint64(TABLE_BITS)) & mask
-        for part in range(1, self._parts):
+        for part in range(1, self.fold.parts):
             folded ^= (keys >> np.uint64(TABLE_BITS + part * self.bits)) & mask
         return folded.astype(np.uint32)
 

@@ -271,8 +271,8 @@ class Tables:
             live = ~self._dead.test(anchor)
             row, anchor, distance = row[live], anchor[live], distance[live]
         sizes = None
-        if probing.sizes is not None:
-            sizes = probing.sizes.astype(np.uint32).reshape(-1, self._design.tables)
+        if counted:
+            sizes = probing.queries.sizes.astype(np.uint32).reshape(-1, self._design.tables)
         return SearchResult(row, anchor, distance, sizes, [probing])
 
     def insert(

@@ -621,11 +621,11 @@ def chained(tables: Tables) -> int:
     """How many anchors all chains lead to."""
     hot = tables._hot
     heads, found = hot._heads, 0
-    for head in np.flatnonzero(heads.newest > hot.floor).tolist():
-        current, table = int(heads.newest[head]), head >> heads.bits
+    for head in np.flatnonzero(heads.chains.newest > hot.floor).tolist():
+        current, table = int(heads.chains.newest[head]), head >> heads.bits
         while current > hot.floor:
             found += 1
-            current = int(heads.links[(current - 1 - hot._origin) % len(hot._rows), table])
+            current = int(heads.chains.links[(current - 1 - hot._origin) % len(hot._rows), table])
     return found
 
 

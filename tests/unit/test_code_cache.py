@@ -346,12 +346,15 @@ def edit(file: Path, old: str, new: str) -> None:
 LINK = """
 import json
 import numpy as np
-from stream.tables.chains import link
+from stream.tables.chains import Chains, Entering, link
+from stream.tables.design import Pieces
+from stream.tables.slots import Fold
 
 one, table = np.ones(1, np.uint64), np.ones((1, 1), np.uint64)
 newest, present = np.zeros(256, np.uint32), np.zeros(32, np.uint8)
-link(np.full((1, 2), 4, np.uint64), table, table * 7, table, 8, 1, 0, 0, 1, 0, 0, one[:0], newest,
-     np.zeros((1, 1), np.uint32), present)
+links = np.zeros((1, 1), np.uint32)
+chains = Chains(newest, links, present, 0, Fold(8, 1), links, one)
+link(chains, Pieces(table, table * 7, table), (0, 1), Entering(np.full((1, 2), 4, np.uint64), one[:0], 0, 0))
 print(json.dumps(np.flatnonzero(newest).tolist()))
 """
 """Where an anchor is linked in a table whose prefix is made of the bits 1, 2, 3 of its fingerprint, 4."""
@@ -362,11 +365,11 @@ def test_change_in_a_function_of_another_module_is_seen_and_so_is_its_undoing(tr
     assert was_compiled
     assert run(LINK) == (before, False)
     prefix = tree / "stream" / "tables" / "prefixes_compiled.py"
-    edit(prefix, "prefix |= ((word >> shifts", "prefix |= ((word << shifts")
+    edit(prefix, "part = (word >> pieces", "part = (word << pieces")
     changed, was_compiled = run(LINK)
     assert was_compiled
     assert changed != before
-    edit(prefix, "prefix |= ((word << shifts", "prefix |= ((word >> shifts")
+    edit(prefix, "part = (word << pieces", "part = (word >> pieces")
     assert run(LINK) == (before, False)
 
 

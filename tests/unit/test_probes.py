@@ -58,7 +58,7 @@ def test_bits_that_are_not_there_are_refused(uncertain: np.ndarray) -> None:
     word, listed = np.array([7], np.uint64), uncertain.astype(np.uint8)
     with pytest.raises(ValueError, match="uncertain bits"):
         Probing(Design(5, 2), word, word, listed, 4, 2, False)
-    assert not len(Probing(Design(5, 2), word, word, listed, 0, 0, False).bits)  # looked at by nobody
+    assert not len(Probing(Design(5, 2), word, word, listed, 0, 0, False).queries.bits)  # looked at by nobody
 
 
 def test_probe_count_of_the_default_is_eleven() -> None:

@@ -17,12 +17,12 @@ from stream.judge import verdict_json_compiled
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables import found, chains, cold, packed, prefixes_compiled, presence
+from stream.tables import pair_collector, chains, cold, packed, prefixes_compiled, presence
 from stream.tables.design import Design
 from stream.tables.runs import Run
 
-loops = (found.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
-    bucket_collisions.meetings, verdict_loop_compiled.settle, nearest.nearest_alive,
+loops = (pair_collector.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
+    bucket_collisions.collisions, verdict_loop_compiled.settle, nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
     cold._match, presence._meet, presence._mark, prefixes_compiled.uncertain_bits,
     packed._sort, packed._pack, packed._search, page_log._pack, page_log._take)

@@ -1,0 +1,39 @@
+"""What compiled loops of the tiers are given: the queries of a search, and what it looks for."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from stream.tables.arrays import I64, U8, U64
+from stream.tables.probes import ProbeTree
+
+
+class Queries(NamedTuple):
+    """n queries and their probes in T tables."""
+
+    words: U64
+    """(n,): what tables are indexed by."""
+    fingerprints: U64
+    """(n,): what distances are between."""
+    keys: U64
+    """(n, T): keys of the exact buckets."""
+    bits: U8
+    """(F, n, T): bits within each prefix that may be flipped. Probe p flips those of probe `tree.parents[p]`
+    and `bits[tree.added[p]]`."""
+    key_flip: U64
+    """`Design.key_flip`."""
+    tree: ProbeTree
+    sizes: I64
+    """(n * T,): live anchors found so far in each exact bucket, at row * T + table. Shape (0,) if they are
+    not counted."""
+
+
+class Criteria(NamedTuple):
+    """Which anchors a search finds, and when it stops."""
+
+    distance: int
+    """Largest distance from the query."""
+    dead: U8
+    """Bitmap of anchors that are not counted in `Queries.sizes` (see `Dead.bits`)."""
+    enough: int
+    """A loop may stop once it has found so many pairs."""
