@@ -314,7 +314,7 @@ def redelivered(entries: list[Entry], pages: list[OraclePage], seed: int) -> lis
     ],
 )
 @pytest.mark.parametrize("memory", [64 << 20, 0])
-def test_pages_are_compared_with_the_nearest_alone(
+def test_rule_18_pages_are_compared_with_the_nearest_alone(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     compared: int,

@@ -157,7 +157,7 @@ def test_unfinished_page_holds_back_its_own_partition_only() -> None:
     assert span(backlog.take()) == [(0, 1, 5, 4)]
 
 
-def test_batches_keep_to_the_bounds_and_serve_every_partition() -> None:
+def test_rule_3_batches_keep_to_the_bounds_and_serve_every_partition() -> None:
     backlog = opened(0, 1)
     answer_all(backlog, added(backlog, 0, records(*range(10))))
     answer_all(backlog, added(backlog, 1, records(*range(10))))

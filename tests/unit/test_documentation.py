@@ -22,6 +22,7 @@ from stream.errors import EXIT_ERROR, EXIT_REFUSED
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "schemas").glob("*.md"))]
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 GUIDE = ROOT / "docs" / "operations.md"
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -105,6 +106,26 @@ def test_files_that_are_named_are_there() -> None:
             if not (ROOT / path if path else page.parent / link).exists():
                 missing.append(f"{page.name}: {path or link}")
     assert missing == []
+
+
+def test_every_rule_names_its_test_files_and_their_tests() -> None:
+    numbered: dict[str, set[str]] = {}
+    known = set()
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE):
+            known.add(name)
+            if number := re.match(r"test_rule_(\d+)_", name):
+                numbered.setdefault(number[1], set()).add(path.relative_to(ROOT).as_posix())
+    rules = re.split(r"^\*\*(\d+)\. ", ARCHITECTURE.read_text("utf-8").split("\n## ")[2], flags=re.MULTILINE)
+    named = dict(zip(rules[1::2], rules[2::2], strict=True))
+    assert list(named) == [str(number) for number in range(1, len(named) + 1)]
+    assert numbered.keys() <= named.keys()
+    for number, text in named.items():
+        tests = text.split("\nTests: ")[1]
+        files = set(re.findall(r"`(tests/[\w/]+\.py)`", tests))
+        assert files, f"rule {number}"
+        assert numbered.get(number, set()) - files == set(), f"rule {number}"
+        assert set(re.findall(r"`(test_\w+)`", tests)) - known == set(), f"rule {number}"
 
 
 def test_the_readmes_example_is_what_its_page_gets() -> None:

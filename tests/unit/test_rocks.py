@@ -107,7 +107,7 @@ def test_flush_keeps_all_families(store: Store, tmp_path: Path) -> None:
             assert left.digest() == store.digest()
 
 
-def test_crash_loses_what_was_not_flushed_in_all_families(store: Store, tmp_path: Path) -> None:
+def test_rule_13_crash_loses_what_was_not_flushed_in_all_families(store: Store, tmp_path: Path) -> None:
     put_everywhere(store, b"kept", b"1")
     store.flush()
     before = store.digest()
