@@ -29,12 +29,12 @@ from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.messages.decision import Decisions
-from stream.messages.journal import Genesis, decode_journal
-from stream.messages.verdict_options import VerdictOptions
+from stream.messages.journal import decode_journal
 from stream.settings import Settings
 from stream.tables.heads import HEAD_BYTES
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.journal import NEAR, ROWS, journal
+from tests.genesis import genesis_of
 
 MILLION = 1_000_000
 POINTS = (100_000, MILLION, *range(2 * MILLION, 200 * MILLION, 2 * MILLION))
@@ -60,7 +60,7 @@ def _own_mib() -> int:
 
 def _open(directory: Path) -> tuple[State, Judge]:
     scheme = Scheme()
-    genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions())
+    genesis = genesis_of(scheme)
     state = State(directory, genesis, "c", memory=MEMORY, generation=1_000_000, cache=256 << 20)
     return state, Judge(state, genesis)
 

@@ -23,10 +23,10 @@ from stream.judge.decide import MOST, Effort
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.kafka.runtime_tuning import batch_process_tuning
-from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from tests.bench.hostile import CASES, ordinary
 from tests.bench.journal import ROWS
+from tests.genesis import genesis_of
 
 TRANSACTION: Final = 32_768
 PATIENCE: Final = 60.0
@@ -40,7 +40,7 @@ class Speed:
         self.rows, self.seconds, self.longest = 0, 0.0, 0.0
         with tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
             scheme, options = Scheme(), VerdictOptions()
-            genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
+            genesis = genesis_of(scheme, options)
             state = State(
                 Path(directory) / "state", genesis, "c", memory=1 << 30, generation=1_000_000, cache=64 << 20
             )

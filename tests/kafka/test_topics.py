@@ -21,6 +21,7 @@ from stream.kafka.topic_plan import JOURNAL_BYTES, TopicPlan, plan
 from stream.messages.journal import Genesis, Rows, encode_genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
+from tests.genesis import genesis_of
 from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
@@ -157,7 +158,7 @@ async def test_a_genesis_with_options_of_another_version_is_refused(
     settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
 ) -> None:
     await make()
-    genesis = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=OPTIONS)
+    genesis = genesis_of(SCHEME, OPTIONS)
     later = msgspec.msgpack.decode(encode_genesis(genesis))
     later["options"]["mode"] = "clairvoyant"
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:

@@ -22,6 +22,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables import tables
+from tests.genesis import genesis_of
 from tests.oracle import Oracle, OraclePage
 
 SCHEME = Scheme(sketch_bins=192)
@@ -116,7 +117,7 @@ def _entry(scheme: Scheme, offset: int, ranges: list[SourceRange], rows: list[Ro
 def open_state(
     path: Path, options: VerdictOptions, *, memory: int, generation: int, scheme: Scheme = SCHEME
 ) -> tuple[State, Genesis]:
-    genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
+    genesis = genesis_of(scheme, options)
     state = State(path, genesis, "cluster", memory=memory, generation=generation, cache=8 << 20)
     return state, genesis
 

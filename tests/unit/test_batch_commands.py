@@ -16,7 +16,6 @@ from stream.fingerprint.scheme import Scheme
 from stream.index import Index
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
-from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.fingerprints import open_fingerprints
@@ -24,6 +23,7 @@ from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
 from stream.tables.fingerprint_lanes import as_words, to_hex
 from stream.tables.rocks import ANCHORS
 from tests.fingerprint_sets import flipped, random_set
+from tests.genesis import genesis_of
 
 SCHEME = "a6fe188f1b9b0efe"
 
@@ -157,7 +157,7 @@ def test_export_and_import_keep_the_set(width: int, tmp_path: Path) -> None:
 
 def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: Path) -> None:
     scheme, options = Scheme(), VerdictOptions()
-    genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
+    genesis = genesis_of(scheme, options)
     anchors = random_set(np.random.default_rng(3), 1000, 64)
     state = State(tmp_path / "crawl" / "judge", genesis, "c", memory=1 << 20, generation=300, cache=1 << 20)
     try:

@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "schemas").glob("*.md"))]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-GUIDE = ROOT / "docs" / "operations.md"
+OPERATIONS = ROOT / "docs" / "operations.md"
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
@@ -68,14 +68,12 @@ def test_every_command_is_told_of() -> None:
 
 def test_every_alert_has_a_line_in_the_guide() -> None:
     rules = re.findall(r"alert: (\w+)", (ROOT / "deploy" / "prometheus" / "alerts.yml").read_text("utf-8"))
-    lines = re.findall(
-        r"^\| `(Neardup\w+)` \|", (ROOT / "docs" / "operations.md").read_text("utf-8"), re.MULTILINE
-    )
+    lines = re.findall(r"^\| `(Neardup\w+)` \|", OPERATIONS.read_text("utf-8"), re.MULTILINE)
     assert rules == lines
 
 
 def test_exit_codes_are_those_of_the_code() -> None:
-    guide = (ROOT / "docs" / "operations.md").read_text("utf-8").split("## Exit codes")[1]
+    guide = OPERATIONS.read_text("utf-8").split("## Exit codes")[1]
     assert {EXIT_ERROR, EXIT_REFUSED} <= {
         int(code) for code in re.findall(r"^\| (\d+) \|", guide, re.MULTILINE)
     }

@@ -19,10 +19,11 @@ from stream.judge.batch import Entry
 from stream.judge.explain import ExplainedPage, explain, side_of_page, side_of_text
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.messages.journal import Genesis, Rows, SourceRange
+from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.tables.design import Design
+from tests.genesis import genesis_of
 from tests.probed_keys import probe_keys
 
 FINGERPRINTER = Fingerprinter()
@@ -34,7 +35,7 @@ def opened(directory: Path, pages: list[Page], options: VerdictOptions) -> tuple
     rows = [FINGERPRINTER.page(page) for page in pages]
     source = SourceRange("c", "pages", "0" * 32, 0, 0, len(rows), len(rows), opening=True)
     columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows))
-    genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options)
+    genesis = genesis_of(scheme, options)
     state = State(directory, genesis, "c", memory=1 << 20, generation=1000, cache=1 << 20)
     return Judge(state, genesis), Entry(1, 0, b"", columns)
 

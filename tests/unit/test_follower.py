@@ -18,13 +18,13 @@ from stream.kafka.follower import Follower
 from stream.kafka.reader import JournalReader
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis, Rows, decode_journal
-from stream.messages.verdict_options import VerdictOptions
+from tests.genesis import genesis_of
 from tests.kafka.judge_helpers import part, record
 from tests.topic_in_memory import TopicInMemory
 from tests.waiting import until
 
 SCHEME = Scheme()
-GENESIS = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=VerdictOptions())
+GENESIS = genesis_of(SCHEME)
 
 
 class GatedJudge(Judge):

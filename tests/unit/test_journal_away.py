@@ -12,14 +12,13 @@ from stream.errors import BrokerError, SecurityError, StateError
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import outage as outages
 from stream.kafka.reader import JournalReader
-from stream.messages.journal import Genesis
-from stream.messages.verdict_options import VerdictOptions
+from tests.genesis import genesis_of
 from tests.kafka.judge_helpers import part, record
 from tests.topic_in_memory import TopicInMemory
 from tests.waiting import until
 
 SCHEME = Scheme()
-GENESIS = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=VerdictOptions())
+GENESIS = genesis_of(SCHEME)
 FIRST = 2
 VALUES = [record(part(0, 0, 1, opening=True)), record(part(0, 1, 2))]
 END = FIRST + len(VALUES)

@@ -7,8 +7,8 @@ import asyncio
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.kafka.reader import JournalReader
-from stream.messages.journal import Genesis, Rows, SourceRange
-from stream.messages.verdict_options import VerdictOptions
+from stream.messages.journal import Rows, SourceRange
+from tests.genesis import genesis_of
 from tests.topic_in_memory import TopicInMemory
 
 FETCHED = 50
@@ -26,7 +26,7 @@ def record(offset: int, scheme: Scheme) -> bytes:
 
 async def test_fetches_larger_than_a_batch_do_not_pile_up() -> None:
     scheme = Scheme()
-    genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions())
+    genesis = genesis_of(scheme)
     values = [record(offset, scheme) for offset in range(FETCHES * FETCHED)]
     taken: list[int] = []
     async with JournalReader(TopicInMemory("journal", values, FIRST, FETCHED), genesis) as reader:
@@ -40,7 +40,7 @@ async def test_fetches_larger_than_a_batch_do_not_pile_up() -> None:
 
 async def test_what_is_given_back_comes_next() -> None:
     scheme = Scheme()
-    genesis = Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions())
+    genesis = genesis_of(scheme)
     values = [record(offset, scheme) for offset in range(FETCHES * FETCHED)]
     taken: list[int] = []
     async with JournalReader(TopicInMemory("journal", values, FIRST, FETCHED), genesis) as reader:

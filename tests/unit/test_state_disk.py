@@ -24,16 +24,15 @@ from stream.errors import EXIT_DISK, DamagedStateError, DiskError
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index
 from stream.judge.rehearse import rehearse
-from stream.messages.journal import Genesis
-from stream.messages.verdict_options import VerdictOptions
 from stream.private import private_directory
 from stream.settings import Settings
 from stream.tables import freeze
 from stream.tables.failures import underlying
 from stream.tables.rocks import Store
+from tests.genesis import genesis_of
 
 SCHEME = Scheme()
-GENESIS = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=VerdictOptions())
+GENESIS = genesis_of(SCHEME)
 
 
 @contextmanager

@@ -18,12 +18,13 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.messages.journal import Genesis, Rows, SourceRange
+from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.methods.brute_force import BruteForce
 from stream.pages.page import Page
 from stream.tables.fingerprint_lanes import distances, from_integers
+from tests.genesis import genesis_of
 
 CHINESE = """港口的灯塔建于上个世纪，至今仍由同一个家族看守。每天傍晚，守塔人登上许多级台阶，点亮那盏老灯，
 然后在日志里写下风向、海浪和经过的船只。日志已经写满了四十多本，最早的一本纸页发黄，字迹却依然清楚。
@@ -45,7 +46,7 @@ def judged(
     fingerprinter = Fingerprinter(Scheme(**scheme))  # type: ignore[arg-type]
     options = options or VerdictOptions()
     used = fingerprinter.scheme
-    genesis = Genesis(journal="ab" * 16, scheme=used, scheme_id=used.id, options=options)
+    genesis = genesis_of(used, options)
     state = State(directory / "state", genesis, "here", memory=1 << 20, generation=10_000, cache=1 << 20)
     verdicts: list[VerdictRecord] = []
     try:

@@ -14,18 +14,13 @@ from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.messages import journal
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
-from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import damaged, packed
+from tests.genesis import genesis_of
 
 FINGERPRINTER = Fingerprinter()
-GENESIS = Genesis(
-    journal="ab" * 16,
-    scheme=FINGERPRINTER.scheme,
-    scheme_id=FINGERPRINTER.scheme.id,
-    options=VerdictOptions(),
-)
+GENESIS = genesis_of(FINGERPRINTER.scheme)
 WORDS = [
     "amber",
     "basin",
