@@ -122,7 +122,7 @@ class Index:
         path = Path(self._temporary.name if self._temporary else os.fspath(directory or ""))
         try:
             genesis = _genesis(path, scheme, options)
-            self._fingerprinter = Fingerprinter(genesis.scheme)
+            self._fingerprinter = Fingerprinter(genesis.scheme, genesis.seed)
             self._state = State(
                 path / INDEX, genesis, _SOURCE, memory=memory, generation=generation, cache=cache
             )
@@ -188,6 +188,11 @@ class Index:
     def scheme(self) -> Scheme:
         """The scheme of the fingerprints."""
         return self._judge.genesis.scheme
+
+    @property
+    def seed(self) -> bytes:
+        """The seed of the fingerprints (16 bytes), which is a secret unless it is the public one."""
+        return self._judge.genesis.seed
 
     @property
     def options(self) -> VerdictOptions:
@@ -261,7 +266,11 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
     path = directory / _GENESIS
     if not path.exists():
         scheme, options = scheme or Scheme(), options or VerdictOptions()
-        genesis = Genesis(journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options)
+        seed = scheme.seed()
+        scheme = scheme.with_seed(seed)
+        genesis = Genesis(
+            journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options, seed=seed
+        )
         with TranslatedErrors(directory):
             private_directory(directory)
         with writing(path) as file:

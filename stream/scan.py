@@ -51,19 +51,19 @@ async def scan(
         generation=settings.tables_generation,
         cache=settings.tables_cache,
     ) as index:
-        async with aclosing(fingerprinted(settings, index.scheme, messages)) as chunks:
+        async with aclosing(fingerprinted(settings, index.scheme, index.seed, messages)) as chunks:
             async for rows in chunks:
                 yield index.judge(rows)
 
 
 async def fingerprinted(
-    settings: Settings, scheme: Scheme, messages: Iterable[Message]
+    settings: Settings, scheme: Scheme, seed: bytes, messages: Iterable[Message]
 ) -> AsyncGenerator[list[Row], None]:
     """Fingerprint the messages in child processes, and yield their rows in order.
 
     At most `2 * worker_processes + 1` chunks are in flight.
     """
-    configuration = configuration_of(settings, scheme)
+    configuration = configuration_of(settings, scheme, seed)
     under_way: deque[asyncio.Task[list[Row]]] = deque()
     async with ChildPool(settings.worker_processes, configuration, registry_of(settings)) as pool:
         try:

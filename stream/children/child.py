@@ -29,6 +29,7 @@ from stream.children.guard import OUT_OF_MEMORY, STORE_SECONDS, Guard, failed
 from stream.children.position import Position
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.outside.schema import Registered
 
@@ -69,6 +70,8 @@ class ChildConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     """The first frame that a child receives."""
 
     scheme: Scheme
+    seed: bytes = PUBLIC_SEED
+    """The seed of the scheme. Sent through the pipe, since other users can read arguments."""
     page_bytes: int
     """Largest page, after decompression."""
     memory: int
@@ -130,7 +133,7 @@ class FingerprintRequest(msgspec.Struct, frozen=True, array_like=True):
 
 class MessageFingerprinter(Protocol):
     """The interface of the class that `ChildConfiguration.fingerprinter` names; constructed with the
-    scheme."""
+    scheme and its seed."""
 
     def warm(self) -> None:
         """Load dictionaries ahead of the first page."""
@@ -390,7 +393,9 @@ def _set_limits(memory: int) -> None:
 
 def _make(configuration: ChildConfiguration) -> MessageFingerprinter:
     module, _, name = configuration.fingerprinter.rpartition(".")
-    made: MessageFingerprinter = getattr(importlib.import_module(module), name)(configuration.scheme)
+    made: MessageFingerprinter = getattr(importlib.import_module(module), name)(
+        configuration.scheme, configuration.seed
+    )
     made.warm()
     return made
 

@@ -51,11 +51,12 @@ log = structlog.get_logger(__name__, role="worker")
 
 
 def configuration_of(
-    settings: Settings, scheme: Scheme, fingerprinter: str = FINGERPRINTER
+    settings: Settings, scheme: Scheme, seed: bytes, fingerprinter: str = FINGERPRINTER
 ) -> ChildConfiguration:
     """The configuration of children by the deployment's settings."""
     return ChildConfiguration(
         scheme=scheme,
+        seed=seed,
         page_bytes=settings.page_bytes,
         memory=settings.child_memory,
         deadline=settings.page_deadline,

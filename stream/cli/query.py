@@ -42,7 +42,7 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
     from stream.kafka.follower import opened_follower
 
     genesis = await topics.wait_for_genesis(settings, timeout=10)
-    fingerprinter = Fingerprinter(genesis.scheme)
+    fingerprinter = Fingerprinter(genesis.scheme, genesis.seed)
     directory = settings.state_dir / settings.namespace / "query"
     console = Console(stderr=True)
     async with opened_follower(settings, genesis, directory) as follower:

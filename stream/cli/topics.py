@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+from pathlib import Path
 from typing import Any
 
 import click
 
 from stream.cli.group import Group
 from stream.cli.options import CONNECTION, with_scheme, with_settings, with_verdict_options
+from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops import logging
 from stream.settings import Settings
@@ -33,24 +36,50 @@ def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
 
     logging.configure(settings.log_format, "topics")
     genesis = asyncio.run(topics.create(settings, scheme, options))
-    click.echo(
-        f"journal {genesis.journal[:8]} of namespace {settings.namespace}: "
-        f"scheme {genesis.scheme_id}, mode {genesis.options.mode}, "
-        f"{genesis.options.blocks} choose {genesis.options.choose}"
+    click.echo(_said(settings, genesis))
+
+
+def _said(settings: Settings, genesis: Genesis) -> str:
+    return (
+        f"journal {genesis.journal[:8]} of namespace {settings.namespace}, format {genesis.version}: "
+        f"scheme {genesis.scheme_id}, seed digest {genesis.scheme.seed_digest}, "
+        f"mode {genesis.options.mode}, {genesis.options.blocks} choose {genesis.options.choose}"
     )
+
+
+@command.command("seed")
+@with_settings(*CONNECTION)
+@click.argument("file", type=click.Path(path_type=Path))
+def seed(settings: Settings, file: Path) -> None:
+    """Write the journal's seed to FILE, for `--scheme seed_file=FILE` of commands without a broker.
+
+    Only its owner may read the file. Whoever knows the seed can craft pages that hide copies, or that make
+    the pages of others duplicates.
+    """
+    from stream.kafka import topics
+    from stream.output import writing
+    from stream.private import tighten
+
+    logging.configure(settings.log_format, "topics")
+    genesis = asyncio.run(topics.wait_for_genesis(settings, timeout=10))
+    os.umask(0o077)
+    with writing(file) as output:
+        output.write(genesis.seed.hex().encode() + b"\n")
+    if file.is_file():  # one that was there kept its permissions
+        tighten(file)
 
 
 @command.command("describe")
 @with_settings(*CONNECTION, "dev", "verdict_routes")
 def describe(settings: Settings) -> None:
-    """Show the topics with their partitions, records and relevant configuration.
+    """Show the topics with their partitions, records and relevant configuration, and the journal's genesis.
 
     Exits with code 1 when a topic is missing or misconfigured.
     """
     from stream.kafka import topics
 
     logging.configure(settings.log_format, "topics")
-    rows = asyncio.run(topics.describe(settings))
+    rows, genesis = asyncio.run(topics.describe(settings))
     table = [("topic", "partitions", "replicas", "records", "cleanup", "retention")]
     for row in rows:
         if row.id is None:
@@ -69,6 +98,7 @@ def describe(settings: Settings) -> None:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for cells in table:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    click.echo("\n" + (_said(settings, genesis) if genesis else "the journal has no genesis yet"))
     if any(row.markers and row.offsets for row in rows):
         click.echo(
             "\n'at most': transaction markers are counted as records; `neardup audit` counts the verdicts"

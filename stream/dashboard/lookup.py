@@ -75,7 +75,7 @@ class Finder:
 
     async def run(self) -> None:
         """Follow the decisions until cancelled, starting over after an error."""
-        configuration = configuration_of(self._settings, self._genesis.scheme)
+        configuration = configuration_of(self._settings, self._genesis.scheme, self._genesis.seed)
         while True:
             try:
                 async with (

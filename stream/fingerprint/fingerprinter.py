@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from stream.errors import PageError
 from stream.fingerprint import files
 from stream.fingerprint.default_weights import features
-from stream.fingerprint.hashes import hash_ranges, hash_text, hash_tokens
+from stream.fingerprint.hashes import hash_characters, hash_ranges, hash_tokens, text_hasher
 from stream.fingerprint.hashing.hash_functions import hasher
 from stream.fingerprint.recipe import Recipe, recipe_of
 from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import hash_keys, text_key
 from stream.fingerprint.simhash import signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
@@ -59,7 +60,7 @@ class Fingerprint(msgspec.Struct, frozen=True):
     sketch: bytes
     """A sketch to estimate similarity by, of `scheme.sketch_bytes` (see `stream.fingerprint.sketch`)."""
     text_hash: bytes
-    """xxh3-128 of the normalised text, 16 bytes big-endian."""
+    """A keyed hash of the normalised text, 16 bytes."""
     tokens: int
     """Number of tokens. Below `scheme.minimum_tokens`, fingerprint and sketch say little."""
     features: int
@@ -82,12 +83,24 @@ class Fingerprinter:
     5
     """
 
-    def __init__(self, scheme: Scheme | None = None) -> None:
+    def __init__(self, scheme: Scheme | None = None, seed: bytes | None = None) -> None:
+        """`seed` is that of the scheme (16 bytes); without it, that of the scheme's file or the public seed.
+
+        Raises SettingsError if a file that the scheme names is missing or has changed, and if the seed is not
+        the scheme's.
+        """
         # Converted from its options, since only conversion validates them; the constructor does not.
         self.scheme = Scheme() if scheme is None else Scheme.of(msgspec.structs.asdict(scheme))
         if self.scheme.dictionary:
             files.refuse_changed("dictionary", self.scheme.dictionary, self.scheme.dictionary_digest)
-        self._recipe = recipe_of(self.scheme)
+        if seed is None:
+            seed = self.scheme.seed()
+        else:
+            self.scheme.refuse_other_seed(seed)
+        self.seed = seed
+        self._keys, self._hash_text = hash_keys(seed), text_hasher(text_key(seed))
+        self._hash = hasher(self.scheme, seed)
+        self._recipe = recipe_of(self.scheme, seed)
         self._tie_word = self.scheme.tie_word
         self._warm = False
 
@@ -160,16 +173,16 @@ class Fingerprinter:
             from stream.text.normalise_compiled import encoded, normalised_points
 
             points = normalised_points(texts)
-            return points, list(map(hash_text, encoded(points)))
+            return points, list(map(self._hash_text, encoded(points)))
         normalised = [self.normalised(text) for text in texts]
-        return points_of(normalised), [hash_text(text.encode()) for text in normalised]
+        return points_of(normalised), [self._hash_text(text.encode()) for text in normalised]
 
     def _tokens(self, texts: Points, compiled: bool) -> Tokens:
         if compiled and self.scheme.segmenter == "rjieba" and not self.scheme.dictionary:
             from stream.fingerprint.tokens_compiled import scanned_tokens
 
-            return scanned_tokens(texts)
-        return plain_tokens(texts, self.scheme.segmenter, self.scheme.dictionary)
+            return scanned_tokens(texts, self._keys)
+        return plain_tokens(texts, self._keys, self.scheme.segmenter, self.scheme.dictionary)
 
     def _sketches(self, units: NDArray[np.uint32], bounds: NDArray[np.intp], compiled: bool) -> list[bytes]:
         """The sketch of each text. Text i has the shingle units `units[bounds[i] : bounds[i + 1]]`."""
@@ -184,44 +197,41 @@ class Fingerprinter:
         ]
 
     def _units(self, texts: Points, tokens: Tokens) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
-        """The units of which shingles are made, and each text's bounds (texts + 1,). The units are the text's
-        Han characters if it has more than `han_floor`, else hashes of its words."""
+        """The units of which shingles are made, and each text's bounds (texts + 1,). The units are hashes of
+        the text's Han characters if it has more than `han_floor`, else of its words."""
         counts = tokens.han_bounds[1:] - tokens.han_bounds[:-1]
-        if not tokens.han.size and not tokens.cut_further.any():
+        if not tokens.han_units.size and not tokens.cut_further.any():
             return tokens.hashes.astype(np.uint32), tokens.bounds
         if int(counts.min()) > self.scheme.han_floor:
-            return tokens.han, tokens.han_bounds
+            return tokens.han_units, tokens.han_bounds
         units: list[NDArray[np.uint32]] = []
         for text, count in enumerate(counts.tolist()):
             if count > self.scheme.han_floor:
-                units.append(tokens.han[tokens.han_bounds[text] : tokens.han_bounds[text + 1]])
+                units.append(tokens.han_units[tokens.han_bounds[text] : tokens.han_bounds[text + 1]])
             elif not count and not tokens.cut_further[text]:  # its tokens are its words
                 own = tokens.hashes[tokens.bounds[text] : tokens.bounds[text + 1]]
                 units.append(own.astype(np.uint32))
             else:
-                units.append(hash_ranges(texts.points, *words_of(texts, text)).astype(np.uint32))
+                units.append(hash_ranges(texts.points, *words_of(texts, text), self._keys).astype(np.uint32))
         return np.concatenate(units), bounds_of([own.size for own in units])
 
     def _text(self, text: str, recipe: Recipe) -> Fingerprint:
         normalised = self.normalised(text)
-        encoded = normalised.encode()
         tokens, han = segment(normalised, self.scheme.segmenter, self.scheme.dictionary)
-        token_hashes = hash_tokens(tokens)
         weighted = recipe.features(normalised, tokens)
         fingerprint, uncertain = simhash(*weighted, self.scheme.width, self._tie_word)
         # As in `_units`.
         if han.size > self.scheme.han_floor:
-            units = han
-        elif normalised.isascii():  # its tokens are its words
-            units = token_hashes.astype(np.uint32)
+            hashes = hash_characters(han, self._keys)
         else:
-            units = hash_tokens(words(normalised)).astype(np.uint32)
+            hashes = hash_tokens(tokens if normalised.isascii() else words(normalised), self._keys)
+        units = hashes.astype(np.uint32)
         return Fingerprint(
             fingerprint,
             uncertain,
             sketch(shingles(units, self.scheme.shingle), self.scheme),
-            hash_text(encoded),
-            token_hashes.size,
+            self._hash_text(normalised.encode()),
+            len(tokens),
             weighted[1].size,
         )
 
@@ -232,15 +242,15 @@ class Fingerprinter:
         set of features. Raises ValueError for a weight that is not finite or not within -2**32 to 2**32.
         """
         names, weights = weighted_pairs(pairs, self.scheme.weight_cap)
-        hashes = hasher(self.scheme)(names, self.scheme.width)
+        hashes = self._hash(names, self.scheme.width)
         fingerprint, uncertain = simhash(*signed(hashes, weights), self.scheme.width, self._tie_word)
-        units = hash_tokens(names).astype(np.uint32)
+        units = hash_tokens(names, self._keys).astype(np.uint32)
         listed = b"\0".join(sorted(b"%d %s" % pair for pair in zip(weights.tolist(), names, strict=True)))
         return Fingerprint(
             fingerprint,
             uncertain,
             sketch(shingles(units, 1), self.scheme),
-            hash_text(listed),
+            self._hash_text(listed),
             len(names),
             len(names),
         )

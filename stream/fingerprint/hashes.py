@@ -1,63 +1,88 @@
-"""Hashes of tokens and texts, which are the same on every machine."""
+"""Keyed hashes of tokens and texts, which are the same on every machine."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
-import xxhash
 from numpy.typing import NDArray
 
-BASE: Final = 0x9E3779B97F4A7C15
-"""Base of the polynomial over a token's code points; odd, so that it has an inverse modulo 2**64."""
-
-SEED: Final = 0xE4767981C6B1E8E5
-"""Added to the polynomial. The seed decides which words share bits, and the commonest words occur in every
-text. Averaged over 40 seeds, modified revisions are 3.5 bits apart in Chinese and 1.4 in English; with this
-seed, 3.3 and 1.2. A seed's result on half of the pages predicts little of that on the other half (correlation
-0.1 to 0.3)."""
+GOLDEN: Final = 0x9E3779B97F4A7C15
+"""Increment of SplitMix64: the golden ratio's digits."""
 
 _REACH: Final = 16_384
-"""Code points hashed at a time, so that sums and powers stay in the cache."""
+"""Code points hashed at a time, so that the working arrays stay in the cache."""
 FIRST: Final = np.uint32(0x7FEB352D)
 SECOND: Final = np.uint32(0x846CA68B)
 
 
-def hash_tokens(tokens: Sequence[bytes]) -> NDArray[np.uint64]:
-    """xxh3_64 of each UTF-8 token, (n,) in the order of the tokens."""
-    # Digests are joined and parsed at once, which avoids a Python integer per token.
-    digests = b"".join(map(xxhash.xxh3_64_digest, tokens))
-    return np.frombuffer(digests, ">u8").astype(np.uint64)
+class HashKeys(NamedTuple):
+    """The keys of the hash of tokens, derived from a seed (see `stream.fingerprint.seed`)."""
+
+    factors: NDArray[np.uint64]
+    """Factors of the first characters of a token (n,), n > 0."""
+    state: np.uint64
+    """State of the generator of all factors."""
+    added: np.uint64
+    """Added to the sum."""
+
+
+def hash_tokens(tokens: Sequence[bytes], keys: HashKeys) -> NDArray[np.uint64]:
+    """The hash of each UTF-8 token, (n,) in the order of the tokens; see `hash_ranges`."""
+    texts = [token.decode(errors="surrogateescape") for token in tokens]
+    points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), "<u4")
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.intp)
+    return hash_ranges(points.astype(np.uint32, copy=False), ends[:-1], ends[1:], keys)
 
 
 def hash_ranges(
-    points: NDArray[np.uint8] | NDArray[np.uint32], starts: NDArray[np.intp], ends: NDArray[np.intp]
+    points: NDArray[np.uint8] | NDArray[np.uint32],
+    starts: NDArray[np.intp],
+    ends: NDArray[np.intp],
+    keys: HashKeys,
 ) -> NDArray[np.uint64]:
-    """A 64-bit hash of each range of code points (n,). The ranges are in order and disjoint.
+    """A 64-bit hash of each range of code points (n,). The ranges are in order.
 
-    The hash is `mix64` of SEED + sum(point[i] * BASE ** i) modulo 2**64, with i counted from the start of the
-    range. It is computed from differences of prefix sums, without an object per token. Words of a language
-    practically never collide. Like xxh3 with a known seed, it does not resist deliberate collisions.
+    The hash is `mix64` of added + sum(point[i] * factor[i]) modulo 2**64, with i counted from the start of
+    the range: multilinear hashing (Carter and Wegman, 1979; Lemire and Kaser, "Strongly universal string
+    hashing is fast", 2014). Whoever does not know the keys finds two words that collide with a probability of
+    at most 2**-42, since code points have 21 bits. A polynomial in a secret base would not do: modulo 2**64
+    there are words that collide for every base.
     """
     hashes = np.empty(starts.size, np.uint64)
+    lengths = ends - starts
+    whole = np.cumsum(lengths)
     done = 0
     while done < starts.size:
-        # A block of tokens that span no more than the tables of powers, or a single longer token.
-        begin = int(starts[done])
-        last = max(done + 1, int(np.searchsorted(ends, begin + _REACH, "right")))
-        length = int(ends[last - 1]) - begin
-        powers, inverses = (_POWERS, _INVERSES) if length <= _REACH else _powers(length)
-        sums = np.zeros(length + 1, np.uint64)
-        np.cumsum(points[begin : begin + length] * powers[:length], out=sums[1:])
-        start = starts[done:last] - begin
-        part = sums[ends[done:last] - begin]
-        part -= sums[start]
-        part *= inverses[start]  # later ranges were multiplied by higher powers
-        part += np.uint64(SEED)
-        hashes[done:last] = part
+        # A block of tokens of no more than _REACH characters, or a single longer token.
+        before = int(whole[done - 1]) if done else 0
+        last = max(done + 1, int(np.searchsorted(whole, before + _REACH, "right")))
+        sums = np.full(last - done, keys.added)
+        size = lengths[done:last]
+        if longest := int(size.max()):
+            known = keys.factors.size
+            factors = keys.factors if longest <= known else multilinear_factors(keys.state, longest)
+            first = np.cumsum(size) - size
+            places = np.arange(int(size.sum())) - np.repeat(first, size)
+            at = places + np.repeat(starts[done:last], size)
+            filled = size > 0  # reduceat cannot sum nothing
+            sums[filled] += np.add.reduceat(points[at] * factors[places], first[filled])
+        hashes[done:last] = sums
         done = last
     return mix64(hashes)
+
+
+def hash_characters(points: NDArray[np.uint32], keys: HashKeys) -> NDArray[np.uint64]:
+    """The hash of each character as a token of its own (n,)."""
+    return mix64(points * keys.factors[0] + keys.added)
+
+
+def multilinear_factors(state: np.uint64, count: int) -> NDArray[np.uint64]:
+    """The factors of the first `count` characters of a token: SplitMix64 from `state`, made odd, so that
+    words that differ in one character never collide."""
+    return mix64(state + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)) | np.uint64(1)
 
 
 def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -71,9 +96,18 @@ def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return values
 
 
-def hash_text(encoded: bytes | NDArray[np.uint8]) -> bytes:
-    """xxh3_128 of a whole text, 16 bytes big-endian: equal for equal normalised texts."""
-    return xxhash.xxh3_128_digest(encoded if isinstance(encoded, bytes) else encoded.data)
+def text_hasher(key: bytes) -> Callable[[bytes | NDArray[np.uint8]], bytes]:
+    """A function that hashes whole texts: 16 bytes, equal for equal normalised texts and for no others that
+    anybody could find. SHA-256 of a key of 64 bytes, which is one block, and the text; most processors have
+    instructions for it, so it takes half the time of BLAKE2b."""
+    begun = hashlib.sha256(key)
+
+    def hash_text(encoded: bytes | NDArray[np.uint8]) -> bytes:
+        hashing = begun.copy()
+        hashing.update(encoded if isinstance(encoded, bytes) else encoded.data)
+        return hashing.digest()[:16]
+
+    return hash_text
 
 
 def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
@@ -88,14 +122,3 @@ def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
     np.right_shift(values, np.uint32(16), out=shifted)
     values ^= shifted
     return values
-
-
-def _powers(length: int) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-    """BASE ** i and BASE ** -i modulo 2**64 for i below `length`."""
-    rows = np.ones((2, length), np.uint64)
-    rows[0, 1:], rows[1, 1:] = BASE, pow(BASE, -1, 1 << 64)
-    rows.cumprod(axis=1, out=rows)
-    return rows[0], rows[1]
-
-
-_POWERS, _INVERSES = _powers(_REACH)

@@ -21,12 +21,12 @@ class Recipe:
     """Computes the weighted, hashed features of a text by a scheme. Raises SettingsError if a file that the
     scheme names is missing or has changed."""
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Scheme, seed: bytes) -> None:
         if scheme.idf:
             files.refuse_changed("idf", scheme.idf, scheme.idf_digest)
         self._make = features.maker(scheme)
         self._weigh = weigher(scheme)
-        self.hash = hashing.hasher(scheme)
+        self.hash = hashing.hasher(scheme, seed)
         self._width = scheme.width
         self._stop_words = stop_words(scheme.stop_words)
         self._stem = stemmer(scheme.stem) if scheme.stem != "none" else None
@@ -46,8 +46,8 @@ class Recipe:
         return list(counts), self._weigh(counts)
 
 
-def recipe_of(scheme: Scheme) -> Recipe | None:
+def recipe_of(scheme: Scheme, seed: bytes) -> Recipe | None:
     """The recipe of a scheme, or None for the default options, which have a faster path without it."""
     default = Scheme()
     plain = all(getattr(scheme, option) == getattr(default, option) for option in _PLAIN)
-    return None if plain else Recipe(scheme)
+    return None if plain else Recipe(scheme, seed)

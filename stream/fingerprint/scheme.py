@@ -14,6 +14,7 @@ import xxhash
 from stream.errors import SettingsError
 from stream.fingerprint import files
 from stream.fingerprint.features import stemming, stop_words
+from stream.fingerprint.seed import PUBLIC_DIGEST, PUBLIC_SEED, digest_of, read_seed
 
 UNCERTAIN_BITS: Final = 32
 """Number of least certain bits in a row; their indexes are a journal column of as many bytes."""
@@ -29,15 +30,16 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "normalise": 2,
     "segment": 2,
     "url_key": 1,
+    "hashes": 1,
     "simhash": 3,
-    "sketch": 4,
+    "sketch": 5,
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Path = Annotated[str, msgspec.Meta(max_length=4096)]
 
-_FILES: Final = ("dictionary", "idf")
+_FILES: Final = ("dictionary", "idf", "seed_file")
 """Options that name a file. Its digest is part of the scheme id, its path is not."""
 _TIES: Final = {
     "random": 0xF39CC0605CEDC8349E3779B97F4A7C15,
@@ -83,8 +85,13 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """xxh3-128 of that file, computed when the scheme is made."""
     weight_cap: Annotated[int, msgspec.Meta(ge=1, le=100)] = 100
     """Largest share of one feature in the sum of weights, in percent; 100 means no cap."""
-    hash: Literal["polynomial", "xxh3", "md5", "sha1", "fnv1a", "jenkins", "murmur3"] = "polynomial"
+    hash: Literal["multilinear", "xxh3", "md5", "sha1", "fnv1a", "jenkins", "murmur3"] = "multilinear"
     """Hash function of the features; see `stream/fingerprint/hashing`."""
+    seed_file: Path = ""
+    """File of the 128-bit seed that keys all hashes, in 32 hex digits; the public seed if not set. For a
+    journal, a random seed if not set; it is stored in the genesis."""
+    seed_digest: str = PUBLIC_DIGEST
+    """A digest that identifies the seed and does not reveal it."""
     ties: Literal["random", "zero", "one"] = "random"
     """Value of bits whose sum is 0: from a fixed pseudo-random pattern, always 0, or always 1."""
     minimum_tokens: Count = 8
@@ -115,7 +122,9 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             stop_words.refuse_unknown(self.stop_words)
         if self.stem != "none":
             stemming.refuse_unknown(self.stem)
-        for option in _FILES:
+        if self.seed_file and self.seed_digest == PUBLIC_DIGEST:
+            msgspec.structs.force_setattr(self, "seed_digest", digest_of(read_seed(self.seed_file)))
+        for option in ("dictionary", "idf"):
             path, known = getattr(self, option), getattr(self, f"{option}_digest")
             if path and not known:
                 msgspec.structs.force_setattr(self, f"{option}_digest", files.digest(option, path))
@@ -130,6 +139,32 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             return msgspec.convert(options, cls, strict=False)
         except msgspec.ValidationError as error:
             raise SettingsError(f"scheme: {error}") from None
+
+    def with_seed(self, seed: bytes) -> Self:
+        """This scheme keyed by another seed, which is not part of it."""
+        return msgspec.structs.replace(self, seed_file="", seed_digest=digest_of(seed))
+
+    def seed(self) -> bytes:
+        """The seed in `seed_file`, or the public seed.
+
+        Raises SettingsError if the file is missing or has changed, and if the scheme was made with a seed
+        that is in no file, such as a journal's.
+        """
+        try:
+            found = read_seed(self.seed_file) if self.seed_file else PUBLIC_SEED
+        except ValueError as error:
+            raise SettingsError(f"scheme option {error}") from None
+        self.refuse_other_seed(found)
+        return found
+
+    def refuse_other_seed(self, seed: bytes) -> None:
+        """Raise SettingsError unless the scheme was made with this seed."""
+        if digest_of(seed) != self.seed_digest:
+            given = f"seed_file={self.seed_file}" if self.seed_file else "no seed_file"
+            raise SettingsError(
+                f"scheme option {given}: the scheme was made with another seed, of digest"
+                f" {self.seed_digest}; `neardup topics seed` writes a journal's seed to a file"
+            )
 
     @property
     def tie_word(self) -> int:

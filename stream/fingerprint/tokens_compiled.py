@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.fingerprint.hashes import BASE, SEED
+from stream.fingerprint.hashes import GOLDEN, HashKeys
 from stream.fingerprint.tokens import Tokens
 from stream.text.han_words import GAP, han_runs, word_starts
 from stream.text.jieba_tables import jieba_tables
@@ -26,64 +26,65 @@ from stream.text.segment import (
     kinds_of_characters,
 )
 
-_BASE: Final = np.uint64(BASE)
-_SEED: Final = np.uint64(SEED)
+_GOLDEN: Final = np.uint64(GOLDEN)
 _ONE: Final = np.uint64(1)
-_ZERO: Final = np.uint64(0)
+_LOW: Final = np.uint64(2**32 - 1)
 
 
-def scanned_tokens(texts: Points) -> Tokens:
+def scanned_tokens(texts: Points, keys: HashKeys) -> Tokens:
     """The tokens of normalised texts, with Han runs cut as by rjieba with its own dictionary."""
     points, bounds = texts
     if points.dtype == np.uint8:
-        hashes, token_bounds = _scan_ascii(points.astype(np.uint8, copy=False), bounds, kinds_of_characters())
+        narrow = points.astype(np.uint8, copy=False)
+        hashes, token_bounds = _scan_ascii(narrow, bounds, kinds_of_characters(), keys)
         han = np.empty(0, np.uint32)
         return Tokens(hashes, token_bounds, han, np.zeros_like(bounds), np.zeros(bounds.size - 1, np.bool_))
     wide, kinds = points.astype(np.uint32, copy=False), kinds_of_characters()
     # Separate calls rather than one: Numba's cache misses changes to functions inlined from other files.
     runs = han_runs(wide, kinds)
-    return Tokens(*_scan(wide, bounds, kinds, runs, word_starts(runs, jieba_tables())))
+    return Tokens(*_scan(wide, bounds, kinds, runs, word_starts(runs, jieba_tables()), keys))
 
 
 @compiled
-def _finished(value: np.uint64) -> np.uint64:
-    """The hash of a token from its polynomial: `hashes.mix64` of the sum with SEED."""
-    value = value + _SEED
+def _mixed(value: np.uint64) -> np.uint64:
+    """`hashes.mix64`."""
     value ^= value >> np.uint64(30)
     value *= np.uint64(0xBF58476D1CE4E5B9)
     value ^= value >> np.uint64(27)
     value *= np.uint64(0x94D049BB133111EB)
-    return value ^ value >> np.uint64(31)
+    value ^= value >> np.uint64(31)
+    return value
 
 
 @compiled
-def _hash(points: NDArray[np.uint32]) -> np.uint64:
-    value, power = _ZERO, _ONE
-    for point in points:
-        value += np.uint64(point) * power
-        power *= _BASE
-    return _finished(value)
+def _term(point: int, place: int, keys: HashKeys) -> np.uint64:
+    """What the character at `place` of a token adds to its sum."""
+    if place < len(keys.factors):
+        factor = np.uint64(keys.factors[place])
+    else:
+        factor = _mixed(keys.state + np.uint64(place + 1) * _GOLDEN) | _ONE
+    return np.uint64(point) * factor
 
 
 @compiled
 def _scan_ascii(
-    points: NDArray[np.uint8], bounds: NDArray[np.intp], kinds: NDArray[np.uint8]
+    points: NDArray[np.uint8], bounds: NDArray[np.intp], kinds: NDArray[np.uint8], keys: HashKeys
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
     """The token hashes of ASCII texts, and each text's bounds (texts + 1,)."""
     hashes = np.empty(len(points) // 2 + 1, np.uint64)
     token_bounds = np.zeros(len(bounds), np.intp)
     tokens = 0
     for text in range(len(bounds) - 1):
-        value, power = _ZERO, _ONE
+        value, length = keys.added, 0
         for i in range(bounds[text], bounds[text + 1]):  # including the NUL, which ends the last word
             point = points[i]
             if kinds[point] == ASCII:
-                value += np.uint64(point) * power
-                power *= _BASE
-            elif power != _ONE:
-                hashes[tokens] = _finished(value)
+                value += _term(point, length, keys)
+                length += 1
+            elif length:
+                hashes[tokens] = _mixed(value)
                 tokens += 1
-                value, power = _ZERO, _ONE
+                value, length = keys.added, 0
         token_bounds[text + 1] = tokens
     return hashes[:tokens], token_bounds
 
@@ -95,11 +96,12 @@ def _scan(
     kinds: NDArray[np.uint8],
     runs: NDArray[np.uint32],
     starts: NDArray[np.bool_],
+    keys: HashKeys,
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp], NDArray[np.bool_]]:
     """The fields of `Tokens`. `runs` are the Han runs among the points, `starts` the word starts in them."""
     texts = len(bounds) - 1
     hashes = np.empty(len(points), np.uint64)
-    han = np.empty(len(runs), np.uint32)
+    units = np.empty(len(runs), np.uint32)
     token_bounds, han_bounds = np.zeros(texts + 1, np.intp), np.zeros(texts + 1, np.intp)
     cut_further = np.zeros(texts, np.bool_)
     tokens = characters = place = 0
@@ -108,44 +110,47 @@ def _scan(
         while i < end:
             kind = kinds[points[i]]
             if kind in (ASCII, WIDE):
-                value, power = _ZERO, _ONE
+                value, length = keys.added, 0
                 while True:  # combining marks belong to the token of their base character
-                    value += np.uint64(points[i]) * power
-                    power *= _BASE
+                    value += _term(points[i], length, keys)
+                    length += 1
                     i += 1
                     kind = kinds[points[i]]
                     if i == end or kind not in (ASCII, WIDE, MARK):
                         break
                     if kind == MARK:
                         cut_further[text] = True
-                hashes[tokens] = _finished(value)
+                hashes[tokens] = _mixed(value)
                 tokens += 1
             elif kind == HAN_CHARACTER:
-                value, power = _ZERO, _ONE
+                value, length = keys.added, 0
                 while i < end and kinds[points[i]] == HAN_CHARACTER:
                     place += 1
                     place += runs[place] == GAP
-                    if starts[place] and power != _ONE:
-                        hashes[tokens] = _finished(value)
+                    if starts[place] and length:
+                        hashes[tokens] = _mixed(value)
                         tokens += 1
-                        value, power = _ZERO, _ONE
-                    han[characters] = points[i]
+                        value, length = keys.added, 0
+                    units[characters] = _mixed(keys.added + _term(points[i], 0, keys)) & _LOW
                     characters += 1
-                    value += np.uint64(points[i]) * power
-                    power *= _BASE
+                    value += _term(points[i], length, keys)
+                    length += 1
                     i += 1
-                hashes[tokens] = _finished(value)
+                hashes[tokens] = _mixed(value)
                 tokens += 1
             elif kind == UNSPACED_CHARACTER:
                 first = i
                 while i < end and kinds[points[i]] in (UNSPACED_CHARACTER, MARK):
                     i += 1
                 for begin in range(first, max(first, i - GRAM) + 1):
-                    hashes[tokens] = _hash(points[begin : min(begin + GRAM, i)])
+                    value = keys.added
+                    for at in range(begin, min(begin + GRAM, i)):
+                        value += _term(points[at], at - begin, keys)
+                    hashes[tokens] = _mixed(value)
                     tokens += 1
                 cut_further[text] = True
             else:
                 cut_further[text] |= kind == MARK
                 i += 1
         token_bounds[text + 1], han_bounds[text + 1] = tokens, characters
-    return hashes[:tokens], token_bounds, han[:characters], han_bounds, cut_further
+    return hashes[:tokens], token_bounds, units[:characters], han_bounds, cut_further

@@ -154,7 +154,7 @@ def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerpri
     found = fingerprinter.text(text)
     normalised = fingerprinter.normalised(text)
     tokens, han = segment(normalised, scheme.segmenter, scheme.dictionary)
-    recipe = Recipe(scheme)
+    recipe = Recipe(scheme, fingerprinter.seed)
     names, weights = recipe.named(normalised, tokens)
     hashes = recipe.hash(names, scheme.width) if names else np.zeros(0, np.uint64)
     if han.size > scheme.han_floor:

@@ -64,7 +64,8 @@ def live_pages(path: Path, scheme: Scheme) -> Iterator[LivePages]:
     with _opened(path) as (store, meta):
         if meta.scheme != scheme.id:
             raise SchemeMismatchError(
-                f"state directory {path}: has scheme {meta.scheme}, not {scheme.id}; see --scheme"
+                f"state directory {path}: has scheme {meta.scheme}, not {scheme.id}: give"
+                " its options by --scheme, its seed by --scheme seed_file=FILE (`neardup topics seed FILE`)"
             )
         end = HEAD + words_of(meta.width)
         log, dead = PageLog(store, ANCHORS, record_words(meta.width, meta.sketch_bytes)), Dead(store)

@@ -42,7 +42,8 @@ class StoredPages:
                 raise nothing_flushed(directory)
             if meta.scheme != scheme.id:
                 raise SchemeMismatchError(
-                    f"state directory {directory}: has scheme {meta.scheme}, not {scheme.id}; see --scheme"
+                    f"state directory {directory}: has scheme {meta.scheme}, not {scheme.id}: give its"
+                    " options by --scheme, its seed by --scheme seed_file=FILE (`neardup topics seed FILE`)"
                 )
             if meta.options != options.id:
                 raise SettingsError(

@@ -15,6 +15,7 @@ from aiokafka.errors import KafkaError
 
 from stream.errors import BrokerError, RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import random_seed
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import until_answered
@@ -26,25 +27,41 @@ ATTEMPTS: Final = 10
 """Maximum number of attempts, which fail if a concurrent creator fences us."""
 POLL_SECONDS: Final = 0.5
 TRANSACTION_MS: Final = 15_000
+_OF_SEED: Final = ("seed_file", "seed_digest")
+"""Options of a scheme that depend on the seed, which a journal chooses itself unless one is given."""
 
 _log = structlog.get_logger(__name__)
 
 
 async def write_genesis(
-    client: AIOKafkaClient, settings: Settings, scheme: Scheme, options: VerdictOptions
+    client: AIOKafkaClient,
+    settings: Settings,
+    scheme: Scheme,
+    options: VerdictOptions,
+    seed: bytes | None = None,
 ) -> tuple[Genesis, bool]:
     """Return the journal's genesis, and whether this call wrote it. There is only one, even with concurrent
     calls.
 
-    Raises RefusedError if the journal already has another scheme or other options.
+    Without a seed, a new journal gets a random one, and an old journal keeps its own. Raises RefusedError if
+    the journal already has another scheme, other options or another seed.
     """
+    made_seed = random_seed() if seed is None else seed
+    scheme = scheme.with_seed(made_seed)
     failure: Exception | None = None
     for _ in range(ATTEMPTS):
         found = await read_genesis(client, settings)
         if found is not None:
             refuse_other(found, scheme, options)
+            if seed not in (None, found.seed):
+                raise RefusedError(
+                    "the journal has another seed, which cannot be changed: its digest is"
+                    f" {found.scheme.seed_digest}, not {scheme.seed_digest}"
+                )
             return found, False
-        genesis = Genesis(journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options)
+        genesis = Genesis(
+            journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options, seed=made_seed
+        )
         try:
             if await _write_where_empty(client, settings, genesis):
                 return genesis, True
@@ -194,8 +211,10 @@ def _differing(what: str, recorded: msgspec.Struct, expected: msgspec.Struct | N
     if expected is None:
         return []
     ours = msgspec.structs.asdict(expected)
+    for name in _OF_SEED:
+        ours.pop(name, None)
     return [
         f"{what}.{name} is {value!r} in the journal, {ours[name]!r} here"
         for name, value in msgspec.structs.asdict(recorded).items()
-        if value != ours[name]
+        if name in ours and value != ours[name]
     ]

@@ -17,12 +17,12 @@ from aiokafka.errors import (
     for_code,
 )
 
-from stream.errors import TopicError, UnsoundTopicError
+from stream.errors import RefusedError, TopicError, UnsoundTopicError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
-from stream.kafka.genesis import wait_for_genesis, write_genesis
+from stream.kafka.genesis import read_genesis, wait_for_genesis, write_genesis
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
 from stream.kafka.verdict_values import AvroVerdicts
@@ -63,15 +63,20 @@ async def create(
     scheme: Scheme,
     options: VerdictOptions,
     progress: Callable[[str], None] | None = None,
+    *,
+    seed: bytes | None = None,
 ) -> Genesis:
     """Create missing topics, and write the journal's genesis. Repeating it changes nothing.
 
-    `progress` is called with lines of text. Raises TopicError if a topic cannot be created or has another
-    form, RefusedError if the journal has another scheme or other options, SettingsError if the options allow
-    no tables, BrokerError if no broker answers, and UnavailableError if a required schema registry is
+    The journal's fingerprints are keyed by `seed` (16 bytes), else by that of the scheme's file, else by a
+    random one. `progress` is called with lines of text. Raises TopicError if a topic cannot be created or has
+    another form, RefusedError if the journal has another scheme, options or seed, SettingsError if the
+    options allow no tables, BrokerError if no broker answers, and AwayError if a required schema registry is
     unreachable.
     """
     names = TopicNames(settings.namespace)
+    if seed is None and scheme.seed_file:
+        seed = scheme.seed()
     Rule(options, scheme).design()  # refuse options that contradict the scheme, or allow no tables
     async with clients.started(settings, clients.admin(settings)) as admin:
         # The pages topic may be an existing one of a crawler. The others get the same number of partitions.
@@ -80,7 +85,7 @@ async def create(
         width = (await broker_metadata.partition_counts(client_of(admin), [pages.name]))[pages.name]
         created += await _create_missing(admin, others, width, dev=settings.dev)
         await _check(client_of(admin), settings, None)
-        genesis, written = await write_genesis(client_of(admin), settings, scheme, options)
+        genesis, written = await write_genesis(client_of(admin), settings, scheme, options, seed)
     progress = progress or _log.info
     if created:
         progress(f"created {', '.join(created)}")
@@ -161,13 +166,24 @@ async def _ask_to_create(
 
 
 @clients.explains_errors
-async def describe(settings: Settings) -> list[TopicRow]:
-    """Return one row per topic, including missing ones. Raises BrokerError if no broker answers."""
+async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | None]:
+    """Return one row per topic, including missing ones, and the genesis if there is one.
+
+    A genesis that cannot be read is a problem of its topic. Raises BrokerError if no broker answers.
+    """
     plans = plan(settings)
     async with broker_metadata.connect(settings) as client:
         known = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
         configs = await broker_metadata.topic_configs(client, known)
         bounds = await broker_metadata.log_bounds(client, known)
+        journal = TopicNames(settings.namespace).journal
+        genesis: Genesis | None = None
+        unreadable: tuple[str, ...] = ()
+        if journal in known:
+            try:
+                genesis = await read_genesis(client, settings)
+            except RefusedError as error:
+                unreadable = (str(error),)
     rows = []
     for topic in plans:
         found = known.get(topic.name)
@@ -185,11 +201,14 @@ async def describe(settings: Settings) -> list[TopicRow]:
                 offsets=sum(b.end - b.start for key, b in bounds.items() if key.topic == topic.name),
                 cleanup=config["cleanup.policy"],
                 retention_ms=None if retention < 0 or config["cleanup.policy"] == "compact" else retention,
-                problems=tuple(topic.problems(found, config, dev=settings.dev)),
+                problems=(
+                    *topic.problems(found, config, dev=settings.dev),
+                    *(unreadable if topic.name == journal else ()),
+                ),
                 markers=topic.transactional,
             )
         )
-    return rows
+    return rows, genesis
 
 
 async def check(settings: Settings, role: Role) -> None:

@@ -273,7 +273,9 @@ class WorkerRole:
         return genesis
 
     def _children(self) -> ChildPool:
-        configuration = configuration_of(self.settings, self._genesis.scheme, self._fingerprinter)
+        configuration = configuration_of(
+            self.settings, self._genesis.scheme, self._genesis.seed, self._fingerprinter
+        )
         return ChildPool(self.settings.worker_processes, configuration, registry_of(self.settings))
 
     @asynccontextmanager

@@ -17,6 +17,7 @@ from stream.errors import RecordError, SchemeMismatchError
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.fingerprint.seed import PUBLIC_SEED, digest_of
 from stream.messages.times import EARLIEST, LATEST
 from stream.messages.verdict_options import RecordedOptions, VerdictOptions
 
@@ -83,6 +84,12 @@ class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_fiel
     scheme: Scheme
     scheme_id: str
     options: VerdictOptions
+    seed: bytes = PUBLIC_SEED
+    """The secret that keys all fingerprints (16 bytes); its digest is part of the scheme."""
+
+    def __repr__(self) -> str:
+        """Without the seed, so that no log shows it."""
+        return f"Genesis(journal={self.journal!r}, scheme_id={self.scheme_id!r}, options={self.options!r})"
 
 
 class _GenesisRecord(Genesis, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
@@ -258,6 +265,8 @@ def decode_journal(value: bytes, offset: int) -> JournalRecord:
             raise ValueError(f"version {record.version}; this program reads {VERSION}")
         if isinstance(record, _RowsRecord):
             return Rows.of_record(record)
+        if digest_of(record.seed) != record.scheme.seed_digest:
+            raise ValueError("the seed is not that of the scheme")
         return Genesis(**{**msgspec.structs.asdict(record), "options": record.options.meant})
     except (msgspec.DecodeError, ValueError) as error:
         raise RecordError(f"journal offset {offset}: {error}") from error

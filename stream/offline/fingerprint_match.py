@@ -115,7 +115,7 @@ def rows_of(
     """Yield, for each chunk of pages, the rows with a fingerprint and the number of pages without one."""
     # The event loop runs only while a chunk is requested, so that pages are read no faster than consumed.
     with asyncio.Runner() as runner:
-        rows = fingerprinted(settings, scheme, messages)
+        rows = fingerprinted(settings, scheme, scheme.seed(), messages)
         try:
             while (some := runner.run(_next(rows))) is not None:
                 ready = [row for row in some if row.ready]

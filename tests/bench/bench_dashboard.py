@@ -30,6 +30,7 @@ from aiokafka import AIOKafkaProducer
 from stream.brokers.broker import start_broker
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.kafka.record_batches import header_block, record_batches
@@ -169,7 +170,7 @@ def _spent(process: psutil.Process) -> float:
 
 async def _run(servers: str, directory: Path, count: int) -> dict[str, Any]:
     settings = settings_for(servers, directory, dashboard_port=0)
-    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
     await _publish(settings, list(_verdicts(count)))
     took: list[float] = []
     async with (

@@ -26,6 +26,7 @@ from stream.children.guard import Guard
 from stream.children.position import Position
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
+from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.tokens_compiled import scanned_tokens
 from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES
 from stream.pages.content import page_text
@@ -134,7 +135,7 @@ def _extracted(document: str) -> str:
 
 def _segment(texts: list[str]) -> None:
     for first in range(0, len(texts), BATCH):
-        scanned_tokens(normalised_points(texts[first : first + BATCH]))
+        scanned_tokens(normalised_points(texts[first : first + BATCH]), hash_keys(PUBLIC_SEED))
 
 
 if __name__ == "__main__":

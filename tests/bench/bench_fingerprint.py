@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import xxhash
+
 from stream.errors import NeardupError
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.hashes import hash_tokens
+from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.tokens_compiled import scanned_tokens
 from stream.text.normalise import normalise
 from stream.text.normalise_compiled import normalised_points
@@ -88,13 +90,14 @@ def _seconds(work: Callable[[], object]) -> float:
 def _segment_and_hash(texts: list[str]) -> None:
     """What no fingerprint of words can do without: normalised, cut, every token hashed."""
     for first in range(0, len(texts), BATCH):
-        scanned_tokens(normalised_points(texts[first : first + BATCH]))
+        scanned_tokens(normalised_points(texts[first : first + BATCH]), hash_keys(PUBLIC_SEED))
 
 
 def _plain_segment_and_hash(texts: list[str]) -> None:
     """The same by the libraries: Unicode's normalisation, rjieba, xxh3."""
     for text in texts:
-        hash_tokens(segment(normalise(text), "rjieba").tokens)
+        for token in segment(normalise(text), "rjieba").tokens:
+            xxhash.xxh3_64_intdigest(token)
 
 
 def _tokens(text: str) -> list[str]:

@@ -23,6 +23,7 @@ from aiokafka import AIOKafkaProducer
 
 from stream.brokers.broker import start_broker
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.judge_stats import JudgeStats
@@ -131,7 +132,7 @@ async def _run(servers: str, directory: Path, anchors: int, measured: int) -> di
     )  # fmt: skip
     options = VerdictOptions()
     tables = Design(options.blocks, options.choose, scheme.width).tables
-    await topics.create(settings, scheme, options, lambda _: None)
+    await topics.create(settings, scheme, options, lambda _: None, seed=PUBLIC_SEED)
     rows = int(anchors / (1 - NEAR) * 1.02) + measured
     await _write_journal(settings, rows, scheme)
     alone = await _publish_alone(settings, measured)

@@ -24,6 +24,7 @@ from stream.brokers.broker import start_broker
 from stream.children.child import ChildConfiguration
 from stream.children.pool import ChildPool
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.kafka.worker import WorkerRole
@@ -78,7 +79,7 @@ async def _alone(settings: Settings, values: list[bytes]) -> float:
 async def _through_kafka(settings: Settings, values: list[bytes]) -> tuple[float, int, dict[str, float]]:
     """Pages a second of a worker, from its first appended record to its last; most bytes held; microseconds
     of processor time a page, by who spent them."""
-    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
     producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=5)
     await producer.start()
     try:

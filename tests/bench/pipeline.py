@@ -20,6 +20,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.messages.verdict_options import VerdictOptions
@@ -46,7 +47,7 @@ def settings_for(servers: str, directory: Path, **flags: Any) -> Settings:
 @asynccontextmanager
 async def ours(settings: Settings, workers: int) -> AsyncIterator[Settings]:
     """Workers and a judge as processes; their logs in the state directory."""
-    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
     logs = settings.state_dir
     logs.mkdir(parents=True, exist_ok=True)
     async with Supervisor(deployment(settings, workers, logs), STOP_SECONDS):
@@ -56,7 +57,7 @@ async def ours(settings: Settings, workers: int) -> AsyncIterator[Settings]:
 @asynccontextmanager
 async def faust_job(settings: Settings) -> AsyncIterator[Settings]:
     """The baseline as one process."""
-    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
     directory = settings.state_dir
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "faust.log").open("wb") as log:

@@ -47,7 +47,7 @@ class Scripted:
     For other pages it returns a row.
     """
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Scheme, seed: bytes) -> None:
         self._blank = bytes(scheme.sketch_bytes)
 
     def warm(self) -> None:
@@ -153,14 +153,14 @@ def _ptrace(pid: int) -> None:
 class Unusable:
     """Cannot be made, like one whose dictionary is missing."""
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Scheme, seed: bytes) -> None:
         raise FileNotFoundError("dictionary")
 
 
 class Stillborn:
     """Kills its process on creation."""
 
-    def __init__(self, scheme: Scheme) -> None:
+    def __init__(self, scheme: Scheme, seed: bytes) -> None:
         os._exit(9)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import stat
 import sys
 from pathlib import Path
 
@@ -109,6 +110,36 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     )
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_the_seed_of_a_journal_makes_fingerprints_comparable_with_it(
+    settings: Settings, tmp_path: Path
+) -> None:
+    code, created, error = await neardup(settings, "topics", "create")
+    assert code == 0, error
+    file, page = tmp_path / "seed", tmp_path / "page.jsonl"
+    code, _, error = await neardup(settings, "topics", "seed", str(file))
+    assert code == 0, error
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    page.write_text(json.dumps({"url": "http://example.com/", "text": "one two three"}))
+    found = []
+    for options in ((), ("--scheme", f"seed_file={file}")):
+        code, out, error = await neardup(settings, "fingerprint", "--json", *options, str(page))
+        assert code == 0, error
+        found.append(json.loads(out))
+    public, keyed = found
+    assert f"scheme {keyed['scheme']}, " in created
+    assert f"scheme {keyed['scheme']}, " in (await neardup(settings, "topics", "describe"))[1]
+    assert public["scheme"] not in created
+    assert public["text_hash"] != keyed["text_hash"]
+    secret = file.read_text().strip()
+    assert len(secret) == 32
+    assert secret not in created
+    file.write_text("no seed")
+    code, _, error = await neardup(settings, "fingerprint", "--scheme", f"seed_file={file}", str(page))
+    assert code != 0
+    assert f"seed_file={file}: is not 32 hexadecimal digits" in error
+    assert "no seed" not in error
 
 
 async def test_topics_that_are_missing_are_an_error_in_whole_lines(settings: Settings) -> None:

@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from stream.errors import EXIT_DISK, EXIT_REFUSED, DamagedStateError, DiskError, StaleError
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
 from stream.kafka.batch_in_flight import BatchInFlight
 from stream.kafka.judge import JudgeRole
@@ -38,7 +39,7 @@ async def judged(settings: Settings) -> Settings:
     settings = settings.model_copy(
         update={"tables_generation": 16, "tables_memory": 0, "flush_seconds": 0.2, "rebuild_damaged": False}
     )
-    await topics.create(settings, Scheme(), VerdictOptions())
+    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
     for start in range(0, PAGES, 20):
         async with running(JudgeRole(settings)):
             appended = await append(settings, record(part(0, start, start + 20, opening=not start)))

@@ -18,6 +18,7 @@ from stream.dashboard.app import tables_directory
 from stream.dashboard.role import DashboardRole
 from stream.errors import DamagedStateError, StaleError
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
@@ -44,7 +45,7 @@ pytestmark = pytest.mark.broker
 async def settings(settings: Settings) -> Settings:
     """A deployment with topics, whose dashboard takes a free port."""
     settings = settings.model_copy(update={"dashboard_port": 0})
-    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
     return settings
 
 

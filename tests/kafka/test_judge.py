@@ -24,6 +24,7 @@ from structlog.testing import capture_logs
 
 from stream.errors import StaleError
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.judge import Judge
 from stream.kafka import audit, topics, verdict_batches
 from stream.kafka.election import Election
@@ -310,7 +311,7 @@ async def _all_have(settings: Settings, parts: list[Any]) -> bool:
 async def test_rule_11_options_come_from_the_journal_alone(
     settings: Settings, options: VerdictOptions, verdict: str | None
 ) -> None:
-    await topics.create(settings, Scheme(), options)
+    await topics.create(settings, Scheme(), options, seed=PUBLIC_SEED)
     edited = {"url": "http://b/", "text": text("one") + " and a little more"}
     await publish(settings, [page("http://a/", "one"), json.dumps(edited).encode()])
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):

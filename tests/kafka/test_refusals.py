@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 
 from stream.errors import RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.state import State
 from stream.kafka import broker_metadata, topics
 from stream.kafka.broker_metadata import LogBounds
@@ -72,7 +73,7 @@ async def refusal(role: WorkerRole | JudgeRole) -> str:
 @pytest.fixture
 async def ran(settings: Settings) -> StoppedDeployment:
     """The deployment that the tests below damage."""
-    genesis = await topics.create(settings, Scheme(), VerdictOptions())
+    genesis = await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
     records = [record(part(0, 0, 2, opening=True)), record(part(0, 2, 4)), record(part(0, 4, PAGES))]
     async with running(JudgeRole(settings)):
         await decided(settings, await append(settings, *records))
@@ -294,7 +295,7 @@ async def test_rule_6_program_that_would_make_other_fingerprints_is_refused(
     kind: Callable[[Settings], JudgeRole | WorkerRole],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    genesis = await topics.create(settings, Scheme(), VerdictOptions())
+    genesis = await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
     await publish(settings, [b"page"])
     monkeypatch.setitem(BEHAVIOUR, "segment", 999)
     said = await refusal(kind(settings))

@@ -19,6 +19,7 @@ from stream.brokers import embedded
 from stream.dashboard.role import DashboardRole
 from stream.errors import EXIT_REFUSED, AccessError, NeardupError, SecurityError
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.acls import ROLES, Grant, grants, table
 from stream.kafka.audit import audit
@@ -70,7 +71,7 @@ def crawl(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 async def create(settings: Settings) -> None:
-    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
+    await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None, seed=PUBLIC_SEED)
 
 
 @pytest.fixture(scope="module")

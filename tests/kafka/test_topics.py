@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -14,6 +15,7 @@ from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import journal_reader
@@ -64,13 +66,16 @@ def make(admin: AIOKafkaAdminClient, settings: Settings) -> Make:
 
 
 async def journal_offsets(settings: Settings) -> int:
-    rows = {row.name: row for row in await topics.describe(settings)}
+    found, _ = await topics.describe(settings)
+    rows = {row.name: row for row in found}
     return rows[TopicNames(settings.namespace).journal].offsets
 
 
 async def test_created_topics_are_as_planned(settings: Settings, names: TopicNames) -> None:
-    await topics.create(settings, SCHEME, OPTIONS)
-    rows = {row.name: row for row in await topics.describe(settings)}
+    made = await topics.create(settings, SCHEME, OPTIONS)
+    found, genesis = await topics.describe(settings)
+    assert genesis == made
+    rows = {row.name: row for row in found}
     assert {name: row.partitions for name, row in rows.items()} == {
         names.pages: 3,
         names.journal: 1,
@@ -141,6 +146,30 @@ async def test_other_options_are_refused_and_named(settings: Settings) -> None:
         await topics.wait_for_genesis(settings, 10, expect_scheme=Scheme(segmenter="jieba"))
     found = await topics.wait_for_genesis(settings, 10, expect_scheme=SCHEME, expect_options=OPTIONS)
     assert found == made
+
+
+async def test_a_journal_has_a_seed_of_its_own_and_keeps_it(settings: Settings, tmp_path: Path) -> None:
+    made = await topics.create(settings, SCHEME, OPTIONS)
+    assert made.seed != PUBLIC_SEED
+    assert made.scheme == SCHEME.with_seed(made.seed)
+    assert made.scheme_id != SCHEME.id
+    assert await topics.create(settings, SCHEME, OPTIONS) == made
+    file = tmp_path / "seed"
+    file.write_text(made.seed.hex())
+    assert await topics.create(settings, Scheme(seed_file=str(file)), OPTIONS) == made
+    file.write_text("0" * 31 + "1")
+    with pytest.raises(RefusedError, match=f"another seed.*{made.scheme.seed_digest}"):
+        await topics.create(settings, Scheme(seed_file=str(file)), OPTIONS)
+
+
+async def test_a_seed_in_a_file_becomes_the_journals(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "seed"
+    file.write_text("ab" * 16 + "\n")
+    made = await topics.create(settings, Scheme(seed_file=str(file)), OPTIONS)
+    assert made.seed == b"\xab" * 16
+    assert str(file) not in str(msgspec.structs.asdict(made)), "a path on one machine"
+    assert made.seed.hex() not in repr(made)
+    assert "xab" not in repr(made)
 
 
 async def test_a_journal_of_another_behaviour_is_refused(
@@ -246,7 +275,7 @@ async def test_one_broker_without_dev_is_told_of_dev(settings: Settings) -> None
 async def test_missing_topics_are_named(settings: Settings, names: TopicNames) -> None:
     with pytest.raises(TopicError, match=f"{names.journal}.*neardup topics create"):
         await topics.check(settings, "worker")
-    assert all(row.id is None and row.problems for row in await topics.describe(settings))
+    assert all(row.id is None and row.problems for row in (await topics.describe(settings))[0])
 
 
 async def test_a_crawler_s_topic_is_kept_and_verdicts_follow_its_width(

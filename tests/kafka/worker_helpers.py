@@ -18,6 +18,7 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import GroupCoordinatorNotAvailableError
 
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
 from stream.kafka.judge import JudgeRole
 from stream.kafka.names import TopicNames
@@ -33,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 
 
 async def create(settings: Settings) -> TopicNames:
-    await topics.create(settings, Scheme(), VerdictOptions())
+    await topics.create(settings, Scheme(), VerdictOptions(), seed=PUBLIC_SEED)
     return TopicNames(settings.namespace)
 
 

@@ -25,13 +25,13 @@ PARENT = """
 import asyncio, os, sys
 from stream.children.confine import hide_memory
 from stream.children.pool import ChildPool
-from stream.children.child import Configuration
+from stream.children.child import ChildConfiguration
 from stream.fingerprint.scheme import Scheme
 
 hide_memory()
 leak = os.open("/etc/hostname", os.O_RDONLY)
 os.set_inheritable(leak, True)
-configuration = Configuration(
+configuration = ChildConfiguration(
     scheme=Scheme(), page_bytes=1 << 20, memory=512 << 20, deadline=60.0,
     fingerprinter="tests.kafka.fingerprinters.Scripted",
 )

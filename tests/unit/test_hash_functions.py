@@ -32,15 +32,10 @@ PUBLISHED = [  # hash, width, input, value: of the algorithms' own documents and
     ("murmur3", 32, FOX, 0x2E4FF723),
     ("murmur3", 64, FOX, 0xE34BBC7BBC071B6C),  # h1 of x64_128
     ("murmur3", 128, FOX, 0x7A433CA9C49A9347E34BBC7BBC071B6C),  # h2, h1
-    (
-        "polynomial",
-        64,
-        b"",
-        0x83A9969BEC8F0F52,
-    ),  # ours, by its definition: SplitMix64's finaliser of the seed
-    ("polynomial", 64, b"ab", 0xB3959C82AFDBEE36),  # of the seed + 97 + 98 * BASE
-    ("polynomial", 32, b"ab", 0xAFDBEE36),
-    ("polynomial", 128, b"ab", 0x574A544EE7D453D7B3959C82AFDBEE36),
+    ("multilinear", 64, b"", 0x73CF0C7CFEAFD7E5),  # ours, by its definition (see `test_simhash.hash_by_hand`)
+    ("multilinear", 64, b"ab", 0x5D8A3758BD4BE097),
+    ("multilinear", 32, b"ab", 0xBD4BE097),
+    ("multilinear", 128, b"ab", 0xF706E2A3086DFC225D8A3758BD4BE097),
     ("xxh3", 64, b"", 0x2D06800538D394C2),
     ("xxh3", 32, b"", 0x38D394C2),
     ("xxh3", 128, b"", 0x99AA06D3014798D86001C324468D497F),
@@ -81,6 +76,17 @@ def test_long_jenkins_hashes_keep_the_published_word_and_add_others() -> None:
     whole = value("jenkins", 128, FOX)
     assert whole & 0xFFFFFFFF == 0x519E91F5
     assert len({whole >> 32 * word & 0xFFFFFFFF for word in range(4)}) == 4
+
+
+@pytest.mark.parametrize("name", HOMES)
+def test_every_hash_is_keyed_by_the_seed(name: str) -> None:
+    features = [str(number).encode() for number in range(100)]
+    scheme = Scheme(hash=name)  # type: ignore[arg-type]
+    public, *others = (
+        hasher(scheme, seed)(features, 64).tolist() for seed in (bytes(16), b"1" * 16, b"2" * 16)
+    )
+    assert public == hasher(scheme)(features, 64).tolist()
+    assert not set(public) & set(others[0]) | set(others[0]) & set(others[1])
 
 
 def test_no_hash_is_salted() -> None:

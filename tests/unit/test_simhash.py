@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import math
+from hashlib import blake2b
 from itertools import pairwise
 
 import numpy as np
 import pytest
-import xxhash
 
 from stream.fingerprint.bit_sums_compiled import bit_sums_of_each
 from stream.fingerprint.default_weights import features, weigh
 from stream.fingerprint.hashes import hash_ranges, hash_tokens
 from stream.fingerprint.parity_compiled import parity_sketches
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.simhash import TIES, bit_sums, signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
+
+KEYS = hash_keys(PUBLIC_SEED)
 
 
 def by_hand(hashes: list[int], weights: list[int]) -> tuple[int, list[int]]:
@@ -59,10 +62,10 @@ def test_weights_are_rounded_square_roots() -> None:
 
 
 def test_features_are_distinct_hashes_with_the_weight_of_their_count() -> None:
-    distinct, weights = features(hash_tokens([b"a", b"b", b"a", b"a", b"a"]))
+    distinct, weights = features(hash_tokens([b"a", b"b", b"a", b"a", b"a"], KEYS))
     assert dict(zip(distinct.tolist(), weights.tolist(), strict=True)) == {
-        xxhash.xxh3_64_intdigest(b"a"): 8192,
-        xxhash.xxh3_64_intdigest(b"b"): 4096,
+        hash_by_hand("a"): 8192,
+        hash_by_hand("b"): 4096,
     }
 
 
@@ -71,10 +74,18 @@ def test_sums_beyond_32_bits_are_exact() -> None:
     assert set(bit_sums(hashes, np.array([2**51 + 1, 2**51])).tolist()) == {1}
 
 
-def hash_by_hand(word: str) -> int:
-    """A seed and a polynomial in the golden ratio's digits, then the finaliser of SplitMix64."""
-    terms = (ord(character) * pow(0x9E3779B97F4A7C15, place, 2**64) for place, character in enumerate(word))
-    value = (0xE4767981C6B1E8E5 + sum(terms)) % 2**64
+def hash_by_hand(word: str, seed: bytes = PUBLIC_SEED) -> int:
+    """The finaliser of SplitMix64, of a key and the sum of each character times its own odd factor, which
+    are the outputs of SplitMix64."""
+    derived = blake2b(key=seed, person=b"neardup.tokens", digest_size=16).digest()
+    state, value = (int.from_bytes(derived[at : at + 8], "little") for at in (0, 8))
+    for place, character in enumerate(word):
+        value += ord(character) * (mixed(state + (place + 1) * 0x9E3779B97F4A7C15) | 1)
+    return mixed(value)
+
+
+def mixed(value: int) -> int:
+    value %= 2**64
     value = (value ^ value >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     value = (value ^ value >> 27) * 0x94D049BB133111EB % 2**64
     return value ^ value >> 31
@@ -87,7 +98,7 @@ def test_a_token_hash_does_not_depend_on_its_place(kind: type, gap: int) -> None
     text = (" " * gap).join(words)
     starts = [sum(len(word) + gap for word in words[:i]) for i in range(len(words))]
     ends = [start + len(word) for start, word in zip(starts, words, strict=True)]
-    found = hash_ranges(np.array(list(map(ord, text)), kind), np.array(starts), np.array(ends))
+    found = hash_ranges(np.array(list(map(ord, text)), kind), np.array(starts), np.array(ends), KEYS)
     assert found.tolist() == [hash_by_hand(word) for word in words]
 
 
@@ -97,7 +108,7 @@ def test_different_words_have_different_hashes() -> None:
     for length in (1, 2, 3, 7):
         starts = np.arange(0, points.size - length, length)
         distinct = {points[start : start + length].tobytes() for start in starts.tolist()}
-        assert np.unique(hash_ranges(points, starts, starts + length)).size == len(distinct)
+        assert np.unique(hash_ranges(points, starts, starts + length, KEYS)).size == len(distinct)
 
 
 def test_many_texts_have_the_fingerprints_of_each() -> None:

@@ -7,8 +7,10 @@ import pytest
 
 from stream.fingerprint.hashes import hash_tokens
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.sketch import shingles, similarities, sketch
 
+KEYS = hash_keys(PUBLIC_SEED)
 PARITY = Scheme()
 SCHEMES = [
     PARITY,
@@ -124,7 +126,7 @@ def test_no_shingles_give_zeros() -> None:
 
 
 def test_shingles_are_all_runs_and_their_order_matters() -> None:
-    a, b, c = hash_tokens([b"a", b"b", b"c"]).astype(np.uint32)
+    a, b, c = hash_tokens([b"a", b"b", b"c"], KEYS).astype(np.uint32)
     text = np.array([a, b, c, a, b], np.uint32)
     assert shingles(text, 2)[0] == shingles(text, 2)[3]
     assert len(set(shingles(text, 2).tolist())) == 3
@@ -132,6 +134,6 @@ def test_shingles_are_all_runs_and_their_order_matters() -> None:
 
 
 def test_a_text_shorter_than_a_shingle_is_one_shingle() -> None:
-    units = hash_tokens([b"a", b"b"]).astype(np.uint32)
+    units = hash_tokens([b"a", b"b"], KEYS).astype(np.uint32)
     assert shingles(units, 5).shape == (1,)
     assert shingles(units[:0], 5).shape == (0,)

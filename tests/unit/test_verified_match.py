@@ -220,7 +220,7 @@ def test_fingerprints_alone_are_refused_and_what_to_do_is_said(
 def test_a_state_of_another_scheme_is_refused(tmp_path: Path) -> None:
     with Index(tmp_path / "pages.index", scheme=Scheme(features="ngrams")):
         pass
-    with pytest.raises(SchemeMismatchError, match="see --scheme"):
+    with pytest.raises(SchemeMismatchError, match=r"--scheme seed_file=FILE \(`neardup topics seed FILE`\)"):
         neardup("match", "--verified", tmp_path / "pages.index")
 
 
