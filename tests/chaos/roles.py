@@ -22,6 +22,7 @@ from tests.chaos.processes import ForkServer, Process, start
 
 PAUSE: Final = 0.3
 """Seconds between an end and the next start."""
+RESTART: Final = 2
 REFUSED: Final = 78
 """Exit code: a person must act (docs/operations.md)."""
 STEADY_SECONDS: Final = 30.0
@@ -116,10 +117,11 @@ class Role:
             try:
                 async with asyncio.timeout(STOP_SECONDS):
                     code = await self.process.wait()
-                if code != 0:
-                    self._ends.unexplained.append(
-                        f"{self.name}: SIGTERM ended it with {code}: {self._last_words()}"
-                    )
+                words = self._last_words() if code else ""
+                if code == RESTART and "StaleError" in words:  # retention was faster than SIGTERM
+                    self._ends.codes[f"{self.kind} {code}"] += 1
+                elif code != 0:
+                    self._ends.unexplained.append(f"{self.name}: SIGTERM ended it with {code}: {words}")
             except TimeoutError:
                 self._ends.unexplained.append(f"{self.name}: did not end within {STOP_SECONDS} s of SIGTERM")
         await self.abandon()
