@@ -15,6 +15,7 @@ from stream.errors import SettingsError
 from stream.fingerprint import files
 from stream.fingerprint.features import stemming, stop_words
 from stream.fingerprint.seed import PUBLIC_DIGEST, PUBLIC_SEED, digest_of, read_seed
+from stream.text.characters import UNICODE
 
 UNCERTAIN_BITS: Final = 32
 """Number of least certain bits in a row; their indexes are a journal column of as many bytes."""
@@ -179,7 +180,8 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @property
     def id(self) -> str:
-        """16 hex digits that identify this scheme, a hash of its options and of BEHAVIOUR."""
+        """16 hex digits that identify this scheme, a hash of its options, of BEHAVIOUR and of the version of
+        Unicode."""
         options = {name: value for name, value in msgspec.structs.asdict(self).items() if name not in _FILES}
-        content = msgspec.json.encode({"scheme": options, "behaviour": BEHAVIOUR}, order="sorted")
-        return xxhash.xxh3_64_hexdigest(content)
+        content = {"scheme": options, "behaviour": BEHAVIOUR, "unicode": UNICODE}
+        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(content, order="sorted"))

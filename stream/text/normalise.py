@@ -2,6 +2,7 @@
 
 Soft hyphens, joiners, zero-width spaces, directional marks and variation selectors come and go between copies
 of a text. They are dropped, as in Unicode's NFKC_Casefold (UAX 44, Default_Ignorable_Code_Point).
+Characters that the pinned version of Unicode does not know stay as they are (`stream.text.characters`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.text.characters import UNASSIGNED, classes
 from stream.text.surrogates import replace_surrogates
 
 DROPPED: Final = 0x11_0000
@@ -27,7 +29,7 @@ _IGNORABLE: Final = (
     *((0xFEFF, 0xFF00), (0xFFA0, 0xFFA1), (0xFFF0, 0xFFF9), (0x1BCA0, 0x1BCA4), (0x1D173, 0x1D17B)),
     (0xE0000, 0xE1000),
 )
-"""Half-open ranges of the code points with the property Default_Ignorable_Code_Point in Unicode 15."""
+"""Half-open ranges of the code points with the property Default_Ignorable_Code_Point in Unicode 14."""
 _JOINER: Final = "\u034f"
 _IGNORED = re.compile("[" + "".join(f"{chr(start)}-{chr(end - 1)}" for start, end in _IGNORABLE) + "]")
 MAX_MARKS: Final = 30
@@ -40,6 +42,9 @@ _LIGATURES: Final = re.compile("[\ufdfa\ufdfb]")
 _WITH_MARKS: Final = ((0x300, 0x3400), (0xA000, 0xAC00), (0xFB00, 0x2_0000))
 """Ranges that contain every character whose decomposition begins with a combining mark."""
 _TABLE_END: Final = 0x3_0000
+"""No code point from here on changes; those that are assigned are unified Han and private use."""
+_NONCHARACTER: Final = np.uint32(0xFFFF)
+_BEGINS_WITH_MARK, _KEPT = 1, 2
 _IDENTITY: Final = ((0x3400, 0x4DC0), (0x4E00, 0xA000), (0xAC00, 0xF900), (0x2_0000, 0x2_F800))
 """Unified Han, Hangul syllables and private use. They map to themselves, so `mapping` skips them."""
 
@@ -55,20 +60,32 @@ def normalise(text: str) -> str:
     if "…" in text:  # of the Chinese texts that need the slow path, six in seven need it for this alone
         text = text.replace("…", "...")
     if len(text) > 64:
-        mapped = mapping().table.take(np.frombuffer(_utf32(text), "<u4"), mode="clip")
+        mapped = mapping().table.take(_points(text), mode="clip")
         highest = int(mapped.max())
         if highest <= DROPPED:
             if highest == DROPPED:
                 mapped = mapped[mapped != DROPPED]
-            return mapped.astype("<u4", copy=False).tobytes().decode("utf-32-le")
+            return _text(mapped)
     return reference(text)
 
 
 def reference(text: str) -> str:
     """The reference implementation of `normalise`, by the standard library: 22 MB/s of Chinese against the
     179 MB/s of the table."""
-    seen = _stream_safe(_IGNORED.sub("", replace_surrogates(text)))
-    return unicodedata.normalize("NFKC", seen).replace(_JOINER, "").casefold()
+    seen = _IGNORED.sub("", replace_surrogates(text))
+    points = _points(seen)
+    roles = _roles().take(points, mode="clip")
+    kept = points[roles == _KEPT]
+    if kept.size:
+        # A noncharacter stands in for each, which neither changes nor combines in any version of Unicode.
+        seen = _text(np.where(roles == _KEPT, _NONCHARACTER, points))
+    safe = _stream_safe(seen, roles == _BEGINS_WITH_MARK)
+    found = unicodedata.normalize("NFKC", safe).replace(_JOINER, "").casefold()
+    if kept.size:
+        points = _points(found).copy()
+        points[points == _NONCHARACTER] = kept
+        found = _text(points)
+    return found
 
 
 def bounded(text: str) -> str:
@@ -79,10 +96,9 @@ def bounded(text: str) -> str:
     return text[: found.start()] if found else text
 
 
-def _stream_safe(text: str) -> str:
+def _stream_safe(text: str, is_mark: NDArray[np.bool_]) -> str:
     """`text` with a joiner inserted after every MAX_MARKS combining marks in a row. Marks are not reordered
-    across a joiner."""
-    is_mark = _marks().take(np.frombuffer(_utf32(text), "<u4"), mode="clip")
+    across a joiner. `is_mark` says which characters begin with a mark."""
     edges = np.flatnonzero(np.diff(is_mark, prepend=False, append=False))
     starts, ends = edges[::2], edges[1::2]
     parts, done = [], 0
@@ -94,18 +110,24 @@ def _stream_safe(text: str) -> str:
 
 
 @functools.cache
-def _marks() -> NDArray[np.bool_]:
-    """Code point -> whether its decomposition begins with a combining mark. The last entry stands for all
-    code points beyond the table, none of which does."""
-    table = np.zeros(_TABLE_END + 1, np.bool_)
+def _roles() -> NDArray[np.uint8]:
+    """Code point -> _BEGINS_WITH_MARK if its decomposition does, _KEPT if it stays as it is in whatever
+    version of Unicode, 0 for others. The last entry stands for all code points beyond the table."""
+    unassigned = classes()[:_TABLE_END] == UNASSIGNED
+    table = np.append(np.where(unassigned, _KEPT, 0), _KEPT).astype(np.uint8)
     for start, end in _WITH_MARKS:
         for point in range(start, end):
-            table[point] = unicodedata.combining(unicodedata.normalize("NFKD", chr(point))[0]) > 0
+            if not unassigned[point] and unicodedata.combining(unicodedata.normalize("NFKD", chr(point))[0]):
+                table[point] = _BEGINS_WITH_MARK
     return table
 
 
-def _utf32(text: str) -> bytes:
-    return text.encode("utf-32-le", "surrogatepass")
+def _points(text: str) -> NDArray[np.uint32]:
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+
+
+def _text(points: NDArray[np.uint32]) -> str:
+    return points.astype("<u4", copy=False).tobytes().decode("utf-32-le")
 
 
 class Mapping(NamedTuple):
@@ -127,7 +149,7 @@ class Mapping(NamedTuple):
 
 @functools.cache
 def mapping() -> Mapping:
-    """The mapping, computed from the standard library's Unicode data at the first call."""
+    """The mapping, computed at the first call from the standard library's data of assigned characters."""
     table = np.arange(_TABLE_END + 1, dtype=np.uint32)
     asked = _asked()
     second = _second_elements(asked)
@@ -156,13 +178,12 @@ def mapping() -> Mapping:
 
 
 def _asked() -> list[str]:
-    """The characters that may change under normalisation. Skipping the ranges that cannot, and unassigned
-    code points, saves 0.1 s at start."""
-    skip = np.zeros(_TABLE_END, np.bool_)
+    """The assigned characters that may change under normalisation. Skipping the ranges that cannot saves
+    0.1 s at start."""
+    asked = classes()[:_TABLE_END] != UNASSIGNED
     for start, end in _IDENTITY:
-        skip[start:end] = True
-    characters = map(chr, np.flatnonzero(~skip).tolist())
-    return [character for character in characters if unicodedata.category(character) != "Cn"]
+        asked[start:end] = False
+    return list(map(chr, np.flatnonzero(asked).tolist()))
 
 
 def _second_elements(asked: Iterable[str]) -> frozenset[str]:

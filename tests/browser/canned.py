@@ -52,7 +52,7 @@ NOON: Final = 1_767_355_200
 STEP: Final = 5
 JOURNAL: Final = "9f576ade"
 GENESIS: Final = Genesis(
-    journal=JOURNAL * 4, scheme=Scheme(), scheme_id="47db66828acd7536", options=VerdictOptions()
+    journal=JOURNAL * 4, scheme=Scheme(), scheme_id="fd83eb603f825be2", options=VerdictOptions()
 )
 
 
@@ -111,7 +111,7 @@ def verdict(words: PageContent, number: int, kind: str | None = None, **fields: 
         "similarity": 1 - number % 20 / 100 if like else None,
         "fingerprint": "2f4dc81575bc7d19",
         "text_hash": "80e5fa88ac8cfaeaa5ba08d18252a5a4",
-        "scheme": "47db66828acd7536",
+        "scheme": "fd83eb603f825be2",
         "source": Source("neardup.pages", "39fa46b6f91d4d1b8c00c9b1f55c1b9f", number % 3, number),
         "fetched_at": None,
         "decided_at": f"2026-01-02T12:{number // 60 % 60:02d}:{number % 60:02d}.010Z",

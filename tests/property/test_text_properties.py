@@ -20,6 +20,7 @@ from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.tokens import plain_tokens
 from stream.fingerprint.tokens_compiled import scanned_tokens
 from stream.text import normalise_compiled
+from stream.text.characters import UNASSIGNED, classes
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
 from stream.text.normalise_compiled import encoded, normalised_points
@@ -37,11 +38,22 @@ MIXED = st.text(
 )
 LONG = st.lists(MIXED, min_size=3, max_size=12).map(("界" * 40).join)
 H, U = ("".join(f"{chr(start)}-{chr(end - 1)}" for start, end in ranges) for ranges in (HAN, UNSPACED))
-M = "".join(chr(point) for point in range(0x2_0000) if unicodedata.category(chr(point)) in ("Mn", "Mc"))
+UNKNOWN = classes() == UNASSIGNED
+NOT_YET = "".join(
+    f"{chr(start)}-{chr(end - 1)}"
+    for start, end in np.flatnonzero(np.diff(UNKNOWN, prepend=False, append=False)).reshape(-1, 2).tolist()
+)
+M = "".join(
+    chr(point)
+    for point in np.flatnonzero(~UNKNOWN[:0x2_0000]).tolist()
+    if unicodedata.category(chr(point)) in ("Mn", "Mc")
+)
+W = rf"[^\W{NOT_YET}]"
+WORDS = re.compile(f"{W}+")
 PIECE = re.compile(
-    rf"(?P<han>(?:(?=\w)[{H}])+)"
-    rf"|(?P<unspaced>(?=\w)[{U}](?:(?=[\w{M}])[{U}]|[{M}])*)"
-    rf"|(?P<spaced>(?![{H}{U}])\w(?:(?![{H}{U}])\w|(?![{U}])[{M}]|(?<![{H}])[{M}])*)"
+    f"(?P<han>(?:(?={W})[{H}])+)"
+    f"|(?P<unspaced>(?={W})[{U}](?:(?={W}|[{M}])[{U}]|[{M}])*)"
+    f"|(?P<spaced>(?![{H}{U}]){W}(?:(?![{H}{U}]){W}|(?![{U}])[{M}]|(?<![{H}])[{M}])*)"
 )
 
 
@@ -53,7 +65,7 @@ def test_ascii_words_equal_the_regular_expression(text: str) -> None:
 @given(MIXED)
 def test_words_equal_the_regular_expression(text: str) -> None:
     clean = normalise(text)
-    assert [word.decode() for word in words(clean)] == re.findall(r"\w+", clean)
+    assert [word.decode() for word in words(clean)] == WORDS.findall(clean)
 
 
 @given(MIXED | LONG)
@@ -176,7 +188,7 @@ def test_table_of_kinds_is_the_regular_expression() -> None:
     points = np.arange(0x80, 0x3_1000)
     points = points[(points < 0xD800) | (points > 0xDFFF)]
     text = " ".join(map(chr, points.tolist()))
-    assert [word.decode() for word in words(text)] == re.findall(r"\w+", text)
+    assert [word.decode() for word in words(text)] == WORDS.findall(text)
 
 
 @pytest.mark.parametrize(

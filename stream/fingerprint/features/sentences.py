@@ -10,7 +10,9 @@ from stream.fingerprint.features.feature_methods import Maker
 from stream.fingerprint.scheme import Scheme
 from stream.text.segment import words
 
-_END: Final = re.compile(r"[。．｡!?;\n\r…]+|\.(?=\s|$)")
+_SPACES: Final = r"\t-\r\x1c-\x20\x85\u1680\u2028\u2029"
+r"""White space of normalised texts: what `\s` matches, whatever version of Unicode the running Python has."""
+END: Final = re.compile(rf"[。．｡!?;\n\r…]+|\.(?=[{_SPACES}]|$)")
 """Ends of sentences. NFKC has folded the full-width forms. A full stop within a number or name is not one."""
 
 
@@ -19,7 +21,7 @@ def maker(scheme: Scheme) -> Maker:
     count = scheme.sentences
 
     def make(text: str, _tokens: list[bytes]) -> dict[bytes, int]:
-        found = dict.fromkeys(" ".join(map(bytes.decode, words(part))) for part in _END.split(text))
+        found = dict.fromkeys(" ".join(map(bytes.decode, words(part))) for part in END.split(text))
         found.pop("", None)
         longest = sorted(found, key=len, reverse=True)[:count]
         return {sentence.encode(): 1 for sentence in longest}
