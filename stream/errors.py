@@ -78,6 +78,10 @@ class RecordError(NeardupError):
     exit_code = EXIT_REFUSED
 
 
+class RecordVersionError(RecordError):
+    """A record has the layout of another version; the message names topic, offset and both versions."""
+
+
 class IndexFileError(NeardupError):
     """A file of fingerprints is damaged, truncated, or not of the format that its name says; the message
     names the file."""

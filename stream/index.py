@@ -17,7 +17,14 @@ from typing import Final, Self
 
 import msgspec
 
-from stream.errors import OutputError, PageError, RecordError, SchemeMismatchError, StateError
+from stream.errors import (
+    OutputError,
+    PageError,
+    RecordError,
+    RecordVersionError,
+    SchemeMismatchError,
+    StateError,
+)
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
@@ -178,7 +185,9 @@ class Index:
             _SOURCE, _SOURCE, TOPIC_ID, 0, offset, offset + len(rows), len(rows), opening=not offset
         )
         offsets = range(offset, offset + len(rows))
-        columns = Rows.of(self.scheme, [source], rows, offsets, [None] * len(rows))
+        columns = Rows.of(
+            self.scheme, [source], rows, offsets, [None] * len(rows), uncertain=bool(self.options.flips)
+        )
         entry = Entry(self._state.meta.applied, int(time.time() * 1000), b"", columns)
         decided = self._judge.decide([entry])
         self._judge.apply([entry], decided.record())
@@ -280,6 +289,10 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
     private_directory(directory)
     try:
         found = decode_journal(path.read_bytes(), 0)
+    except RecordVersionError as error:
+        raise StateError(
+            f"index {directory}: another version of neardup made it; make a new one ({_GENESIS}: {error})"
+        ) from error
     except RecordError as error:
         raise StateError(f"index {directory}: {_GENESIS} is damaged: {error}") from error
     if not isinstance(found, Genesis):

@@ -201,7 +201,8 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
         )
         for i in order[:NEAREST].tolist()
     ]
-    baseline = state.baselines([normal(url)]).get(normal(url)) if url else None
+    key = normal(url).encode() if url else None
+    baseline = state.baselines([key]).get(key) if key else None
     return near, _near_baseline(judge, baseline, row, sketch) if baseline else None
 
 

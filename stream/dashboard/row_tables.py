@@ -17,7 +17,7 @@ from rocksdict import WriteBatch
 
 from stream.dashboard.faust_internals import database, open_database, producer_of
 from stream.kafka.record_batches import header_block, record_batches
-from stream.messages.byte_strings import Texts
+from stream.messages.byte_strings import StringColumn, Texts
 
 STORE_BYTES: Final = 64 << 20
 """RAM of all tables together, for write buffers and caches. Each table and partition has its own RocksDB,
@@ -80,7 +80,7 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         values = Texts.of(list(rows.values()))
         headers_of = np.zeros(len(rows), np.int64)
         batches = record_batches(
-            list(rows), values, _NO_HEADERS, headers_of, CHANGELOG_BYTES, transactional=False
+            StringColumn.of(list(rows)), values, _NO_HEADERS, headers_of, CHANGELOG_BYTES, transactional=False
         )
         sent = [await producer.send_batch(batch, topic, partition=partition) for batch in batches]
         written = await asyncio.gather(*sent)

@@ -23,7 +23,7 @@ from stream.fingerprint.simhash import signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
 from stream.fingerprint.weighted_features import signed, weighted_pairs
-from stream.pages.content import page_text
+from stream.pages.content import declared_language, page_text
 from stream.pages.outside.outside import Outside
 from stream.pages.page import Page, PageMessageError, decode_page
 from stream.text.normalise import normalise
@@ -65,6 +65,8 @@ class Fingerprint(msgspec.Struct, frozen=True):
     """Number of tokens. Below `scheme.minimum_tokens`, fingerprint and sketch say little."""
     features: int
     """Number of distinct features. If there are none, the fingerprint is `scheme.tie_word`."""
+    length: int = 0
+    """Characters of the normalised text."""
 
 
 class ReadPage(NamedTuple):
@@ -74,6 +76,8 @@ class ReadPage(NamedTuple):
     url_key: str
     fetched_at: int | None
     text: str
+    language: str = ""
+    """See `Row.language`."""
 
 
 class Fingerprinter:
@@ -163,6 +167,7 @@ class Fingerprinter:
             text_hashes,
             (tokens.bounds[1:] - tokens.bounds[:-1]).tolist(),
             counts,
+            (points.bounds[1:] - points.bounds[:-1] - 1).tolist(),
             strict=True,
         )
         return [Fingerprint(*of_sums, *others) for of_sums, *others in columns]
@@ -233,6 +238,7 @@ class Fingerprinter:
             self._hash_text(normalised.encode()),
             len(tokens),
             weighted[1].size,
+            len(normalised),
         )
 
     def features(self, pairs: Iterable[tuple[str | bytes, float]]) -> Fingerprint:
@@ -278,7 +284,7 @@ class Fingerprinter:
         key = None
         try:
             key = url_key(page.url)
-            return ReadPage(page.url, key, page.fetched_at, page_text(page))
+            return ReadPage(page.url, key, page.fetched_at, page_text(page), declared_language(page))
         except PageError as error:
             return rejected(error, page.url, key, page.fetched_at)
 
@@ -290,7 +296,13 @@ class Fingerprinter:
     def _row(self, page: ReadPage, found: Fingerprint) -> Row:
         if found.tokens < self.scheme.minimum_tokens or not found.features:
             return Row(
-                Status.INSUFFICIENT, page.url, page.url_key, page.fetched_at, text_hash=found.text_hash
+                Status.INSUFFICIENT,
+                page.url,
+                page.url_key,
+                page.fetched_at,
+                text_hash=found.text_hash,
+                length=found.length,
+                language=page.language,
             )
         return Row(
             Status.SHORT if found.tokens < self.scheme.short_tokens else Status.READY,
@@ -302,6 +314,8 @@ class Fingerprinter:
             found.sketch,
             found.text_hash,
             high=found.fingerprint >> WORD,
+            length=found.length,
+            language=page.language,
         )
 
 

@@ -51,6 +51,11 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     """Why the page was rejected, for people. Sent in the dead letter's header, not in the journal."""
     high: int = 0
     """The bits of the fingerprint above the lowest 64."""
+    length: int = 0
+    """Characters of the normalised text; 0 if rejected."""
+    language: str = ""
+    """The language that an HTML page declares, without script and region (`zh` of `zh-Hant-TW`): two or three
+    letters from a to z; empty if unknown."""
 
     @property
     def fingerprint(self) -> int:

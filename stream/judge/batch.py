@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Self
 
 import numpy as np
@@ -12,7 +11,8 @@ import xxhash
 from numpy.typing import NDArray
 
 from stream.judge.ids import INDEX_BITS
-from stream.messages.journal import Rows, SourceRange
+from stream.messages.byte_strings import StringColumn
+from stream.messages.journal import Rows, SourceRange, StringColumns, columns_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,16 @@ class Batch:
     fingerprint: NDArray[np.uint64]
     """(n,), or (n, 2) for 128 bits, with the upper 64 bits first."""
     uncertain: NDArray[np.uint8]
+    """(n, UNCERTAIN_BITS), or (n, 0) if the verdict options flip no bits."""
     sketch: NDArray[np.uint64]
     text_hash: NDArray[np.uint8]
     offset: NDArray[np.int64]
     fetched_at: NDArray[np.int64]
-    url: list[str | None]
-    url_key: list[str | None]
-    key: list[bytes | None]
-    reason: list[str | None]
+    url: StringColumn
+    url_key: StringColumn
+    key: StringColumn
+    reason: dict[int, str]
+    """Row -> why its page was rejected."""
     traceparent: dict[int, str]
     """Row -> `traceparent` of its page message."""
     source: NDArray[np.int64]
@@ -61,7 +63,7 @@ class Batch:
     ranges: list[SourceRange]
 
     def __len__(self) -> int:
-        return len(self.url)
+        return len(self.status)
 
     @classmethod
     def of(cls, entries: Sequence[Entry], admitted: Sequence[NDArray[np.bool_]], log_time: int) -> Self:
@@ -86,9 +88,9 @@ class Batch:
             whole = np.concatenate([getattr(r, name) for r in filled])
             return whole if everything else whole[place]
 
-        def strings(name: str) -> list[object]:
-            whole = list(chain.from_iterable(getattr(r, name) for r in rows))
-            return whole if everything else [whole[i] for i in place.tolist()]
+        strings = columns_of([r.strings for r in rows])
+        if not everything:
+            strings = StringColumns(*(each.take(place) for each in strings))
 
         return cls(
             place=place,
@@ -96,25 +98,29 @@ class Batch:
             time=np.repeat(times, sizes)[place],
             source=np.repeat(np.arange(len(ranges)), [r.rows for r in ranges])[place],
             ranges=ranges,
-            traceparent=_traces(rows, sizes, keep),
+            reason=_of_some([r.reason for r in rows], sizes, keep),
+            traceparent=_of_some([r.traceparent for r in rows], sizes, keep),
             **{name: column(name) for name in _COLUMNS},  # type: ignore[arg-type]
-            **{name: strings(name) for name in _STRINGS},  # type: ignore[arg-type]
+            url=strings.url,
+            url_key=strings.url_key,
+            key=strings.key,
         )
 
 
-def _traces(rows: Sequence[Rows], sizes: NDArray[np.int64], keep: NDArray[np.bool_]) -> dict[int, str]:
-    """Return the traces of the kept rows. Few crawlers set any."""
-    if not any(r.traceparent for r in rows):
+def _of_some(
+    values: Sequence[dict[int, str]], sizes: NDArray[np.int64], keep: NDArray[np.bool_]
+) -> dict[int, str]:
+    """Join dicts from a record's rows to what few rows have, as one of kept rows."""
+    if not any(values):
         return {}
     rank = np.cumsum(keep) - 1
     firsts = (np.cumsum(sizes) - sizes).tolist()
     places = [
-        (first + row, trace)
-        for first, r in zip(firsts, rows, strict=True)
-        for row, trace in r.traceparent.items()
+        (first + row, value)
+        for first, of_rows in zip(firsts, values, strict=True)
+        for row, value in of_rows.items()
     ]
-    return {int(rank[place]): trace for place, trace in places if keep[place]}
+    return {int(rank[place]): value for place, value in places if keep[place]}
 
 
 _COLUMNS = ("status", "fingerprint", "uncertain", "sketch", "text_hash", "offset", "fetched_at")
-_STRINGS = ("url", "url_key", "key", "reason")

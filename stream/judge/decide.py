@@ -245,7 +245,7 @@ class _Pass:
         return int(self.ready[row]) if row < len(self.ready) else len(self.batch)
 
     def _searched(self) -> tuple[_KnownUrls, list[_Searched]]:
-        url_keys = [self.batch.url_key[row] or "" for row in self.ready.tolist()]
+        url_keys = [each or b"" for each in self.batch.url_key.take(self.ready).strings()]
         starts = range(0, len(self.ready), SEARCH_ROWS)
         if len(self.ready) <= FEW:
             known = self._known(url_keys)
@@ -257,10 +257,10 @@ class _Pass:
         short = next((i for i, each in enumerate(searched) if each.rows < SEARCH_ROWS), len(searched))
         return asked.result(), searched[: short + 1]
 
-    def _known(self, url_keys: list[str]) -> _KnownUrls:
+    def _known(self, url_keys: list[bytes]) -> _KnownUrls:
         """A page that is not like its URL's stored baseline supersedes it, the first one that is not."""
         rows, scheme = len(self.ready), self.rule.scheme
-        numbers: dict[str, int] = {}
+        numbers: dict[bytes, int] = {}
         url = np.array([numbers.setdefault(key, len(numbers)) for key in url_keys], np.int64)
         found = self.state.baselines(numbers)
         baselines = list(found.values())
@@ -404,4 +404,4 @@ class _Pass:
             judged.superseded.append(Supersession(int(ready[row]), anchor, page, url))
 
     def _url(self, row: int) -> str:
-        return self.batch.url[self.ready[row]] or ""
+        return self.batch.url.text(int(self.ready[row]))

@@ -10,7 +10,7 @@ import msgspec
 from stream.tables.rocks import DEFAULT, Store, of_another_version
 
 META: Final = b"meta"
-VERSION: Final = 4
+VERSION: Final = 5
 """Format version of state directories."""
 
 
@@ -20,8 +20,12 @@ class LoadedRecords(msgspec.Struct, frozen=True, kw_only=True):
     dead: int
     skipped: int
     sources: int
-    digest: int | None = None
-    """Digest of their content; None if written by a version without it."""
+    digest: int
+    """Digest of their content."""
+
+
+class _Versioned(msgspec.Struct):
+    version: int = 0
 
 
 class Meta(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +49,10 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     time: int = 0
     """Log time, in milliseconds since the epoch (rule 15)."""
     held: LoadedRecords | None = None
-    """None before anything was applied, or if written by a version without it."""
+    """None before anything was applied."""
+
+
+_VERSIONED: Final = msgspec.msgpack.Decoder(_Versioned)
 
 
 def stored_meta(store: Store) -> Meta | None:
@@ -60,4 +67,5 @@ def stored_meta(store: Store) -> Meta | None:
         meta = msgspec.msgpack.decode(value, type=Meta)
         if meta.version == VERSION:
             return meta
-    raise of_another_version(store.path)
+    found = _VERSIONED.decode(value).version
+    raise of_another_version(store.path, f"format {found}; this program reads {VERSION}")

@@ -8,7 +8,7 @@ is written once and in order. RocksDB then moves files between levels without re
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from stream.compiled import compiled, copy_bytes
 from stream.errors import DamagedStateError
-from stream.messages.byte_strings import Texts
+from stream.messages.byte_strings import StringColumn, Texts
 from stream.tables.arrays import I64, U8, U64, distinct
 from stream.tables.failures import damaged
 from stream.tables.fingerprint_lanes import words_of
@@ -37,12 +37,12 @@ class LoggedPages:
 
     words: U64
     """(m, lanes)."""
-    _urls: Texts
+    urls: Texts
 
     def url(self, place: int) -> str:
         """Return the URL of the page at index `place`."""
-        first, end = self._urls.edges[place : place + 2].tolist()
-        return self._urls.data[first:end].tobytes().decode()
+        first, end = self.urls.edges[place : place + 2].tolist()
+        return self.urls.data[first:end].tobytes().decode()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -152,14 +152,14 @@ class PageLog:
             raise self._damaged(group)
         return np.frombuffer(part, "<u8").astype(np.uint64, copy=False).reshape(held, -1)
 
-    def prepare(self, words: U64, urls: Sequence[str]) -> Added:
+    def prepare(self, words: U64, urls: StringColumn) -> Added:
         """Encode n further pages, given by words (n, lanes) and URLs, without adding them."""
         if not len(words):
             return Added(self.count, {}, self._now.last)
         held = self.count % GROUP
         before = self.pages(np.arange(self.count - held, self.count))
         rows = np.ascontiguousarray(np.concatenate([before.words, words]), "<u8").view(np.uint8)
-        texts = Texts.utf8([*map(before.url, range(held)), *urls])
+        texts = _joined(before.urls, urls)
         bounds = np.append(np.arange(0, len(rows), GROUP), len(rows))
         edges = texts.edges[bounds] + bounds * (_END + self._size)
         packed = np.empty(edges[-1], np.uint8)
@@ -189,6 +189,21 @@ def record_words(width: int, sketch_bytes: int) -> int:
 def _key(number: int) -> bytes:
     """Return the key of the group that starts with page `number`."""
     return number.to_bytes(8, "big")
+
+
+@compiled
+def _joined(first: Texts, then: StringColumn) -> Texts:
+    """Copy two sets of strings into one buffer; None is empty."""
+    held = len(first.edges) - 1
+    edges = np.zeros(held + len(then.sizes) + 1, np.int64)
+    edges[: held + 1] = first.edges
+    for row in range(len(then.sizes)):
+        edges[held + row + 1] = edges[held + row] + max(0, then.sizes[row])
+    data = np.empty(edges[-1], np.uint8)
+    copy_bytes(data, 0, first.data, 0, edges[held])
+    for row in range(len(then.sizes)):
+        copy_bytes(data, edges[held + row], then.data, then.starts[row], max(0, then.sizes[row]))
+    return Texts(data, edges)
 
 
 @compiled

@@ -62,7 +62,10 @@ def _judge(state: State, judge: Judge, numbers: range) -> None:
         source = SourceRange(
             "rehearsal", "pages", "0" * 32, 0, offsets.start, offsets.stop, 2, opening=number == 0
         )
-        entry = Entry(number + 1, 0, b"", Rows.of(scheme, [source], rows, offsets, [None, None]))
+        columns = Rows.of(
+            scheme, [source], rows, offsets, [None, None], uncertain=bool(judge.genesis.options.flips)
+        )
+        entry = Entry(number + 1, 0, b"", columns)
         decided = judge.decide([entry])
         decided.json()
         judge.apply([entry], decided.record())

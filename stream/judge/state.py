@@ -26,6 +26,7 @@ from stream.judge.ledger import Ledger
 from stream.judge.meta import META, LoadedRecords, Meta, stored_meta
 from stream.judge.page_log import HEAD, Added, LoggedPages, PageLog, record_words
 from stream.judge.rule import Rule
+from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
@@ -137,7 +138,7 @@ class Prepared:
     """Rows that become anchors."""
     anchors: Added
     duplicates: Added
-    urls: dict[str, bytes]
+    urls: dict[bytes, bytes]
     """URL key -> reference to its baseline."""
     writes: Writes
     """Further writes, filled by `advance`."""
@@ -152,7 +153,7 @@ class StateReader:
         words = record_words(scheme.width, scheme.sketch_bytes)
         self._anchors = PageLog(store, ANCHORS, words)
         self._duplicates = PageLog(store, DUPLICATES, words)
-        self._urls_ahead: dict[str, bytes] = {}
+        self._urls_ahead: dict[bytes, bytes] = {}
         """References that may not be in the store yet."""
 
     def by_page(self, page: int) -> Baseline | None:
@@ -191,7 +192,7 @@ class StateReader:
             anchor=None,
         )
 
-    def baselines(self, url_keys: Iterable[str]) -> dict[str, Baseline]:
+    def baselines(self, url_keys: Iterable[bytes]) -> dict[bytes, Baseline]:
         """Return URL key -> baseline, for the URLs that have one."""
         known = self._references(list(dict.fromkeys(url_keys)))
         if not known:
@@ -210,9 +211,9 @@ class StateReader:
             for key, of_anchor, place in zip(known, is_anchor.tolist(), places.tolist(), strict=True)
         }
 
-    def _references(self, url_keys: list[str]) -> dict[str, bytes]:
+    def _references(self, url_keys: list[bytes]) -> dict[bytes, bytes]:
         """Return URL key -> reference to the baseline, for the URLs that have one."""
-        found, ahead = self.store.get(URLS, [key.encode() for key in url_keys]), self._urls_ahead
+        found, ahead = self.store.get(URLS, url_keys), self._urls_ahead
         if ahead and not ahead.keys().isdisjoint(url_keys):
             found = [ahead.get(key, value) for key, value in zip(url_keys, found, strict=True)]
         return {key: value for key, value in zip(url_keys, found, strict=True) if value is not None}
@@ -265,8 +266,6 @@ class State(StateReader):
                     path, f"{self.tables.count} anchors in the tables, but records of {self._anchors.count}"
                 )
             written, held = self.meta.held, self._held()
-            if written is not None and written.digest is None:
-                held = msgspec.structs.replace(held, digest=None)
             if written not in (None, held):
                 self.tables.close()
                 raise damaged(path, f"has {held}, but {written} was written")
@@ -337,14 +336,14 @@ class State(StateReader):
 
     def _new_baselines(
         self, batch: Batch, unique: NDArray[np.int64], duplicate: NDArray[np.int64]
-    ) -> dict[str, bytes]:
+    ) -> dict[bytes, bytes]:
         """Return URL key -> reference to the new baseline."""
         references = np.zeros(len(batch), _REFERENCE)
         for rows, kind, log in ((unique, _ANCHOR, self._anchors), (duplicate, _DUPLICATE, self._duplicates)):
             references["kind"][rows] = kind
             references["number"][rows] = np.arange(log.count, log.count + len(rows))
         kept = np.flatnonzero(references["kind"])
-        keys = [batch.url_key[row] or "" for row in kept.tolist()]
+        keys = [each or b"" for each in batch.url_key.take(kept).strings()]
         # Of several rows with the same URL, the last one counts.
         return dict(zip(keys, references[kept].view(_BYTES).tolist(), strict=True))
 
@@ -380,7 +379,7 @@ class State(StateReader):
         self._duplicates.write(writes, prepared.duplicates)
         # Sorted keys halve the time of the write, during which rocksdict holds the GIL.
         urls = prepared.urls
-        writes.put_many(URLS, ((key.encode(), urls[key]) for key in sorted(urls)))
+        writes.put_many(URLS, ((key, urls[key]) for key in sorted(urls)))
         for source in change.sources:
             key = _SOURCE + f"{source.cluster}/{source.topic_id}/{source.partition}".encode()
             writes.put(DEFAULT, key, msgspec.msgpack.encode(source))
@@ -428,7 +427,7 @@ class State(StateReader):
 
 def _pages(
     batch: Batch, rows: NDArray[np.int64], second: NDArray[np.uint64]
-) -> tuple[NDArray[np.uint64], list[str]]:
+) -> tuple[NDArray[np.uint64], StringColumn]:
     """Return words and URLs of some rows. `second` is the second word of each row of the batch."""
     columns = (batch.page.astype(np.uint64), second, batch.fingerprint, batch.sketch)
-    return np.column_stack([each[rows] for each in columns]), [batch.url[row] or "" for row in rows.tolist()]
+    return np.column_stack([each[rows] for each in columns]), batch.url.take(rows)

@@ -67,7 +67,7 @@ class StoredPages:
                 key = url_key(name)
             except PageError:
                 return None
-            found = self._records.baselines([key]).get(key)
+            found = self._records.baselines([key.encode()]).get(key.encode())
         if found is None:
             return None
         return ExplainedPage(

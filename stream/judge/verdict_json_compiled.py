@@ -20,7 +20,7 @@ from stream.judge.batch import Batch
 from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import INDEX_BITS, INDEX_MASK, NO_PAGE
 from stream.judge.rule import Rule
-from stream.messages.byte_strings import Texts
+from stream.messages.byte_strings import StringColumn, Texts
 from stream.messages.journal import NO_TIME
 from stream.messages.verdict import VERDICTS, VERSION, Change, Verdict, rfc3339
 
@@ -29,6 +29,15 @@ _DAY: Final = 86_400_000
 _UNIQUE: Final = int(Verdict.UNIQUE)
 _CHANGES: Final = len(Change)
 _DIGITS: Final = np.frombuffer(b"0123456789abcdef", np.uint8)
+_QUOTE, _BACKSLASH = ord('"'), ord("\\")
+_NOTHING: Final = np.frombuffer(b"null", np.uint8)
+_ESCAPES: Final = np.zeros(256, np.uint8)
+"""The letter after the backslash, for the characters that have one."""
+_ESCAPE_BYTES: Final = np.zeros(256, np.uint8)
+"""By how many bytes a character grows in JSON."""
+_ESCAPE_BYTES[: ord(" ")] = 5
+for _character, _letter in zip(b'"\\\n\r\t\f\b', b'"\\nrtfb', strict=True):
+    _ESCAPES[_character], _ESCAPE_BYTES[_character] = _letter, 1
 _LONGEST: Final = 1024
 """Upper bound for the bytes of a verdict except its strings: names, numbers and hex digits."""
 
@@ -93,16 +102,61 @@ def columns(batch: Batch, judged: BatchVerdicts, rule: Rule, journal: str) -> Co
         hashed=(batch.text_hash != np.frombuffer(NO_HASH, np.uint8)).any(axis=1),
         offset=batch.offset,
         time_of_day=np.where(batch.fetched_at == NO_TIME, -1, batch.fetched_at % _DAY),
-        url=Texts.json(batch.url),
+        url=quoted(batch.url),
         other_url=Texts.json([judged.other_url[row] for row in np.flatnonzero(compared).tolist()]),
         similarity=_similarities(judged.similarity, rule),
         date=_dates(batch.fetched_at),
         source=_sources(batch, rule.scheme.id),
         decided_at=_times(batch.time),
-        reason=_reasons(batch.reason),
+        reason=_reasons(batch.reason, len(batch)),
         fixed=_fixed(journal[:8]),
         verdicts=_VERDICTS,
     )
+
+
+@compiled
+def quoted(strings: StringColumn) -> Texts:
+    """Write strings in UTF-8 as JSON, with the escapes of `json.encoder`, and None as null."""
+    rows, most = len(strings.sizes), 0
+    for row in range(rows):
+        start, size = strings.starts[row], strings.sizes[row]
+        most += max(size, 2) + 2
+        for place in range(start, start + size):
+            most += _ESCAPE_BYTES[strings.data[place]]
+    out, edges = np.empty(most, np.uint8), np.zeros(rows + 1, np.int64)
+    at = 0
+    for row in range(rows):
+        start, size = strings.starts[row], strings.sizes[row]
+        if size < 0:
+            copy_bytes(out, at, _NOTHING, 0, 4)
+            at += 4
+        else:
+            out[at] = _QUOTE
+            at = _escaped(out, at + 1, strings.data, start, start + size)
+            out[at] = _QUOTE
+            at += 1
+        edges[row + 1] = at
+    return Texts(out[:at], edges)
+
+
+@compiled
+def _escaped(out: NDArray[np.uint8], at: int, data: NDArray[np.uint8], start: int, end: int) -> int:
+    for place in range(start, end):
+        byte = data[place]
+        if not _ESCAPE_BYTES[byte]:
+            out[at] = byte
+            at += 1
+            continue
+        letter = _ESCAPES[byte]
+        out[at] = _BACKSLASH
+        if letter:
+            out[at + 1] = letter
+            at += 2
+        else:
+            out[at + 1], out[at + 2], out[at + 3] = ord("u"), ord("0"), ord("0")
+            out[at + 4], out[at + 5] = _DIGITS[byte >> 4], _DIGITS[byte & 15]
+            at += 6
+    return at
 
 
 def write(said: Columns, rows: NDArray[np.int64]) -> Texts:
@@ -304,9 +358,8 @@ def _sources(batch: Batch, scheme: str) -> _Spread:
     return _Spread(_texts(*written), batch.source)
 
 
-def _reasons(reasons: list[str | None]) -> _Spread:
-    if reasons.count(None) == len(reasons):
-        return _Spread(_texts("null}"), np.zeros(len(reasons), np.int64))
-    place = {reason: place for place, reason in enumerate(dict.fromkeys(reasons))}
-    written = ("null}" if each is None else f"{encode_basestring(each)}}}" for each in place)
-    return _Spread(_texts(*written), np.fromiter(map(place.__getitem__, reasons), np.int64, len(reasons)))
+def _reasons(reasons: dict[int, str], rows: int) -> _Spread:
+    place = {reason: place for place, reason in enumerate(dict.fromkeys(reasons.values()), 1)}
+    of = np.zeros(rows, np.int64)
+    of[list(reasons)] = [place[reason] for reason in reasons.values()]
+    return _Spread(_texts("null}", *(f"{encode_basestring(each)}}}" for each in place)), of)

@@ -129,7 +129,7 @@ class JudgeWatch:
         for verdict, count in decided.counts.items():
             metrics.verdicts.labels(verdict).inc(count)
         if Verdict.REJECTED in judged.verdict:
-            for reason, count in Counter(reason for reason in batch.reason if reason).items():
+            for reason, count in Counter(batch.reason.values()).items():
                 metrics.rejects.labels(reason).inc(count)
         metrics.candidates.labels("verified").inc(judged.verified)
         metrics.candidates.labels("refused").inc(judged.candidates - judged.verified)

@@ -18,7 +18,7 @@ from aiokafka.record.util import calc_crc32c
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, copy_bytes
-from stream.messages.byte_strings import Texts
+from stream.messages.byte_strings import StringColumn, Texts
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -80,7 +80,7 @@ class RecordBatch:
 
 
 def record_batches(
-    keys: Sequence[bytes | None],
+    keys: StringColumn,
     values: Texts,
     headers: Texts,
     headers_of: NDArray[np.int64],
@@ -93,17 +93,12 @@ def record_batches(
 
     Record i has the i-th key and value, and the headers `headers[headers_of[i]]`, encoded by `header_block`.
     """
-    count = len(keys)
-    keyed, given = np.ones(count, np.bool_), keys
-    if None in keys:  # rare
-        keyed[:] = [key is not None for key in keys]
-        given = [key or b"" for key in keys]
-    key = Texts.of(given)  # type: ignore[arg-type]
-    size = key.edges[-1] + values.edges[-1] + np.diff(headers.edges)[headers_of].sum()
+    count = len(keys.sizes)
+    size = np.maximum(keys.sizes, 0).sum() + values.edges[-1] + np.diff(headers.edges)[headers_of].sum()
     out = np.empty(int(size) + _OVERHEAD * count, np.uint8)
     ends, counts = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     room = limit - _HEAD.size - _BODY.size
-    made = _write(out, key, keyed, values, headers, headers_of, room, ends, counts)
+    made = _write(out, keys, values, headers, headers_of, room, ends, counts)
     edges, written = ends[: made + 1].tolist(), out.data
     return [
         RecordBatch(written[first:end], records, transactional=transactional)
@@ -113,7 +108,9 @@ def record_batches(
 
 def rehearse() -> None:
     """Compile the loops of `record_batches`."""
-    record_batches([None], Texts.of([b""]), Texts.of([header_block([])]), np.zeros(1, np.int64), 0)
+    record_batches(
+        StringColumn.of([None]), Texts.of([b""]), Texts.of([header_block([])]), np.zeros(1, np.int64), 0
+    )
 
 
 def header_block(headers: Headers) -> bytes:
@@ -130,8 +127,7 @@ def _varint(number: int) -> bytes:
 @compiled
 def _write(
     out: NDArray[np.uint8],
-    keys: Texts,
-    keyed: NDArray[np.bool_],
+    keys: StringColumn,
     values: Texts,
     headers: Texts,
     headers_of: NDArray[np.int64],
@@ -144,22 +140,23 @@ def _write(
     From index 1 on, `ends` and `counts` receive the end and the number of records of each batch.
     """
     at, batch = 0, 1
-    for row in range(len(keyed)):
+    for row in range(len(keys.sizes)):
         head = headers_of[row]
-        key, key_size = keys.edges[row], keys.edges[row + 1] - keys.edges[row]
+        key, key_size = keys.starts[row], keys.sizes[row]
         value, value_size = values.edges[row], values.edges[row + 1] - values.edges[row]
         block, block_size = headers.edges[head], headers.edges[head + 1] - headers.edges[head]
         # A record starts with attributes and timestamp delta, both 0, and its offset in the batch.
         offset = counts[batch]
         size = 2 + _varint_size(offset) + _varint_size(value_size) + value_size + block_size
-        size += _varint_size(key_size) + key_size if keyed[row] else 1
+        size += _varint_size(key_size) + key_size if key_size >= 0 else 1
         if counts[batch] and at + _varint_size(size) + size - ends[batch - 1] > room:
             size += 1 - _varint_size(offset)
             batch, offset = batch + 1, 0
         at = _put_varint(out, at, size)
         out[at] = out[at + 1] = 0
         at = _put_varint(out, at + 2, offset)
-        at = _put_varint(out, at, key_size if keyed[row] else -1)
+        at = _put_varint(out, at, key_size)
+        key_size = max(0, key_size)
         copy_bytes(out, at, keys.data, key, key_size)
         at = _put_varint(out, at + key_size, value_size)
         copy_bytes(out, at, values.data, value, value_size)
@@ -167,7 +164,7 @@ def _write(
         at += value_size + block_size
         counts[batch] += 1
         ends[batch] = at
-    return batch if len(keyed) else 0
+    return batch if len(keys.sizes) else 0
 
 
 @compiled

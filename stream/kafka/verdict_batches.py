@@ -56,8 +56,9 @@ class VerdictBatches:
             values = write(said, rows)
             if self._avro is not None:
                 values = Texts.of(self._avro.values(values.strings()))
-            keys = [batch.key[row] for row in rows.tolist()]
-            return record_batches(keys, values, headers, headers_of[rows], VERDICT_BATCH_BYTES)
+            return record_batches(
+                batch.key.take(rows), values, headers, headers_of[rows], VERDICT_BATCH_BYTES
+            )
 
         places: list[TopicPartition] = []
         parts: list[NDArray[np.int64]] = []

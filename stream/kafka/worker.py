@@ -164,7 +164,13 @@ class WorkerRole:
             async with clients.acknowledged(f"topic {self.names.rejected}"):
                 await self._dead_letters.send(source, batch.rejected)
         rows = Rows.of(
-            self._genesis.scheme, batch.ranges, batch.rows, batch.offsets, batch.keys, batch.traces
+            self._genesis.scheme,
+            batch.ranges,
+            batch.rows,
+            batch.offsets,
+            batch.keys,
+            batch.traces,
+            uncertain=bool(self._genesis.options.flips),
         )
         reach("worker.before_append")
         with self.watch.stage("append"):

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from json.encoder import encode_basestring
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+NO_STRING: Final = -1
+"""Size of a string that is None."""
 
 
 class Texts(NamedTuple):
@@ -22,14 +25,6 @@ class Texts(NamedTuple):
     def of(cls, strings: Sequence[bytes]) -> Self:
         """Concatenate byte strings."""
         return cls(_writable(b"".join(strings)), _edges(map(len, strings), len(strings)))
-
-    @classmethod
-    def utf8(cls, strings: Sequence[str]) -> Self:
-        """Concatenate strings, encoded in UTF-8."""
-        joined = "".join(strings)
-        if joined.isascii():  # nearly always
-            return cls(_writable(joined.encode()), _edges(map(len, strings), len(strings)))
-        return cls.of([each.encode() for each in strings])
 
     @classmethod
     def json(cls, strings: Sequence[str | None]) -> Self:
@@ -48,6 +43,56 @@ class Texts(NamedTuple):
         """Split the buffer into its strings."""
         data = self.data.tobytes()
         return [data[first:end] for first, end in pairwise(self.edges.tolist())]
+
+
+class StringColumn(NamedTuple):
+    """n byte strings, some of which may be None, at any places of one buffer, which columns may share."""
+
+    data: NDArray[np.uint8]
+    starts: NDArray[np.int64]
+    """(n,)"""
+    sizes: NDArray[np.int64]
+    """(n,), or NO_STRING for None."""
+
+    @classmethod
+    def of(cls, strings: Sequence[bytes | None]) -> Self:
+        """Concatenate byte strings."""
+        sizes = np.array([NO_STRING if each is None else len(each) for each in strings], np.int64)
+        data = _writable(b"".join([each for each in strings if each]))
+        return cls(data, starts_of(sizes), sizes)
+
+    @classmethod
+    def utf8(cls, strings: Sequence[str | None]) -> Self:
+        """Concatenate strings, encoded in UTF-8."""
+        return cls.of([None if each is None else each.encode() for each in strings])
+
+    def take(self, rows: NDArray[np.int64]) -> Self:
+        """Return some of the strings, in the same buffer."""
+        return self._replace(starts=self.starts[rows], sizes=self.sizes[rows])
+
+    def strings(self) -> list[bytes | None]:
+        """Copy the strings out of the buffer."""
+        data = self.data.tobytes()
+        return [
+            None if size < 0 else data[start : start + size]
+            for start, size in zip(self.starts.tolist(), self.sizes.tolist(), strict=True)
+        ]
+
+    def texts(self) -> list[str | None]:
+        """Decode the strings."""
+        return [None if each is None else each.decode() for each in self.strings()]
+
+    def text(self, row: int) -> str:
+        """Decode one string; None is empty."""
+        start = int(self.starts[row])
+        return self.data[start : start + max(0, int(self.sizes[row]))].tobytes().decode()
+
+
+def starts_of(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return where strings of these sizes, which may be NO_STRING, start if they stand back to back."""
+    lengths = np.maximum(sizes, 0)
+    starts: NDArray[np.int64] = np.cumsum(lengths) - lengths
+    return starts
 
 
 def _writable(data: bytes) -> NDArray[np.uint8]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Self
+from typing import Any, Final, NamedTuple, Self
 
 import msgspec
 import numpy as np
@@ -18,12 +18,17 @@ from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, digest_of
+from stream.messages.byte_strings import NO_STRING, StringColumn, starts_of
 from stream.messages.times import EARLIEST, LATEST
-from stream.messages.verdict_options import RecordedOptions, VerdictOptions
+from stream.messages.verdict_options import VerdictOptions
+from stream.messages.versions import refuse_other_version
 
-VERSION: Final = 1
+VERSION: Final = 2
 NO_TIME: Final = -(2**63)
 """`fetched_at` of a page without one."""
+AS_URL: Final = -2
+"""Size, in a record, of a string that equals the URL of its row."""
+LANGUAGE_BYTES: Final = 3
 MAX_ROWS: Final = 65_535
 """Maximum number of rows in a journal record. The index of a row must fit 16 bits (see `judge.ids`)."""
 
@@ -55,7 +60,10 @@ class SourceRange(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind", omit_defaults=True):
-    """Wire format of `Rows`: msgpack, with columns of numbers as little-endian buffers."""
+    """Wire format of `Rows`: msgpack, with columns of numbers as little-endian buffers.
+
+    Of `url`, `url_key` and `key` there are sizes; the strings themselves stand back to back in `strings`.
+    """
 
     version: int
     scheme: str
@@ -65,12 +73,15 @@ class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind", omit_defaults=Tr
     uncertain: bytes
     sketch: bytes
     text_hash: bytes
+    length: bytes
+    language: bytes
     offset: bytes
     fetched_at: bytes
-    url: list[str | None]
-    url_key: list[str | None]
-    key: list[bytes | None]
-    reason: list[str | None]
+    url: bytes
+    url_key: bytes
+    key: bytes
+    strings: bytes
+    reason: dict[int, str]
     traceparent: dict[int, str] = {}
 
 
@@ -92,10 +103,80 @@ class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_fiel
         return f"Genesis(journal={self.journal!r}, scheme_id={self.scheme_id!r}, options={self.options!r})"
 
 
-class _GenesisRecord(Genesis, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
-    """Wire format of `Genesis`."""
+class StringColumns(NamedTuple):
+    """The strings of n rows."""
 
-    options: RecordedOptions
+    url: StringColumn
+    url_key: StringColumn
+    key: StringColumn
+
+
+class Strings(NamedTuple):
+    """The strings of the n rows of a record, as they are encoded, since few readers want all of them."""
+
+    sizes: NDArray[np.int32]
+    """(3, n): sizes in bytes of URLs, URL keys and message keys; or NO_STRING, AS_URL."""
+    data: bytes
+    """The strings with a size, back to back."""
+
+    @classmethod
+    def of(
+        cls, url: Sequence[str | None], url_key: Sequence[str | None], key: Sequence[bytes | None]
+    ) -> Self:
+        """Encode strings. What equals the URL of its row takes no bytes, as nearly all URL keys do, and the
+        message keys of most crawlers."""
+        urls = [None if each is None else each.encode() for each in url]
+        keys = [None if each is None else each.encode() for each in url_key]
+        strings = [each for each in urls if each]
+        sizes = [NO_STRING if each is None else len(each) for each in urls]
+        for column in (keys, key):
+            pairs = list(zip(column, urls, strict=True))
+            strings += [own for own, of_row in pairs if own and own != of_row]
+            sizes += [
+                AS_URL if own == of_row else NO_STRING if own is None else len(own) for own, of_row in pairs
+            ]
+        return cls(np.array(sizes, "<i4").reshape(3, -1), b"".join(strings))
+
+    @classmethod
+    def of_record(cls, record: _RowsRecord, n: int) -> Self:
+        """Return the strings of a record with n rows. Raises ValueError."""
+        sizes = _matrix(record.url + record.url_key + record.key, np.int32, 3, n)
+        if sizes.min(initial=0) < AS_URL or sizes[0].min(initial=0) == AS_URL:
+            raise ValueError("a size of a string that means nothing")
+        own = np.maximum(sizes, 0)
+        if int(own.sum(dtype=np.int64)) != len(record.strings):
+            raise ValueError("the sizes of the strings do not add up to their bytes")
+        if not record.strings.isascii():
+            text = record.strings[: int(own[:2].sum(dtype=np.int64))]
+            text.decode()  # no string ends within a character, unless the next one begins there
+            begins = starts_of(own[:2].ravel())[own[:2].ravel() > 0]
+            if ((np.frombuffer(text, np.uint8)[begins] & 0xC0) == 0x80).any():
+                raise ValueError("a URL that is not UTF-8")
+        return cls(sizes, record.strings)
+
+    def columns(self) -> StringColumns:
+        """Find the strings."""
+        return columns_of([self])
+
+
+def columns_of(records: Sequence[Strings]) -> StringColumns:
+    """Find the strings of all rows of some records, in one buffer."""
+    data = np.frombuffer(bytearray().join(each.data for each in records), np.uint8)
+    sizes = np.concatenate([each.sizes.ravel() for each in records]).astype(np.int64)
+    starts = starts_of(sizes)
+    counts = np.array([each.sizes.shape[1] for each in records], np.int64)
+    rows = np.repeat(counts, counts)
+    # The URLs of a record come first, then its URL keys, then its message keys.
+    first = np.arange(len(rows)) + 2 * np.repeat(np.cumsum(counts) - counts, counts)
+    url = StringColumn(data, starts[first], sizes[first])
+
+    def column(place: NDArray[np.int64]) -> StringColumn:
+        shared = sizes[place] == AS_URL
+        return StringColumn(
+            data, np.where(shared, url.starts, starts[place]), np.where(shared, url.sizes, sizes[place])
+        )
+
+    return StringColumns(url, column(first + rows), column(first + 2 * rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -109,25 +190,28 @@ class Rows:
     fingerprint: NDArray[np.uint64]
     """(n,), or (n, 2) for 128 bits, with the upper 64 bits first."""
     uncertain: NDArray[np.uint8]
-    """(n, UNCERTAIN_BITS): bit indexes, least certain first."""
+    """(n, UNCERTAIN_BITS): bit indexes, least certain first; (n, 0) if the verdict options flip no bits."""
     sketch: NDArray[np.uint64]
     """(n, sketch_bytes / 8)."""
     text_hash: NDArray[np.uint8]
     """(n, 16)."""
+    length: NDArray[np.uint32]
+    """(n,): characters of the normalised text; 0 if rejected."""
+    language: NDArray[np.bytes_]
+    """(n,): declared language (`Row.language`), empty if unknown."""
     offset: NDArray[np.int64]
     """(n,): offsets in the source partition of the row's range."""
     fetched_at: NDArray[np.int64]
     """(n,): milliseconds since the epoch, or NO_TIME."""
-    url: list[str | None]
-    url_key: list[str | None]
-    key: list[bytes | None]
-    """Keys of the page messages, which become the keys of the verdicts."""
-    reason: list[str | None]
+    strings: Strings
+    """URLs, URL keys, and the keys of the page messages, which become the keys of the verdicts."""
+    reason: dict[int, str] = field(default_factory=dict)
+    """Row -> why the page was rejected."""
     traceparent: dict[int, str] = field(default_factory=dict)
     """Row -> `traceparent` of the page message (W3C Trace Context), which is copied to the verdict."""
 
     def __len__(self) -> int:
-        return len(self.url)
+        return len(self.status)
 
     @classmethod
     def of(
@@ -138,8 +222,11 @@ class Rows:
         offsets: Sequence[int],
         keys: Sequence[bytes | None],
         traceparent: Mapping[int, str] | None = None,
+        *,
+        uncertain: bool = False,
     ) -> Self:
-        """Convert `rows`, which are in the order of `ranges`, to columns."""
+        """Convert `rows`, which are in the order of `ranges`, to columns; with the uncertain bits if verdict
+        options flip some."""
         n, blank = len(rows), bytes(scheme.sketch_bytes)
         if n > MAX_ROWS or n != sum(r.rows for r in ranges):
             raise ValueError(f"{n} rows do not fit ranges {ranges}")
@@ -148,22 +235,23 @@ class Rows:
             ranges=ranges,
             status=np.fromiter((r.status for r in rows), np.uint8, n),
             fingerprint=as_column([r.fingerprint for r in rows], scheme.width),
-            uncertain=_matrix(b"".join(r.uncertain for r in rows), np.uint8, n, UNCERTAIN_BITS),
+            uncertain=_uncertain(b"".join(r.uncertain for r in rows) if uncertain else b"", n),
             sketch=_matrix(b"".join(r.sketch or blank for r in rows), np.uint64, n, scheme.sketch_bytes // 8),
             text_hash=_matrix(b"".join(r.text_hash for r in rows), np.uint8, n, 16),
+            length=np.fromiter((r.length for r in rows), np.uint32, n),
+            language=np.array([r.language for r in rows], _LANGUAGE),
             offset=np.fromiter(offsets, np.int64, n),
             fetched_at=np.fromiter(
                 (NO_TIME if r.fetched_at is None else r.fetched_at for r in rows), np.int64, n
             ),
-            url=[r.url for r in rows],
-            url_key=[r.url_key for r in rows],
-            key=list(keys),
-            reason=[r.reason for r in rows],
+            strings=Strings.of([r.url for r in rows], [r.url_key for r in rows], keys),
+            reason={row: r.reason for row, r in enumerate(rows) if r.reason is not None},
             traceparent=dict(traceparent or {}),
         )
 
     def encode(self) -> bytes:
         """Encode the journal record."""
+        url, url_key, key = (sizes.tobytes() for sizes in self.strings.sizes)
         return _ENCODER.encode(
             _RowsRecord(
                 version=VERSION,
@@ -174,18 +262,21 @@ class Rows:
                 uncertain=self.uncertain.tobytes(),
                 sketch=self.sketch.astype("<u8").tobytes(),
                 text_hash=self.text_hash.tobytes(),
+                length=self.length.astype("<u4").tobytes(),
+                language=self.language.tobytes() if self.language.any() else b"",
                 offset=self.offset.astype("<i8").tobytes(),
                 fetched_at=self.fetched_at.astype("<i8").tobytes(),
-                url=self.url,
-                url_key=self.url_key,
-                key=self.key,
+                url=url,
+                url_key=url_key,
+                key=key,
+                strings=self.strings.data,
                 reason=self.reason,
                 traceparent=self.traceparent,
             )
         )
 
     def refuse_foreign(self, genesis: Genesis, where: str) -> None:
-        """Check that the rows have the journal's scheme, and the widths of that scheme.
+        """Check that the rows have the journal's scheme, and the columns of that scheme and its options.
 
         Raises SchemeMismatchError or RecordError, whose messages start with `where`.
         """
@@ -202,17 +293,21 @@ class Rows:
                 f"{where}: fingerprints of {64 * words} bits and sketches of {sketch_bytes} bytes do not fit "
                 f"scheme {self.scheme}"
             )
+        if bool(self.uncertain.size) != bool(genesis.options.flips):
+            raise RecordError(
+                f"{where}: has {'' if self.uncertain.size else 'no '}uncertain bits, which does not fit the "
+                f"verdict option flips={genesis.options.flips}"
+            )
 
     @classmethod
     def of_record(cls, record: _RowsRecord) -> Self:
         """The rows of a record as it is encoded. Raises ValueError."""
-        n = len(record.url)
+        n = len(record.status)
         if n > MAX_ROWS or n != sum(r.rows for r in record.ranges):
             raise ValueError("the row counts of the ranges do not add up to the number of rows")
-        if not n == len(record.url_key) == len(record.key) == len(record.reason):
-            raise ValueError("columns differ in length")
-        if not all(0 <= row < n for row in record.traceparent):
-            raise ValueError("a traceparent of a row that does not exist")
+        for name, of_rows in (("reason", record.reason), ("traceparent", record.traceparent)):
+            if not all(0 <= row < n for row in of_rows):
+                raise ValueError(f"a {name} of a row that does not exist")
         if n and (len(record.sketch) % (8 * n) or not record.sketch):
             raise ValueError("sketches differ in size")
         wide = len(record.fingerprint) == 16 * n
@@ -221,14 +316,14 @@ class Rows:
             ranges=record.ranges,
             status=_matrix(record.status, np.uint8, n),
             fingerprint=_matrix(record.fingerprint, np.uint64, *((n, 2) if n and wide else (n,))),
-            uncertain=_matrix(record.uncertain, np.uint8, n, UNCERTAIN_BITS),
+            uncertain=_uncertain(record.uncertain, n),
             sketch=_matrix(record.sketch, np.uint64, n, len(record.sketch) // (8 * n) if n else 0),
             text_hash=_matrix(record.text_hash, np.uint8, n, 16),
+            length=_matrix(record.length, np.uint32, n),
+            language=_languages(record.language, n),
             offset=_matrix(record.offset, np.int64, n),
             fetched_at=_matrix(record.fetched_at, np.int64, n),
-            url=record.url,
-            url_key=record.url_key,
-            key=record.key,
+            strings=Strings.of_record(record, n),
             reason=record.reason,
             traceparent=record.traceparent,
         )
@@ -260,16 +355,27 @@ def encode_genesis(genesis: Genesis) -> bytes:
 def decode_journal(value: bytes, offset: int) -> JournalRecord:
     """Decode the journal record at `offset`. Raises RecordError."""
     try:
-        record = _DECODER.decode(value)
+        record: Genesis | _RowsRecord = _DECODER.decode(value)
         if record.version != VERSION:
-            raise ValueError(f"version {record.version}; this program reads {VERSION}")
+            raise ValueError(f"version {record.version}")
         if isinstance(record, _RowsRecord):
             return Rows.of_record(record)
         if digest_of(record.seed) != record.scheme.seed_digest:
             raise ValueError("the seed is not that of the scheme")
-        return Genesis(**{**msgspec.structs.asdict(record), "options": record.options.meant})
+        return record
     except (msgspec.DecodeError, ValueError) as error:
+        refuse_other_version(value, VERSION, f"journal offset {offset}")
         raise RecordError(f"journal offset {offset}: {error}") from error
+
+
+def _uncertain(data: bytes, n: int) -> NDArray[np.uint8]:
+    return _matrix(data, np.uint8, n, UNCERTAIN_BITS if data else 0)
+
+
+def _languages(data: bytes, n: int) -> NDArray[np.bytes_]:
+    if len(data) not in (0, n * LANGUAGE_BYTES):
+        raise ValueError("columns differ in length")
+    return np.frombuffer(data, _LANGUAGE) if data else np.zeros(n, _LANGUAGE)
 
 
 def _matrix(data: bytes, dtype: type, *shape: int) -> NDArray[Any]:
@@ -278,4 +384,5 @@ def _matrix(data: bytes, dtype: type, *shape: int) -> NDArray[Any]:
 
 
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(_GenesisRecord | _RowsRecord)
+_DECODER = msgspec.msgpack.Decoder(Genesis | _RowsRecord)
+_LANGUAGE: Final = f"S{LANGUAGE_BYTES}"

@@ -86,24 +86,9 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     @property
     def id(self) -> str:
         """16 hex digits that identify these options."""
-        named = msgspec.to_builtins(self)
-        if not self.compared:  # keep the ids from before `compared` existed, which meant no limit
-            del named["compared"]
-        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(named, order="sorted"))
+        return xxhash.xxh3_64_hexdigest(msgspec.json.encode(self, order="sorted"))
 
     @classmethod
     def paper(cls, k: int = 3, blocks: int = 5) -> VerdictOptions:
         """The rule of the paper: distance <= k, with a table design that misses no such pair."""
         return cls(mode="strict", distance=k, blocks=blocks, choose=blocks - k, compared=0)
-
-
-class RecordedOptions(VerdictOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Options as stored in a genesis record. Records from before `compared` existed decode without a
-    limit."""
-
-    compared: Count = 0
-
-    @property
-    def meant(self) -> VerdictOptions:
-        """These options as `VerdictOptions`."""
-        return VerdictOptions(**msgspec.structs.asdict(self))

@@ -21,6 +21,10 @@ _HTML = re.compile(
     re.IGNORECASE,
 )
 
+_LANGUAGE = re.compile(
+    r"""<html\b[^>]{0,300}?\s(?:xml:)?lang\s*=\s*["']?([a-z]{2,3})(?![a-z0-9])""", re.IGNORECASE | re.ASCII
+)
+
 
 def page_text(page: Page) -> str:
     """The text to fingerprint: `text` as it is, the main content of `html`, or the decoded `body`. A body is
@@ -40,6 +44,18 @@ def page_text(page: Page) -> str:
     text = decode(page.body, page.charset, page.content_type)
     is_html = _MARKUP.fullmatch(kind) if kind is not None else _HTML.search(text, 0, SNIFF_CHARACTERS)
     return extract(text) if is_html else text
+
+
+def declared_language(page: Page) -> str:
+    """The language that the `<html>` tag of a page declares, without script and region; empty if it declares
+    none. Only the beginning of a page is searched, of a body as ASCII."""
+    if page.text is not None:
+        return ""
+    beginning = page.html[:SNIFF_CHARACTERS] if page.html is not None else ""
+    if page.body is not None:
+        beginning = page.body[:SNIFF_CHARACTERS].decode("ascii", "replace")
+    found = _LANGUAGE.search(beginning)
+    return found[1].lower() if found else ""
 
 
 def _media_type(content_type: str | None) -> str | None:

@@ -103,11 +103,11 @@ def state_directory(path: Path) -> Path | None:
     return found[0] if found else None
 
 
-def of_another_version(path: Path) -> StateError:
+def of_another_version(path: Path, which: str) -> StateError:
     """The error for a directory with the layout of another version."""
     return StateError(
-        f"state directory {path}: another version made it; if it is deleted, a judge rebuilds it, and an"
-        " Index starts empty"
+        f"state directory {path}: another version made it ({which}); if it is deleted, a judge rebuilds it, "
+        f"and an Index starts empty"
     )
 
 
@@ -356,7 +356,7 @@ class Store:
                 f"state directory {self.path}: made for {tables} tables, opened for {self.tables}"
             )
         else:
-            raise of_another_version(self.path)
+            raise of_another_version(self.path, f"has {', '.join(sorted(found))}")
 
     def _is_empty(self, families: set[str]) -> bool:
         options = {family: _options(family, self._cache) for family in families}

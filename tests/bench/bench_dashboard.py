@@ -35,7 +35,7 @@ from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.kafka.record_batches import header_block, record_batches
 from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES
-from stream.messages.byte_strings import Texts
+from stream.messages.byte_strings import StringColumn, Texts
 from stream.messages.verdict import PageRef, Source, VerdictRecord, rfc3339
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
@@ -102,7 +102,7 @@ async def _publish(settings: Settings, verdicts: list[VerdictRecord]) -> None:
                     if each.source.partition == partition
                 ]
                 values = Texts.of([msgspec.json.encode(each) for each in its])
-                keys = [(each.url or "").encode() for each in its]
+                keys = StringColumn.of([(each.url or "").encode() for each in its])
                 no_headers = np.zeros(len(its), np.int64)
                 batches = record_batches(keys, values, headers, no_headers, VERDICT_BATCH_BYTES)
                 sent += [await producer.send_batch(each, topic, partition=partition) for each in batches]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
-from stream.messages.journal import Rows, SourceRange, decode_journal
+from stream.messages.journal import Rows, SourceRange, Strings, decode_journal
 from tests.bench.journal import ROWS, journal
 
 U64 = NDArray[np.uint64]
@@ -47,15 +47,14 @@ class HostileJournal:
             ranges=[SourceRange("c", "pages", "0" * 32, 0, first, first + n, n, opening=not first)],
             status=np.zeros(n, np.uint8),
             fingerprint=prints,
-            uncertain=np.tile(np.arange(32, dtype=np.uint8), (n, 1)),
+            uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches,
             text_hash=np.zeros((n, 16), np.uint8),
             offset=np.arange(first, first + n),
             fetched_at=np.full(n, 1_790_000_000_000),
-            url=names,
-            url_key=names,
-            key=[None] * n,
-            reason=[None] * n,
+            length=np.full(n, 6_000, np.uint32),
+            language=np.zeros(n, "S3"),
+            strings=Strings.of(names, names, [None] * n),
         )
         return _entry(rows, first // ROWS + 1)
 
@@ -139,7 +138,7 @@ def changing_urls(rows: int) -> list[Entry]:
 def superseded_hub(rows: int) -> list[Entry]:
     """A hub whose anchors' URLs come back as other pages, one for every page in the middle."""
     entries = hub(rows)
-    flat = [url for entry in entries for url in entry.rows.url]
+    flat = [url for entry in entries for url in entry.rows.strings.columns().url.texts()]
     rng, scheme = np.random.default_rng(7), Scheme()
     prints = np.concatenate([entry.rows.fingerprint for entry in entries])
     sketches = np.concatenate([entry.rows.sketch for entry in entries])

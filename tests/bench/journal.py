@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from stream.fingerprint.scheme import Scheme
-from stream.messages.journal import Rows, SourceRange
+from stream.messages.journal import Rows, SourceRange, Strings
 
 ROWS = 512
 """Rows a record."""
@@ -56,13 +56,12 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
             ranges=[SourceRange("c", "pages", "0" * 32, partition, start, start + n, n, opening=start == 0)],
             status=np.zeros(n, np.uint8),
             fingerprint=prints[at : at + n].copy(),
-            uncertain=uncertain,
+            uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches[at : at + n].copy(),
             text_hash=rng.integers(0, 256, (n, 16), dtype=np.uint8),
             offset=np.arange(start, start + n),
             fetched_at=np.full(n, 1_790_000_000_000),
-            url=list(urls),
-            url_key=list(urls),
-            key=[url.encode() for url in urls],
-            reason=[None] * n,
+            length=np.full(n, 6_000, np.uint32),
+            language=np.zeros(n, "S3"),
+            strings=Strings.of(urls, urls, [url.encode() for url in urls]),
         )

@@ -12,24 +12,27 @@ from tests.chaos.checker.account import Account
 from tests.chaos.load import SentPage, SentPages
 
 TOPIC = "a" * 32
-GENESIS = msgspec.msgpack.encode({"kind": "genesis", "journal": "f" * 32})
+GENESIS = msgspec.msgpack.encode({"kind": "genesis", "version": 2, "journal": "f" * 32})
 
 
 def record(offsets: list[int], *, start: int, opening: bool = False, lost: bool = False) -> bytes:
     """A record of one partition's pages; each is unlike the others."""
     count, end = len(offsets), offsets[-1] + 1 if offsets else start
-    urls = [f"http://a.example/{offset}" for offset in offsets]
+    urls = [f"http://a.example/{offset}".encode() for offset in offsets]
     return msgspec.msgpack.encode(
         {
             "kind": "rows",
+            "version": 2,
             "ranges": [["cluster", "pages", TOPIC, 0, start, end, count, opening, lost, 0]],
             "status": bytes(count),
             "fingerprint": b"".join((1 << 7 * each).to_bytes(8, "little") for each in range(count)),
-            "uncertain": bytes(32 * count),
+            "uncertain": b"",
             "sketch": b"".join(bytes(240) + bytes([offset + 1] * 16) for offset in offsets),
             "offset": b"".join(each.to_bytes(8, "little") for each in offsets),
-            "url": urls,
-            "url_key": urls,
+            "url": b"".join(len(url).to_bytes(4, "little") for url in urls),
+            "url_key": (-2).to_bytes(4, "little", signed=True) * count,
+            "key": (-1).to_bytes(4, "little", signed=True) * count,
+            "strings": b"".join(urls),
         }
     )
 

@@ -95,7 +95,9 @@ def _in_order(records):
             journal = content["journal"]
             continue
         row = 0
-        size = len(content["sketch"]) // max(1, len(content["url"]))
+        count = len(content["status"])
+        size = len(content["sketch"]) // max(1, count)
+        url_keys = _url_keys(content, count)
         for cluster, _, topic_id, partition, start, end, rows, *flags in content["ranges"]:
             key = cluster, topic_id, partition
             opening = bool(flags and flags[0])
@@ -108,7 +110,7 @@ def _in_order(records):
                         (partition, offset),
                         OraclePage(
                             f"{journal[:8]}.{record.offset}.{i}",
-                            content["url_key"][i],
+                            url_keys[i],
                             int.from_bytes(content["fingerprint"][8 * i : 8 * i + 8], "little"),
                             content["uncertain"][32 * i : 32 * i + 32],
                             content["sketch"][size * i : size * i + size],
@@ -118,3 +120,21 @@ def _in_order(records):
             row += rows
             if admitted:
                 expected[key] = max(since, end)
+
+
+def _url_keys(content, count):
+    """The second column of strings; sizes are int32, -1 for none, -2 for one that equals the URL."""
+    sizes = [
+        [int.from_bytes(content[name][4 * i : 4 * i + 4], "little", signed=True) for i in range(count)]
+        for name in ("url", "url_key")
+    ]
+    at, found = 0, []
+    for column in sizes:
+        texts = []
+        for i, size in enumerate(column):
+            texts.append(
+                found[0][i] if size == -2 else None if size == -1 else content["strings"][at : at + size]
+            )
+            at += max(0, size)
+        found.append(texts)
+    return [each and each.decode() for each in found[1]]

@@ -65,7 +65,7 @@ async def statuses(settings: Settings) -> dict[tuple[int, int], tuple[Status, st
         for each in rows.ranges:
             for i in range(first, first + each.rows):
                 place = each.partition, int(rows.offset[i])
-                found.setdefault(place, (Status(rows.status[i]), rows.reason[i]))
+                found.setdefault(place, (Status(rows.status[i]), rows.reason.get(i)))
             first += each.rows
     return found
 

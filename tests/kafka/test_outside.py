@@ -42,7 +42,13 @@ async def test_pages_wait_for_an_absent_store_and_registry(settings: Settings, t
 
     async def journalled(*urls: str) -> bool:
         for each in await journal(settings):
-            rows.update(zip(each.url, zip(each.status.tolist(), each.reason, strict=True), strict=True))
+            rows.update(
+                zip(
+                    each.strings.columns().url.texts(),
+                    zip(each.status.tolist(), map(each.reason.get, range(len(each))), strict=True),
+                    strict=True,
+                )
+            )
         return rows.keys() >= set(urls)
 
     try:

@@ -196,6 +196,20 @@ async def test_a_genesis_with_options_of_another_version_is_refused(
         await topics.wait_for_genesis(settings, 10)
 
 
+async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
+    settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
+) -> None:
+    await make()
+    genesis = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=OPTIONS, version=1)
+    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
+        await producer.send_and_wait(names.journal, encode_genesis(genesis), partition=0)
+    said = rf"{names.journal}: .* use a new namespace .*has version 1, but this program reads version 2"
+    with pytest.raises(RefusedError, match=said):
+        await topics.wait_for_genesis(settings, 10)
+    with pytest.raises(RefusedError, match=said):
+        await topics.create(settings, SCHEME, OPTIONS)
+
+
 async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
     waiting = asyncio.create_task(topics.wait_for_genesis(settings))
     with pytest.raises(TopicError, match=r"journal .*was not written within 0.3 s"):

@@ -165,7 +165,7 @@ def judged(records: Iterable[Rows]) -> dict[tuple[str, int], list[tuple[int, str
     expected: dict[tuple[str, int], int] = {}
     found: dict[tuple[str, int], list[tuple[int, str | None]]] = defaultdict(list)
     for rows in records:
-        first = 0
+        first, urls = 0, rows.strings.columns().url.texts()
         for each in rows.ranges:
             key = (each.topic_id, each.partition)
             if each.opening:
@@ -176,7 +176,7 @@ def judged(records: Iterable[Rows]) -> dict[tuple[str, int], list[tuple[int, str
                 offset = int(rows.offset[i])
                 assert each.start <= offset < each.end
                 if offset >= expected[key]:
-                    found[key].append((offset, rows.url[i]))
+                    found[key].append((offset, urls[i]))
             first += each.rows
             expected[key] = max(expected[key], each.end)
     return found

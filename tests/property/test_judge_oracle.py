@@ -108,7 +108,8 @@ def entries_of(pages: list[OraclePage], seed: int, scheme: Scheme = SCHEME) -> l
 
 def _entry(scheme: Scheme, offset: int, ranges: list[SourceRange], rows: list[Row], first: int) -> Entry:
     """A journal record as the judge gets it, from the wire."""
-    columns = Rows.of(scheme, ranges, rows, range(first, first + len(rows)), [None] * len(rows))
+    offsets = range(first, first + len(rows))
+    columns = Rows.of(scheme, ranges, rows, offsets, [None] * len(rows), uncertain=True)
     decoded = decode_journal(columns.encode(), offset)
     assert isinstance(decoded, Rows)
     return Entry(offset, 1000 + offset, offset.to_bytes(16, "big"), decoded)

@@ -17,9 +17,9 @@ from stream.judge.batch import Batch
 from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import NO_PAGE, show
 from stream.judge.rule import Rule
-from stream.judge.verdict_json_compiled import columns, write
-from stream.messages.byte_strings import Texts
-from stream.messages.journal import NO_TIME, SourceRange
+from stream.judge.verdict_json_compiled import columns, quoted, write
+from stream.messages.byte_strings import StringColumn, Texts
+from stream.messages.journal import NO_TIME, SourceRange, Strings
 from stream.messages.verdict import Change, PageRef, Source, Verdict, VerdictRecord, rfc3339
 from stream.messages.verdict_options import VerdictOptions
 
@@ -64,6 +64,8 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, BatchVerdict
     def column(name: str, kind: type) -> Any:
         return np.array([row[name] for row in rows], kind)
 
+    urls = [row["url"] for row in rows]
+    strings = Strings.of(urls, urls, [None] * n).columns()
     words = np.frombuffer(b"".join(row["fingerprint"] for row in rows), ">u8").astype(np.uint64)
     batch = Batch(
         place=np.arange(n),
@@ -76,10 +78,8 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, BatchVerdict
         text_hash=np.frombuffer(b"".join(row["text_hash"] for row in rows), np.uint8).reshape(n, 16),
         offset=column("offset", np.int64),
         fetched_at=column("fetched_at", np.int64),
-        url=[row["url"] for row in rows],
-        url_key=[row["url"] for row in rows],
-        key=[None] * n,
-        reason=[row["reason"] for row in rows],
+        **strings._asdict(),
+        reason={i: row["reason"] for i, row in enumerate(rows) if row["reason"] is not None},
         traceparent={},
         source=column("source", np.int64),
         ranges=RANGES,
@@ -108,7 +108,7 @@ def value(batch: Batch, judged: BatchVerdicts, rule: Rule, row: int) -> VerdictR
     moment = None if fetched == NO_TIME else _EPOCH + timedelta(milliseconds=fetched)
     return VerdictRecord(
         id=show(JOURNAL, int(batch.page[row])),
-        url=batch.url[row],
+        url=batch.url.texts()[row],
         verdict=verdict.name.lower(),
         change=None if change is Change.NONE else change.name.lower(),
         cluster=show(JOURNAL, int(judged.cluster[row])) if fingerprinted else None,
@@ -121,7 +121,7 @@ def value(batch: Batch, judged: BatchVerdicts, rule: Rule, row: int) -> VerdictR
         source=Source(source.topic, source.topic_id, source.partition, int(batch.offset[row])),
         fetched_at=moment and f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
         decided_at=rfc3339(int(batch.time[row])),
-        reason=batch.reason[row],
+        reason=batch.reason.get(row),
     )
 
 
@@ -153,4 +153,6 @@ def test_json_of_longest_and_shortest_numbers() -> None:
 
 @given(strings=st.lists(st.none() | STRINGS))
 def test_texts_are_the_json_of_strings(strings: list[str | None]) -> None:
-    assert Texts.json(strings).strings() == [msgspec.json.encode(each) for each in strings]
+    written = [msgspec.json.encode(each) for each in strings]
+    assert Texts.json(strings).strings() == written
+    assert quoted(StringColumn.utf8(strings)).strings() == written

@@ -16,6 +16,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.index import Index
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
+from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.fingerprints import open_fingerprints
@@ -166,7 +167,7 @@ def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: P
         words = np.zeros((len(anchors), record_words(64, scheme.sketch_bytes)), np.uint64)
         words[:, HEAD] = anchors
         log = PageLog(state.store, ANCHORS, words.shape[1])
-        log.write(batch, log.prepare(words, [""] * len(anchors)))
+        log.write(batch, log.prepare(words, StringColumn.of([b""] * len(anchors))))
         state.tables.kill(batch, np.array([5, 700]))
         state.store.write(batch)
         state.tables.maintain(wait=True)

@@ -311,38 +311,6 @@ def test_records_that_stand_for_others_are_refused(whole: Path, tmp_path: Path, 
         opened(tmp_path / "copy")
 
 
-def test_a_state_of_a_version_that_had_no_digest_is_taken_by_its_counts(whole: Path, tmp_path: Path) -> None:
-    shutil.copytree(whole, tmp_path / "copy")
-    path = tmp_path / "copy" / "state"
-    with Store(path, tables_of(path), 1 << 20) as made:
-        (value,) = made.get("default", [META])
-        fields = msgspec.msgpack.decode(value or b"")
-        assert fields["held"].pop("digest")
-        batch = made.batch()
-        batch.put("default", META, msgspec.msgpack.encode(fields))
-        made.write(batch)
-    with opened(tmp_path / "copy") as index:
-        index.add(*items(ITEMS + 1)[ITEMS])
-        assert index._state.meta.held is not None
-        assert index._state.meta.held.digest is not None
-
-
-def test_a_state_of_a_version_that_did_not_count_is_taken_as_it_is(whole: Path, tmp_path: Path) -> None:
-    shutil.copytree(whole, tmp_path / "copy")
-    path = tmp_path / "copy" / "state"
-    with Store(path, tables_of(path), 1 << 20) as made:
-        (value,) = made.get("default", [META])
-        fields = msgspec.msgpack.decode(value or b"")
-        assert fields.pop("held")["dead"] > 0
-        batch = made.batch()
-        batch.put("default", META, msgspec.msgpack.encode(fields))
-        made.write(batch)
-    with opened(tmp_path / "copy") as index:
-        assert index._state.meta.held is None
-        index.add(*items(ITEMS + 1)[ITEMS])
-        assert index._state.meta.held is not None
-
-
 def test_a_damaged_directory_is_set_aside_whole(whole: Path, tmp_path: Path) -> None:
     path = tmp_path / "judge"
     shutil.copytree(whole / "state", path)

@@ -101,6 +101,16 @@ def test_an_index_refuses_another_scheme_other_options_and_what_is_no_index(tmp_
         Index(tmp_path / "mine")
 
 
+def test_an_index_of_another_version_is_refused(tmp_path: Path) -> None:
+    Index(tmp_path / "mine").close()
+    genesis = tmp_path / "mine" / "genesis"
+    genesis.write_bytes(msgspec.msgpack.encode(msgspec.msgpack.decode(genesis.read_bytes()) | {"version": 1}))
+    with pytest.raises(
+        StateError, match=r"another version of neardup made it; make a new one .* has version 1"
+    ):
+        Index(tmp_path / "mine")
+
+
 @pytest.mark.parametrize("change", [{"version": VERSION - 1}, {"sketch_bytes": None}])
 def test_a_state_of_another_version_is_refused(tmp_path: Path, change: dict[str, int | None]) -> None:
     Index(tmp_path / "mine").close()
@@ -110,7 +120,10 @@ def test_a_state_of_another_version_is_refused(tmp_path: Path, change: dict[str,
         writes = store.batch()
         writes.put("default", META, msgspec.msgpack.encode(msgspec.msgpack.decode(meta or b"") | change))
         store.write(writes)
-    with pytest.raises(StateError, match="another version made it"):
+    said = (
+        rf"another version made it \(format {change.get('version', VERSION)}; this program reads {VERSION}\)"
+    )
+    with pytest.raises(StateError, match=said):
         Index(tmp_path / "mine")
     with pytest.raises(StateError, match="another version made it"):
         live_anchors(path)

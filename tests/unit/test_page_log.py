@@ -10,6 +10,7 @@ import pytest
 
 from stream.errors import StateError
 from stream.judge.page_log import GROUP, PageLog
+from stream.messages.byte_strings import StringColumn
 from stream.tables.rocks import ANCHORS, DUPLICATES, Store
 
 WORDS = 5
@@ -30,7 +31,7 @@ def rows() -> np.ndarray:
 
 
 def add(store: Store, log: PageLog, words: np.ndarray, urls: Sequence[str]) -> None:
-    batch, added = store.batch(), log.prepare(words, urls)
+    batch, added = store.batch(), log.prepare(words, StringColumn.utf8(urls))
     log.advance(added)
     log.write(batch, added)
     store.write(batch)
@@ -85,7 +86,7 @@ def test_a_log_is_found_again_and_goes_on(tmp_path: Path) -> None:
 
 def test_what_is_taken_over_is_read_before_it_is_written(store: Store) -> None:
     log = fill(store, [20])
-    added = log.prepare(rows()[20:], URLS[20:])
+    added = log.prepare(rows()[20:], StringColumn.utf8(URLS[20:]))
     assert log.count == 20  # nothing has changed
     log.advance(added)
     assert np.array_equal(log.pages(np.arange(COUNT)).words, rows())
@@ -99,7 +100,7 @@ def test_a_group_is_written_once(store: Store) -> None:
     """Files of groups never overlap: a compaction has nothing to merge."""
     log = fill(store, [13])
     written = {key for key, _ in store.scan(ANCHORS)}
-    assert not written & log.prepare(rows()[13:40], URLS[13:40]).groups.keys()
+    assert not written & log.prepare(rows()[13:40], StringColumn.utf8(URLS[13:40])).groups.keys()
 
 
 def test_families_count_for_themselves(store: Store) -> None:

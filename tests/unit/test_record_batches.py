@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from stream.kafka import record_batches as module
 from stream.kafka.record_batches import RecordBatch, header_block, record_batches
-from stream.messages.byte_strings import Texts
+from stream.messages.byte_strings import StringColumn, Texts
 
 HEADERS: list[list[tuple[str, bytes]]] = [
     [], [("verdict", b"unique")], [("scheme", bytes(200)), ("ü", b"")],
@@ -36,7 +36,7 @@ def columns(records: Records) -> tuple[list[bytes | None], list[bytes], list[int
 def ours(records: Records, limit: int) -> list[RecordBatch]:
     keys, values, which = columns(records)
     blocks = Texts.of([header_block(headers) for headers in HEADERS])
-    return record_batches(keys, Texts.of(values), blocks, np.array(which, np.int64), limit)
+    return record_batches(StringColumn.of(keys), Texts.of(values), blocks, np.array(which, np.int64), limit)
 
 
 def theirs(records: Records, limit: int) -> list[BatchBuilder]:

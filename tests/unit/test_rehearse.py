@@ -24,8 +24,9 @@ from stream.tables.runs import Run
 loops = (pair_collector.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
     bucket_collisions.collisions, verdict_loop_compiled.settle, nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
-    cold._match, presence._meet, presence._mark, prefixes_compiled.uncertain_bits,
-    packed._sort, packed._pack, packed._search, page_log._pack, page_log._take)
+    verdict_json_compiled.quoted, cold._match, presence._meet, presence._mark,
+    prefixes_compiled.uncertain_bits,
+    packed._sort, packed._pack, packed._search, page_log._pack, page_log._take, page_log._joined)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()
 rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator, FormatChecker
 
 from stream.cli import cli
-from stream.errors import RecordError
+from stream.errors import RecordError, RecordVersionError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch, Entry, digest_of
@@ -31,6 +31,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, 
 from stream.messages.verdict_avro import to_avro, to_json
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.outside.schema import AvroSchema
+from stream.pages.page import Page
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"
 FORMATS = FormatChecker(formats=())
@@ -242,21 +243,36 @@ def test_a_journal_record_is_laid_out_as_documented() -> None:
         rows = entry.rows
         plain = msgspec.msgpack.decode(rows.encode())
         assert [*plain, "traceparent"] == list(kinds), "no column of traces unless a page has one"
-        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 1, SCHEME.id)
-        sizes = {"n": len(plain["url"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 1}
+        assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 2, SCHEME.id)
+        sizes = {"n": len(plain["status"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 1}
+        strings = strings_of(plain, sizes["n"])
         buffers = {name: kind for name, kind in kinds.items() if kind.startswith("bin, ")}
-        assert len(buffers) == 7
+        assert len(buffers) == 10
         for name, kind in buffers.items():
-            np.testing.assert_array_equal(column(plain[name], kind, sizes), getattr(rows, name), name)
-        for name, kind in kinds.items():
-            allowed = {
-                "array of n (str or nil)": (str, type(None)),
-                "array of n (bin or nil)": (bytes, type(None)),
-            }
-            if kind in allowed:
-                assert len(plain[name]) == sizes["n"]
-                assert all(isinstance(each, allowed[kind]) for each in plain[name])
+            found = column(plain[name], kind, sizes)
+            if name in strings:
+                assert strings[name] == getattr(rows.strings.columns(), name).strings(), name
+            else:
+                np.testing.assert_array_equal(found, getattr(rows, name), name)
         assert [list(msgspec.structs.astuple(each)) for each in rows.ranges] == plain["ranges"]
+
+
+def strings_of(plain: dict[str, Any], n: int) -> dict[str, list[bytes | None]]:
+    """The columns of strings, as `journal.md` has them."""
+    found: dict[str, list[bytes | None]] = {}
+    at = 0
+    for name in ("url", "url_key", "key"):
+        sizes = np.frombuffer(plain[name], "<i4").tolist()
+        assert len(sizes) == n
+        found[name] = []
+        for row, size in enumerate(sizes):
+            if size == -2:
+                found[name].append(found["url"][row])
+            else:
+                found[name].append(None if size == -1 else plain["strings"][at : at + size])
+                at += max(size, 0)
+    assert at == len(plain["strings"])
+    return found
 
 
 def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
@@ -264,18 +280,87 @@ def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
     found = Fingerprinter(SCHEME).text(HARBOUR)
     assert list(plain["status"]) == [0, 0, 0, 1, 2, 2]
     assert int.from_bytes(plain["fingerprint"][:8], "little") == found.fingerprint
-    assert plain["uncertain"][:32] == found.uncertain
     assert plain["sketch"][: SCHEME.sketch_bytes] == found.sketch
     key = blake2b(key=bytes(16), person=b"neardup.text").digest()
     assert plain["text_hash"][48:64] == sha256(key + b"loading").digest()[:16]
     assert plain["text_hash"][64:] == bytes(32), "zeros when rejected"
+    # Runs of spaces are one, and the last is none.
+    lengths = np.frombuffer(plain["length"], "<u4").tolist()
+    assert lengths == [len(Fingerprinter(SCHEME).normalised(HARBOUR))] * 3 + [len("loading"), 0, 0]
     times = np.frombuffer(plain["fetched_at"], "<i8").tolist()
     assert times == [1_767_319_445_678, -(2**63), -(2**63), 0, -(2**63), -(2**63)]
-    assert plain["url"][2] == NEWS + "#top"
-    assert plain["url_key"][2] == plain["url_key"][0] == NEWS
-    assert plain["key"] == [None, b"\x00key", b"key", None, None, None]
-    assert plain["reason"] == [None, None, None, None, "bad_base64", "malformed_json"]
+    strings = strings_of(plain, 6)
+    assert strings["url"][2] == (NEWS + "#top").encode()
+    assert strings["url_key"][2] == strings["url_key"][0] == NEWS.encode()
+    assert strings["key"] == [None, b"\x00key", b"key", None, None, None]
+    assert plain["reason"] == {4: "bad_base64", 5: "malformed_json"}
     assert plain["ranges"] == [[CLUSTER, "pages", TOPIC_ID, 3, 0, 6, 6, True, False, 0]]
+    sizes = np.frombuffer(plain["url_key"], "<i4").tolist()
+    assert sizes == [-2, -2, len(NEWS), -2, -2, -2], "what equals the URL takes no bytes"
+
+
+def test_uncertain_bits_and_languages_take_no_bytes_where_there_are_none() -> None:
+    fingerprinter = Fingerprinter(SCHEME)
+    pages = [
+        Page(url=NEWS, html=f"<html lang={lang}><p>{HARBOUR}") for lang in ("en-GB", "zh", "x-none", "ast")
+    ]
+    rows = [fingerprinter.page(page) for page in pages]
+    ranges = [SourceRange(CLUSTER, "pages", TOPIC_ID, 3, 0, 4, 4)]
+    plain, bits = (
+        msgspec.msgpack.decode(Rows.of(SCHEME, ranges, rows, range(4), [None] * 4, uncertain=each).encode())
+        for each in (False, True)
+    )
+    assert (plain["uncertain"], bits["uncertain"]) == (b"", b"".join(row.uncertain for row in rows))
+    assert plain["language"] == b"en\0zh\0\0\0\0ast"
+    assert msgspec.msgpack.decode(entries()[0].rows.encode())["language"] == b""
+
+
+@pytest.mark.parametrize("flips", [0, 1])
+def test_a_record_with_uncertain_bits_that_nobody_flips_or_without_them_is_refused(flips: int) -> None:
+    rows = entries()[0].rows
+    rows = rows if flips else dataclasses.replace(rows, uncertain=np.zeros((6, 32), np.uint8))
+    options = VerdictOptions(keys="fingerprint", flip_bits=1, flips=flips)
+    with pytest.raises(RecordError, match=f"here: has (no )?uncertain bits, .* flips={flips}"):
+        rows.refuse_foreign(genesis(options), "here")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "said"),
+    [
+        ("url", [-2, -1, -1, -1, -1, -1], "a size of a string that means nothing"),
+        ("key", [-3, -1, -1, -1, -1, -1], "a size of a string that means nothing"),
+        ("key", [2**31 - 1, -1, -1, -1, -1, -1], "sizes of the strings do not add up"),
+        ("key", [-1, -1, -1, -1, -1], "cannot reshape"),
+    ],
+)
+def test_sizes_of_strings_that_do_not_fit_are_refused(name: str, wrong: list[int], said: str) -> None:
+    plain = msgspec.msgpack.decode(entries()[0].rows.encode())
+    plain[name] = np.array(wrong, "<i4").tobytes()
+    with pytest.raises(RecordError, match=f"journal offset 2: .*{said}"):
+        decode_journal(msgspec.msgpack.encode(plain), 2)
+
+
+@pytest.mark.parametrize("cut", ["inside a character", "not text"])
+def test_urls_that_are_not_text_are_refused(cut: str) -> None:
+    """They become JSON."""
+    plain = msgspec.msgpack.decode(entries()[0].rows.encode())
+    first, second, *others = np.frombuffer(plain["url"], "<i4").tolist()
+    if cut == "not text":
+        plain["strings"] = b"\xff" + plain["strings"][1:]
+    else:
+        plain["strings"] = plain["strings"][: first - 1] + "é".encode() + plain["strings"][first + 1 :]
+    plain["url"] = np.array([first, second, *others], "<i4").tobytes()
+    with pytest.raises(RecordError, match=r"journal offset 2: .*(UTF-8|utf-8)"):
+        decode_journal(msgspec.msgpack.encode(plain), 2)
+
+
+@pytest.mark.parametrize("kind", ["genesis", "rows"])
+def test_a_journal_record_of_another_version_is_refused_by_name(kind: str) -> None:
+    old = {"kind": kind, "version": 1, "scheme": SCHEME.id, "url": [None], "reason": [None]}
+    with pytest.raises(
+        RecordVersionError, match=r"journal offset 5: has version 1, .* version 2 only; create"
+    ):
+        decode_journal(msgspec.msgpack.encode(old), 5)
 
 
 def test_traces_travel_with_their_rows_and_cost_nothing_where_there_are_none() -> None:
@@ -306,7 +391,7 @@ def test_a_trace_of_no_row_is_refused() -> None:
 )
 def test_numbers_beyond_their_bounds_are_refused(column: str, number: int, said: str) -> None:
     """Years of five digits cannot be written, and compiled loops index by uncertain bits."""
-    rows = entries()[0].rows
+    rows = dataclasses.replace(entries()[0].rows, uncertain=np.zeros((6, 32), np.uint8))
     changed = getattr(rows, column).copy()
     changed.flat[-1] = number
     with pytest.raises(RecordError, match=f"journal offset 2: a?.*{said}"):
@@ -323,17 +408,6 @@ def test_the_genesis_is_laid_out_as_documented() -> None:
         values = {each for each in plain[name].values() if isinstance(each, str)}
         values |= {"jieba", "parity", "strict"}
         assert [each for each in listed[1:] if each not in values] == list(plain[name]), name
-
-
-def test_a_genesis_without_a_limit_keeps_its_verdicts() -> None:
-    """A genesis from before the option `compared` existed keeps its meaning and its id."""
-    plain = msgspec.msgpack.decode(encode_genesis(genesis(VerdictOptions())))
-    plain["options"].pop("compared")
-    old = decode_journal(msgspec.msgpack.encode(plain), 0)
-    assert old == genesis(VerdictOptions(compared=0))
-    assert decode_journal(encode_genesis(old), 0) == old
-    assert old.options.id == "fabc2eed7d8e1d1d" != VerdictOptions().id
-    assert VerdictOptions.paper().id == "5b32cd078b8a0f6b"
 
 
 def test_a_decision_record_is_laid_out_as_documented(decided: list[JudgedBatch]) -> None:

@@ -28,10 +28,12 @@ class JournalContent:
     def admitted(self, value: bytes, offset: int) -> Iterator[tuple[Place, OraclePage, str | None]]:
         """Place, page and URL of every row of a record that is to be judged."""
         content = msgspec.msgpack.decode(value)
+        assert content["version"] == 2
         if content["kind"] == "genesis":
             assert self.uuid is None, "a second genesis"
             self.uuid = content["journal"]
             return
+        url, url_key, _ = columns(content)
         first = 0
         for source in content["ranges"]:
             rows = source[6]
@@ -40,7 +42,7 @@ class JournalContent:
                 page_offset = int.from_bytes(content["offset"][8 * row : 8 * row + 8], "little")
                 if since is not None and page_offset >= since:
                     place = (source[2], source[3], page_offset)
-                    yield place, self._page(content, offset, row), content["url"][row]
+                    yield place, self._page(content, offset, row, url_key[row]), url[row]
                 elif since is not None:
                     self.redelivered += 1
             first += rows
@@ -61,14 +63,34 @@ class JournalContent:
         self.expected[key] = max(expected, end)
         return int(expected)
 
-    def _page(self, content: dict[str, Any], offset: int, row: int) -> OraclePage:
-        size = len(content["sketch"]) // max(1, len(content["url"]))
+    def _page(self, content: dict[str, Any], offset: int, row: int, url_key: str | None) -> OraclePage:
+        size = len(content["sketch"]) // max(1, len(content["status"]))
         assert self.uuid is not None
         return OraclePage(
             f"{self.uuid[:8]}.{offset}.{row}",
-            content["url_key"][row],
+            url_key,
             int.from_bytes(content["fingerprint"][8 * row : 8 * row + 8], "little"),
             content["uncertain"][32 * row : 32 * row + 32],
             content["sketch"][size * row : size * row + size],
             content["status"][row],
         )
+
+
+def columns(content: dict[str, Any]) -> tuple[list[str | None], list[str | None], list[bytes | None]]:
+    """URLs, URL keys and message keys of a record of rows."""
+    at, found = 0, []
+    for name in ("url", "url_key", "key"):
+        column = []
+        for row in range(len(content["status"])):
+            size = int.from_bytes(content[name][4 * row : 4 * row + 4], "little", signed=True)
+            if size == -2:  # as the URL
+                column.append(found[0][row])
+            elif size == -1:  # none
+                column.append(None)
+            else:
+                column.append(content["strings"][at : at + size])
+                at += size
+        found.append(column)
+    assert at == len(content["strings"])
+    url, url_key, key = found
+    return [each and each.decode() for each in url], [each and each.decode() for each in url_key], key

@@ -107,7 +107,7 @@ class PageMessages(Decoder):
         rows = Rows.of(self._fingerprinter.scheme, [source], [row], [0], [None])
         again = decode_journal(rows.encode(), 1)
         assert isinstance(again, journal.Rows)
-        assert (again.url, again.reason) == ([row.url], [row.reason])
+        assert (again.strings.columns().url.texts(), again.reason.get(0)) == ([row.url], row.reason)
         return row.reason or row.status.name.lower()
 
 

@@ -11,7 +11,7 @@ from aiokafka.record.memory_records import MemoryRecords
 
 from stream.kafka import record_batches
 from stream.kafka.record_batches import header_block
-from stream.messages.byte_strings import Texts
+from stream.messages.byte_strings import StringColumn, Texts
 from tests.fuzz.decoder import Decoder
 
 SIZES = (0, 1, 63, 64, 127, 128, 300, 8191, 8192, 9000)
@@ -45,7 +45,7 @@ class RecordBatches(Decoder):
         made = msgspec.msgpack.decode(data)
         blocks = [[(name, value) for name, value in block] for block in made["headers"]]
         batches = record_batches.record_batches(
-            made["keys"],
+            StringColumn.of(made["keys"]),
             Texts.of(made["values"]),
             Texts.of([header_block(block) for block in blocks]),
             np.array(made["of"], np.int64),

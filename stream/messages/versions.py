@@ -1,0 +1,30 @@
+"""Refuses records of other versions by name."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from stream.errors import RecordVersionError
+
+
+class _Versioned(msgspec.Struct):
+    """The part of a record that is the same in all versions."""
+
+    version: int
+
+
+def refuse_other_version(value: bytes, version: int, where: str) -> None:
+    """Raise RecordVersionError if a record says that it has another version than `version`."""
+    with suppress(msgspec.DecodeError):
+        found = _DECODER.decode(value).version
+        if found != version:
+            raise RecordVersionError(
+                f"{where}: has version {found}, but this program reads version {version} only; create a new "
+                f"namespace (`neardup topics create`) and publish the pages into it, or run the neardup that "
+                f"wrote it"
+            )
+
+
+_DECODER = msgspec.msgpack.Decoder(_Versioned)
