@@ -37,6 +37,7 @@ from stream.judge.verdict_loop_compiled import (
     Said,
     settle,
 )  # fmt: skip
+from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict import Verdict
 from stream.tables.probing import Nearest
 
@@ -78,8 +79,8 @@ class BatchVerdicts:
     """Packed id of the cluster's anchor, NO_PAGE for none."""
     other: NDArray[np.int64]
     """Packed id of the page that `distance` and `similarity` compare with, NO_PAGE for none."""
-    other_url: dict[int, str]
-    """Row -> URL of `other`."""
+    other_url: StringColumn
+    """URL of `other`."""
     distance: NDArray[np.int16]
     similarity: NDArray[np.int32]
     """In ten-thousandths, NO_SIMILARITY for none."""
@@ -102,7 +103,7 @@ class BatchVerdicts:
             change=np.zeros(n, np.uint8),
             cluster=np.full(n, NO_PAGE, np.int64),
             other=np.full(n, NO_PAGE, np.int64),
-            other_url={},
+            other_url=StringColumn.none(n),
             distance=np.full(n, NO_DISTANCE, np.int16),
             similarity=np.full(n, NO_SIMILARITY, np.int32),
         )
@@ -115,7 +116,7 @@ class BatchVerdicts:
             change=self.change[:end],
             cluster=self.cluster[:end],
             other=self.other[:end],
-            other_url={row: url for row, url in self.other_url.items() if row < end},
+            other_url=self.other_url.take(np.arange(end)),
             distance=self.distance[:end],
             similarity=self.similarity[:end],
             superseded=[each for each in self.superseded if each.row < end],
@@ -380,16 +381,7 @@ class _Pass:
         judged.verdict[ready], judged.change[ready] = said.verdict[:rows], said.change[:rows]
         judged.cluster[ready], judged.other[ready] = said.cluster[:rows], said.other[:rows]
         judged.distance[ready], judged.similarity[ready] = said.distance[:rows], said.similarity[:rows]
-        kind, which = said.kind[:rows], said.which
-        firsts = np.cumsum([0, *(len(part.pairs.place) for part in parts)])
-        for row in np.flatnonzero(kind == STORED).tolist():
-            part = int(np.searchsorted(firsts, which[row], "right")) - 1
-            pairs = parts[part].pairs
-            judged.other_url[int(ready[row])] = pairs.anchors.url(int(pairs.place[which[row] - firsts[part]]))
-        for row in np.flatnonzero(kind == BASELINE).tolist():
-            judged.other_url[int(ready[row])] = known.baselines[which[row]].url
-        for row in np.flatnonzero(kind == EARLIER).tolist():
-            judged.other_url[int(ready[row])] = self._url(int(which[row]))
+        judged.other_url = self._other_urls(said.kind[:rows], said.which[:rows], known, parts)
         out = np.flatnonzero(skipped[:rows])
         judged.skipped.update(zip(ready[out].tolist(), skipped[out].tolist(), strict=True))
         unique = np.cumsum(said.verdict[:rows] == Verdict.UNIQUE)
@@ -402,6 +394,32 @@ class _Pass:
                 anchor = self.state.tables.count + int(unique[before]) - 1
                 page, url = int(batch.page[ready[before]]), self._url(before)
             judged.superseded.append(Supersession(int(ready[row]), anchor, page, url))
+
+    def _other_urls(
+        self, kind: NDArray[np.uint8], which: NDArray[np.int64], known: _KnownUrls, parts: list[_Part]
+    ) -> StringColumn:
+        """Return the URL of the page that each row of the batch is compared with, if there is one."""
+        pairs = [part.pairs for part in parts]
+        anchors = np.array([len(each.anchors.number) for each in pairs], np.int64)
+        place = np.concatenate(
+            [each.place + first for each, first in zip(pairs, np.cumsum(anchors) - anchors, strict=True)]
+        )
+        stored, of_baseline, earlier = (np.flatnonzero(kind == each) for each in (STORED, BASELINE, EARLIER))
+        baselines = [known.baselines[each].url.encode() for each in which[of_baseline].tolist()]
+        urls = StringColumn.joined(
+            [
+                self.batch.url._replace(sizes=np.maximum(self.batch.url.sizes, 0)),
+                *(each.anchors.urls for each in pairs),
+                StringColumn.of(baselines),
+                StringColumn.none(1),
+            ]
+        )
+        # Which of these URLs each row gets.
+        of = np.full(len(self.batch), len(urls.sizes) - 1)
+        of[self.ready[earlier]] = self.ready[which[earlier]]
+        of[self.ready[stored]] = len(self.batch) + place[which[stored]]
+        of[self.ready[of_baseline]] = len(self.batch) + anchors.sum() + np.arange(len(baselines))
+        return urls.take(of)
 
     def _url(self, row: int) -> str:
         return self.batch.url.text(int(self.ready[row]))

@@ -77,6 +77,11 @@ class Anchors:
         """Return the URL of the anchor at index `place`."""
         return self._pages.url(place)
 
+    @property
+    def urls(self) -> StringColumn:
+        """The URLs of the anchors."""
+        return self._pages.urls.column()
+
     def places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the indexes (k,) of these anchors. For anchors that are not here, indexes are arbitrary."""
         if not len(self.number):

@@ -63,8 +63,6 @@ class Columns(NamedTuple):
     change: NDArray[np.uint8]
     cluster: NDArray[np.int64]
     other: NDArray[np.int64]
-    other_at: NDArray[np.int64]
-    """Index of `other`'s URL in `other_url`, if there is an `other`."""
     distance: NDArray[np.int16]
     fingerprint: NDArray[np.uint8]
     """(n, width / 8): bytes, the most significant first."""
@@ -88,14 +86,12 @@ class Columns(NamedTuple):
 
 def columns(batch: Batch, judged: BatchVerdicts, rule: Rule, journal: str) -> Columns:
     """Lay out the fields of a judged batch. `journal` is the journal's UUID."""
-    compared = judged.other != NO_PAGE
     return Columns(
         page=batch.page,
         verdict=judged.verdict,
         change=judged.change,
         cluster=judged.cluster,
         other=judged.other,
-        other_at=np.cumsum(compared) - 1,
         distance=judged.distance,
         fingerprint=_bytes_of(batch.fingerprint, rule.scheme.width),
         text_hash=np.array(batch.text_hash),
@@ -103,7 +99,7 @@ def columns(batch: Batch, judged: BatchVerdicts, rule: Rule, journal: str) -> Co
         offset=batch.offset,
         time_of_day=np.where(batch.fetched_at == NO_TIME, -1, batch.fetched_at % _DAY),
         url=quoted(batch.url),
-        other_url=Texts.json([judged.other_url[row] for row in np.flatnonzero(compared).tolist()]),
+        other_url=quoted(judged.other_url),
         similarity=_similarities(judged.similarity, rule),
         date=_dates(batch.fetched_at),
         source=_sources(batch, rule.scheme.id),
@@ -161,10 +157,9 @@ def _escaped(out: NDArray[np.uint8], at: int, data: NDArray[np.uint8], start: in
 
 def write(said: Columns, rows: NDArray[np.int64]) -> Texts:
     """Write the JSON of these rows. Releases the GIL."""
-    compared = rows[said.other[rows] != NO_PAGE]
     strings = (
         (said.url, rows),
-        (said.other_url, said.other_at[compared]),
+        (said.other_url, rows),
         (said.source.text, said.source.of[rows]),
         (said.reason.text, said.reason.of[rows]),
     )
@@ -190,7 +185,7 @@ def _write(said: Columns, rows: NDArray[np.int64], out: NDArray[np.uint8], edges
             at = _page(out, at, said.cluster[row])
             if other != NO_PAGE:
                 at = _copy(out, at, said.fixed, _OTHER_URL)
-                at = _copy(out, at, said.other_url, said.other_at[row])
+                at = _copy(out, at, said.other_url, row)
                 at = _copy(out, at, said.fixed, _OTHER_ID)
                 at = _page(out, at, other)
                 at = _copy(out, at, said.fixed, _DISTANCE)

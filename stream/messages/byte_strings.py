@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from json.encoder import encode_basestring
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -26,18 +25,9 @@ class Texts(NamedTuple):
         """Concatenate byte strings."""
         return cls(_writable(b"".join(strings)), _edges(map(len, strings), len(strings)))
 
-    @classmethod
-    def json(cls, strings: Sequence[str | None]) -> Self:
-        """Concatenate JSON values: each string in quotes with escapes, None as null."""
-        if strings and None not in strings:
-            # Large batches rarely contain a character to escape, so check them as one string first.
-            joined = '""'.join(strings)  # type: ignore[arg-type]
-            data = _writable(f'"{joined}"'.encode())
-            plain = not (data < 0x20).any() and not (data == ord("\\")).any()
-            if plain and joined.isascii() and int((data == ord('"')).sum()) == 2 * len(strings):
-                sizes = (len(each) + 2 for each in strings if each is not None)
-                return cls(data, _edges(sizes, len(strings)))
-        return cls.of([b"null" if each is None else encode_basestring(each).encode() for each in strings])
+    def column(self) -> StringColumn:
+        """Return the strings as a column in the same buffer."""
+        return StringColumn(self.data, self.edges[:-1], np.diff(self.edges))
 
     def strings(self) -> list[bytes]:
         """Split the buffer into its strings."""
@@ -65,6 +55,22 @@ class StringColumn(NamedTuple):
     def utf8(cls, strings: Sequence[str | None]) -> Self:
         """Concatenate strings, encoded in UTF-8."""
         return cls.of([None if each is None else each.encode() for each in strings])
+
+    @classmethod
+    def joined(cls, columns: Sequence[StringColumn]) -> Self:
+        """Concatenate columns and their buffers."""
+        buffers = np.array([len(each.data) for each in columns], np.int64)
+        before = (np.cumsum(buffers) - buffers).tolist()
+        return cls(
+            np.concatenate([each.data for each in columns]),
+            np.concatenate([each.starts + first for each, first in zip(columns, before, strict=True)]),
+            np.concatenate([each.sizes for each in columns]),
+        )
+
+    @classmethod
+    def none(cls, rows: int) -> Self:
+        """A column of None."""
+        return cls(np.zeros(0, np.uint8), np.zeros(rows, np.int64), np.full(rows, NO_STRING))
 
     def take(self, rows: NDArray[np.int64]) -> Self:
         """Return some of the strings, in the same buffer."""

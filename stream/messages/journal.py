@@ -126,10 +126,13 @@ class Strings(NamedTuple):
         """Encode strings. What equals the URL of its row takes no bytes, as nearly all URL keys do, and the
         message keys of most crawlers."""
         urls = [None if each is None else each.encode() for each in url]
-        keys = [None if each is None else each.encode() for each in url_key]
+        keys = urls if url_key == url else [None if each is None else each.encode() for each in url_key]
         strings = [each for each in urls if each]
         sizes = [NO_STRING if each is None else len(each) for each in urls]
         for column in (keys, key):
+            if column == urls:
+                sizes += [AS_URL] * len(urls)
+                continue
             pairs = list(zip(column, urls, strict=True))
             strings += [own for own, of_row in pairs if own and own != of_row]
             sizes += [

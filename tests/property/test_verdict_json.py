@@ -18,7 +18,7 @@ from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import NO_PAGE, show
 from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import columns, quoted, write
-from stream.messages.byte_strings import StringColumn, Texts
+from stream.messages.byte_strings import StringColumn
 from stream.messages.journal import NO_TIME, SourceRange, Strings
 from stream.messages.verdict import Change, PageRef, Source, Verdict, VerdictRecord, rfc3339
 from stream.messages.verdict_options import VerdictOptions
@@ -89,7 +89,9 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, BatchVerdict
     judged.cluster = column("cluster", np.int64)
     named = np.isin(judged.verdict, (Verdict.DUPLICATE, Verdict.RECRAWL))
     judged.other[named] = column("other", np.int64)[named]
-    judged.other_url = {row: rows[row]["other_url"] for row in np.flatnonzero(named).tolist()}
+    judged.other_url = StringColumn.utf8(
+        [row["other_url"] if each else None for row, each in zip(rows, named, strict=True)]
+    )
     judged.distance[named] = column("distance", np.int16)[named]
     judged.similarity[named] = column("similarity", np.int32)[named]
     return batch, judged
@@ -112,7 +114,9 @@ def value(batch: Batch, judged: BatchVerdicts, rule: Rule, row: int) -> VerdictR
         verdict=verdict.name.lower(),
         change=None if change is Change.NONE else change.name.lower(),
         cluster=show(JOURNAL, int(judged.cluster[row])) if fingerprinted else None,
-        duplicate_of=PageRef(judged.other_url[row], show(JOURNAL, int(judged.other[row]))) if named else None,
+        duplicate_of=PageRef(judged.other_url.text(row), show(JOURNAL, int(judged.other[row])))
+        if named
+        else None,
         distance=int(judged.distance[row]) if named else None,
         similarity=rule.published(int(judged.similarity[row])) if named else None,
         fingerprint=f"{word:0{rule.scheme.width // 4}x}" if fingerprinted else None,
@@ -152,7 +156,6 @@ def test_json_of_longest_and_shortest_numbers() -> None:
 
 
 @given(strings=st.lists(st.none() | STRINGS))
-def test_texts_are_the_json_of_strings(strings: list[str | None]) -> None:
+def test_quoted_strings_are_the_json_of_strings(strings: list[str | None]) -> None:
     written = [msgspec.json.encode(each) for each in strings]
-    assert Texts.json(strings).strings() == written
     assert quoted(StringColumn.utf8(strings)).strings() == written
