@@ -88,6 +88,12 @@ def _what_a_test_forgot_shows_in_that_test(request: pytest.FixtureRequest) -> It
         gc.collect()
 
 
+@pytest.fixture
+def children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let child processes import fingerprinters from `tests`."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[1]))
+
+
 @pytest.fixture(scope="session")
 def broker(request: pytest.FixtureRequest) -> Iterator[LocalBroker]:
     """A real Kafka broker, started for the first test that needs it. A test that kills it must restart it."""

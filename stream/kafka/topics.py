@@ -71,8 +71,8 @@ async def create(
     The journal's fingerprints are keyed by `seed` (16 bytes), else by that of the scheme's file, else by a
     random one. `progress` is called with lines of text. Raises TopicError if a topic cannot be created or has
     another form, RefusedError if the journal has another scheme, options or seed, SettingsError if the
-    options allow no tables, BrokerError if no broker answers, and AwayError if a required schema registry is
-    unreachable.
+    options allow no tables, BrokerError if no broker answers, and UnavailableError if a required schema
+    registry is unreachable.
     """
     names = TopicNames(settings.namespace)
     if seed is None and scheme.seed_file:

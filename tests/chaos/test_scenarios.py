@@ -13,7 +13,7 @@ from string import ascii_letters
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.structs import OffsetAndMetadata
 
@@ -27,6 +27,7 @@ from stream.messages.journal import Rows, decode_journal
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler, Deployment
 from tests.chaos.witness import bear_witness, read_all
+from tests.kafka.worker_helpers import admin_of
 from tests.waiting import until
 
 pytestmark = [pytest.mark.broker, pytest.mark.chaos]
@@ -256,9 +257,7 @@ async def test_pages_deleted_and_recreated_are_all_judged(quick: Settings, tmp_p
         await deployment.start("worker")
         await crawl(quick, 120)
         await judged(quick, 120)
-        admin = AIOKafkaAdminClient(bootstrap_servers=quick.bootstrap_servers)
-        await admin.start()
-        try:
+        async with admin_of(quick) as admin:
             before = await admin.describe_topics([names.pages])
             await admin.delete_topics([names.pages])
 
@@ -267,8 +266,6 @@ async def test_pages_deleted_and_recreated_are_all_judged(quick: Settings, tmp_p
 
             await until(gone)
             await admin.create_topics([NewTopic(names.pages, quick.partitions, 1)])
-        finally:
-            await admin.close()
         assert before
         await crawl(quick, 180, seed=2)
         if deployment.running["worker"].returncode is None:
@@ -323,12 +320,8 @@ async def _limit(settings: Settings, topic: str, size: int | None) -> None:
     config = next(each for each in plan(settings) if each.name == topic).create_config(dev=True)
     if size is not None:
         config = {**config, "max.message.bytes": str(size)}
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers)
-    await admin.start()
-    try:
+    async with admin_of(settings) as admin:
         await admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=config)])
-    finally:
-        await admin.close()
 
 
 async def _journalled(settings: Settings, journal: str) -> list[int]:
@@ -341,9 +334,5 @@ async def _journalled(settings: Settings, journal: str) -> list[int]:
 
 
 async def _publish(settings: Settings, value: bytes) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers)
-    await producer.start()
-    try:
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
         await producer.send_and_wait(f"{settings.namespace}.pages", value)
-    finally:
-        await producer.stop()

@@ -98,15 +98,10 @@ def record(*parts: Part, scheme: Scheme = FINGERPRINTER.scheme) -> bytes:
 
 async def append(settings: Settings, *records: bytes, topic: str | None = None, **send: Any) -> list[Any]:
     """Write records to the journal, as workers do; where each one stands."""
-    producer = AIOKafkaProducer(
-        bootstrap_servers=settings.bootstrap_servers, enable_idempotence=True, acks="all"
-    )
-    await producer.start()
-    try:
+    servers = settings.bootstrap_servers
+    async with AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True, acks="all") as producer:
         topic = topic or TopicNames(settings.namespace).journal
         return [await producer.send_and_wait(topic, each, partition=0, **send) for each in records]
-    finally:
-        await producer.stop()
 
 
 async def decisions(settings: Settings) -> list[Decisions]:

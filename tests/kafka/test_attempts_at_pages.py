@@ -9,11 +9,8 @@ from pathlib import Path
 import pytest
 
 from stream.fingerprint.row import Status
-from stream.kafka import broker_metadata
-from stream.kafka.names import TopicNames
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
-    ROOT,
     FileGate,
     commit,
     committed,
@@ -23,29 +20,19 @@ from tests.kafka.worker_helpers import (
     judged,
     publish,
     read_all,
+    topic_id,
     worker_process,
     working,
 )
 from tests.waiting import until
 
-pytestmark = pytest.mark.broker
-
-
-@pytest.fixture(autouse=True)
-def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("children_find_the_tests")]
 
 
 @pytest.fixture
 def quick(settings: Settings) -> Settings:
     """Settings with a short session, so that killed workers are noticed soon, and a long page deadline."""
     return settings.model_copy(update={"session_seconds": 2.0, "page_deadline": 60.0, "worker_processes": 2})
-
-
-async def topic_id(settings: Settings) -> str:
-    topic = TopicNames(settings.namespace).pages
-    async with broker_metadata.connect(settings) as client:
-        return (await broker_metadata.topic_ids(client, [topic]))[topic]
 
 
 async def has_committed(settings: Settings, partition: int, offset: int, metadata: str) -> bool:

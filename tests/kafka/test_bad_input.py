@@ -23,17 +23,12 @@ from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, page, text, verdicts
 from tests.kafka.worker_helpers import ROOT, admin_of, create, read_all, running
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("children_find_the_tests")]
 
 MIB = 1 << 20
 URL = "http://bad.example/"
 SCHEMA = json.loads((ROOT / "schemas" / "verdict.schema.json").read_text())
 VALIDATOR = Draft202012Validator(SCHEMA, format_checker=FormatChecker())
-
-
-@pytest.fixture(autouse=True)
-def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @dataclass(frozen=True)

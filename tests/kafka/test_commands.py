@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import stat
-import sys
 from pathlib import Path
 
 import pytest
 
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler
-from tests.waiting import HANG_SECONDS, until
+from tests.commands import neardup_process
+from tests.waiting import until
 
 pytestmark = pytest.mark.broker
 
@@ -32,45 +31,28 @@ def _write_queries(crawl: Path, url: str, path: Path) -> None:
     path.write_bytes(page + b'\n{"url": "http://new.example/", "text": "%b"}\n' % (b"so new a text " * 20))
 
 
-async def neardup(settings: Settings, *arguments: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error."""
-    environment = settings.environment()
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "stream.cli", *arguments, env=os.environ | environment,
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(HANG_SECONDS):
-            out, error = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode or 0, out.decode(), error.decode()
-
-
 async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_path: Path) -> None:
-    code, out, _ = await neardup(settings, "topics", "create")
+    code, out, _ = await neardup_process(settings, "topics", "create")
     assert (code, "mode verified" in out) == (0, True)
-    code, out, _ = await neardup(settings, "topics", "create")
+    code, out, _ = await neardup_process(settings, "topics", "create")
     assert code == 0, "creating again is fine"
-    code, _, error = await neardup(settings, "topics", "create", "--option", "distance=9")
+    code, _, error = await neardup_process(settings, "topics", "create", "--option", "distance=9")
     assert code == 2
     assert "distance" in error
 
-    code, out, _ = await neardup(settings, "publish", str(crawl))
+    code, out, _ = await neardup_process(settings, "publish", str(crawl))
     assert (code, "published 120 pages" in out) == (0, True)
-    code, out, _ = await neardup(settings, "audit", "--json")
+    code, out, _ = await neardup_process(settings, "audit", "--json")
     assert code == 1, "nothing is judged yet"
     assert json.loads(out)["missing"] == 120
 
-    running = asyncio.create_task(neardup(settings, "run", "--workers", "2"))
+    running = asyncio.create_task(neardup_process(settings, "run", "--workers", "2"))
 
     async def judged() -> bool:
-        return (await neardup(settings, "audit", "--json"))[0] == 0
+        return (await neardup_process(settings, "audit", "--json"))[0] == 0
 
     await until(judged)
-    code, out, _ = await neardup(settings, "audit", "--recompute", "--json")
+    code, out, _ = await neardup_process(settings, "audit", "--recompute", "--json")
     found = json.loads(out)
     assert (code, found["pages"], found["missing"], found["repeated"], found["different"]) == (
         0,
@@ -80,10 +62,10 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
         0,
     )
 
-    code, out, _ = await neardup(settings, "tail", "--from-beginning", "--json", "--limit", "120")
+    code, out, _ = await neardup_process(settings, "tail", "--from-beginning", "--json", "--limit", "120")
     verdicts = [json.loads(line) for line in out.splitlines()]
     assert len({v["id"] for v in verdicts}) == 120
-    code, out, _ = await neardup(
+    code, out, _ = await neardup_process(
         settings, "tail", "--from-beginning", "--verdict", "duplicate", "--limit", "1"
     )
     assert out.startswith("duplicate")
@@ -91,19 +73,19 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     anchor = next(v for v in verdicts if v["verdict"] == "unique")
     asked = tmp_path / "asked.jsonl"
     _write_queries(crawl, anchor["url"], asked)
-    code, out, error = await neardup(settings, "query", str(asked), "--json")
+    code, out, error = await neardup_process(settings, "query", str(asked), "--json")
     assert code == 0, error
     first, second = map(json.loads, out.splitlines())
     assert first["anchors"][0]["distance"] == 0
     assert second["anchors"] == []
-    code, out, _ = await neardup(settings, "query", str(asked))
+    code, out, _ = await neardup_process(settings, "query", str(asked))
     assert "no anchor matches" in out
 
-    code, out, _ = await neardup(settings, "topics", "describe")
+    code, out, _ = await neardup_process(settings, "topics", "describe")
     rows = {cells[0]: cells for line in out.splitlines() if (cells := line.split())}
     pages, verdicts = rows[f"{settings.namespace}.pages"], rows[f"{settings.namespace}.verdicts"]
     assert (code, pages[3], verdicts[3:5]) == (0, "120", ["at", "most"])
-    code, _, error = await neardup(settings, "topics", "create", "--partitions", "16")
+    code, _, error = await neardup_process(settings, "topics", "create", "--partitions", "16")
     assert (code, f"{settings.namespace}.pages keeps its 3 partitions, 16 has no effect" in error) == (
         0,
         True,
@@ -115,35 +97,37 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
 async def test_the_seed_of_a_journal_makes_fingerprints_comparable_with_it(
     settings: Settings, tmp_path: Path
 ) -> None:
-    code, created, error = await neardup(settings, "topics", "create")
+    code, created, error = await neardup_process(settings, "topics", "create")
     assert code == 0, error
     file, page = tmp_path / "seed", tmp_path / "page.jsonl"
-    code, _, error = await neardup(settings, "topics", "seed", str(file))
+    code, _, error = await neardup_process(settings, "topics", "seed", str(file))
     assert code == 0, error
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     page.write_text(json.dumps({"url": "http://example.com/", "text": "one two three"}))
     found = []
     for options in ((), ("--scheme", f"seed_file={file}")):
-        code, out, error = await neardup(settings, "fingerprint", "--json", *options, str(page))
+        code, out, error = await neardup_process(settings, "fingerprint", "--json", *options, str(page))
         assert code == 0, error
         found.append(json.loads(out))
     public, keyed = found
     assert f"scheme {keyed['scheme']}, " in created
-    assert f"scheme {keyed['scheme']}, " in (await neardup(settings, "topics", "describe"))[1]
+    assert f"scheme {keyed['scheme']}, " in (await neardup_process(settings, "topics", "describe"))[1]
     assert public["scheme"] not in created
     assert public["text_hash"] != keyed["text_hash"]
     secret = file.read_text().strip()
     assert len(secret) == 32
     assert secret not in created
     file.write_text("no seed")
-    code, _, error = await neardup(settings, "fingerprint", "--scheme", f"seed_file={file}", str(page))
+    code, _, error = await neardup_process(
+        settings, "fingerprint", "--scheme", f"seed_file={file}", str(page)
+    )
     assert code != 0
     assert f"seed_file={file}: is not 32 hexadecimal digits" in error
     assert "no seed" not in error
 
 
 async def test_topics_that_are_missing_are_an_error_in_whole_lines(settings: Settings) -> None:
-    code, out, _ = await neardup(settings, "topics", "describe")
+    code, out, _ = await neardup_process(settings, "topics", "describe")
     assert code == 1
     for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected"):
         assert f"{settings.namespace}.{name}: is missing" in out.splitlines()
@@ -155,7 +139,9 @@ async def test_scan_agrees_with_itself_and_fingerprint_shows_pages(
 ) -> None:
     runs = []
     for name in ("one", "two"):
-        code, out, error = await neardup(settings, "scan", str(crawl), "--json", "-o", str(tmp_path / name))
+        code, out, error = await neardup_process(
+            settings, "scan", str(crawl), "--json", "-o", str(tmp_path / name)
+        )
         assert code == 0, error
         summary = json.loads(out.splitlines()[-1])
         assert (summary["pages"], summary["missing"], summary["repeated"]) == (120, 0, 0)
@@ -163,7 +149,7 @@ async def test_scan_agrees_with_itself_and_fingerprint_shows_pages(
         runs.append([(v["url"], v["verdict"], v["distance"], v["fingerprint"]) for v in verdicts])
     assert runs[0] == runs[1]
     assert {verdict for _, verdict, _, _ in runs[0]} >= {"unique", "duplicate", "recrawl"}
-    code, out, _ = await neardup(settings, "fingerprint", str(crawl), "--json")
+    code, out, _ = await neardup_process(settings, "fingerprint", str(crawl), "--json")
     assert len(out.splitlines()) == 120
 
 
@@ -180,7 +166,7 @@ async def test_scan_agrees_with_itself_and_fingerprint_shows_pages(
     ],
 )
 async def test_errors_name_what_is_wrong(settings: Settings, arguments: tuple[str, ...], named: str) -> None:
-    code, _, error = await neardup(settings, *arguments)
+    code, _, error = await neardup_process(settings, *arguments)
     assert code == (78 if arguments[0] == "worker" else 2), "a role would be refused again"
     assert named in error
     assert "Traceback" not in error

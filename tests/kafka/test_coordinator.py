@@ -14,7 +14,6 @@ from stream.kafka import clients
 from stream.settings import Settings
 from tests.kafka.proxy import OFFSET_FETCH, Proxy, Request, proxied
 from tests.kafka.worker_helpers import (
-    ROOT,
     commit,
     committed,
     create,
@@ -24,13 +23,8 @@ from tests.kafka.worker_helpers import (
     working,
 )
 
-pytestmark = pytest.mark.broker
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("children_find_the_tests")]
 LOADING, NOT_COORDINATOR = 14, 16
-
-
-@pytest.fixture(autouse=True)
-def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @pytest.fixture

@@ -25,17 +25,12 @@ LIMIT = 1_000_000
 
 
 @pytest.fixture
-async def topic(settings: Settings) -> AsyncIterator[str]:
+async def topic(settings: Settings, admin: AIOKafkaAdminClient) -> AsyncIterator[str]:
     name = TopicNames(settings.namespace).pages
-    admin = AIOKafkaAdminClient(bootstrap_servers=settings.bootstrap_servers)
-    await admin.start()
-    try:
-        configs = {"max.message.bytes": str(LIMIT)}
-        await admin.create_topics([NewTopic(name, settings.partitions, 1, topic_configs=configs)])
-        yield name
-        await admin.delete_topics([name])
-    finally:
-        await admin.close()
+    configs = {"max.message.bytes": str(LIMIT)}
+    await admin.create_topics([NewTopic(name, settings.partitions, 1, topic_configs=configs)])
+    yield name
+    await admin.delete_topics([name])
 
 
 async def published(settings: Settings, topic: str) -> list[list[tuple[bytes | None, bytes]]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
-import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,10 +18,10 @@ import pytest
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
+from tests.commands import finished
 from tests.kafka.judge_helpers import audited
 from tests.kafka.worker_helpers import ROOT, create, running
 from tests.unit.test_schema_registry import Served
-from tests.waiting import HANG_SECONDS
 
 pytestmark = [
     pytest.mark.broker,
@@ -103,22 +102,11 @@ async def crawl(
         "NEARDUP_DEV": True,
         **options,
     }
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", SPIDER, site, json.dumps(given), str(out)),
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    try:
-        async with asyncio.timeout(HANG_SECONDS):
-            said, log = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    assert process.returncode == 0, log.decode()
-    assert "ERROR" not in log.decode(), log.decode()
-    assert "Dropped" not in log.decode(), "a page is no line for a log"
+    command = (sys.executable, "-c", SPIDER, site, json.dumps(given), str(out))
+    code, said, log = await finished(*command, environment={"PYTHONPATH": str(ROOT)})
+    assert code == 0, log
+    assert "ERROR" not in log, log
+    assert "Dropped" not in log, "a page is no line for a log"
     items = (await asyncio.to_thread(out.read_text)).splitlines()
     return json.loads(said.splitlines()[-1]), [json.loads(line) for line in items]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import os
-import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -33,6 +31,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from stream.sinks.duckdb import DuckSink
 from stream.sources.open import open_source
+from tests.commands import neardup_process
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.open_sockets import open_sockets
@@ -118,7 +117,7 @@ async def journal_end(settings: Settings) -> int:
 async def test_every_role_works_with_just_its_grants(roles: dict[str, Settings], crawl: Path) -> None:
     assert await recompute(roles["audit"]) == []
     for command in (["tail", "--from-beginning", "--limit", "4", "--json"], ["query", str(crawl), "--json"]):
-        code, out, error = await neardup(roles[command[0]], *command)
+        code, out, error = await neardup_process(roles[command[0]], *command)
         assert code == 0, error
         assert len(out.splitlines()) == len(PAGES)
     with closing(DuckSink(Path(":memory:"))) as sink:
@@ -139,21 +138,6 @@ async def test_the_dashboard_works_with_just_its_grants(roles: dict[str, Setting
         lags = {each["role"]: each["lag_records"] for each in (await client.get("/api/v1/system"))["groups"]}
         assert lags["dashboard"] == 0
         assert min(lags["worker"], lags["judge"]) > 0
-
-
-async def neardup(settings: Settings, *arguments: str) -> tuple[int, str, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "stream.cli", *arguments, env=os.environ | settings.environment(),
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    try:
-        async with asyncio.timeout(HANG_SECONDS):
-            out, error = await process.communicate()
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    return process.returncode or 0, out.decode(), error.decode()
 
 
 async def attempt(role: str, settings: Settings, crawl: Path) -> None:
@@ -178,7 +162,9 @@ async def attempt(role: str, settings: Settings, crawl: Path) -> None:
             await acl_check.demand(settings, role)  # what the role does first, as the next test shows
         case _:
             tail = ["tail", "--from-beginning", "--limit", "4"]
-            code, _, error = await neardup(settings, *(tail if role == "tail" else ["query", str(crawl)]))
+            code, _, error = await neardup_process(
+                settings, *(tail if role == "tail" else ["query", str(crawl)])
+            )
             if code:
                 raise AccessError(error)
 
@@ -264,7 +250,7 @@ async def test_a_dashboard_that_may_not_make_its_topics_says_which(
                 await DashboardRole(settings).run()
             refused = str(denied.value)
         else:  # known once Faust has made them, so in a process of its own
-            code, _, refused = await neardup(settings, "dashboard")
+            code, _, refused = await neardup_process(settings, "dashboard")
             assert code == EXIT_REFUSED, refused
         assert f"topic {namespace}.dashboard-" in refused
         assert f"({left_out})" in refused

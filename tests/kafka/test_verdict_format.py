@@ -19,9 +19,9 @@ from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
 from stream.pages.outside.errors import UnavailableError
 from stream.settings import Settings
+from tests.commands import neardup_process
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, error_of, page
-from tests.kafka.test_commands import neardup
 from tests.kafka.worker_helpers import create, publish, read_all, running
 from tests.unit.test_schema_registry import REAL, Served
 
@@ -97,14 +97,14 @@ async def test_verdicts_in_avro_are_read_by_all_who_read_verdicts(
     assert plain[0]["decided_at"].year >= 2026
 
     tail = ["tail", "--from-beginning", "--json", "--limit", str(len(records))]
-    code, out, error = await neardup(settings, *tail)
+    code, out, error = await neardup_process(settings, *tail)
     assert code == 0, error
     shown = [json.loads(line) for line in out.splitlines()]
     assert [each["id"] for each in shown[len(PAGES) :]] == [each["id"] for each in plain]
     assert shown[len(PAGES)].keys() == shown[0].keys()
 
     target = tmp_path / "crawl.duckdb"
-    code, out, error = await neardup(settings, "verdicts", "export", str(target))
+    code, out, error = await neardup_process(settings, "verdicts", "export", str(target))
     assert (code, out.split()[0]) == (0, str(len(records))), error
     own = {"state_dir": tmp_path / "dashboard", "dashboard_port": 0}
     async with dashboard(settings.model_copy(update=own)) as client:

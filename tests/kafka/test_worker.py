@@ -23,7 +23,6 @@ from stream.kafka.polling import POLL_RECORDS
 from stream.kafka.worker import WorkerRole
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
-    ROOT,
     FileGate,
     admin_of,
     commit,
@@ -36,18 +35,14 @@ from tests.kafka.worker_helpers import (
     members,
     publish,
     read_all,
+    topic_id,
     waits_for_genesis,
     worker_process,
     working,
 )
 from tests.waiting import until
 
-pytestmark = pytest.mark.broker
-
-
-@pytest.fixture(autouse=True)
-def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+pytestmark = [pytest.mark.broker, pytest.mark.usefixtures("children_find_the_tests")]
 
 
 @pytest.fixture
@@ -58,12 +53,6 @@ def gate(tmp_path: Path) -> FileGate:
 
 def changed(settings: Settings, **options: Any) -> Settings:
     return settings.model_copy(update=options)
-
-
-async def topic_id(settings: Settings) -> str:
-    topic = TopicNames(settings.namespace).pages
-    async with broker_metadata.connect(settings) as client:
-        return (await broker_metadata.topic_ids(client, [topic]))[topic]
 
 
 async def run_until_pages(settings: Settings, pages: int) -> None:

@@ -110,16 +110,20 @@ async def exit_code(process: subprocess.Popen[bytes]) -> int:
     return process.returncode
 
 
+async def topic_id(settings: Settings) -> str:
+    """Id of the topic of pages."""
+    topic = TopicNames(settings.namespace).pages
+    async with broker_metadata.connect(settings) as client:
+        return (await broker_metadata.topic_ids(client, [topic]))[topic]
+
+
 async def publish(settings: Settings, pages: Iterable[bytes], partition: int = 0) -> None:
-    producer = AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers, max_request_size=32 << 20)
-    await producer.start()
-    try:
+    servers = settings.bootstrap_servers
+    async with AIOKafkaProducer(bootstrap_servers=servers, max_request_size=32 << 20) as producer:
         topic = TopicNames(settings.namespace).pages
         sent = [await producer.send(topic, page, partition=partition) for page in pages]
         async with asyncio.timeout(HANG_SECONDS):
             await asyncio.gather(*sent)
-    finally:
-        await producer.stop()
 
 
 async def read_all(settings: Settings, topic: str) -> list[Any]:

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from stream.cli import cli
 from stream.errors import IndexFileError, NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
@@ -23,14 +21,11 @@ from stream.offline.fingerprints import open_fingerprints
 from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
 from stream.tables.fingerprint_lanes import as_words, to_hex
 from stream.tables.rocks import ANCHORS
+from tests.commands import neardup
 from tests.fingerprint_sets import flipped, random_set
 from tests.genesis import genesis_of
 
 SCHEME = "a6fe188f1b9b0efe"
-
-
-def neardup(*arguments: str | Path) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(cli, [str(part) for part in arguments])
 
 
 @pytest.fixture

@@ -44,12 +44,7 @@ def configuration(fingerprinter: str = "Scripted", deadline: float = 20.0) -> Ch
 
 
 @pytest.fixture(autouse=True)
-def _children_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
-
-
-@pytest.fixture(autouse=True)
-async def _no_child_stays(_children_find_the_tests: None) -> AsyncIterator[None]:
+async def _no_child_stays(children_find_the_tests: None) -> AsyncIterator[None]:
     before = set(psutil.Process().children())
     yield
     assert set(psutil.Process().children()) <= before

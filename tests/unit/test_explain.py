@@ -7,11 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stream.cli import cli
 from stream.errors import SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
@@ -23,6 +21,7 @@ from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.tables.design import Design
+from tests.commands import neardup
 from tests.genesis import genesis_of
 from tests.probed_keys import probe_keys
 
@@ -155,10 +154,6 @@ def test_exact_similarity_is_jaccards() -> None:
     assert [feature.feature for feature in found.features.only_page] == ["x"]
 
 
-def neardup(*arguments: str | Path):
-    return CliRunner(catch_exceptions=False).invoke(cli, ["explain", *map(str, arguments)])
-
-
 def test_files_messages_and_places_are_explained(tmp_path: Path) -> None:
     first, second = edited(3, 200, 3, han=False)
     (tmp_path / "a.html").write_text(f"<html><body><main><p>{first}</p></main></body></html>")
@@ -166,21 +161,23 @@ def test_files_messages_and_places_are_explained(tmp_path: Path) -> None:
         json.dumps({"url": f"http://x.example/{i}", "text": text}) for i, text in enumerate((first, second))
     ]
     (tmp_path / "pages.jsonl").write_text("\n".join(lines))
-    outcome = neardup(tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2", "--json")
+    outcome = neardup("explain", tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2", "--json")
     found = json.loads(outcome.stdout)
     assert (found["verdict"], found["page"]["url"]) == ("duplicate", "http://x.example/1")
-    shown = neardup(tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2").stdout
+    shown = neardup("explain", tmp_path / "a.html", f"{tmp_path}/pages.jsonl#2").stdout
     assert shown.startswith("duplicate")
     for heading in ("Pages", "Bits that differ", "Tables, 10 probes", "Features by weight", "similarity:"):
         assert heading in shown
 
 
 def test_fingerprints_alone_tell_distance_and_tables() -> None:
-    found = json.loads(neardup("0123456789abcdef", "0123456789abcdee", "--mode", "strict", "--json").stdout)
+    found = json.loads(
+        neardup("explain", "0123456789abcdef", "0123456789abcdee", "--mode", "strict", "--json").stdout
+    )
     assert (found["verdict"], found["distance"], found["probes"]) == ("duplicate", 1, 10)
     assert [table["met"] for table in found["tables"]].count("exact") == 6
     assert found["features"] is None
-    assert neardup("0123456789abcdef", "fedcba9876543210").stdout.startswith("unique")
+    assert neardup("explain", "0123456789abcdef", "fedcba9876543210").stdout.startswith("unique")
 
 
 def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) -> None:
@@ -192,23 +189,25 @@ def test_pages_of_a_state_directory_are_explained_by_url_and_id(tmp_path: Path) 
     lines = [json.dumps({"url": page.url, "text": page.text}) for page in pages]
     (tmp_path / "pages.jsonl").write_text("\n".join(lines))
     where = ("--state-dir", tmp_path, "--json")
-    wanted = json.loads(neardup(f"{tmp_path}/pages.jsonl#1", f"{tmp_path}/pages.jsonl#2", "--json").stdout)
+    wanted = json.loads(
+        neardup("explain", f"{tmp_path}/pages.jsonl#1", f"{tmp_path}/pages.jsonl#2", "--json").stdout
+    )
     for anchor in ("http://a.example/1#top", "abababab.1.0"):
         for page in ("http://b.example/2", "abababab.1.1"):
-            found = json.loads(neardup(anchor, page, *where).stdout)
+            found = json.loads(neardup("explain", anchor, page, *where).stdout)
             for name in ("distance", "estimated_similarity", "least_similarity"):
                 assert found[name] == wanted[name]
             assert found["anchor"]["url"] == "http://a.example/1"
-        found = json.loads(neardup(anchor, f"{tmp_path}/pages.jsonl#2", *where).stdout)
+        found = json.loads(neardup("explain", anchor, f"{tmp_path}/pages.jsonl#2", *where).stdout)
         assert (found["verdict"], found["probes"]) == ("duplicate", wanted["probes"])
     with pytest.raises(SettingsError, match="has no page with that URL or id"):
-        neardup("http://nowhere.example/", "abababab.1.0", *where)
+        neardup("explain", "http://nowhere.example/", "abababab.1.0", *where)
     with pytest.raises(SettingsError, match="belongs to another journal"):
-        neardup("cdcdcdcd.1.0", "abababab.1.0", *where)
+        neardup("explain", "cdcdcdcd.1.0", "abababab.1.0", *where)
     with pytest.raises(SettingsError, match="other verdict options"):
-        neardup("abababab.1.1", "abababab.1.0", "-k", "3", *where)
+        neardup("explain", "abababab.1.1", "abababab.1.0", "-k", "3", *where)
     with pytest.raises(SchemeMismatchError, match="has scheme"):
-        neardup("abababab.1.1", "abababab.1.0", "--scheme", "shingle=4", *where)
+        neardup("explain", "abababab.1.1", "abababab.1.0", "--scheme", "shingle=4", *where)
 
 
 def test_a_page_is_found_by_its_id_after_its_url_has_changed(tmp_path: Path) -> None:
@@ -217,16 +216,19 @@ def test_a_page_is_found_by_its_id_after_its_url_has_changed(tmp_path: Path) -> 
     texts = [("http://a.example/", first), ("http://b.example/", second), ("http://b.example/", other)]
     remember(tmp_path / "neardup" / "judge", [Page(url=url, text=text) for url, text in texts])
     where = ("--state-dir", tmp_path, "--json")
-    replaced = json.loads(neardup("abababab.1.0", "abababab.1.1", *where).stdout)
+    replaced = json.loads(neardup("explain", "abababab.1.0", "abababab.1.1", *where).stdout)
     assert (replaced["verdict"], replaced["page"]["url"]) == ("duplicate", "http://b.example/")
-    assert json.loads(neardup("abababab.1.0", "http://b.example/", *where).stdout)["verdict"] == "unique"
+    assert (
+        json.loads(neardup("explain", "abababab.1.0", "http://b.example/", *where).stdout)["verdict"]
+        == "unique"
+    )
 
 
 def test_what_cannot_be_explained_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.jsonl").write_text('{"url": "http://a.example/"}')
     with pytest.raises(SettingsError, match=r"source nowhere\.html"):
-        neardup("nowhere.html", "0123456789abcdee")
+        neardup("explain", "nowhere.html", "0123456789abcdee")
     with pytest.raises(SettingsError, match=r"bad\.jsonl: missing_field"):
-        neardup(tmp_path / "bad.jsonl", "0123456789abcdee")
+        neardup("explain", tmp_path / "bad.jsonl", "0123456789abcdee")
     with pytest.raises(SettingsError, match="fewer than 7 pages"):
-        neardup(f"{tmp_path}/bad.jsonl#7", "0123456789abcdee")
+        neardup("explain", f"{tmp_path}/bad.jsonl#7", "0123456789abcdee")

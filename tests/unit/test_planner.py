@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
-from click.testing import CliRunner
 
-from stream.cli import cli
 from stream.errors import SettingsError
 from stream.offline.planner import parse_memory, parse_pages, plan
+from tests.commands import neardup
 
 GIB = 1 << 30
 
@@ -82,7 +81,7 @@ def test_chance_matches_are_told() -> None:
 )
 def test_errors_name_the_option(arguments: list[str], message: str) -> None:
     with pytest.raises(SettingsError, match=message):
-        CliRunner(catch_exceptions=False).invoke(cli, ["plan", *arguments])
+        neardup("plan", *arguments)
 
 
 @pytest.mark.parametrize(
@@ -104,11 +103,7 @@ def test_numbers_of_pages_are_read() -> None:
 
 
 def test_the_command_shows_table_reasons_and_json() -> None:
-    shown = (
-        CliRunner(catch_exceptions=False)
-        .invoke(cli, ["plan", "--pages", "8e9"], env={"COLUMNS": "160"})
-        .stdout
-    )
+    shown = neardup("plan", "--pages", "8e9", env={"COLUMNS": "160"}).stdout
     for text in (
         "5 choose 2",
         "Recommended: 5 choose 2, compressed, which 64 GiB cannot hold",
@@ -117,5 +112,5 @@ def test_the_command_shows_table_reasons_and_json() -> None:
         "judge",
     ):
         assert text in shown
-    found = json.loads(CliRunner().invoke(cli, ["plan", "--pages", "1e6", "--json"]).stdout)
+    found = json.loads(neardup("plan", "--pages", "1e6", "--json").stdout)
     assert (found["recommended"], found["machines"]) == ("4 choose 1", 1)

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from stream.cli import cli
+from tests.commands import neardup
 from tests.unit.test_sources import warc_record
 
 TEXT = "The harbour authority will repair the old lighthouse at the north pier before the storms."
 
 
 def scan(*arguments: str | Path) -> Result:
-    told = ["scan", "--worker-processes", "1", *map(str, arguments)]
-    return CliRunner(catch_exceptions=False).invoke(cli, told)
+    return neardup("scan", "--worker-processes", "1", *arguments)
 
 
 def test_records_that_are_no_pages_are_counted(tmp_path: Path) -> None:

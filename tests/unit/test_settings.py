@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from stream.cli import cli
 from stream.errors import EXIT_REFUSED, SettingsError
 from stream.kafka import clients
 from stream.settings import Settings, load, unknown_variables
+from tests.commands import neardup
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +116,7 @@ def test_a_service_of_kubernetes_is_no_option(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_command_tells_of_unknown_variables_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEARDUP_PAGE_BYTE", "1MiB")
-    outcome = CliRunner(catch_exceptions=False).invoke(cli, ["fingerprint", "-"], input="{}")
+    outcome = neardup("fingerprint", "-", input="{}")
     assert outcome.exit_code == 0
     assert "NEARDUP_PAGE_BYTE: no such option, ignored; did you mean NEARDUP_PAGE_BYTES?" in outcome.stderr
 

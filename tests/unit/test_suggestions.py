@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from click.testing import CliRunner
 
-from stream.cli import cli
 from stream.errors import SettingsError
+from tests.commands import neardup
 
 
 @pytest.mark.parametrize(
@@ -20,7 +19,7 @@ from stream.errors import SettingsError
     ],
 )
 def test_commands_and_options_that_are_mistyped(arguments: list[str], said: str) -> None:
-    outcome = CliRunner(catch_exceptions=False).invoke(cli, arguments)
+    outcome = neardup(*arguments)
     assert outcome.exit_code == 2
     assert said in outcome.stderr
 
@@ -41,7 +40,7 @@ def test_commands_and_options_that_are_mistyped(arguments: list[str], said: str)
 )
 def test_schemes_that_are_mistyped(arguments: list[str], said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        CliRunner(catch_exceptions=False).invoke(cli, ["fingerprint", *arguments, "-"], input="{}")
+        neardup("fingerprint", *arguments, "-", input="{}")
 
 
 @pytest.mark.parametrize(
@@ -55,4 +54,4 @@ def test_schemes_that_are_mistyped(arguments: list[str], said: str) -> None:
 )
 def test_verdict_options_that_are_mistyped(option: str, said: str) -> None:
     with pytest.raises(SettingsError, match=said):
-        CliRunner(catch_exceptions=False).invoke(cli, ["explain", "a", "b", "--option", option])
+        neardup("explain", "a", "b", "--option", option)

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from click.testing import CliRunner, Result
 
-from stream.cli import cli
 from stream.errors import NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import sketch
@@ -20,6 +18,7 @@ from stream.offline import minima_tables
 from stream.offline.layouts import Layout
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
 from stream.tables.fingerprint_lanes import from_integers
+from tests.commands import neardup
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.oracle import Oracle, OraclePage
 
@@ -29,10 +28,6 @@ CASES = {
     "128 bits": (Scheme(width=128), 28, {"distance": 28}),
     "other distance": (PARITY, 3, {"distance": 3}),
 }
-
-
-def neardup(*arguments: str | Path) -> Result:
-    return CliRunner(catch_exceptions=False).invoke(cli, [str(part) for part in arguments])
 
 
 def some_pages(scheme: Scheme, seed: int, families: int = 12, most: int = 12) -> list[OraclePage]:
@@ -211,9 +206,8 @@ def test_fingerprints_alone_are_refused_and_what_to_do_is_said(
 ) -> None:
     path = tmp_path / "fingerprints"
     path.write_bytes(content)
-    runner = CliRunner(catch_exceptions=False)
     with pytest.raises(SettingsError, match=r"fingerprints alone.*give the pages themselves"):
-        runner.invoke(cli, ["match", "--verified", *(given or [str(path)])], input=content)
+        neardup("match", "--verified", *(given or [path]), input=content)
 
 
 @pytest.mark.usefixtures("texts")

@@ -1,0 +1,45 @@
+"""Runs `neardup` in tests: within this process, or in a process of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+
+from stream.cli import cli
+from stream.settings import Settings
+from tests.waiting import HANG_SECONDS
+
+
+def neardup(*arguments: str | Path, **options: Any) -> Result:
+    """The result of a command within this process. Errors other than click's own are raised.
+
+    `options` are those of `CliRunner.invoke`, such as `input` and `env`.
+    """
+    return CliRunner(catch_exceptions=False).invoke(cli, [str(part) for part in arguments], **options)
+
+
+async def neardup_process(settings: Settings, *arguments: str) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a command that gets its settings by environment."""
+    return await finished(sys.executable, "-m", "stream.cli", *arguments, environment=settings.environment())
+
+
+async def finished(*command: str, environment: Mapping[str, str]) -> tuple[int, str, str]:
+    """Exit code, standard output and standard error of a process with this environment besides ours."""
+    process = await asyncio.create_subprocess_exec(
+        *command, env=os.environ | environment, stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    try:
+        async with asyncio.timeout(HANG_SECONDS):
+            out, error = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    return process.returncode or 0, out.decode(), error.decode()
