@@ -42,7 +42,7 @@ async def _beside_the_loop(registry: Registry, number: int) -> SchemaResponse:
     """Fetch a schema in a daemon thread. The loop's own executor would delay exit while the registry does not
     answer."""
     loop = asyncio.get_running_loop()
-    told: asyncio.Future[SchemaResponse] = loop.create_future()
+    response: asyncio.Future[SchemaResponse] = loop.create_future()
 
     def work() -> None:
         try:
@@ -52,12 +52,12 @@ async def _beside_the_loop(registry: Registry, number: int) -> SchemaResponse:
         except Exception as error:
             found = SchemaResponse(unavailable=f"schema {number}: {type(error).__name__}: {error}")
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(_answer, told, found)
+            loop.call_soon_threadsafe(_answer, response, found)
 
     threading.Thread(target=work, daemon=True).start()
-    return await told
+    return await response
 
 
-def _answer(told: asyncio.Future[SchemaResponse], found: SchemaResponse) -> None:
-    if not told.done():  # done if the caller has timed out
-        told.set_result(found)
+def _answer(response: asyncio.Future[SchemaResponse], found: SchemaResponse) -> None:
+    if not response.done():  # done if the caller has timed out
+        response.set_result(found)

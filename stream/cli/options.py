@@ -56,8 +56,8 @@ def _tell_unknown_variables(settings: Settings) -> None:
 
         logging.configure(settings.log_format, "settings")
         for name, other in unknown.items():
-            told = f"{name}: no such option, ignored{meant(name, [other] if other else [])}"
-            structlog.get_logger(__name__).warning("unknown_variable", message=told)
+            message = f"{name}: no such option, ignored{meant(name, [other] if other else [])}"
+            structlog.get_logger(__name__).warning("unknown_variable", message=message)
 
 
 def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:

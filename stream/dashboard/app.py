@@ -65,10 +65,10 @@ def tables_directory(settings: Settings) -> Path:
 class Statistics:
     """The tables, the agent that fills them, and the view of their sums."""
 
-    def __init__(self, settings: Settings, partitions: int, told: Callable[[VerdictColumns], None]) -> None:
-        """`told` is called with every batch of verdicts that is new to this dashboard."""
+    def __init__(self, settings: Settings, partitions: int, report: Callable[[VerdictColumns], None]) -> None:
+        """`report` is called with every batch of verdicts that is new to this dashboard."""
         names = TopicNames(settings.namespace)
-        self._settings, self._partitions, self._told = settings, partitions, told
+        self._settings, self._partitions, self._report = settings, partitions, report
         self._verdicts = names.verdicts
         self._reader = VerdictReader(settings)
         self.view = View(self.host_counts, self.cluster_rows)
@@ -79,8 +79,8 @@ class Statistics:
         """Partition -> the offset after the last verdict folded by this process."""
         self._given: dict[int, int] = {}
         """Partition -> the offset of the last verdict delivered to the agent."""
-        self._told_to: dict[int, int] = {}
-        """Partition -> the offset of the last verdict passed to `told`."""
+        self._reported_to: dict[int, int] = {}
+        """Partition -> the offset of the last verdict passed to `report`."""
         self._ends: defaultdict[int, FoldedOffsets] = defaultdict(FoldedOffsets)
         self._pending = Pending(-1)
         self.app = self._app(settings, names)
@@ -210,10 +210,10 @@ class Statistics:
         # The history first, so that all counted verdicts can be looked up.
         pending.send(self._urls.send(partition, self._urls.keep([batch])))
         pending.add(event, batch, self._ends[partition])
-        told = max(self._told_to.get(partition, -1), self._ends[partition].last)
-        if batch.last > told:
-            self._told_to[partition] = batch.last
-            self._told(batch.between(told + 1, batch.last))
+        reported = max(self._reported_to.get(partition, -1), self._ends[partition].last)
+        if batch.last > reported:
+            self._reported_to[partition] = batch.last
+            self._report(batch.between(reported + 1, batch.last))
 
     def _drop_after_rebalance(self) -> None:
         """After a rebalance, drop pending verdicts. They are redelivered, here or to another dashboard."""

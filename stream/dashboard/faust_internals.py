@@ -1,8 +1,8 @@
-"""Every private part of Faust that the dashboard uses, but for the methods that its subclasses override.
+"""Every private part of Faust that the dashboard uses, except the methods that its subclasses override.
 
-Checked against faust-streaming 0.15.3; `pyproject.toml` pins the minor version. That each part and each
-overridden method still exists, with the shape expected here, is tested in
-`tests/unit/test_faust_internals.py`: an incompatible version fails there.
+Checked against faust-streaming 0.15.3; `pyproject.toml` pins the minor version.
+`tests/unit/test_faust_internals.py` tests that each part and each overridden method still exists with the
+shape expected here, so an incompatible version fails there.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from faust import streams
 
 
 def open_database(table: Any, partition: int) -> Any:
-    """RocksDB of a partition of the table (a `rocksdict.Rdict`); None where it is not open here."""
+    """The RocksDB of a table's partition (a `rocksdict.Rdict`); None if it is not open in this process."""
     return table.data._dbs.get(partition)
 
 
 def database(table: Any, partition: int) -> Any:
-    """The same, opened where it is not. Faust itself reads and writes row by row."""
+    """The RocksDB of a table's partition, opened if necessary. Faust itself accesses single rows."""
     return table.data._db_for_partition(partition)
 
 
 def producer_of(app: Any) -> AIOKafkaProducer:
-    """The producer that Faust sends changelogs with: it takes whole batches."""
+    """Faust's producer for changelogs, which can send whole batches."""
     return app.producer._producer
 
 
 def is_changelog(consumer: Any, partition: Any) -> bool:
-    """Whether a partition is one of a changelog topic; `consumer` is Faust's."""
+    """Whether a partition belongs to a changelog topic. `consumer` is Faust's."""
     return bool(consumer._is_changelog_tp(partition))
 
 

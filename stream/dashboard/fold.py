@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 from json.encoder import encode_basestring_ascii
 from typing import Final, Generic, Protocol, TypeVar
@@ -43,14 +44,14 @@ class Folder(Generic[TableT]):
         """
         now, last, view = time.time(), found.last, self._view
         hosts = [
-            (window_key(partition, window, host), news, _told(view.count_host, window, host))
+            (window_key(partition, window, host), news, partial(view.count_host, window, host))
             for (window, host), news in _by_host(found, now).items()
         ]
         yield from _windows(self._hosts, partition, last, hosts)
         for group in _slices(list(found.clusters.items())):
             yield self._clusters, self._fold_clusters(partition, last, group)
         totals = [
-            (window_key(partition, window), news, _told(view.count_total, window))
+            (window_key(partition, window), news, partial(view.count_total, window))
             for window, news in _by_window(found, now).items()
         ]
         yield from _windows(self._totals, partition, last, totals)
@@ -74,25 +75,21 @@ class Folder(Generic[TableT]):
         return rows
 
 
-def _told(tell: Callable[..., None], *known: object) -> Callable[[Counts], None]:
-    return lambda news: tell(*known, news)
-
-
 def _windows(
-    table: TableT, partition: int, last: int, news: list[tuple[bytes, Counts, Callable[[Counts], None]]]
+    table: TableT, partition: int, last: int, news: Sequence[tuple[bytes, Counts, Callable[[Counts], None]]]
 ) -> Iterator[tuple[TableT, dict[bytes, bytes]]]:
     for group in _slices(news):
         rows: dict[bytes, bytes] = {}
         grown = []
         values = table.rows(partition, [key for key, _, _ in group])
-        for (key, counts, tell), value in zip(group, values, strict=True):
+        for (key, counts, add), value in zip(group, values, strict=True):
             row = window_row(value)
             if fold_window(row, counts, last):
-                grown.append((tell, counts))
+                grown.append((add, counts))
             rows[key] = msgspec.msgpack.encode(row)
         table.write(partition, rows)
-        for tell, counts in grown:
-            tell(counts)
+        for add, counts in grown:
+            add(counts)
         yield table, rows
 
 

@@ -72,7 +72,7 @@ class VerdictFilter:
 class LatestVerdicts:
     """The latest verdicts, stored as whole batches of KEPT verdicts or a few more."""
 
-    told: int = 0
+    count: int = 0
     """Number of verdicts so far, which is the number of the last one."""
     _batches: deque[VerdictColumns] = field(default_factory=deque)
     _kept: int = 0
@@ -91,7 +91,7 @@ class LatestVerdicts:
         if not len(batch):
             return
         self._batches.append(batch)
-        self.told += len(batch)
+        self.count += len(batch)
         self._kept += len(batch)
         while self._kept - len(self._batches[0]) >= KEPT:
             self._kept -= len(self._batches.popleft())
@@ -99,7 +99,7 @@ class LatestVerdicts:
             listener.set()
 
     def _newest(self) -> Iterator[NumberedVerdict]:
-        sequence = self.told
+        sequence = self.count
         for batch in reversed(self._batches):
             for row in reversed(range(len(batch))):
                 yield NumberedVerdict(sequence, batch, row)
@@ -130,12 +130,12 @@ class LatestVerdicts:
             self._listeners.discard(news)
 
     async def _news(self, news: asyncio.Event, wanted: VerdictFilter) -> AsyncIterator[list[NumberedVerdict]]:
-        told = self.told
+        listed = self.count
         while True:
             await news.wait()
             news.clear()
-            fresh = itertools.islice(self._newest(), min(KEPT, self.told - told))
-            told = self.told
+            fresh = itertools.islice(self._newest(), min(KEPT, self.count - listed))
+            listed = self.count
             yield list(itertools.islice(filter(wanted, fresh), MOST_AT_ONCE))
             await asyncio.sleep(PAUSE_SECONDS)
 

@@ -132,10 +132,10 @@ class Watch:
             )
             roles.append(_health(watched.role, members, seconds))
         journal = TopicPartition(self._names.journal, 0)
-        processes, told = await _ask(self._roles)
-        anchors = told.get("neardup_judge_anchors") or self._anchors()
+        processes, judge_gauges = await _ask(self._roles)
+        anchors = judge_gauges.get("neardup_judge_anchors") or self._anchors()
         directory = self._settings.state_dir / self._settings.namespace / "judge"
-        size = told.get("neardup_judge_state_bytes") or await asyncio.to_thread(_size, directory)
+        size = judge_gauges.get("neardup_judge_state_bytes") or await asyncio.to_thread(_size, directory)
         self.now = System(
             namespace=self._settings.namespace,
             at=time.time(),
@@ -164,13 +164,13 @@ async def _ask(roles: list[tuple[str, ...]]) -> tuple[list[Process], dict[str, f
     timeout = aiohttp.ClientTimeout(total=ANSWER_SECONDS)
     async with aiohttp.ClientSession(timeout=timeout) as session:
         processes = await asyncio.gather(*(_process(session, role, url) for role, url in roles))
-        told: dict[str, float] = {}
+        judge_gauges: dict[str, float] = {}
         for process in processes:
             if process.role == "judge" and process.state != "unreachable":
                 gauges = await _gauges(session, process.url)
                 if gauges.get("neardup_judge_leading"):
-                    told = gauges
-    return list(processes), told
+                    judge_gauges = gauges
+    return list(processes), judge_gauges
 
 
 async def _process(session: aiohttp.ClientSession, role: str, url: str) -> Process:

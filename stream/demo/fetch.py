@@ -110,8 +110,8 @@ def _run(command: list[str], directory: Path) -> None:
     except subprocess.TimeoutExpired:
         raise CrawlError(f"{' '.join(command)}: not finished after {TIMEOUT} s") from None
     if done.returncode != 0:
-        told = " / ".join(line for line in done.stdout.splitlines() if line.strip())[:1000]
-        raise CrawlError(f"{' '.join(command)}: {told}")
+        output = " / ".join(line for line in done.stdout.splitlines() if line.strip())[:1000]
+        raise CrawlError(f"{' '.join(command)}: {output}")
 
 
 def _html(package: Path, root: str) -> Iterator[tuple[str, bytes]]:

@@ -62,23 +62,23 @@ async def fetch_committed(
 
 
 def raise_group_errors(consumer: AIOKafkaConsumer) -> None:
-    """Raise what went wrong in the group's coordinator; aiokafka keeps it until somebody polls."""
+    """Raise an error of the group's coordinator now, which aiokafka would raise at the next poll."""
     consumer._coordinator.check_errors()
 
 
 @contextmanager
 def as_if_polling(consumer: AIOKafkaConsumer) -> Iterator[None]:
-    """Keep the consumer in its group while nobody polls: within this, it counts as polling."""
+    """Let the consumer count as polling while entered, so that it stays in its group without a poll."""
     context = consumer._subscription.fetch_context()
     context.__enter__()
     try:
         yield
     finally:
-        context.__exit__(None, None, None)  # never with an error: its count would not go down
+        context.__exit__(None, None, None)  # after an error it would not decrease its counter
 
 
 def fetch_progress(consumer: AIOKafkaConsumer) -> Iterator[tuple[TopicPartition, int, int]]:
-    """Of each assigned partition, its next offset to fetch and its last stable offset, once both are known.
+    """Yield each assigned partition, its next offset to fetch and its last stable offset, if both are known.
 
     The public `position` is a coroutine that waits for a position.
     """
@@ -96,16 +96,15 @@ def fetch_progress(consumer: AIOKafkaConsumer) -> Iterator[tuple[TopicPartition,
 
 
 def transaction_error(producer: AIOKafkaProducer) -> BaseException | None:
-    """What ended the transaction, where all that is raised is that there is none any more."""
+    """The error that ended the transaction. aiokafka itself raises only that there is no transaction."""
     ended: asyncio.Future[Any] = producer._txn_manager.wait_for_transaction_end()
     return ended.exception() if ended.done() and not ended.cancelled() else None
 
 
 def retrieve_errors(producer: AIOKafkaProducer) -> None:
-    """Look at the errors of a producer that failed, or asyncio logs each of them as never retrieved.
+    """Retrieve the errors of a failed producer, lest asyncio log each of them as never retrieved.
 
-    Whoever sends cannot reach some futures of aiokafka: the transaction's, and that of a batch that was never
-    sent.
+    Callers have no access to some futures of aiokafka: those of the transaction and of unsent batches.
     """
     kept = producer._message_accumulator
     batches = [*chain.from_iterable(kept._batches.values()), *kept._pending_batches]
@@ -117,29 +116,29 @@ def retrieve_errors(producer: AIOKafkaProducer) -> None:
             future.exception()
 
 
-# What a consumer has fetched; for the dashboard, whose consumer is made by Faust.
+# Fetched records; used by the dashboard, whose consumer is created by Faust.
 
 
 def read_committed(consumer: AIOKafkaConsumer) -> None:
-    """Set the isolation level of a consumer that somebody else made; call this before it starts."""
+    """Set the isolation level of an existing consumer; call this before it starts."""
     consumer._isolation_level = "read_committed"
 
 
 def fetched(consumer: AIOKafkaConsumer) -> MutableMapping[TopicPartition, Any]:
-    """What was fetched and not taken yet: FetchResult or FetchError by partition, in the order of arrival."""
+    """The fetched results not consumed yet: partition -> FetchResult or FetchError, in order of arrival."""
     found: MutableMapping[TopicPartition, Any] = consumer._fetcher._records
     return found
 
 
 def keep_fetched_in(consumer: AIOKafkaConsumer, store: MutableMapping[TopicPartition, Any]) -> None:
-    """Have the consumer keep there what it fetches."""
+    """Make the consumer keep fetched results in `store`."""
     consumer._fetcher._records = store
 
 
 def wrap_batches(result: FetchResult, wrap: Callable[[Any], Any]) -> None:
-    """Have the record batches of a result read through `wrap`, before anything of it is taken.
+    """Replace the record batches of a result by `wrap` of them. Call it before any of them is read.
 
-    aiokafka asks for `has_next` and `next_batch`, and goes on deciding which batches are committed.
+    aiokafka calls `has_next` and `next_batch`, and still decides which batches are committed.
     """
     records = result._partition_records
     records._records = wrap(records._records)

@@ -35,12 +35,12 @@ class TopicIdCheck:
 
 
 class Assignment:
-    """Begun, then open once it is known where each partition begins, then ending."""
+    """A set of assigned partitions. It is open from when their start positions are known until `end`."""
 
     backlog: Backlog
     positions: Positions
     commits: OffsetCommits
-    """These three from `open` on."""
+    """Set by `open`, like the two above."""
 
     def __init__(self, topic: str, partitions: frozenset[int]) -> None:
         self.partitions = partitions
@@ -50,7 +50,7 @@ class Assignment:
         self.writing: asyncio.Task[None] | None = None
         self.feeding: list[asyncio.Task[None]] = []
         self.topic_id_check: TopicIdCheck | None = None
-        """The last check that was begun ahead of its batch."""
+        """The last check that was started before its batch was complete."""
         self.alone = False
         """Whether the next row is of a page that was tried alone, so that waiting for more rows is
         pointless."""
@@ -64,10 +64,10 @@ class Assignment:
         self._ending = False
 
     def open(self, backlog: Backlog, positions: Positions, commits: OffsetCommits) -> None:
-        """Pages may come."""
+        """Accept pages."""
         self.backlog, self.positions, self.commits = backlog, positions, commits
         self.is_open = True
-        self._news.set()  # perhaps losses
+        self._news.set()  # there may be losses to declare
 
     def end(self) -> None:
         """Stop the assignment: only finished pages are still appended."""

@@ -21,10 +21,10 @@ from stream.messages.decision import Decisions
 
 
 class BatchInFlight:
-    """Call `decide`, `prepare` and `publish` once each, in this order; what each leaves behind is used by the
-    next. Between the last two, the transaction of the batch before must have ended.
+    """A batch on its way: call `decide`, `prepare` and `publish` once each, in this order.
 
-    Nothing is undone: whatever raises ends the judge. Leaving the context by an error stops the encoding.
+    The transaction of the previous batch must end before `publish`. Nothing is undone: any error ends the
+    judge. Leaving the context by an error stops the encoding.
     """
 
     decided: JudgedBatch
@@ -61,8 +61,8 @@ class BatchInFlight:
             self._decisions, self._prepared = await in_thread(self._prepare)
 
     async def publish(self, transaction: Transaction, committed: Callable[[], None]) -> None:
-        """Begin the transaction. Returns once the state in RAM is that after this batch, so that the next one
-        may be decided; `committed` is called when the verdicts are published and the state is written."""
+        """Begin the transaction. Returns once the state in RAM includes this batch, so that the next one can
+        be decided. `committed` is called when the verdicts are published and the state is written."""
         self._advancing = asyncio.create_task(in_thread(self._advance))
         transaction.begin(self._publish(committed))
         await self._advancing

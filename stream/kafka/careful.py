@@ -1,4 +1,4 @@
-"""Pages at which workers may have ended are tried alone, with the attempt committed before (rule 5)."""
+"""Tries pages that may have killed workers one by one, after committing the attempt (rule 5)."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ async def feed_carefully(
     stage: Callable[[str], AbstractContextManager[None]],
     answered: Callable[[Assignment, Dispatch, Sequence[Row]], None],
 ) -> None:
-    """Have each page of `careful` fingerprinted alone, and in the journal before the next; partitions whose
-    pages need no such care any more go on in `waiting`."""
+    """Fingerprint and append the pages of `careful` one at a time. Partitions that no longer need this care
+    are moved to `waiting`."""
     positions = assignment.positions
     while True:
         dispatch = await careful.take_one()

@@ -167,15 +167,15 @@ async def wait_for_genesis(
 
 async def _poll(settings: Settings) -> Genesis:
     journal = TopicNames(settings.namespace).journal
-    told = False
+    logged = False
     async with broker_metadata.connect(settings) as client:
         while True:
             if journal in (await broker_metadata.metadata(client, [journal])).topics:
                 genesis = await read_genesis(client, settings)
                 if genesis is not None:
                     return genesis
-            if not told:
-                told = True
+            if not logged:
+                logged = True
                 _log.info("waiting", action="genesis.wait", wanted=_wanted(settings))
             await asyncio.sleep(POLL_SECONDS)
 

@@ -70,7 +70,7 @@ class JudgeRole:
     # The loop: poll, decide, publish, apply.
 
     async def _judge_on(self, follower: Follower, publisher: Publisher, election: Election) -> None:
-        """Judge whatever comes; while one batch is published, the next one is decided."""
+        """Judge records as they arrive. While one batch is being published, the next one is decided."""
         journal, state = follower.journal, follower.state
         async with Transaction() as transaction:
             while not self._stop.is_set():
@@ -93,7 +93,7 @@ class JudgeRole:
             await transaction.ended()
 
     def _committed(self, batch: BatchInFlight, state: State, election: Election) -> None:
-        """A batch is published, and the state written."""
+        """Report a batch whose verdicts are published and whose state is written."""
         election.note_judged(batch.entries[-1].offset + 1)
         self.watch.metrics.gaps_met.inc(self.stats.add(batch.decided, state.ledger))
         self.watch.note_batch(batch.decided, len(self.stats.gaps))
@@ -143,7 +143,7 @@ class JudgeRole:
         return genesis
 
     async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
-        """Fence the judge before, catch up with what it decided, and judge."""
+        """Fence the previous leader, apply its last decisions, and judge."""
         watch = self.watch
         fencing = watch.joined(Publisher(self.settings, self.names, genesis.scheme_id))
         async with entered_unless_stopped(self._stop, fencing) as publisher:

@@ -21,7 +21,7 @@ log = structlog.get_logger(__name__, role="worker")
 
 
 class OffsetCommits:
-    """What is committed is always the positions as they are then; `add` says which are to be."""
+    """Commits the positions of the partitions given to `add`, as they are at the time of the commit."""
 
     def __init__(
         self,
@@ -76,6 +76,6 @@ class OffsetCommits:
         return True
 
     async def hand_over(self) -> None:
-        """Say that no attempt at a page failed here; all is appended."""
+        """Commit that no attempt failed during this assignment. Everything must be appended."""
         if changed := self._positions.hand_over():
             await self.save(changed)

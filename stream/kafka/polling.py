@@ -46,8 +46,8 @@ class Polling:
         return found
 
     async def gather(self, keys: Sequence[TopicPartition], count: int) -> None:
-        """After a poll that gave `count` pages, let others gather for a moment, unless more are at hand, or
-        none came."""
+        """Delay the next fetch after a poll that returned `count` pages, so that more pages gather. Without
+        effect if more pages are buffered, or if there were none."""
         if self._stats.paused or not 0 < count < POLL_RECORDS:
             await asyncio.sleep(0)  # getmany does not yield while it has buffered records
             return

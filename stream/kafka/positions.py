@@ -152,7 +152,7 @@ async def open_partitions(
     sources = {key: (backlog.source.cluster_id, topic_id, key.partition) for key in keys if key not in read}
     with as_if_polling(consumer):
         judged = await expected_offsets(settings, client, sources.values())
-    # Asked last: reading the decisions may take minutes, in which retention goes on and others read.
+    # Requested last: reading the decisions may take minutes, during which logs grow and retention deletes.
     bounds = await broker_metadata.log_bounds(client, [topic])
     if missing := [key.partition for key in keys if key not in bounds]:
         raise TopicError(f"topic {topic} has no partitions {missing} any more: it is being recreated")
@@ -169,7 +169,7 @@ async def open_partitions(
                 attempts=attempts.count,
                 page=attempts.page,
             )
-        # Not from `start`, as long as the journal has no word of what was lost before it.
+        # Not `start` where pages before it were lost, until the journal declares that loss.
         known_positions = [read.get(key), known, start]
         position = next(each for each in known_positions if each is not None)
         positions.take(key.partition, position, attempts)

@@ -16,8 +16,11 @@ log = structlog.get_logger(__name__, role="worker")
 
 
 class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Partitions come and go by callbacks of the consumer's coordinator, in its own task. It waits for them,
-    and logs their exceptions away, so they only begin and end assignments."""
+    """Begins and ends assignments, in callbacks of the consumer's coordinator.
+
+    The coordinator awaits the callbacks in its own task and only logs their exceptions, so nothing that may
+    fail is done in them.
+    """
 
     def __init__(
         self,
@@ -28,7 +31,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]
         watch: WorkerWatch,
         shutdown_seconds: float,
     ) -> None:
-        """`begin` begins an assignment of partitions, which rests for some seconds before it reads."""
+        """`begin` starts an assignment of partitions, which pauses for some seconds before it reads."""
         self.current: Assignment | None = None
         """The current assignment."""
         self._assigned: frozenset[int] | None = None

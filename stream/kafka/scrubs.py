@@ -31,12 +31,12 @@ log = structlog.get_logger(__name__)
 class Scrubs:
     """Scrubs a state directory every `hours`; 0 disables it.
 
-    `told` is called with the time of the last scrub, in seconds since the epoch, and the number of damaged
+    `report` is called with the time of the last scrub, in seconds since the epoch, and the number of damaged
     files. Before the first scrub, the time is that of the start.
     """
 
-    def __init__(self, directory: Path, hours: float, told: Callable[[float, int], None]) -> None:
-        self._directory, self._seconds, self._told = directory, 3600 * hours, told
+    def __init__(self, directory: Path, hours: float, report: Callable[[float, int], None]) -> None:
+        self._directory, self._seconds, self._report = directory, 3600 * hours, report
         self._task: asyncio.Task[None] | None = None
 
     @asynccontextmanager
@@ -60,7 +60,7 @@ class Scrubs:
     async def _run(self) -> None:
         last, now = await asyncio.to_thread(last_scrub, self._directory), time.time()
         ended = last.ended if last else now
-        self._told(ended, int(bool(last and last.found.damage)))
+        self._report(ended, int(bool(last and last.found.damage)))
         due = min(self._seconds, ended + self._seconds - now if last else 0)
         await asyncio.sleep(max(due, min(self._seconds, FIRST_SECONDS)))
         while True:
@@ -81,7 +81,7 @@ class Scrubs:
             await in_thread(note_scrub, self._directory, found, ended)
         except OutputError as error:
             log.warning("scrub_not_noted", error=str(error))
-        self._told(ended, int(found.damage is not None))
+        self._report(ended, int(found.damage is not None))
         if found.damage is not None:
             log.error("scrubbed", damaged=found.file, error=found.damage, seconds=seconds)
             raise DamagedStateError(found.damage)

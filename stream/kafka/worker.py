@@ -135,7 +135,7 @@ class WorkerRole:
                     work.cancel()
 
     async def _write(self, assignment: Assignment) -> None:
-        """Append finished pages to the journal, one batch at a time, with all that is finished by then."""
+        """Append finished pages to the journal. Each batch takes all pages that are finished by then."""
         committing = self._tasks.spawn(assignment.commits.follow())
         full = False
         try:
@@ -183,8 +183,8 @@ class WorkerRole:
     # Details of the loop.
 
     async def _open(self, assignment: Assignment) -> tuple[ChunkQueue, ChunkQueue]:
-        """Find where to begin, and begin to feed children and to write. Gives what waits for children, and
-        what waits for one alone."""
+        """Find the start positions, and start the tasks that feed children and append. Returns the queue for
+        all children, and the queue of pages to be tried alone."""
         client, partitions = self._producer.client, assignment.partitions
         backlog, positions = await open_partitions(
             self.settings, client, self._consumer, self.names.pages, partitions
@@ -242,7 +242,7 @@ class WorkerRole:
         log.error("refusing", error=self._reject_limit.why, next_try_seconds=pause)
         await self._rebalances.begin_again(assignment, pause)
 
-    # From the start of the process to its end; what fails in a task ends `_work`.
+    # Startup and shutdown. An error in a task ends `_work`.
 
     async def run(self) -> None:
         """Work until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart, nothing is
@@ -323,13 +323,13 @@ class WorkerRole:
 
     async def _watch(self) -> None:
         """Raise errors of the group, also while nothing polls."""
-        told = 0
+        logged = 0
         for second in count(1):
             await asyncio.sleep(1)
             raise_group_errors(self._consumer)
             self.watch.look()
             if self.opened is None:
                 self.watch.health.turn()  # without partitions the worker waits for the group
-            if second % PROGRESS_SECONDS == 0 and self.stats.records != told:
-                told = self.stats.records
+            if second % PROGRESS_SECONDS == 0 and self.stats.records != logged:
+                logged = self.stats.records
                 log.info("progress", **asdict(self.stats))

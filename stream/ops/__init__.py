@@ -1,1 +1,1 @@
-"""Events of the roles -> what operators see: logs."""
+"""Logs, metrics and health of the roles, as operators see them."""

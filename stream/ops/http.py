@@ -136,8 +136,8 @@ class _Connection(web.RequestHandler):
 
     def log_exception(self, *arguments: Any, **options: Any) -> None:
         """Log errors, except those caused by malformed requests, with which clients could fill the disk."""
-        told = options.get("exc_info")
-        error = told if isinstance(told, BaseException) else sys.exception()
+        info = options.get("exc_info")
+        error = info if isinstance(info, BaseException) else sys.exception()
         if not isinstance(error, HttpProcessingError | web.RequestPayloadError):
             super().log_exception(*arguments, **options)
 

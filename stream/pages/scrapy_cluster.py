@@ -45,9 +45,9 @@ class CrawlRecord(msgspec.Struct, kw_only=True):
             raise PageError("http_status", str(self.status_code))
         self.url = str(self.response_url)
         headers = self.response_headers if isinstance(self.response_headers, dict) else {}
-        told = {str(name).lower(): values for name, values in headers.items()}.get("content-type")
-        told = told[0] if isinstance(told, list) and told else told
-        self.content_type = self.content_type or (told if isinstance(told, str) else None)
+        declared = {str(name).lower(): values for name, values in headers.items()}.get("content-type")
+        declared = declared[0] if isinstance(declared, list) and declared else declared
+        self.content_type = self.content_type or (declared if isinstance(declared, str) else None)
         if isinstance(self.timestamp, str) and self.fetched_at is None:
             self.fetched_at = self.timestamp + ("" if _OFFSET.search(self.timestamp) else "Z")
         if self.body is None or self.html is not None:

@@ -60,14 +60,14 @@ def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedP
 def content_type_of(record: WarcRecord) -> str | None:
     """The content type by the server or, failing that, by the archiver."""
     headers = record.http_headers if record.is_http_parsed else record.headers
-    told = headers.get("Content-Type") or record.headers.get("WARC-Identified-Payload-Type")
-    return None if told is None else str(told)
+    declared = headers.get("Content-Type") or record.headers.get("WARC-Identified-Payload-Type")
+    return None if declared is None else str(declared)
 
 
 def fetched_at_of(record: WarcRecord) -> int | None:
     """WARC-Date in milliseconds since the epoch; None if it is missing or malformed."""
-    told = record.record_date
-    moment = None if told is None else int(told.timestamp() * 1000)
+    date = record.record_date
+    moment = None if date is None else int(date.timestamp() * 1000)
     return moment if moment is not None and writable(moment) else None
 
 

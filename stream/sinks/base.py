@@ -79,5 +79,5 @@ def values_of(row: VerdictRecord) -> tuple[Any, ...]:
     )
 
 
-def _moment(told: str | None) -> datetime | None:
-    return None if told is None else datetime.fromisoformat(told)
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)

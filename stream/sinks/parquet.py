@@ -84,10 +84,10 @@ class ParquetSink(Sink):
         finally:
             os.close(self._held)
 
-    def _column(self, name: str, told: str) -> Any:
-        kind, *_ = told.split()
+    def _column(self, name: str, declared: str) -> Any:
+        kind, *_ = declared.split()
         arrow = self._arrow.timestamp("ms", "UTC") if kind == "TIMESTAMPTZ" else _TYPES[kind]
-        return self._arrow.field(name, arrow, nullable="NOT NULL" not in told)
+        return self._arrow.field(name, arrow, nullable="NOT NULL" not in declared)
 
     def _lock(self) -> None:
         try:
@@ -106,10 +106,10 @@ class ParquetSink(Sink):
         )
         if last is None:
             return 0, {}
-        told = (self._parquet.read_metadata(last).metadata or {}).get(OFFSETS)
-        if told is None:
+        stored = (self._parquet.read_metadata(last).metadata or {}).get(OFFSETS)
+        if stored is None:
             raise ValueError(f"{last.name} was not written by an export")
-        return number, msgspec.json.decode(told, type=_Offsets)
+        return number, msgspec.json.decode(stored, type=_Offsets)
 
     def _name(self) -> str:
         return f"verdicts-{self._number + 1:06}{SUFFIX}"

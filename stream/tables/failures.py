@@ -56,18 +56,18 @@ def failure(path: Path, error: Exception) -> NeardupError:
         return disk_failure(path, said)
     if _is_gone(path, error):
         return DiskError(f"directory {path}: it is gone ({said}); restarted, a role creates it again")
-    told = _AFTERTHOUGHT.sub("", said)
-    if not told.startswith((_CORRUPTION, MISSING_FILE)):
+    text = _AFTERTHOUGHT.sub("", said)
+    if not text.startswith((_CORRUPTION, MISSING_FILE)):
         return StateError(f"state directory {path}: {said}")
-    if _FILE.search(told):
-        return _damaged_file(path, told)
+    if _FILE.search(text):
+        return _damaged_file(path, text)
     led = _FILE.search(said)
-    return damaged(path, f"{led[0]} or a file that it names: {told}" if led else told)
+    return damaged(path, f"{led[0]} or a file that it names: {text}" if led else text)
 
 
-def _damaged_file(path: Path, told: str) -> DamagedStateError:
-    file = _FILE.search(told)
-    return damaged(path, f"{file[0]}: {told}" if file else told)
+def _damaged_file(path: Path, text: str) -> DamagedStateError:
+    file = _FILE.search(text)
+    return damaged(path, f"{file[0]}: {text}" if file else text)
 
 
 def unreadable(path: Path, error: NeardupError) -> DamagedStateError | None:

@@ -64,7 +64,9 @@ def main() -> int:
             click.echo(f"  FAULT at input {fault.number}, kept as {path}: {fault.error[:300]}")
         outcomes.append(found)
     if asked.report:
-        asked.report.write_bytes(msgspec.json.format(msgspec.json.encode([_told(each) for each in outcomes])))
+        asked.report.write_bytes(
+            msgspec.json.format(msgspec.json.encode([_as_json(each) for each in outcomes]))
+        )
     faults = sum(len(each.faults) for each in outcomes)
     click.echo(f"{sum(each.inputs for each in outcomes):,} inputs, {faults} faults")
     return 1 if faults else 0
@@ -100,7 +102,7 @@ def _line(found: object) -> str:
     return f"{found.name}: {found.inputs:,} inputs, {speed:,.0f}/s{covered}; {came}"
 
 
-def _told(found: object) -> dict[str, object]:
+def _as_json(found: object) -> dict[str, object]:
     from tests.fuzz.decoder import Outcome
 
     assert isinstance(found, Outcome)

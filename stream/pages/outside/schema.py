@@ -71,7 +71,7 @@ class Schemas:
     def __init__(self, ask: Callable[[int], Registered]) -> None:
         """`ask` fetches a schema; it may take long and raise UnavailableError."""
         self._ask = ask
-        self._told: RecentlyUsed[int, tuple[Registered, float]] = RecentlyUsed(KEPT)
+        self._registered: RecentlyUsed[int, tuple[Registered, float]] = RecentlyUsed(KEPT)
         self._read: RecentlyUsed[int, Schema] = RecentlyUsed(KEPT)
 
     def schema(self, number: int) -> Schema:
@@ -79,22 +79,26 @@ class Schemas:
         `unsupported_schema`."""
         if found := self._read.get(number):
             return found
-        told, until = self._told.get(number) or (None, 0.0)
-        if told is None or time.monotonic() > until:
+        registered, until = self._registered.get(number) or (None, 0.0)
+        if registered is None or time.monotonic() > until:
             raise FetchNeededError(f"schema {number}", lambda: self._fetch(number))
-        if told.reason:
-            raise PageError(told.reason, told.detail)
+        if registered.reason:
+            raise PageError(registered.reason, registered.detail)
         try:
-            read: Schema = JsonSchema() if told.kind == "JSON" else AvroSchema(told.text, told.references)
+            read: Schema = (
+                JsonSchema()
+                if registered.kind == "JSON"
+                else AvroSchema(registered.text, registered.references)
+            )
         except PageError as error:
-            self._told.put(number, (Registered.refused(error), until))
+            self._registered.put(number, (Registered.refused(error), until))
             raise
         self._read.put(number, read)
         return read
 
     def _fetch(self, number: int) -> None:
-        told = self._ask(number)
-        self._told.put(number, (told, time.monotonic() + REFUSED_SECONDS))
+        registered = self._ask(number)
+        self._registered.put(number, (registered, time.monotonic() + REFUSED_SECONDS))
 
 
 class JsonSchema:
