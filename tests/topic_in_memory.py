@@ -17,7 +17,7 @@ class TopicInMemory:
     def __init__(self, topic: str, values: Sequence[bytes], start: int = 0, at_once: int = 1000) -> None:
         self.topic, self.position = topic, start
         self._first, self._values, self._at_once = start, values, at_once
-        self.away = False
+        self.silent = False
         """Whether the leader is silent."""
 
     @property
@@ -26,7 +26,7 @@ class TopicInMemory:
 
     async def poll(self, seconds: float = 0.2) -> list[Any]:
         await asyncio.sleep(0)
-        if self.away:
+        if self.silent:
             return []
         first = self.position - self._first
         found = self._values[first : first + self._at_once]
@@ -41,7 +41,7 @@ class TopicInMemory:
         self.position = offset
 
     async def bounds(self) -> tuple[int, int]:
-        if self.away:
+        if self.silent:
             raise BrokerError(f"topic {self.topic}: its leader does not answer")
         return self._first, self._first + len(self._values)
 

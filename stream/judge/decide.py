@@ -130,7 +130,7 @@ class Effort:
 
     most: int = sys.maxsize
     """Bound on near candidates, see `MOST`."""
-    turned: Callable[[], None] = lambda: None
+    on_iteration: Callable[[], None] = lambda: None
     """Called regularly, from any thread, to report progress."""
 
 
@@ -232,7 +232,7 @@ class _Pass:
         )
         row = self.met = 0
         while row < rows:
-            self.effort.turned()
+            self.effort.on_iteration()
             turn = min(row + TURN_ROWS, rows)
             if row < self.least:
                 turn, most = min(turn, self.least), sys.maxsize
@@ -309,7 +309,7 @@ class _Pass:
             candidates += pairs.met
             verified += int(np.count_nonzero(pairs.similar))
             self.met += met  # two threads may lose some, which does no harm
-            self.effort.turned()
+            self.effort.on_iteration()
             searched_rows = first + len(pairs.ends)
             if self.met > self.effort.most and start + searched_rows >= self.least:
                 searched = searched._replace(rows=searched_rows)

@@ -50,4 +50,4 @@ class Flushes:
     def _flush(self, state: State) -> None:
         with self._watch.stage("flush"):
             state.flush()
-        self._watch.flushed(state)
+        self._watch.note_flush(state)

@@ -35,7 +35,7 @@ class Follower:
         self.judge, self.journal, self.decisions = judge, journal, decisions
         self.directory = directory
         """Directory of the state."""
-        self.turned: Callable[[], None] = lambda: None
+        self.on_iteration: Callable[[], None] = lambda: None
         """Called for every iteration, to report progress."""
 
     @property
@@ -50,7 +50,7 @@ class Follower:
 
     async def follow(self) -> None:
         """Apply new decisions. Waits briefly if there are none."""
-        self.turned()
+        self.on_iteration()
         for record in await self.decisions.poll():
             decisions = decode_decisions(record.value, record.offset)
             if decisions.start < self.state.meta.applied:
@@ -59,12 +59,14 @@ class Follower:
                     f"{record.offset} decides the journal from {decisions.start} on, which was applied up to "
                     f"{self.state.meta.applied}: it was built from other decisions"
                 )
-            entries = await self.journal.up_to(decisions.end, self.turned)
+            entries = await self.journal.up_to(decisions.end, self.on_iteration)
             await in_thread(self.judge.apply, entries, decisions, record.offset + 1)
 
     async def follow_to_end(self) -> None:
         """Apply all decisions up to the current log end. Waits while leaders are unreachable."""
-        _, end = await until_answered(f"topic {self.decisions.topic}", self.decisions.bounds, self.turned)
+        _, end = await until_answered(
+            f"topic {self.decisions.topic}", self.decisions.bounds, self.on_iteration
+        )
         while self.decisions.position < end:
             await self.follow()
 

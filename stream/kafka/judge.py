@@ -52,7 +52,7 @@ class JudgeRole:
         self.watch = JudgeWatch()
         self._flushes = Flushes(settings.flush_seconds, self.stats, self.watch)
         self._directory = settings.state_dir / settings.namespace / "judge"
-        self._scrubs = Scrubs(self._directory, settings.scrub_hours, self.watch.scrubbed)
+        self._scrubs = Scrubs(self._directory, settings.scrub_hours, self.watch.note_scrub)
         self.ops_url: str | None = None
         """Where its metrics and health are served."""
 
@@ -162,6 +162,6 @@ class JudgeRole:
                     "or use another namespace"
                 )
             election.note_judged(judge.state.meta.applied)  # the previous leader may not have committed it
-            watch.leads(journal)
+            watch.note_leading(journal)
             log.info("leading", applied=judge.state.meta.applied)
             await self._judge_on(follower, publisher, election)

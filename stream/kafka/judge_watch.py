@@ -50,7 +50,7 @@ class JudgeWatch:
 
     def _watch(self, follower: Follower) -> None:
         metrics, state = self.metrics, follower.state
-        follower.turned = self.health.turn
+        follower.on_iteration = self.health.turn
         self.health.checks["broker"] = follower.decisions.reach
         self.health.checks["journal"] = lambda: not follower.journal.unreachable
         self.health.checks["replayed"] = lambda: False
@@ -62,7 +62,7 @@ class JudgeWatch:
         metrics.dead_anchors.set_function(lambda: state.tables.stats.dead_anchors)
         metrics.generations.set_function(lambda: state.tables.stats.generations)
         self._probed = state.tables.stats
-        self.flushed(state)
+        self.note_flush(state)
 
     def _unwatch(self) -> None:
         """Release the references to a state before it is closed."""
@@ -95,7 +95,7 @@ class JudgeWatch:
         self._answers = answers
         return answers > 0
 
-    def leads(self, journal: JournalReader) -> None:
+    def note_leading(self, journal: JournalReader) -> None:
         """Report that this judge leads."""
         self._heard()
         self.metrics.leading.set(1)
@@ -149,12 +149,12 @@ class JudgeWatch:
             if published := ranges[place].published:
                 self.metrics.event_age.observe(max(0.0, now - published / 1000))
 
-    def scrubbed(self, ended: float, damaged: int) -> None:
+    def note_scrub(self, ended: float, damaged: int) -> None:
         """Report the end of the last scrub, in seconds since the epoch, and the number of damaged files."""
         self.metrics.scrubbed.set(ended)
         self.metrics.damaged_files.set(damaged)
 
-    def flushed(self, state: State) -> None:
+    def note_flush(self, state: State) -> None:
         """Update disk usage, and count probes since the last call. Called in a thread."""
         stats, metrics = state.tables.stats, self.metrics
         metrics.probes.labels("ram").inc(stats.hot_probes - self._probed.hot_probes)

@@ -55,15 +55,16 @@ class Outage:
 
 
 async def until_answered(
-    wanted: str, ask: Callable[[], Awaitable[T]], turned: Callable[[], None] = lambda: None
+    wanted: str, ask: Callable[[], Awaitable[T]], on_iteration: Callable[[], None] = lambda: None
 ) -> T:
-    """Return the result of `ask`, retrying while it raises BrokerError. `turned` is called for each attempt.
+    """Return the result of `ask`, retrying while it raises BrokerError. `on_iteration` is called for each
+    attempt.
 
     Raises SecurityError, which is an answer of the broker.
     """
     outage = Outage(wanted)
     while True:
-        turned()
+        on_iteration()
         try:
             answer = await ask()
         except SecurityError:

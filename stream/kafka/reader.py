@@ -223,18 +223,23 @@ class JournalReader:
         return self._outage.ongoing
 
     async def up_to(
-        self, end: int, turned: Callable[[], None] = lambda: None, *, short_seconds: float = SHORT_SECONDS
+        self,
+        end: int,
+        on_iteration: Callable[[], None] = lambda: None,
+        *,
+        short_seconds: float = SHORT_SECONDS,
     ) -> list[Entry]:
         """Return all further records below offset `end`, of which the last must be at `end - 1`.
 
-        Waits without limit while the leader is unreachable, calling `turned`. Raises StateError if the leader
-        reports for `short_seconds` that the log ends before `end`, or if there is no record at `end - 1`.
+        Waits without limit while the leader is unreachable, calling `on_iteration`. Raises StateError if the
+        leader reports for `short_seconds` that the log ends before `end`, or if there is no record at `end -
+        1`.
         """
         read_at, short_since = time.monotonic(), None
         while self.position < end and not (self._waiting and self._waiting[-1].offset >= end - 1):
             before = self.position
             await self._fetch(POLL_SECONDS)
-            turned()
+            on_iteration()
             if self.position > before:
                 read_at, short_since = time.monotonic(), None
                 self._outage.end()

@@ -26,20 +26,20 @@ END = FIRST + len(VALUES)
 
 async def test_journal_whose_leader_is_silent_is_waited_for() -> None:
     topic = TopicInMemory("journal", VALUES, FIRST)
-    topic.away = True
+    topic.silent = True
     turns = 0
 
-    def turned() -> None:
+    def on_iteration() -> None:
         nonlocal turns
         turns += 1
 
     with capture_logs() as logged:
         async with JournalReader(topic, GENESIS) as reader:
-            reading = asyncio.create_task(reader.up_to(END, turned, short_seconds=0))
+            reading = asyncio.create_task(reader.up_to(END, on_iteration, short_seconds=0))
             await until(lambda: turns > 100)
             assert not reading.done()
             assert reader.unreachable
-            topic.away = False
+            topic.silent = False
             assert [each.offset for each in await reading] == [FIRST, FIRST + 1]
             assert not reader.unreachable
     assert [each["event"] for each in logged] == ["waiting", "answers_again"]
@@ -56,13 +56,13 @@ async def test_journal_that_is_short_only_while_its_leader_is_new_is_read() -> N
     async with JournalReader(TopicInMemory("journal", values, FIRST), GENESIS) as reader:
         turns = 0
 
-        def turned() -> None:
+        def on_iteration() -> None:
             nonlocal turns
             turns += 1
             if turns == 50:
                 values.append(VALUES[1])
 
-        assert len(await reader.up_to(END, turned)) == 2
+        assert len(await reader.up_to(END, on_iteration)) == 2
 
 
 async def test_offset_inside_the_journal_where_no_record_stands_is_refused() -> None:
