@@ -92,13 +92,13 @@ class ScanCounts:
         """Why pages were rejected."""
         self._offsets: Counter[int] = Counter()
 
-    def going_in(self, messages: Iterable[Any]) -> Iterator[Any]:
+    def counting_messages(self, messages: Iterable[Any]) -> Iterator[Any]:
         """Yield the messages and count them."""
         for message in messages:
             self.pages += 1
             yield message
 
-    def came_out(self, verdict: VerdictRecord) -> None:
+    def count_verdict(self, verdict: VerdictRecord) -> None:
         """Count a verdict, also by the offset of its page."""
         self.verdicts[verdict.verdict] += 1
         self._offsets[verdict.source.offset] += 1
@@ -135,12 +135,12 @@ async def _scan(
 
     decode = msgspec.json.Decoder(VerdictRecord).decode
     with reading(opened) as advance:
-        messages = seen.going_in(chain.from_iterable(opened))
+        messages = seen.counting_messages(chain.from_iterable(opened))
         async with aclosing(scan(settings, messages, directory, scheme=scheme, options=options)) as chunks:
             async for decided in chunks:
                 values = decided.json()
                 for verdict in map(decode, values):
-                    seen.came_out(verdict)
+                    seen.count_verdict(verdict)
                 if sink:
                     sink.write(b"".join(value + b"\n" for value in values))
                 advance(seen.verdicts.total())

@@ -23,7 +23,7 @@ from typing import Any, Final
 import faust
 import structlog
 
-from stream.dashboard.committed import BatchRecords, CommittedTransport, hole
+from stream.dashboard.committed import BatchRecords, CommittedTransport, records_skipped
 from stream.dashboard.credentials import credentials
 from stream.dashboard.ends import FoldedOffsets
 from stream.dashboard.faust_internals import in_scope_of
@@ -194,7 +194,7 @@ class Statistics:
         with in_scope_of(event):
             for table in self._tables.values():
                 table.partition_for_key(b"")  # raises if the changelog has another number of partitions
-        if hole(message, self._given.get(partition)):
+        if records_skipped(message, self._given.get(partition)):
             raise RuntimeError(
                 f"{self._verdicts}[{partition}]: Faust skipped verdicts before offset {message.offset}"
             )

@@ -19,8 +19,8 @@ from stream.dashboard.faust_internals import is_changelog
 from stream.kafka.aiokafka_internals import (
     client_of,
     fetched,
-    heed_offset_errors,
     keep_fetched_in,
+    raise_offset_errors,
     read_committed,
     wrap_batches,
 )
@@ -111,7 +111,7 @@ class _Thread(AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         consumer = super()._create_worker_consumer(transport)
         read_committed(consumer)  # Faust sets it for its own transactions only
-        heed_offset_errors(client_of(consumer))
+        raise_offset_errors(client_of(consumer))
         return consumer
 
     async def _fetch_records(self, consumer: AIOKafkaConsumer, *args: Any, **kwargs: Any) -> Any:
@@ -168,7 +168,7 @@ class CommittedTransport(Transport):
     Consumer = _Consumer
 
 
-def hole(message: Any, last: int | None) -> bool:
+def records_skipped(message: Any, last: int | None) -> bool:
     """Return whether records between the `last` one delivered and this one were fetched but not delivered."""
     before = message.headers.get(BEFORE)
     return before is not None and int(before) != last

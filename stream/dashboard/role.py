@@ -84,7 +84,7 @@ class DashboardRole:
     async def _genesis(self) -> Genesis:
         genesis = await topics.wait_for_genesis(self.settings)
         await topics.check(self.settings, "follow")
-        await acl_check.demand(self.settings, "dashboard")
+        await acl_check.check(self.settings, "dashboard")
         return genesis
 
     async def _run(self, genesis: Genesis) -> None:
@@ -136,8 +136,8 @@ class DashboardRole:
                 await stack.enter_async_context(_beside(work))
                 for work in (statistics.sweep(), watch.run(), finder.run(), superseded.run())
             ]
-            _spare_the_collector()
-            await acl_check.demand(settings, "dashboard")  # now also for the topics that Faust created
+            _freeze_garbage_collector()
+            await acl_check.check(settings, "dashboard")  # now also for the topics that Faust created
             log.info("dashboard_started", url=self.url.result(), group=names.dashboard)
             yield partial(_first_error, statistics, beside)
 
@@ -165,7 +165,7 @@ def about(settings: Settings, genesis: Genesis) -> About:
     )
 
 
-def _spare_the_collector() -> None:
+def _freeze_garbage_collector() -> None:
     """Exempt existing objects from garbage collection, which takes 0.1 s per full pass otherwise."""
     gc.collect()
     gc.freeze()

@@ -28,7 +28,7 @@ _COORDINATOR: Final = 0
 
 
 @clients.explains_errors
-async def demand(settings: Settings, role: str) -> None:
+async def check(settings: Settings, role: str) -> None:
     """Raise AccessError, which names resource and operation, unless the role has all its grants.
 
     For a topic that does not exist yet, only the grants to see and create it can be checked.

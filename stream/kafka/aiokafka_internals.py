@@ -30,7 +30,7 @@ def client_of(owner: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient) 
     return owner._client if isinstance(owner, AIOKafkaConsumer | AIOKafkaAdminClient) else owner.client
 
 
-def heed_offset_errors(client: AIOKafkaClient) -> None:
+def raise_offset_errors(client: AIOKafkaClient) -> None:
     """Raise the top-level error of an OffsetFetch answer; call this before the client is used.
 
     A coordinator that has moved, or is still loading its groups, answers with such an error and without

@@ -117,7 +117,7 @@ class Positions:
         position.now = SOME
         return True
 
-    def convicts(self, partition: int, page: int) -> bool:
+    def exhausted(self, partition: int, page: int) -> bool:
         """Return whether the page, the next one of a careful partition, has used up its attempts."""
         position = self._positions[partition]
         if position.now != Attempts(MOST, page):

@@ -32,7 +32,7 @@ async def feed_carefully(
     positions = assignment.positions
     while True:
         dispatch = await careful.take_one()
-        partition, page = dispatch.at_hand
+        partition, page = dispatch.current_page
         with stage("fingerprint"):
             row = await _try_alone(assignment, pool, partition, page, dispatch.values[0])
         if row is None:  # the partitions were reassigned
@@ -53,7 +53,7 @@ async def _try_alone(
     """Return the row of a page, rejected if it used up its attempts; None if an attempt cannot be
     committed."""
     positions, commits, source = assignment.positions, assignment.commits, assignment.backlog.source
-    if positions.convicts(partition, page):
+    if positions.exhausted(partition, page):
         log.error("page_given_up", topic=source.topic, partition=partition, offset=page, attempts=MOST)
         return Row(Status.REJECTED, None, None, None, reason="crash", detail=GIVEN_UP)
 

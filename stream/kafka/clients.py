@@ -33,7 +33,7 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from stream.errors import AccessError, BrokerError, SecurityError, SettingsError, StaleError
-from stream.kafka.aiokafka_internals import client_of, heed_offset_errors, retrieve_errors
+from stream.kafka.aiokafka_internals import client_of, raise_offset_errors, retrieve_errors
 from stream.kafka.outage import until_answered
 from stream.settings import OAUTHBEARER, Settings
 
@@ -55,7 +55,7 @@ DOCUMENTED: Final = "docs/operations.md lists what each role needs"
 def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer:
     """Create a consumer, not started."""
     made = AIOKafkaConsumer(*topics, **(arguments(settings) | options))
-    heed_offset_errors(client_of(made))
+    raise_offset_errors(client_of(made))
     return made
 
 
@@ -67,7 +67,7 @@ def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
 def admin(settings: Settings) -> AIOKafkaAdminClient:
     """Create an admin client, not started."""
     made = AIOKafkaAdminClient(**arguments(settings))
-    heed_offset_errors(client_of(made))
+    raise_offset_errors(client_of(made))
     return made
 
 

@@ -99,7 +99,7 @@ class Dispatch:
         return {chunk.partition for chunk, _ in self._pages}
 
     @property
-    def at_hand(self) -> tuple[int, int]:
+    def current_page(self) -> tuple[int, int]:
         """Partition and offset of the current page, the first one without a row; of the last page if all have
         one."""
         chunk, index = self._pages[min(self._answered, len(self._pages) - 1)]
@@ -107,7 +107,7 @@ class Dispatch:
 
     @property
     def slow(self) -> bool:
-        """Whether the current page is slow: no row arrived between two calls of `beyond_a_slow_page`."""
+        """Whether the current page is slow: no row arrived between two calls of `take_after_slow_page`."""
         return self._looked is None and self._answered < len(self._pages)
 
     def answer(self, rows: Sequence[Row]) -> None:
@@ -119,7 +119,7 @@ class Dispatch:
             if index == len(chunk.rows):
                 self._backlog.answer(chunk, [row])
 
-    def beyond_a_slow_page(self) -> list[Chunk]:
+    def take_after_slow_page(self) -> list[Chunk]:
         """Return the chunks after the current one, the first time that no row arrived since the last call."""
         answered, before = self._answered, self._looked
         if before is None or answered == len(self._pages):

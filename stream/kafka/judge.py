@@ -103,7 +103,7 @@ class JudgeRole:
     async def _run(self) -> None:
         settings, watch = self.settings, self.watch
         with watch.health.excused("waiting for the genesis"):
-            genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
+            genesis = await unless_stopped(self._stop, self._checked_genesis())
         if genesis is None:
             return
         directory = self._directory
@@ -135,7 +135,7 @@ class JudgeRole:
             if not self._stop.is_set():
                 await self._lead(genesis, follower, election)
 
-    async def _genesis_of_sound_topics(self) -> Genesis:
+    async def _checked_genesis(self) -> Genesis:
         """Wait for the genesis, and refuse another scheme version (rule 6) or topics that break
         exactly-once."""
         genesis = await topics.wait_for_genesis(self.settings)

@@ -86,9 +86,9 @@ class JudgeWatch:
         """Report that the state has caught up and the judge takes part in the election."""
         self.health.checks["replayed"] = lambda: True
         self._election = election
-        self.health.checks["assigned"] = self._heard
+        self.health.checks["assigned"] = self._count_assignments
 
-    def _heard(self) -> bool:
+    def _count_assignments(self) -> bool:
         """Count assignments by the group since the last call. Returns whether there was any."""
         answers = self._election.answers if self._election else 0
         self.metrics.rebalances.inc(answers - self._answers)
@@ -97,7 +97,7 @@ class JudgeWatch:
 
     def note_leading(self, journal: JournalReader) -> None:
         """Report that this judge leads."""
-        self._heard()
+        self._count_assignments()
         self.metrics.leading.set(1)
         self.metrics.replay_remaining.set_function(lambda: 0)  # later decisions are its own
         self.metrics.lag_records.set_function(lambda: sum(map(len, self._at_hand)) + journal.remaining)
@@ -140,7 +140,7 @@ class JudgeWatch:
         metrics.redelivered.inc(decided.admission.redelivered)
         metrics.source_gaps.set(gaps)
         self._age(decided)
-        self._heard()
+        self._count_assignments()
 
     def _age(self, decided: JudgedBatch) -> None:
         """Observe the age of the oldest page of each range with admitted rows."""

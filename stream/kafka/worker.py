@@ -128,7 +128,7 @@ class WorkerRole:
                 )
                 try:
                     while not (await asyncio.wait({work}, timeout=SLOW_SECONDS))[0]:
-                        queue.put_back(dispatch.beyond_a_slow_page())
+                        queue.put_back(dispatch.take_after_slow_page())
                         self._note_slow(assignment, dispatch)
                     work.result()
                 finally:
@@ -211,7 +211,7 @@ class WorkerRole:
 
     def _note_slow(self, assignment: Assignment, dispatch: Dispatch) -> None:
         """Count an attempt at a slow page, because it may end the worker."""
-        partition, _ = dispatch.at_hand
+        partition, _ = dispatch.current_page
         if dispatch.slow and assignment.positions.slow(partition):
             assignment.commits.add({partition})
 
@@ -252,7 +252,7 @@ class WorkerRole:
         with stop_event_on_signals(self._stop), clients.explained_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 with self.watch.health.excused("waiting for the genesis"):
-                    genesis = await unless_stopped(self._stop, self._genesis_of_sound_topics())
+                    genesis = await unless_stopped(self._stop, self._checked_genesis())
                 if genesis is None:
                     return
                 self._genesis = genesis
@@ -268,14 +268,14 @@ class WorkerRole:
                             if connected:
                                 await self._work()
 
-    async def _genesis_of_sound_topics(self) -> Genesis:
+    async def _checked_genesis(self) -> Genesis:
         """Wait for the genesis, and refuse another scheme version (rule 6) or topics that lose records (rule
         14)."""
         genesis = await topics.wait_for_genesis(self.settings)
         await until_answered("a broker", lambda: topics.check(self.settings, "worker"))
         # Otherwise a missing grant that is rarely used, to read the decisions, would be noticed long after
         # the start.
-        await until_answered("a broker", lambda: acl_check.demand(self.settings, "worker"))
+        await until_answered("a broker", lambda: acl_check.check(self.settings, "worker"))
         return genesis
 
     def _children(self) -> ChildPool:

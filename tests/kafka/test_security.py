@@ -159,7 +159,7 @@ async def attempt(role: str, settings: Settings, crawl: Path) -> None:
             with closing(DuckSink(Path(":memory:"))) as sink:
                 await export(settings, sink)
         case "dashboard":
-            await acl_check.demand(settings, role)  # what the role does first, as the next test shows
+            await acl_check.check(settings, role)  # what the role does first, as the next test shows
         case _:
             tail = ["tail", "--from-beginning", "--limit", "4"]
             code, _, error = await neardup_process(

@@ -64,7 +64,7 @@ async def test_the_error_of_an_offset_fetch_is_at_its_top(consumer: AIOKafkaCons
         return next(answers)
 
     client.send = send
-    aiokafka_internals.heed_offset_errors(client)
+    aiokafka_internals.raise_offset_errors(client)
     with pytest.raises(NotCoordinatorForGroupError):
         await client.send(0, request)
     assert (await client.send(0, request)).topics == []

@@ -117,11 +117,11 @@ def test_a_page_is_given_up_after_three_attempts() -> None:
     for count in (2, 3):
         positions = begun(5, attempts_of(committed(positions)[1]))
         assert positions.careful(0)
-        assert not positions.convicts(0, 5)
+        assert not positions.exhausted(0, 5)
         positions.try_alone(0, 5)
         assert committed(positions) == (5, f"t {count} 5")
     positions = begun(5, attempts_of(committed(positions)[1]))
-    assert positions.convicts(0, 5)
+    assert positions.exhausted(0, 5)
     assert committed(positions) == (5, "t 3 5"), "also were the worker to end now"
     positions.advance(written(0, 5, 6))
     assert committed(positions) == (6, "t")
@@ -140,13 +140,13 @@ def test_a_page_behind_others_is_found() -> None:
     positions = begun(7, attempts_of("t 2 9"))
     positions.try_alone(0, 9)
     assert committed(positions) == (7, "t 3 9")
-    assert begun(7, attempts_of("t 3 9")).convicts(0, 9)
+    assert begun(7, attempts_of("t 3 9")).exhausted(0, 9)
 
 
 def test_another_page_than_the_one_that_was_at_hand_is_not_given_up() -> None:
     """Compaction or retention deleted the recorded page, or an operator has set the offset."""
     positions = begun(5, Attempts(3, 7))
-    assert not positions.convicts(0, 8)
+    assert not positions.exhausted(0, 8)
     positions.try_alone(0, 8)
     assert committed(positions) == (5, "t 2 8")
 
@@ -155,12 +155,12 @@ def test_a_worker_killed_between_pages_or_without_any_counts_for_nothing() -> No
     positions = begun(5, Attempts(2, 5))
     for _ in range(5):
         positions = begun(5, attempts_of(committed(positions)[1]))
-        assert not positions.convicts(0, 5)
+        assert not positions.exhausted(0, 5)
     positions.try_alone(0, 5)
     positions.passed(0)
     for _ in range(5):
         positions = begun(5, attempts_of(committed(positions)[1]))
-        assert not positions.convicts(0, 5)
+        assert not positions.exhausted(0, 5)
     assert committed(begun(5)) == (5, "t"), "nor is one assignment without pages an attempt"
 
 
@@ -209,7 +209,7 @@ def test_only_the_page_that_takes_workers_down_is_ever_given_up() -> None:
             alive = True
             while alive and offset < end:
                 if positions.careful(0):
-                    if positions.convicts(0, offset):
+                    if positions.exhausted(0, offset):
                         given_up.append(offset)
                     else:
                         positions.try_alone(0, offset)

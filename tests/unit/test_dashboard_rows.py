@@ -14,7 +14,7 @@ import pytest
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from stream.dashboard import fold, view
-from stream.dashboard.committed import BEFORE, hole
+from stream.dashboard.committed import BEFORE, records_skipped
 from stream.dashboard.ends import FoldedOffsets
 from stream.dashboard.fold import Folder, window_row
 from stream.dashboard.openapi import document
@@ -146,10 +146,10 @@ class _Message:
 
 
 def test_a_verdict_that_was_fetched_and_not_given_is_a_hole() -> None:
-    assert not hole(_Message(), None), "the first after a start"
-    assert not hole(_Message({BEFORE: b"7"}), 7)
-    assert hole(_Message({BEFORE: b"7"}), 5)
-    assert hole(_Message({BEFORE: b"7"}), None), "the first that was fetched was lost"
+    assert not records_skipped(_Message(), None), "the first after a start"
+    assert not records_skipped(_Message({BEFORE: b"7"}), 7)
+    assert records_skipped(_Message({BEFORE: b"7"}), 5)
+    assert records_skipped(_Message({BEFORE: b"7"}), None), "the first that was fetched was lost"
 
 
 def test_all_ends_with_the_last_verdict_as_finely_as_windows_tell() -> None:

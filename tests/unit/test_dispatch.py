@@ -49,9 +49,9 @@ async def test_chunks_behind_a_slow_page_go_to_another_child() -> None:
     queue = waiting(backlog, {0: records(0, 1, 2), 1: [Record(0, b"b")], 2: [Record(0, b"c")]})
     slow = await queue.take()
     slow.answer([row()])
-    assert slow.beyond_a_slow_page() == [], "it has answered since the last look"
-    queue.put_back(slow.beyond_a_slow_page())
-    assert slow.beyond_a_slow_page() == [], "told once"
+    assert slow.take_after_slow_page() == [], "it has answered since the last look"
+    queue.put_back(slow.take_after_slow_page())
+    assert slow.take_after_slow_page() == [], "told once"
     other = await queue.take()
     assert other.values == [b"b", b"c"]
     other.answer([row()])
@@ -65,7 +65,7 @@ async def test_a_child_that_gets_over_its_slow_page_spares_the_others_the_rest()
     backlog = opened(0, 1)
     queue = waiting(backlog, {0: records(0), 1: records(0)})
     slow = await queue.take()
-    queue.put_back(slow.beyond_a_slow_page())
+    queue.put_back(slow.take_after_slow_page())
     slow.answer([row(), row()])
     queue.put(backlog.add(0, [Record(1, b"next")]))
     assert (await queue.take()).values == [b"next"]
@@ -76,11 +76,11 @@ async def test_pages_are_taken_one_by_one_where_one_of_them_may_take_the_worker_
     queue = waiting(backlog, {0: [Record(3, b"a"), Record(5, b"b")], 1: [Record(0, b"c")]})
     for offset, value in ((3, b"a"), (5, b"b")):
         one = await queue.take_one()
-        assert (one.values, one.at_hand, one.partitions) == ([value], (0, offset), {0})
+        assert (one.values, one.current_page, one.partitions) == ([value], (0, offset), {0})
         one.answer([row()])
-        assert one.at_hand == (0, offset)
+        assert one.current_page == (0, offset)
     one = await queue.take_one()
-    assert one.at_hand == (1, 0)
+    assert one.current_page == (1, 0)
     assert span(backlog.take()) == [(0, 0, 6, 2)]
 
 
@@ -90,19 +90,19 @@ async def test_what_is_left_of_a_partition_is_handed_out_together_again() -> Non
     (await queue.take_one()).answer([row()])
     others.put_back(queue.remove(0))
     together = await others.take()
-    assert (together.at_hand, len(together.values)) == ((0, 1), 2)
+    assert (together.current_page, len(together.values)) == ((0, 1), 2)
     together.answer([row()] * 2)
-    assert (await queue.take_one()).at_hand == (1, 0)
+    assert (await queue.take_one()).current_page == (1, 0)
 
 
 async def test_a_dispatch_is_slow_while_nothing_is_answered_between_two_looks() -> None:
     backlog = opened(0)
     dispatch = await waiting(backlog, {0: records(0, 1)}).take()
     dispatch.answer([row()])
-    dispatch.beyond_a_slow_page()
+    dispatch.take_after_slow_page()
     assert not dispatch.slow
-    dispatch.beyond_a_slow_page()
+    dispatch.take_after_slow_page()
     assert dispatch.slow
-    assert dispatch.at_hand == (0, 1)
+    assert dispatch.current_page == (0, 1)
     dispatch.answer([row()])
     assert not dispatch.slow

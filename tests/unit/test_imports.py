@@ -11,7 +11,7 @@ import stream
 
 ROOT = Path(stream.__file__).parent
 COMMON = ("contracts", "errors", "failpoints", "output", "private", "settings", "suggest")
-"""Modules beside the rooms that every room may import; they import no room."""
+"""Modules beside the packages that every package may import; they import no package."""
 
 
 def _name(file: Path) -> str:
@@ -36,27 +36,27 @@ def _imported(module: str) -> Iterator[str]:
 IMPORTS = {module: set(_imported(module)) - {module} for module in FILES}
 
 
-def _room(module: str) -> str | None:
-    """The room that a module is in; None for one beside them."""
+def _package(module: str) -> str | None:
+    """The package that a module is in; None for one beside them."""
     _, *inside = module.split(".")
     return inside[0] if inside and (ROOT / inside[0]).is_dir() else None
 
 
-def test_no_two_rooms_import_each_other() -> None:
-    doors = defaultdict(set)
+def test_no_two_packages_import_each_other() -> None:
+    imports = defaultdict(set)
     for module, imported in IMPORTS.items():
         for other in imported:
-            rooms = _room(module), _room(other)
-            if None not in rooms and rooms[0] != rooms[1]:
-                doors[rooms].add(f"{module} imports {other}")
-    assert len(doors) > 20
-    both = [doors[rooms] | doors[rooms[::-1]] for rooms in doors if rooms[::-1] in doors]
+            packages = _package(module), _package(other)
+            if None not in packages and packages[0] != packages[1]:
+                imports[packages].add(f"{module} imports {other}")
+    assert len(imports) > 20
+    both = [imports[packages] | imports[packages[::-1]] for packages in imports if packages[::-1] in imports]
     assert not both
 
 
-def test_what_every_room_may_import_imports_no_room() -> None:
+def test_what_every_package_may_import_imports_none() -> None:
     for name in COMMON:
-        assert not [each for each in IMPORTS[f"stream.{name}"] if _room(each)], name
+        assert not [each for each in IMPORTS[f"stream.{name}"] if _package(each)], name
 
 
 def test_no_module_is_imported_in_a_circle() -> None:
