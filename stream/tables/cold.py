@@ -11,7 +11,7 @@ from stream.compiled import compiled, popcount
 from stream.tables.anchors import AnchorLog, Dead, Skipped
 from stream.tables.arrays import I64, U64
 from stream.tables.design import Design
-from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live
+from stream.tables.found_pairs import add_pair, count_live, no_pairs
 from stream.tables.presence import LEAST_BITS, Presence
 from stream.tables.probing import Probing
 from stream.tables.queries import Criteria, Queries
@@ -182,9 +182,9 @@ def _match(groups: Groups, wanted: U64, queries: Queries, criteria: Criteria, ta
     Counts the live anchors in exact buckets. `wanted` (m, 2) is as in `Met`, over all runs."""
     (entries, edges), (distance, dead, enough) = groups, criteria
     tables = queries.keys.shape[1]
-    pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
+    pairs = no_pairs()
     for request in range(len(wanted)):
-        if found >= enough:
+        if pairs.size >= enough:
             break
         row, exact = np.int64(wanted[request, 1] >> np.uint64(1)), wanted[request, 1] & np.uint64(1)
         low, fingerprint = wanted[request, 0] & np.uint64(0xFFFFFFFF), queries.fingerprints[row]
@@ -205,7 +205,6 @@ def _match(groups: Groups, wanted: U64, queries: Queries, criteria: Criteria, ta
                 count_live(queries.sizes, row * tables + table, number, dead)
             apart = popcount(entries[at, 0] ^ fingerprint)
             if apart <= distance:
-                pairs = add_pair(pairs, found, row, number, apart)
-                found += 1
+                pairs = add_pair(pairs, row, number, apart)
             at += 1
-    return pairs[:found]
+    return pairs.packed[: pairs.size]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -14,21 +14,43 @@ FIRST_PAIRS: Final = 1 << 12
 """Initial capacity of an array of pairs."""
 
 
+class FoundPairs(NamedTuple):
+    """Pairs of a row and an anchor, and room for more."""
+
+    packed: U64
+    """As in `PairCollector`."""
+    size: int
+    """Number of pairs."""
+
+
 @compiled
 def pack_pair(row: Integer, number: Integer | np.uint64, distance: Integer) -> np.uint64:
-    """A row, an anchor and their distance, packed as in `PairCollector`."""
+    """A row, an anchor and their distance as in `PairCollector`."""
     return np.uint64(row) << np.uint64(40) | np.uint64(number) << np.uint64(8) | np.uint64(distance)
 
 
 @compiled
-def add_pair(pairs: U64, found: int, row: Integer, number: Integer, distance: Integer) -> U64:
-    """Store a packed pair at the index `found`. Returns `pairs`, or a larger copy if it was full."""
-    if found == len(pairs):
-        grown = np.empty(2 * found, np.uint64)
-        grown[:found] = pairs
-        pairs = grown
-    pairs[found] = pack_pair(row, number, distance)
-    return pairs
+def no_pairs() -> FoundPairs:
+    """Room for pairs."""
+    return FoundPairs(np.empty(FIRST_PAIRS, np.uint64), 0)
+
+
+@compiled
+def with_room(pairs: FoundPairs, more: int) -> FoundPairs:
+    """The pairs, with room for more of them."""
+    packed, size = pairs
+    if size + more > len(packed):
+        packed = np.empty(2 * (size + more), np.uint64)
+        packed[:size] = pairs.packed[:size]
+    return FoundPairs(packed, size)
+
+
+@compiled
+def add_pair(pairs: FoundPairs, row: Integer, number: Integer | np.uint64, distance: Integer) -> FoundPairs:
+    """The pairs, and this one."""
+    packed, size = with_room(pairs, 1)
+    packed[size] = pack_pair(row, number, distance)
+    return FoundPairs(packed, size + 1)
 
 
 @compiled

@@ -18,7 +18,8 @@ import numpy as np
 
 from stream.tables.anchors import Dead, Skipped
 from stream.tables.arrays import I64, U64
-from stream.tables.chains import Ring, follow
+from stream.tables.chain_search import follow
+from stream.tables.chains import Ring
 from stream.tables.design import Design
 from stream.tables.heads import HEAD_BYTES, Heads
 from stream.tables.probing import Probing

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from stream.compiled import compiled, popcount, prefetch
+from stream.compiled import compiled, inlined, popcount, prefetch
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import Design, Pieces
-from stream.tables.found_pairs import FIRST_PAIRS, add_pair, count_live
+from stream.tables.found_pairs import FoundPairs, add_pair, count_live, no_pairs
 from stream.tables.prefixes_compiled import PROBES_AT_ONCE, Probes, prefix_of, probed_prefixes
 from stream.tables.probing import Probing
 from stream.tables.queries import Criteria, Queries
@@ -325,6 +325,20 @@ def _pack(
                 starts[group + 1] += starts[group]
 
 
+class Groups(NamedTuple):
+    """Room for the entries [begin, end) that each probe reads."""
+
+    begin: U64
+    end: U64
+
+
+class Hits(NamedTuple):
+    """Room for entries that match a probe in their bits of the prefix, and the probe's index."""
+
+    entry: U32
+    probe: I64
+
+
 @compiled
 def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
     """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`. Counts the
@@ -332,67 +346,108 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
 
     Memory is prefetched for the probes of several rows before it is read.
     """
-    pieces, region, below, starts, entries, place_bits, stored, words, oldest, first, end = packed
-    distance, dead, enough = criteria
-    rows, tables = queries.keys.shape
-    places, oldest_place = stored.shape[0], oldest % stored.shape[0]
-    starts_flat, entries_flat = starts.ravel(), entries.ravel()
-    in_place = np.uint32((np.uint64(1) << place_bits) - np.uint64(1))
-    first_start = region.astype(np.uint64) * np.uint64(starts.shape[1])
-    first_entry = region.astype(np.uint64) * np.uint64(entries.shape[1])
-    probes_a_row = tables * len(queries.tree.parents)
+    rows, probes_a_row = len(queries.keys), queries.keys.shape[1] * len(queries.tree.parents)
     at_once = max(1, PROBES_AT_ONCE // probes_a_row)
     room = at_once * probes_a_row
-    prefixes, exact = np.empty(room, np.uint64), np.empty(room, np.bool_)
-    row_of, table_of = np.empty(room, np.int64), np.empty(room, np.uint64)
-    scratch = Probes(prefixes, row_of, table_of, exact)
-    begins, ends = np.empty(room, np.uint64), np.empty(room, np.uint64)
-    hits, probe_of = np.empty(0, np.uint32), np.empty(0, np.int64)
-    pairs, found = np.empty(FIRST_PAIRS, np.uint64), 0
+    probes = Probes(
+        np.empty(room, np.uint64),
+        np.empty(room, np.int64),
+        np.empty(room, np.uint64),
+        np.empty(room, np.bool_),
+    )
+    groups = Groups(np.empty(room, np.uint64), np.empty(room, np.uint64))
+    hits, pairs = Hits(np.empty(0, np.uint32), np.empty(0, np.int64)), no_pairs()
     for row in range(0, rows, at_once):
-        if found >= enough:
+        if pairs.size >= criteria.enough:
             break
-        probes = probed_prefixes(queries, row, min(rows, row + at_once), scratch)
-        for probe in range(probes):
-            table = table_of[probe]
-            begins[probe] = first_start[table] + (prefixes[probe] >> below[table])
-            prefetch(starts_flat, begins[probe])
-        for probe in range(probes):
-            before, group = first_entry[table_of[probe]], begins[probe]
-            begins[probe] = before + np.uint64(starts_flat[group])
-            ends[probe] = before + np.uint64(starts_flat[group + np.uint64(1)])
-            prefetch(entries_flat, begins[probe])
-            prefetch(entries_flat, ends[probe])
-        looked = 0
-        while looked < probes:
-            to, most = looked, np.uint64(0)
-            while to < probes and (to == looked or most < np.uint64(HITS_AT_ONCE)):
-                most += ends[to] - begins[to]
-                to += 1
-            if most > np.uint64(len(hits)):
-                hits, probe_of = np.empty(most, np.uint32), np.empty(most, np.int64)
-            there = np.int64(0)
-            for probe in range(looked, to):
-                wanted = np.uint32(prefixes[probe] << place_bits)
-                for at in range(begins[probe], ends[probe]):  # branch-free: a branch would be mispredicted
-                    hits[there], probe_of[there] = entries_flat[at], probe
-                    there += np.int64(entries_flat[at] ^ wanted <= in_place)
-            for hit in range(there):
-                prefetch(stored, np.uint64(hits[hit] & in_place))
-            for hit in range(there):
-                probe, place = probe_of[hit], np.uint64(hits[hit] & in_place)
-                of, table = row_of[probe], table_of[probe]
-                since = np.int64(place) - oldest_place
-                number = oldest + (since if since >= 0 else since + places)
-                if number < first or number >= end:
-                    continue
-                if words.size and prefix_of(words[place], pieces, table) != prefixes[probe]:
-                    continue
-                if exact[probe]:
-                    count_live(queries.sizes, of * tables + np.int64(table), number, dead)
-                apart = popcount(stored[place] ^ queries.fingerprints[of])
-                if apart <= distance:
-                    pairs = add_pair(pairs, found, of, number, apart)
-                    found += 1
-            looked = to
-    return pairs[:found]
+        count = probed_prefixes(queries, row, min(rows, row + at_once), probes)
+        _find_groups(packed, probes, count, groups)
+        first = 0
+        while first < count:
+            end, entries = _some(groups, first, count)
+            if entries > len(hits.entry):
+                hits = Hits(np.empty(entries, np.uint32), np.empty(entries, np.int64))
+            found = _match(packed, probes, groups, first, end, hits)
+            pairs = _compare(packed, queries, criteria, probes, hits, found, pairs)
+            first = end
+    return pairs.packed[: pairs.size]
+
+
+@inlined
+def _find_groups(packed: PackedTables, probes: Probes, count: int, groups: Groups) -> None:
+    """Find the group that each of `count` probes reads."""
+    starts, entries, low = packed.starts.ravel(), packed.entries.ravel(), packed.low
+    region, (prefix, _, table_of, _), (begin, end) = packed.region, probes, groups
+    starts_a_table, entries_a_table = np.uint64(packed.starts.shape[1]), np.uint64(packed.entries.shape[1])
+    for probe in range(count):
+        table = table_of[probe]
+        begin[probe] = np.uint64(region[table]) * starts_a_table + (prefix[probe] >> low[table])
+        prefetch(starts, begin[probe])
+    for probe in range(count):
+        first, group = np.uint64(region[table_of[probe]]) * entries_a_table, begin[probe]
+        begin[probe] = first + np.uint64(starts[group])
+        end[probe] = first + np.uint64(starts[group + np.uint64(1)])
+        prefetch(entries, begin[probe])
+        prefetch(entries, end[probe])
+
+
+@inlined
+def _some(groups: Groups, first: int, count: int) -> tuple[int, int]:
+    """The end of the next probes to be matched together, at least one, and how many entries they read."""
+    end, entries = first, np.uint64(0)
+    while end < count and (end == first or entries < np.uint64(HITS_AT_ONCE)):
+        entries += groups.end[end] - groups.begin[end]
+        end += 1
+    return end, int(entries)
+
+
+@inlined
+def _match(packed: PackedTables, probes: Probes, groups: Groups, first: int, end: int, hits: Hits) -> int:
+    """Write the entries that match the probes [first, end) to `hits`. Returns their number."""
+    entries, place_bits = packed.entries.ravel(), packed.place_bits
+    prefix, (begin, last), (entry, probe_of) = probes.prefix, groups, hits
+    in_place = np.uint32((np.uint64(1) << place_bits) - np.uint64(1))
+    found = np.int64(0)
+    for probe in range(first, end):
+        wanted = np.uint32(prefix[probe] << place_bits)
+        for at in range(begin[probe], last[probe]):  # branch-free: a branch would be mispredicted
+            entry[found], probe_of[found] = entries[at], probe
+            found += np.int64(entries[at] ^ wanted <= in_place)
+    return int(found)
+
+
+@inlined
+def _compare(
+    packed: PackedTables,
+    queries: Queries,
+    criteria: Criteria,
+    probes: Probes,
+    hits: Hits,
+    found: int,
+    pairs: FoundPairs,
+) -> FoundPairs:
+    """The pairs, and those of the first `found` hits whose anchors are searched and near."""
+    tables, places = queries.keys.shape[1], len(packed.fingerprints)
+    oldest_place = packed.oldest % places
+    in_place = np.uint32((np.uint64(1) << packed.place_bits) - np.uint64(1))
+    stored, words, pieces = packed.fingerprints, packed.words, packed.pieces
+    (entry, probe_of), (prefix, row_of, table_of, exact) = hits, probes
+    fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
+    for hit in range(found):
+        prefetch(stored, np.uint64(entry[hit] & in_place))
+    for hit in range(found):
+        probe, place = probe_of[hit], np.uint64(entry[hit] & in_place)
+        row, table = row_of[probe], table_of[probe]
+        since = np.int64(place) - oldest_place
+        number = packed.oldest + (since if since >= 0 else since + places)
+        if number < packed.first or number >= packed.end:
+            continue
+        # Entries may have only a part of the prefix.
+        if words.size and prefix_of(words[place], pieces, table) != prefix[probe]:
+            continue
+        if exact[probe]:
+            count_live(sizes, row * tables + np.int64(table), number, dead)
+        apart = popcount(stored[place] ^ fingerprints[row])
+        if apart <= distance:
+            pairs = add_pair(pairs, row, number, apart)
+    return pairs

@@ -17,11 +17,11 @@ from stream.judge import verdict_json_compiled
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables import pair_collector, chains, cold, packed, prefixes_compiled, presence
+from stream.tables import pair_collector, chain_search, chains, cold, packed, prefixes_compiled, presence
 from stream.tables.design import Design
 from stream.tables.runs import Run
 
-loops = (pair_collector.in_order, chains.follow, chains.link, chains.sweep, chains.unlink,
+loops = (pair_collector.in_order, chain_search.follow, chains.link, chains.sweep, chains.unlink,
     bucket_collisions.collisions, verdict_loop_compiled.settle, nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
     verdict_json_compiled.quoted, cold._match, presence._meet, presence._mark,

@@ -1,0 +1,232 @@
+"""The compiled search of the hot tier: follows the chains of probed slots.
+
+The cost of a probe is a cache miss in a large array. Eight slots share a chain, and a presence bit per slot
+is checked first, so few probes follow a chain. Those of several rows are followed together, step by step:
+memory is prefetched for all before it is read, so that many cache misses overlap.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.compiled import compiled, inlined, popcount, prefetch
+from stream.tables.arrays import I64, U32, U64
+from stream.tables.chain_copies import (
+    NUMBER,
+    Copies,
+    Wanted,
+    all_near,
+    copy_chain,
+    copy_of,
+    no_copies,
+    oldest_near,
+)
+from stream.tables.chains import Chains, Ring, ring_row
+from stream.tables.design import TABLE_BITS
+from stream.tables.found_pairs import FoundPairs, add_pair, count_live, no_pairs, pack_pair, with_room
+from stream.tables.prefixes_compiled import PROBES_AT_ONCE
+from stream.tables.probing import Nearest
+from stream.tables.queries import Criteria, Queries
+from stream.tables.slots import slot_of
+
+LONG: Final = 64
+"""Steps along a chain after which the rest of it is copied to contiguous memory. Many rows of spam follow the
+same chain, and a step along a chain takes ten times as long as one in contiguous memory."""
+FEW: Final = 8
+"""The same if only the nearest anchors are wanted, which are selected from a copy."""
+MANY: Final = 1 << 32
+"""More than the number of anchors: no limit."""
+
+
+class Walk(NamedTuple):
+    """Room for some probes, and for the chains that they follow."""
+
+    slot: U32
+    """Slots of all probes."""
+    occupied: I64
+    """Indexes of the probes whose slot has anchors."""
+    current: U32
+    """Where each chain is: number + 1 of an anchor."""
+    row: I64
+    """The query that follows it, in which table, whether by the exact probe, and with which probed word."""
+    table: I64
+    exact: NDArray[np.bool_]
+    wanted: U64
+    at: I64
+    """Row of the anchor in the ring buffer, its word, and number + 1 of the next one."""
+    word: U64
+    following: U32
+
+
+class Search(NamedTuple):
+    """What `follow` is given."""
+
+    chains: Chains
+    ring: Ring
+    queries: Queries
+    criteria: Criteria
+    nearest: Nearest
+
+
+@compiled
+def follow(chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, nearest: Nearest) -> U64:
+    """Pairs of a row and an anchor in a bucket that it probes, packed as in `PairCollector`, with
+    repetitions. Counts the live anchors in exact buckets.
+
+    Of a chain with more than `nearest.most` near anchors, one may be left out if as many live ones are
+    nearer, or as near and older.
+    """
+    rows, probes_a_row = len(queries.keys), queries.keys.shape[1] * len(queries.tree.parents)
+    at_once = max(1, PROBES_AT_ONCE // probes_a_row)
+    walk, copies, pairs = _room(at_once * probes_a_row), no_copies(), no_pairs()
+    long = LONG if nearest.most >= MANY else FEW
+    for first in range(0, rows, at_once):
+        if pairs.size >= criteria.enough:
+            break
+        probes = _probe(chains, queries, first, min(rows, first + at_once), walk)
+        left = _begin(chains, ring.floor, queries, first, probes, walk)
+        steps = 0
+        while left and steps < long:
+            left, pairs = _step(chains, ring, queries, criteria, walk, left, pairs)
+            steps += 1
+        if left:
+            search = Search(chains, ring, queries, criteria, nearest)
+            copies, pairs = _finish(search, walk, left, copies, pairs)
+    return pairs.packed[: pairs.size]
+
+
+@inlined
+def _room(probes: int) -> Walk:
+    (slot, current, following), (wanted, word) = (
+        np.empty((3, probes), np.uint32),
+        np.empty((2, probes), np.uint64),
+    )
+    occupied, row, table, at = np.empty((4, probes), np.int64)
+    return Walk(slot, occupied, current, row, table, np.empty(probes, np.bool_), wanted, at, word, following)
+
+
+@inlined
+def _probe(chains: Chains, queries: Queries, first: int, end: int, walk: Walk) -> int:
+    """Write the slots that the queries [first, end) probe to `walk.slot`. Returns their number."""
+    keys, bits, (parents, added), slot = queries.keys, queries.bits, queries.tree, walk.slot
+    flips, present, fold = chains.flips, chains.present, chains.fold
+    probes, count = len(parents), 0
+    for row in range(first, end):
+        for table in range(keys.shape[1]):
+            slot[count] = slot_of(keys[row, table] >> np.uint64(TABLE_BITS), fold, table)
+            for probe in range(1, probes):
+                flipped = flips[bits[added[probe], row, table], table]
+                slot[count + probe] = slot[count + parents[probe]] ^ flipped
+            for probe in range(probes):
+                prefetch(present, np.uint64(slot[count + probe] >> np.uint32(3)))
+            count += probes
+    return count
+
+
+@inlined
+def _begin(chains: Chains, floor: int, queries: Queries, first: int, count: int, walk: Walk) -> int:
+    """Begin the chains of the probed slots that have anchors. Returns the number of chains.
+
+    `count` slots are probed, by the queries from `first` on.
+    """
+    newest, present, shared = chains.newest, chains.present, np.uint32(chains.sharing)
+    words, bits, (parents, added) = queries.words, queries.bits, queries.tree
+    tables, probes, no_bit = queries.keys.shape[1], len(parents), len(queries.key_flip) - 1
+    slots, which = walk.slot, walk.occupied
+    occupied = np.int64(0)
+    for i in range(count):  # branch-free: a branch would be mispredicted
+        slot = slots[i]
+        which[occupied] = i
+        occupied += present[slot >> np.uint32(3)] >> np.uint8(slot & np.uint32(7)) & np.uint8(1)
+    for i in range(occupied):
+        prefetch(newest, np.uint64(slots[which[i]] >> shared))
+    _, _, current, row_of, table_of, exact, wanted, _, _, _ = walk
+    left = np.int64(0)
+    for i in range(occupied):
+        pair = which[i] // probes
+        probe, row, table = which[i] - pair * probes, first + pair // tables, pair % tables
+        current[left], exact[left] = newest[slots[which[i]] >> shared], probe == 0
+        row_of[left], table_of[left] = row, table
+        word = words[row]
+        while probe:
+            bit = bits[added[probe], row, table]
+            if bit < no_bit:
+                word ^= np.uint64(1) << np.uint64(bit)
+            probe = parents[probe]
+        wanted[left] = word
+        left += current[left] > floor
+    return int(left)
+
+
+@inlined
+def _step(
+    chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, walk: Walk, left: int, pairs: FoundPairs
+) -> tuple[int, FoundPairs]:
+    """Compare each chain's anchor with its query, and go on to the next one. Returns the number of chains
+    that have one, and the pairs."""
+    _load(ring, chains.links, walk, left)
+    rows, masks, floor, tables = ring.rows, chains.prefix_masks, ring.floor, chains.links.shape[1]
+    fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
+    _, _, currents, row_of, table_of, exacts, wanteds, at, words, followings = walk
+    still = np.int64(0)
+    for i in range(left):
+        row, table, exact, wanted = row_of[i], table_of[i], exacts[i], wanteds[i]
+        if (words[i] ^ wanted) & masks[table] == np.uint64(0):
+            number = np.int64(currents[i]) - 1
+            if exact:
+                count_live(sizes, row * tables + table, number, dead)
+            apart = popcount(rows[at[i], 1] ^ fingerprints[row])
+            if apart <= distance:
+                pairs = add_pair(pairs, row, number, apart)
+        currents[still], row_of[still], table_of[still] = followings[i], row, table
+        exacts[still], wanteds[still] = exact, wanted
+        still += followings[i] > floor
+    return int(still), pairs
+
+
+@inlined
+def _load(ring: Ring, links: U32, walk: Walk, left: int) -> None:
+    """Load the word of each chain's anchor, and the next one's number."""
+    rows, rows_flat, links_flat, tables = ring.rows, ring.rows.ravel(), links.ravel(), links.shape[1]
+    current, table, at, word, following = walk.current, walk.table, walk.at, walk.word, walk.following
+    for i in range(left):
+        at[i] = ring_row(ring, current[i])
+        prefetch(rows_flat, np.uint64(2 * at[i]))
+        prefetch(links_flat, np.uint64(at[i] * tables + table[i]))
+    for i in range(left):
+        word[i], following[i] = rows[at[i], 0], links[at[i], table[i]]
+
+
+@inlined
+def _finish(
+    search: Search, walk: Walk, left: int, copies: Copies, pairs: FoundPairs
+) -> tuple[Copies, FoundPairs]:
+    """Compare the rest of long chains, in copies of them."""
+    chains, ring, queries, criteria, nearest = search
+    reach, reach_row = criteria.distance, np.int64(-1)
+    for i in range(left):
+        row, table, start = walk.row[i], walk.table[i], np.int64(walk.current[i])
+        copy = copy_of(copies, chains, start, table)
+        if copy[0] != start or copy[1] != table:
+            copies = copy_chain(chains, ring, criteria.dead, nearest.mortal, start, table, copies)
+        if row != reach_row:
+            reach, reach_row = criteria.distance, row
+        wanted = Wanted(walk.wanted[i], queries.fingerprints[row], chains.prefix_masks[table])
+        first, end = copy[2], copy[3]
+        if end - first > nearest.most:
+            same, near, reach = oldest_near(copies, first, end, wanted, reach, row, nearest)
+        else:
+            same, near = all_near(copies, first, end, wanted, reach)
+        if walk.exact[i] and queries.sizes.size:
+            queries.sizes[row * queries.keys.shape[1] + table] += same
+        packed, size = with_room(pairs, near)
+        for place in copies.near[:near]:
+            number = copies.anchors[2, first + place] & NUMBER
+            apart = popcount(copies.anchors[1, first + place] ^ wanted.fingerprint)
+            packed[size] = pack_pair(row, number, apart)
+            size += 1
+        pairs = FoundPairs(packed, size)
+    return copies, pairs
