@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from stream.errors import SettingsError
-from stream.offline.batch_tables import AT_ONCE, BatchTables, layout_for, match
+from stream.offline.batch_tables import BatchTables, layout_for, match
 from stream.offline.layouts import Layout
+from stream.offline.prefix_tables import FIRST_PAIRS
 from stream.tables.fingerprint_lanes import Pairs
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.property.test_methods import brute_force, listed
@@ -68,7 +69,7 @@ def test_copies_of_one_page_give_more_pairs_than_there_is_room_for_at_once(width
     rng = np.random.default_rng(width)
     batch = np.repeat(random_set(rng, 1, width), 700, axis=0)
     corpus = flipped(rng, batch, width, np.arange(700) % 5)
-    assert AT_ONCE < 700 * 560
+    assert FIRST_PAIRS < 700 * 560
     found, compared = BatchTables(batch, width, 3).scan(corpus)
     assert found.row.tolist() == np.repeat(np.arange(700), 560).tolist()
     assert found.stored.tolist() == np.flatnonzero(np.arange(700) % 5 <= 3).tolist() * 700
