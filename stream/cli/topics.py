@@ -28,7 +28,7 @@ def command() -> None:
 @with_verdict_options
 @with_scheme
 def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
-    """Create the topics, and write the first record of the journal. Running it again is safe.
+    """Create the topics, and write the genesis of the journal. Running it again is safe.
 
     That record holds the scheme and the verdict options, which cannot be changed afterwards.
     """

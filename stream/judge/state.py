@@ -240,16 +240,15 @@ class State(StateReader):
         memory: int,
         generation: int,
         cache: int,
-        start: int = 1,
     ) -> None:
-        """Open or create a state. `start` is the first journal offset after genesis. Raises StateError."""
+        """Open or create a state. Raises StateError."""
         options = genesis.options
         self._by_minima = options.by_minima
         self.design = Rule(options, genesis.scheme).design()
         store = Store(path, self.design.tables, cache)
         try:
             super().__init__(store, genesis.scheme)
-            self.meta = self._open_meta(path, genesis, cluster, generation, start)
+            self.meta = self._open_meta(path, genesis, cluster, generation)
             self.time = self.meta.time
             self.ledger = Ledger(
                 msgspec.msgpack.decode(value, type=SourceProgress)
@@ -278,7 +277,7 @@ class State(StateReader):
             store.close()
             raise
 
-    def _open_meta(self, path: Path, genesis: Genesis, cluster: str, generation: int, start: int) -> Meta:
+    def _open_meta(self, path: Path, genesis: Genesis, cluster: str, generation: int) -> Meta:
         fresh = Meta(
             cluster=cluster,
             journal=genesis.journal,
@@ -287,7 +286,7 @@ class State(StateReader):
             sketch_bytes=genesis.scheme.sketch_bytes,
             options=genesis.options.id,
             generation=generation,
-            applied=start,
+            applied=0,
         )
         meta = stored_meta(self.store)
         if meta is None:

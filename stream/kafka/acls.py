@@ -38,12 +38,12 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     "topics create": (
         *(
             ("topic", "{ns}." + name, ("Create", "Describe", _CONFIGS), "create and check it")
-            for name in ("pages", "decisions", "verdicts", "clusters", "rejected")
+            for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected")
         ),
         ("topic", _ROUTED, ("Create", "Describe", _CONFIGS), "create and check it, with `verdict_routes`"),
         (
             "topic",
-            "{ns}.journal",
+            "{ns}.genesis",
             ("Create", _READ, _WRITE, _CONFIGS),
             "create it, write and read the genesis",
         ),
@@ -51,12 +51,14 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     ),
     "worker": (
         ("topic", "{ns}.pages", (_READ, _CONFIGS), "read pages, check the topic"),
-        ("topic", "{ns}.journal", (_READ, _WRITE, _CONFIGS), "read the genesis, append fingerprints"),
+        ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and seed"),
+        ("topic", "{ns}.journal", (_WRITE, _CONFIGS), "append fingerprints"),
         ("topic", "{ns}.rejected", (_WRITE, _CONFIGS), "write dead letters within the size limit"),
         ("topic", "{ns}.decisions", (_READ,), "find the start of a partition without a commit"),
         ("group", "{ns}.workers", (_READ,), "share the partitions, commit"),
     ),
     "judge": (
+        ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),
         ("topic", "{ns}.journal", (_READ, _CONFIGS), "read fingerprints in order"),
         ("topic", "{ns}.decisions", (_READ, _WRITE, _CONFIGS), "recover, record decisions"),
         ("topic", "{ns}.verdicts", (_WRITE, _CONFIGS), "publish"),
@@ -74,9 +76,11 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.pages", (_READ,), "list the pages"),
         ("topic", "{ns}.verdicts", (_READ,), "list the verdicts"),
         ("topic", "{ns}.decisions", (_READ,), "read declared losses"),
+        ("topic", "{ns}.genesis", (_READ,), "for --recompute"),
         ("topic", "{ns}.journal", (_READ,), "for --recompute"),
     ),
     "query": (
+        ("topic", "{ns}.genesis", (_READ,), "read scheme, options and seed"),
         ("topic", "{ns}.journal", (_READ,), "build the state"),
         ("topic", "{ns}.decisions", (_READ,), "build the state"),
     ),
@@ -87,8 +91,9 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
             "topic",
             "{ns}.journal",
             (_READ,),
-            "read the genesis, build the look-up's state, measure the judge's lag",
+            "build the look-up's state, measure the judge's lag",
         ),
+        ("topic", "{ns}.genesis", (_READ,), "read scheme, options and seed"),
         ("topic", "{ns}.decisions", (_READ,), "build the look-up's state"),
         ("topic", "{ns}.clusters", (_READ,), "know superseded anchors"),
         *(

@@ -1,4 +1,4 @@
-"""The first record of the journal, written exactly once even by concurrent creators (rule 6)."""
+"""The genesis record, in a topic of its own, written exactly once even by concurrent creators (rule 6)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import KafkaError
 
 from stream.errors import BrokerError, RecordError, RefusedError, SchemeMismatchError, TopicError
+from stream.failpoints import reach
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import random_seed
 from stream.kafka import broker_metadata, clients
@@ -44,7 +45,8 @@ async def write_genesis(
     calls.
 
     Without a seed, a new journal gets a random one, and an old journal keeps its own. Raises RefusedError if
-    the journal already has another scheme, other options or another seed.
+    the journal already has another scheme, other options or another seed, and if it has records but no
+    genesis.
     """
     made_seed = random_seed() if seed is None else seed
     scheme = scheme.with_seed(made_seed)
@@ -70,59 +72,84 @@ async def write_genesis(
         except KafkaError as error:
             failure = error  # fenced, or a commit with unknown outcome: check again
         await asyncio.sleep(random.uniform(0.1, 0.5))  # noqa: S311 (two creators must not collide forever)
-    raise BrokerError(f"{TopicNames(settings.namespace).journal}: genesis could not be written: {failure!r}")
+    raise BrokerError(f"{TopicNames(settings.namespace).genesis}: genesis could not be written: {failure!r}")
 
 
 async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis: Genesis) -> bool:
-    journal = TopicNames(settings.namespace).journal
+    names = TopicNames(settings.namespace)
     producer = clients.producer(
         settings,
-        transactional_id=f"{settings.namespace}.genesis",
+        transactional_id=names.genesis,
         enable_idempotence=True,
         acks="all",
         transaction_timeout_ms=TRANSACTION_MS,
     )
     # Starting the producer completes or aborts the transaction of any earlier creator, and fences it. If the
-    # journal is empty from here on, it stays empty until our commit, or our commit fails.
+    # topic is empty from here on, it stays empty until our commit, or our commit fails.
     async with clients.started(settings, producer):
         if await read_genesis(client, settings) is not None:
             return False
+        await _refuse_records_without_genesis(client, settings)
         async with producer.transaction():
-            await producer.send_and_wait(journal, encode_genesis(genesis), partition=0)
+            await producer.send_and_wait(
+                names.genesis, encode_genesis(genesis), key=genesis.journal.encode(), partition=0
+            )
+            reach("genesis.sent")
         return True
 
 
 async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | None:
-    """Read the genesis, or None if the journal is empty. Raises RefusedError if its first record is
+    """Read the genesis, or None if its topic is missing or empty. Raises RefusedError if its first record is
     another."""
-    journal = TopicNames(settings.namespace).journal
-    partition = TopicPartition(journal, 0)
-    bounds = (await broker_metadata.log_bounds(client, [journal], committed=True))[partition]
-    if bounds.start == bounds.end:
+    topic = TopicNames(settings.namespace).genesis
+    if topic not in (await broker_metadata.metadata(client, [topic])).topics:
         return None
-    record = await _first_record(settings, partition, bounds)
+    record = await _first_record(client, settings, topic)
     if record is None:
         return None
     try:
         found = decode_journal(record.value, record.offset)
     except RecordError as error:
         raise RefusedError(
-            f"topic {journal}: this version of neardup cannot read its first record, the genesis: run the "
+            f"topic {topic}: this version of neardup cannot read its first record, the genesis: run the "
             f"version that wrote it, or use a new namespace ({error})"
         ) from error
     if not isinstance(found, Genesis):
         raise RefusedError(
-            f"topic {journal}: its first record, at offset {record.offset}, is not a genesis: "
-            "`neardup topics create` did not create this journal, or records were deleted"
+            f"topic {topic}: its first record, at offset {record.offset}, is not a genesis: use a new "
+            "namespace"
         )
     return found
 
 
-async def _first_record(
-    settings: Settings, partition: TopicPartition, bounds: broker_metadata.LogBounds
-) -> Any:
-    """Read the first committed record within the bounds, or None if there are only aborted ones and
-    markers."""
+async def _refuse_records_without_genesis(client: AIOKafkaClient, settings: Settings) -> None:
+    """Raise RefusedError if the journal has or had records, to be called when there was no genesis.
+
+    Another genesis would give the same records other verdicts. Nobody writes to a journal before its genesis
+    is there, so the records are of a journal whose genesis was deleted, or stood in the journal itself.
+    """
+    names = TopicNames(settings.namespace)
+    if names.journal not in (await broker_metadata.metadata(client, [names.journal])).topics:
+        return
+    bounds = await broker_metadata.log_bounds(client, [names.journal])
+    if not any(each.end for each in bounds.values()):
+        return
+    if await read_genesis(client, settings) is not None:
+        return  # it was written meanwhile
+    raise RefusedError(
+        f"topic {names.journal} has records, but {names.genesis} has no genesis: an earlier version of "
+        "neardup wrote this journal, with the genesis in it, or the genesis was deleted. Use a new "
+        "namespace; the version that wrote this one can still read it"
+    )
+
+
+async def _first_record(client: AIOKafkaClient, settings: Settings, topic: str) -> Any:
+    """Read the first committed record of a topic with one partition, or None if there are only aborted ones
+    and markers."""
+    partition = TopicPartition(topic, 0)
+    bounds = (await broker_metadata.log_bounds(client, [topic], committed=True))[partition]
+    if bounds.start == bounds.end:
+        return None
     consumer = clients.consumer(
         settings,
         group_id=None,
@@ -166,14 +193,13 @@ async def wait_for_genesis(
 
 
 async def _poll(settings: Settings) -> Genesis:
-    journal = TopicNames(settings.namespace).journal
     logged = False
     async with broker_metadata.connect(settings) as client:
         while True:
-            if journal in (await broker_metadata.metadata(client, [journal])).topics:
-                genesis = await read_genesis(client, settings)
-                if genesis is not None:
-                    return genesis
+            genesis = await read_genesis(client, settings)
+            if genesis is not None:
+                return genesis
+            await _refuse_records_without_genesis(client, settings)
             if not logged:
                 logged = True
                 _log.info("waiting", action="genesis.wait", wanted=_wanted(settings))
@@ -182,7 +208,7 @@ async def _poll(settings: Settings) -> Genesis:
 
 def _wanted(settings: Settings) -> str:
     return (
-        f"the genesis of topic {TopicNames(settings.namespace).journal} (`neardup topics create` writes it)"
+        f"the genesis of topic {TopicNames(settings.namespace).genesis} (`neardup topics create` writes it)"
     )
 
 

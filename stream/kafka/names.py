@@ -17,6 +17,11 @@ class TopicNames:
         return f"{self.namespace}.pages"
 
     @property
+    def genesis(self) -> str:
+        """Topic of the genesis record, 1 partition, compacted; and transactional id of its creator."""
+        return f"{self.namespace}.genesis"
+
+    @property
     def journal(self) -> str:
         """Topic of fingerprints in a total order, 1 partition, kept forever."""
         return f"{self.namespace}.journal"

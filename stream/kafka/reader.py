@@ -13,7 +13,7 @@ from typing import Any, Protocol, Self
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
-from stream.errors import BrokerError, RecordError, StateError
+from stream.errors import BrokerError, RefusedError, StateError
 from stream.judge.batch import Entry, digest_of
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
@@ -279,10 +279,10 @@ class JournalReader:
         for record in await self._topic.poll(seconds):
             rows = decode_journal(record.value, record.offset)
             if isinstance(rows, Genesis):
-                # It need not be at offset 0, where a crashed creator may have left an aborted one.
-                if rows != self._genesis:
-                    raise RecordError(f"{self._topic.topic} offset {record.offset}: a second genesis")
-                continue
+                raise RefusedError(
+                    f"topic {self._topic.topic} offset {record.offset}: a genesis, which has a topic of its "
+                    "own: an earlier version of neardup wrote this journal; use a new namespace"
+                )
             rows.refuse_foreign(self._genesis, f"topic {self._topic.topic} offset {record.offset}")
             self._waiting.append(Entry(record.offset, record.timestamp, digest_of(record.value), rows))
             self._rows += len(rows)

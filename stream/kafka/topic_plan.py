@@ -13,6 +13,8 @@ from stream.settings import MIB, Settings
 Role = Literal["worker", "judge", "publish", "follow"]
 """`follow` reads verdicts: tail, export, dashboard."""
 
+GENESIS_BYTES: Final = 64 << 10
+"""Maximum size of a genesis record, of which options and names of files are the most."""
 JOURNAL_BYTES: Final = 1 * MIB
 """Maximum size of a journal record. A worker's batch of 512 rows and 256 KiB stays far below."""
 DECISIONS_BYTES: Final = 4 * MIB
@@ -95,6 +97,8 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
     names = TopicNames(settings.namespace)
     topics = {
         "pages": TopicPlan(names.pages, None, PAGES_BYTES, {}, ours=False, transactional=False),
+        # Its only record keeps its key, so compaction never removes it, and no retention applies.
+        "genesis": TopicPlan(names.genesis, 1, GENESIS_BYTES, _COMPACTED),
         "journal": TopicPlan(names.journal, 1, JOURNAL_BYTES, _FOR_EVER),
         "decisions": TopicPlan(names.decisions, 1, DECISIONS_BYTES, _FOR_EVER),
         "verdicts": TopicPlan(names.verdicts, None, VERDICTS_BYTES, _ACKNOWLEDGED),
@@ -106,8 +110,8 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
         topics[name] = TopicPlan(names.routed(verdict), None, VERDICTS_BYTES, _ACKNOWLEDGED)
     wanted: dict[Role | None, tuple[str, ...]] = {
         None: tuple(topics),
-        "worker": ("pages", "journal", "rejected"),
-        "judge": ("journal", "decisions", "verdicts", "clusters", *routed),
+        "worker": ("pages", "genesis", "journal", "rejected"),
+        "judge": ("genesis", "journal", "decisions", "verdicts", "clusters", *routed),
         "publish": ("pages",),
         "follow": ("verdicts",),
     }

@@ -18,6 +18,7 @@ from aiokafka.errors import (
 )
 
 from stream.errors import RefusedError, TopicError, UnsoundTopicError
+from stream.failpoints import reach
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
 from stream.kafka import broker_metadata, clients
@@ -85,6 +86,7 @@ async def create(
         width = (await broker_metadata.partition_counts(client_of(admin), [pages.name]))[pages.name]
         created += await _create_missing(admin, others, width, dev=settings.dev)
         await _check(client_of(admin), settings, None)
+        reach("topics.created")
         genesis, written = await write_genesis(client_of(admin), settings, scheme, options, seed)
     progress = progress or _log.info
     if created:
@@ -96,9 +98,9 @@ async def create(
             " move URLs to other partitions; use a new namespace for another number"
         )
     if written:
-        progress(f"wrote the genesis of journal {genesis.journal} to {names.journal}")
+        progress(f"wrote the genesis of journal {genesis.journal} to {names.genesis}")
     else:
-        progress(f"{names.journal} already has a genesis with this scheme and these options: nothing to do")
+        progress(f"{names.genesis} already has a genesis with this scheme and these options: nothing to do")
     if settings.verdict_format == AVRO:
         described = [names.verdicts, *map(names.routed, settings.routes)]
         number = await asyncio.to_thread(AvroVerdicts(settings).register, described)
@@ -176,14 +178,12 @@ async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | None]:
         known = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
         configs = await broker_metadata.topic_configs(client, known)
         bounds = await broker_metadata.log_bounds(client, known)
-        journal = TopicNames(settings.namespace).journal
         genesis: Genesis | None = None
         unreadable: tuple[str, ...] = ()
-        if journal in known:
-            try:
-                genesis = await read_genesis(client, settings)
-            except RefusedError as error:
-                unreadable = (str(error),)
+        try:
+            genesis = await read_genesis(client, settings)
+        except RefusedError as error:
+            unreadable = (str(error),)
     rows = []
     for topic in plans:
         found = known.get(topic.name)
@@ -203,7 +203,7 @@ async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | None]:
                 retention_ms=None if retention < 0 or config["cleanup.policy"] == "compact" else retention,
                 problems=(
                     *topic.problems(found, config, dev=settings.dev),
-                    *(unreadable if topic.name == journal else ()),
+                    *(unreadable if topic.name == TopicNames(settings.namespace).genesis else ()),
                 ),
                 markers=topic.transactional,
             )

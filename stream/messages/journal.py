@@ -1,4 +1,4 @@
-"""Records of the journal: the genesis record, and batches of fingerprinted pages in columnar form.
+"""The genesis record, and records of the journal: batches of fingerprinted pages in columnar form.
 
 `schemas/journal.md` describes their layout.
 """
@@ -86,8 +86,8 @@ class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind", omit_defaults=Tr
 
 
 class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
-    """The first record of the journal. It holds the scheme and options, so that verdicts are a function of
-    the journal alone (rules 6 and 11)."""
+    """The record that stands before a journal, in a topic of its own. It holds the scheme and options, so
+    that verdicts are a function of genesis and journal alone (rules 6 and 11)."""
 
     version: int = VERSION
     journal: str

@@ -12,7 +12,7 @@ from tests.chaos.checker.account import Account
 from tests.chaos.load import SentPage, SentPages
 
 TOPIC = "a" * 32
-GENESIS = msgspec.msgpack.encode({"kind": "genesis", "version": 2, "journal": "f" * 32})
+JOURNAL = "f" * 32
 
 
 def record(offsets: list[int], *, start: int, opening: bool = False, lost: bool = False) -> bytes:
@@ -60,8 +60,7 @@ def sent() -> SentPages:
 @pytest.fixture
 def account(sent: SentPages) -> Account:
     """Of a journal that has the three pages, the first of them once more."""
-    account = Account({}, sent)
-    account.take_journal(GENESIS, 0)
+    account = Account({}, sent, JOURNAL)
     account.take_journal(record([0, 1, 2], start=0, opening=True), 1)
     account.take_journal(record([0], start=0), 2)
     return account
@@ -79,10 +78,9 @@ def test_nothing_is_found_where_all_is_right(account: Account) -> None:
 
 
 def test_verdicts_may_be_read_before_the_journal(sent: SentPages) -> None:
-    account = Account({}, sent)
+    account = Account({}, sent, JOURNAL)
     for offset in range(3):
         account.take_verdict(verdict(offset))
-    account.take_journal(GENESIS, 0)
     account.take_journal(record([0, 1, 2], start=0, opening=True), 1)
     assert wrong(account) == (0, 0, 0)
 
@@ -128,8 +126,7 @@ def test_a_verdict_of_a_page_that_nobody_journalled_is_different(account: Accoun
 
 @pytest.mark.parametrize("deleted", [False, True])
 def test_pages_declared_lost_are_excused_only_where_they_were_deleted(sent: SentPages, deleted: bool) -> None:
-    account = Account({}, sent)
-    account.take_journal(GENESIS, 0)
+    account = Account({}, sent, JOURNAL)
     account.take_journal(record([2], start=2, opening=True), 1)
     account.take_verdict(verdict(2, id="ffffffff.1.0", cluster="ffffffff.1.0"))
     if deleted:

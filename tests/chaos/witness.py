@@ -70,7 +70,9 @@ async def bear_witness(servers: str, namespace: str, oracle: Oracle | None = Non
     said.missing = sorted(pages - given.keys())
     said.repeated = sorted(place for place, verdicts in given.items() if len(verdicts) > 1)
 
-    for place, page in _in_order(await read_all(servers, f"{namespace}.journal")):
+    (genesis,) = await read_all(servers, f"{namespace}.genesis")
+    journal = msgspec.msgpack.decode(genesis.value)["journal"]
+    for place, page in _in_order(journal, await read_all(servers, f"{namespace}.journal")):
         want = oracle.judge(page)
         for got in given.get(place, ()):
             found = (
@@ -85,15 +87,11 @@ async def bear_witness(servers: str, namespace: str, oracle: Oracle | None = Non
     return said
 
 
-def _in_order(records):
+def _in_order(journal, records):
     """Source coordinates and page of every row of the journal, re-deliveries left out."""
     expected: dict[tuple, int] = {}
-    journal = None
     for record in records:
         content = msgspec.msgpack.decode(record.value)
-        if content["kind"] == "genesis":
-            journal = content["journal"]
-            continue
         row = 0
         count = len(content["status"])
         size = len(content["sketch"]) // max(1, count)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -14,6 +17,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
 from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
+from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
@@ -24,6 +28,8 @@ from stream.messages.journal import Genesis, Rows, encode_genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.genesis import genesis_of
+from tests.kafka.judge_helpers import append, recreate
+from tests.kafka.worker_helpers import read_all
 from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
@@ -65,10 +71,9 @@ def make(admin: AIOKafkaAdminClient, settings: Settings) -> Make:
     return make_topics
 
 
-async def journal_offsets(settings: Settings) -> int:
+async def offsets(settings: Settings) -> dict[str, int]:
     found, _ = await topics.describe(settings)
-    rows = {row.name: row for row in found}
-    return rows[TopicNames(settings.namespace).journal].offsets
+    return {row.name: row.offsets for row in found}
 
 
 async def test_created_topics_are_as_planned(settings: Settings, names: TopicNames) -> None:
@@ -78,15 +83,16 @@ async def test_created_topics_are_as_planned(settings: Settings, names: TopicNam
     rows = {row.name: row for row in found}
     assert {name: row.partitions for name, row in rows.items()} == {
         names.pages: 3,
+        names.genesis: 1,
         names.journal: 1,
         names.decisions: 1,
         names.verdicts: 3,
         names.clusters: 1,
         names.rejected: 3,
     }
-    assert [row.problems for row in rows.values()] == [()] * 6
+    assert [row.problems for row in rows.values()] == [()] * 7
     assert rows[names.journal].retention_ms is rows[names.decisions].retention_ms is None
-    assert rows[names.clusters].cleanup == "compact"
+    assert rows[names.clusters].cleanup == rows[names.genesis].cleanup == "compact"
     for role in ("worker", "judge", "publish", "follow"):
         await topics.check(settings, role)
 
@@ -95,12 +101,13 @@ async def test_creating_twice_changes_nothing_and_says_so(settings: Settings) ->
     said: list[str] = []
     first = await topics.create(settings, SCHEME, OPTIONS, said.append)
     assert ["created" in said[0], "wrote the genesis" in said[1]] == [True, True]
-    before = await journal_offsets(settings)
+    before = await offsets(settings)
+    assert before[TopicNames(settings.namespace).journal] == 0
     said.clear()
     assert await topics.create(settings, SCHEME, OPTIONS, said.append) == first
     assert len(said) == 1
     assert "nothing to do" in said[0]
-    assert await journal_offsets(settings) == before
+    assert await offsets(settings) == before
 
 
 async def test_creators_at_once_give_one_genesis(settings: Settings) -> None:
@@ -119,17 +126,13 @@ async def test_a_creator_that_died_half_way_leaves_no_genesis(
     await dead.start()
     lost = Genesis(journal="0" * 32, scheme=SCHEME, scheme_id=SCHEME.id, options=OPTIONS)
     await dead.begin_transaction()
-    await dead.send_and_wait(names.journal, encode_genesis(lost), partition=0)
+    await dead.send_and_wait(names.genesis, encode_genesis(lost), key=b"lost", partition=0)
     try:
         made = await topics.create(settings, SCHEME, OPTIONS)
         assert made.journal != lost.journal
         with pytest.raises(Exception, match=r"(?i)fenced|epoch|newer"):
             await dead.commit_transaction()
         assert await topics.wait_for_genesis(settings, 10) == made
-        async with journal_reader(settings, 1, made) as reader:
-            _, end = await reader.bounds()
-            while reader.position < end:
-                assert await reader.next_rows(1) == [], "a genesis behind an aborted one is the genesis"
     finally:
         await asyncio.wait({asyncio.ensure_future(dead.stop())}, timeout=10)
 
@@ -191,8 +194,8 @@ async def test_a_genesis_with_options_of_another_version_is_refused(
     later = msgspec.msgpack.decode(encode_genesis(genesis))
     later["options"]["mode"] = "clairvoyant"
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        await producer.send_and_wait(names.journal, msgspec.msgpack.encode(later), partition=0)
-    with pytest.raises(RefusedError, match=rf"{names.journal}: .*run the version that wrote it.*\$\.options"):
+        await producer.send_and_wait(names.genesis, msgspec.msgpack.encode(later), key=b"a", partition=0)
+    with pytest.raises(RefusedError, match=rf"{names.genesis}: .*run the version that wrote it.*\$\.options"):
         await topics.wait_for_genesis(settings, 10)
 
 
@@ -202,8 +205,8 @@ async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
     await make()
     genesis = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=OPTIONS, version=1)
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        await producer.send_and_wait(names.journal, encode_genesis(genesis), partition=0)
-    said = rf"{names.journal}: .* use a new namespace .*has version 1, but this program reads version 2"
+        await producer.send_and_wait(names.genesis, encode_genesis(genesis), key=b"a", partition=0)
+    said = rf"{names.genesis}: .* use a new namespace .*has version 1, but this program reads version 2"
     with pytest.raises(RefusedError, match=said):
         await topics.wait_for_genesis(settings, 10)
     with pytest.raises(RefusedError, match=said):
@@ -212,22 +215,81 @@ async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
 
 async def test_waiting_ends_when_the_genesis_comes(settings: Settings) -> None:
     waiting = asyncio.create_task(topics.wait_for_genesis(settings))
-    with pytest.raises(TopicError, match=r"journal .*was not written within 0.3 s"):
+    with pytest.raises(TopicError, match=r"genesis .*was not written within 0.3 s"):
         await topics.wait_for_genesis(settings, 0.3)
     made = await topics.create(settings, SCHEME, OPTIONS)
     async with asyncio.timeout(HANG_SECONDS):
         assert await waiting == made
 
 
-async def test_a_journal_that_begins_with_something_else_is_refused(
-    settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
+async def test_a_topic_of_the_genesis_that_begins_with_something_else_is_refused(
+    settings: Settings, names: TopicNames, make: Make
 ) -> None:
     await make()
-    rows = Rows.of(SCHEME, [], [], [], [])
-    async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
-        await producer.send_and_wait(names.journal, rows.encode(), partition=0)
-    with pytest.raises(RefusedError, match=f"{names.journal}.*offset 0, is not a genesis"):
+    await append(settings, Rows.of(SCHEME, [], [], [], []).encode(), topic=names.genesis, key=b"a")
+    with pytest.raises(RefusedError, match=f"{names.genesis}.*offset 0, is not a genesis"):
         await topics.create(settings, SCHEME, OPTIONS)
+
+
+@pytest.mark.parametrize("topic_of_genesis", ["there", "missing"])
+async def test_a_journal_with_its_genesis_inside_is_refused(
+    settings: Settings, names: TopicNames, admin: AIOKafkaAdminClient, make: Make, topic_of_genesis: str
+) -> None:
+    """Earlier versions had no topic for it."""
+    await make()
+    if topic_of_genesis == "missing":
+        await admin.delete_topics([names.genesis])
+
+        async def deleted() -> bool:
+            return not (await broker_metadata.metadata(admin._client, [names.genesis])).topics
+
+        await until(deleted)
+    old = genesis_of(SCHEME, OPTIONS)
+    await append(settings, encode_genesis(old))
+    named = f"{names.journal} has records, but {names.genesis} has no genesis.*Use a new namespace"
+    with pytest.raises(RefusedError, match=named):
+        await topics.wait_for_genesis(settings)
+    with pytest.raises(RefusedError, match=named):
+        await topics.create(settings, SCHEME, OPTIONS)
+    async with journal_reader(settings, 0, old) as reader:
+
+        async def rows() -> bool:
+            return bool(await reader.next_rows(1))
+
+        with pytest.raises(RefusedError, match=f"{names.journal} offset 0: a genesis.*use a new namespace"):
+            await until(rows)
+
+
+async def test_a_genesis_that_was_deleted_is_not_replaced_beside_its_journal(
+    settings: Settings, names: TopicNames
+) -> None:
+    await topics.create(settings, SCHEME, OPTIONS)
+    await recreate(settings, names.genesis)
+    made = await topics.create(settings, SCHEME, VerdictOptions(distance=8))  # nothing was fingerprinted yet
+    await append(settings, Rows.of(made.scheme, [], [], [], []).encode())
+    await recreate(settings, names.genesis)
+    for options in (OPTIONS, VerdictOptions(distance=8)):
+        with pytest.raises(RefusedError, match=f"{names.genesis} has no genesis.*the genesis was deleted"):
+            await topics.create(settings, SCHEME, options)
+    with pytest.raises(RefusedError, match=f"{names.genesis} has no genesis.*the genesis was deleted"):
+        await topics.wait_for_genesis(settings)
+
+
+@pytest.mark.parametrize("place", ["topics.created", "genesis.sent"])
+async def test_creator_killed_before_its_genesis_is_committed_is_followed_by_another(
+    settings: Settings, names: TopicNames, place: str
+) -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "stream.cli", "topics", "create",
+        env=os.environ | settings.environment() | {VARIABLE: place},
+    )  # fmt: skip
+    async with asyncio.timeout(HANG_SECONDS):
+        assert await process.wait() == -signal.SIGKILL
+    with pytest.raises(TopicError, match=r"genesis .*was not written within 0.3 s"):
+        await topics.wait_for_genesis(settings, 0.3)
+    made = await asyncio.gather(*(topics.create(settings, SCHEME, OPTIONS) for _ in range(2)))
+    assert made[0] == made[1] == await topics.wait_for_genesis(settings, 10)
+    assert len(await read_all(settings, names.genesis)) == 1
 
 
 @pytest.mark.parametrize(

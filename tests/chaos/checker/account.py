@@ -46,9 +46,9 @@ class ExpectedVerdict:
 class Account:
     """Takes the records of journal and verdicts, each topic in its order, in whatever order between them."""
 
-    def __init__(self, options: Mapping[str, Any], sent: SentPages) -> None:
-        """`options` are the oracle's."""
-        self._oracle, self._journal, self._sent = IndexedOracle(**options), JournalContent(), sent
+    def __init__(self, options: Mapping[str, Any], sent: SentPages, journal: str) -> None:
+        """`options` are the oracle's, `journal` is the UUID in the genesis."""
+        self._oracle, self._journal, self._sent = IndexedOracle(**options), JournalContent(journal), sent
         self.findings = AccountFindings()
         self.verdicts: Counter[str] = Counter()
         self._judged: set[Place] = set()

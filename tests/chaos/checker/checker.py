@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
+import msgspec
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from tests.chaos.checker.account import Account
@@ -22,7 +23,6 @@ class Checker:
     def __init__(
         self, servers: str, namespace: str, partitions: int, options: Mapping[str, Any], sent: SentPages
     ) -> None:
-        self.account = Account(options, sent)
         self.longest_stall = 0.0
         """Longest time in seconds without a verdict while pages waited for one."""
         self.stalled_at = 0.0
@@ -39,9 +39,20 @@ class Checker:
                 "topic.metadata.refresh.interval.ms": 10_000,  # the default is a stall: leaders move here
             }
         )  # fmt: skip
+        self.account = Account(options, sent, self._journal_of(namespace))
         read = [(f"{namespace}.verdicts", partition) for partition in range(partitions)]
         self._consumer.assign([TopicPartition(*each, 0) for each in [(self._journal, 0), *read]])
         self._thread = threading.Thread(target=self._run, name="checker", daemon=True)
+
+    def _journal_of(self, namespace: str) -> str:
+        """The journal's UUID, out of its genesis."""
+        self._consumer.assign([TopicPartition(f"{namespace}.genesis", 0, 0)])
+        message = None
+        while message is None or message.error() is not None:
+            message = self._consumer.poll(1)
+        value = message.value()
+        assert value is not None
+        return str(msgspec.msgpack.decode(value)["journal"])
 
     def __enter__(self) -> Checker:
         self._thread.start()

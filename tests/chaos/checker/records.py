@@ -18,7 +18,7 @@ Place = tuple[str, int, int]
 class JournalContent:
     """What the journal's records say, one after the other."""
 
-    uuid: str | None = None
+    uuid: str
     expected: dict[tuple[str, int], int] = field(default_factory=dict)
     """By topic id and partition, the offset of the next page to judge."""
     lost: dict[tuple[str, int], list[tuple[int, int]]] = field(default_factory=dict)
@@ -29,10 +29,6 @@ class JournalContent:
         """Place, page and URL of every row of a record that is to be judged."""
         content = msgspec.msgpack.decode(value)
         assert content["version"] == 2
-        if content["kind"] == "genesis":
-            assert self.uuid is None, "a second genesis"
-            self.uuid = content["journal"]
-            return
         url, url_key, _ = columns(content)
         first = 0
         for source in content["ranges"]:
@@ -65,7 +61,6 @@ class JournalContent:
 
     def _page(self, content: dict[str, Any], offset: int, row: int, url_key: str | None) -> OraclePage:
         size = len(content["sketch"]) // max(1, len(content["status"]))
-        assert self.uuid is not None
         return OraclePage(
             f"{self.uuid[:8]}.{offset}.{row}",
             url_key,
