@@ -63,7 +63,7 @@ def command(settings: Settings, recompute: bool, as_json: bool) -> None:
         for verdict, count in sorted(findings.verdicts.items()):
             table.add_row(f"verdict {verdict}", f"{count:,}")
         if recompute:
-            table.add_row("decided differently when recomputed", f"{len(differences):,}")
+            table.add_row("different when recomputed", f"{len(differences):,}")
         console.print(table)
         for line in (*findings.examples, *differences):
             console.print(line)

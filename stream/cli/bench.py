@@ -19,7 +19,7 @@ STAGES = {
     "fingerprint": ("fingerprint",),
     "extract": ("extract",),
     "tables": ("tables", "table_peers", "methods"),
-    "judge": ("judge", "judge_hostile"),
+    "judge": ("judge", "judge_hostile", "records"),
     "dashboard": ("dashboard",),
     "worker": ("worker",),
     "end-to-end": ("end_to_end",),

@@ -16,14 +16,17 @@ from numpy.typing import NDArray
 from stream.errors import StateError
 from stream.fingerprint.columns import among
 from stream.judge.batch import Batch, Entry
-from stream.judge.decide import Effort, decide
+from stream.judge.decide import BatchVerdicts, Effort, decide
 from stream.judge.judged_batch import CLUSTERED, JudgedBatch
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
 from stream.judge.state import Prepared, State, StateChange
-from stream.messages.decision import NOT_ADMITTED, Decisions
+from stream.judge.verdict_json_compiled import columns, write
+from stream.messages.byte_strings import StringColumn
+from stream.messages.decision import NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
+from stream.tables.arrays import distinct
 
 
 class Judge:
@@ -72,30 +75,12 @@ class Judge:
 
         `batch` are the admitted rows, if the caller has them from deciding. Raises StateError like `apply`.
         """
-        total = sum(len(entry.rows) for entry in entries)
-        if (
-            decisions.journal != self.genesis.journal
-            or decisions.options != self.genesis.options.id
-            or (entries[0].offset, entries[-1].offset + 1) != (decisions.start, decisions.end)
-            or entries[-1].digest != decisions.last
-            or len(decisions.verdict) != total
-        ):
-            raise StateError(
-                f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
-            )
-        verdict = np.frombuffer(decisions.verdict, np.uint8)
-        admitted = verdict != NOT_ADMITTED
-        if misfit := self._misfit(decisions, verdict):
-            raise StateError(
-                f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {misfit}"
-            )
+        self._refuse_misfits(entries, decisions)
+        verdict = decisions.verdict
         if batch is None:
-            sizes = np.cumsum([len(entry.rows) for entry in entries])[:-1]
-            batch = Batch.of(entries, np.split(admitted, sizes), self.state.time)
-        rank = np.cumsum(admitted) - 1
-        verdict = verdict[admitted]
-        cluster = batch.page.copy()
-        cluster[among(verdict, CLUSTERED)] = np.frombuffer(decisions.clusters, "<i8")
+            batch = self._decided(entries, decisions)
+        rank = np.cumsum(verdict != NOT_ADMITTED) - 1
+        verdict = verdict[batch.place]
         return self.state.prepare(
             batch,
             StateChange(
@@ -104,18 +89,95 @@ class Judge:
                 time=decisions.time,
                 sources=decisions.sources,
                 verdict=verdict,
-                cluster=cluster,
+                cluster=_clusters(decisions, batch),
                 superseded=np.array([each.anchor for each in decisions.superseded], np.int64),
                 skipped={int(rank[row]): mask for row, mask in decisions.skipped},
             ),
         )
 
-    def _misfit(self, decisions: Decisions, verdict: NDArray[np.uint8]) -> str | None:
+    def json(self, entries: Sequence[Entry], decisions: Decisions) -> list[bytes]:
+        """Return the verdicts that were published with decisions about exactly these records, in JSON and in
+        journal order. The state must be the one that the decisions were made for: it has the URLs of earlier
+        pages, and nothing is decided again.
+
+        Raises StateError if the decisions do not fit the records, or name pages that the state lacks.
+        """
+        self._refuse_misfits(entries, decisions)
+        batch = self._decided(entries, decisions)
+        verdicts = BatchVerdicts.blank(len(batch))
+        verdicts.verdict, verdicts.change = decisions.verdict[batch.place], decisions.change[batch.place]
+        named = np.flatnonzero(among(verdicts.verdict, CLUSTERED))
+        of_cluster = np.flatnonzero(among(verdicts.verdict, (Verdict.UNIQUE, *CLUSTERED)))
+        verdicts.cluster[of_cluster] = _clusters(decisions, batch)[of_cluster]
+        verdicts.other[named] = np.frombuffer(decisions.other, "<i8")
+        verdicts.distance[named] = np.frombuffer(decisions.distance, np.uint8)
+        if not self.genesis.options.strict:
+            verdicts.similarity[named] = np.frombuffer(decisions.similarity, "<u2")
+        verdicts.other_url = self._urls(verdicts.other, named, batch)
+        said = columns(batch, verdicts, self.rule, self.genesis.journal)
+        return write(said, np.arange(len(batch))).strings()
+
+    def _refuse_misfits(self, entries: Sequence[Entry], decisions: Decisions) -> None:
+        """Raise StateError if decisions do not fit the records or the state."""
+        total = sum(len(entry.rows) for entry in entries)
+        if (
+            decisions.journal != self.genesis.journal
+            or decisions.options != self.genesis.options.id
+            or (entries[0].offset, entries[-1].offset + 1) != (decisions.start, decisions.end)
+            or entries[-1].digest != decisions.last
+            or len(decisions.codes) != total
+        ):
+            raise StateError(
+                f"decisions about journal offsets {decisions.start} to {decisions.end} do not fit the journal"
+            )
+        if misfit := self._misfit(decisions):
+            raise StateError(
+                f"decisions about journal offsets {decisions.start} to {decisions.end} are invalid: {misfit}"
+            )
+
+    def _decided(self, entries: Sequence[Entry], decisions: Decisions) -> Batch:
+        """Return the admitted rows of records."""
+        sizes = np.cumsum([len(entry.rows) for entry in entries])[:-1]
+        admitted = np.frombuffer(decisions.codes, np.uint8) != NOT_ADMITTED
+        return Batch.of(entries, np.split(admitted, sizes), self.state.time)
+
+    def _urls(self, other: NDArray[np.int64], named: NDArray[np.int64], batch: Batch) -> StringColumn:
+        """Return the URL of the page that each of the rows `named` is compared with. Raises StateError."""
+        pages = distinct(other[named])
+        row = np.searchsorted(batch.page, pages).clip(max=len(batch) - 1)
+        inside = batch.page[row] == pages
+        urls = StringColumn.joined(
+            [batch.url.take(row[inside]), self.state.urls(pages[~inside]), StringColumn.none(1)]
+        )
+        place = np.full(len(pages), -1)
+        place[inside] = np.arange(np.count_nonzero(inside))
+        place[~inside] = np.arange(np.count_nonzero(inside), len(pages))
+        of = np.full(len(batch), len(pages))
+        of[named] = place[np.searchsorted(pages, other[named])]
+        return urls.take(of)
+
+    def _misfit(self, decisions: Decisions) -> str | None:
         """Return why decisions are inconsistent, or None. The compiled loops rely on this check."""
+        codes, verdict = np.frombuffer(decisions.codes, np.uint8), decisions.verdict
+        apart = codes & OF_ANOTHER_CLUSTER > 0
         if verdict.max(initial=0) > max(Verdict):
             return f"unknown verdict {verdict.max()}; the largest is {max(Verdict):d}"
-        if len(decisions.clusters) != 8 * int(np.count_nonzero(among(verdict, CLUSTERED))):
-            return f"{len(decisions.clusters) // 8} clusters, which does not fit the verdicts"
+        if (codes >= 2 * OF_ANOTHER_CLUSTER).any() or (apart & (verdict != Verdict.RECRAWL)).any():
+            return "a code that means nothing"
+        named, strict = int(np.count_nonzero(among(verdict, CLUSTERED))), self.genesis.options.strict
+        for name, size, count in (
+            ("other", 8, named),
+            ("distance", 1, named),
+            ("similarity", 2, 0 if strict else named),
+            ("clusters", 8, int(np.count_nonzero(apart))),
+        ):
+            if len(getattr(decisions, name)) != size * count:
+                return f"{len(getattr(decisions, name)) // size} of {name}, which does not fit the verdicts"
+        if (
+            min(np.frombuffer(each, "<i8").min(initial=0) for each in (decisions.other, decisions.clusters))
+            < 0
+        ):
+            return "a page with a negative id"
         unique, tables = verdict == Verdict.UNIQUE, self.state.design.tables
         for row, mask in decisions.skipped:
             if not (0 <= row < len(verdict) and unique[row] and 0 < mask < 1 << tables):
@@ -125,3 +187,12 @@ class Judge:
             if not (0 <= each.row < len(verdict) and 0 <= each.anchor < anchors):
                 return f"row {each.row} supersedes anchor {each.anchor} of {anchors}"
         return None
+
+
+def _clusters(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
+    """Return the cluster of each row, and the row's own page for rows that join none."""
+    codes = np.frombuffer(decisions.codes, np.uint8)[batch.place]
+    cluster = batch.page.copy()
+    cluster[among(decisions.verdict[batch.place], CLUSTERED)] = np.frombuffer(decisions.other, "<i8")
+    cluster[codes & OF_ANOTHER_CLUSTER > 0] = np.frombuffer(decisions.clusters, "<i8")
+    return cluster

@@ -16,7 +16,7 @@ from stream.judge.ids import show
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import Columns, columns, write
-from stream.messages.decision import Decisions, Superseded
+from stream.messages.decision import CHANGE_SHIFT, OF_ANOTHER_CLUSTER, Decisions, Superseded
 from stream.messages.journal import Genesis
 from stream.messages.verdict import ClusterRecord, Verdict, VerdictRecord, rfc3339
 
@@ -46,9 +46,13 @@ class JudgedBatch:
     def record(self) -> Decisions:
         """Return the record for the `decisions` topic."""
         total = sum(len(entry.rows) for entry in self.entries)
-        verdict, change = np.zeros(total, np.uint8), np.zeros(total, np.uint8)
-        verdict[self.batch.place], change[self.batch.place] = self.verdicts.verdict, self.verdicts.change
-        clustered = among(self.verdicts.verdict, CLUSTERED)
+        codes, verdicts = np.zeros(total, np.uint8), self.verdicts
+        clustered = among(verdicts.verdict, CLUSTERED)
+        apart = clustered & (verdicts.cluster != verdicts.other)
+        codes[self.batch.place] = (
+            verdicts.verdict | verdicts.change << CHANGE_SHIFT | apart * np.uint8(OF_ANOTHER_CLUSTER)
+        )
+        similarity = verdicts.similarity[clustered][: 0 if self.genesis.options.strict else None]
         place = self.batch.place.tolist()
         return Decisions(
             journal=self.genesis.journal,
@@ -58,11 +62,13 @@ class JudgedBatch:
             last=self.entries[-1].digest,
             time=self.log_time,
             sources=list(self.admission.progress.values()),
-            verdict=verdict.tobytes(),
-            change=change.tobytes(),
-            clusters=self.verdicts.cluster[clustered].astype("<i8").tobytes(),
-            superseded=[Superseded(place[each.row], each.anchor) for each in self.verdicts.superseded],
-            skipped=[(place[row], mask) for row, mask in self.verdicts.skipped.items()],
+            codes=codes.tobytes(),
+            other=verdicts.other[clustered].astype("<i8").tobytes(),
+            distance=verdicts.distance[clustered].astype(np.uint8).tobytes(),
+            similarity=similarity.astype("<u2").tobytes(),
+            clusters=verdicts.cluster[apart].astype("<i8").tobytes(),
+            superseded=[Superseded(place[each.row], each.anchor) for each in verdicts.superseded],
+            skipped=[(place[row], mask) for row, mask in verdicts.skipped.items()],
         )
 
     def columns(self) -> Columns:

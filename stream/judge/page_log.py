@@ -7,7 +7,6 @@ is written once and in order. RocksDB then moves files between levels without re
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -124,14 +123,25 @@ class PageLog:
     def _damaged(self, group: int) -> DamagedStateError:
         return damaged(self._store.path, f"{self._family} from {group * GROUP} on")
 
-    def number_of(self, page: int) -> int | None:
-        """Return the number of the page with this id, or None."""
+    def numbers_of(self, pages: I64) -> I64:
+        """Return the numbers (m,) of pages with these ids, ascending; -1 for ids that no page has."""
+        first, end = np.zeros(len(pages), np.int64), np.full(len(pages), self.count)
+        while (open_ := np.flatnonzero(first < end)).size:  # a binary search for all of them at once
+            middle = (first[open_] + end[open_]) // 2
+            earlier = self._ids(middle) < pages[open_]
+            first[open_[earlier]] = middle[earlier] + 1
+            end[open_[~earlier]] = middle[~earlier]
+        found = np.flatnonzero(first < self.count)
+        numbers: I64 = np.full(len(pages), -1)
+        same = found[self._ids(first[found]) == pages[found]]
+        numbers[same] = first[same]
+        return numbers
 
-        def page_at(number: int) -> int:
-            return int(self.pages(np.array([number])).words[0, 0])
-
-        number = bisect_left(range(self.count), page, key=page_at)
-        return number if number < self.count and page_at(number) == page else None
+    def _ids(self, numbers: I64) -> I64:
+        """Return the ids of the pages with these ascending numbers, which may repeat."""
+        some = distinct(numbers)
+        ids: I64 = self.pages(some).words[:, 0].astype(np.int64)
+        return ids[np.searchsorted(some, numbers)]
 
     def scan(self) -> Iterator[U64]:
         """Yield the words (k, words) of each group, in order. Not allowed between `advance` and `write`."""

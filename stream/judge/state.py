@@ -163,11 +163,26 @@ class StateReader:
 
     def by_page(self, page: int) -> Baseline | None:
         """Return the anchor or duplicate with this page id, or None."""
-        if (number := self._anchors.number_of(page)) is not None:
-            return self.anchors(np.array([number])).baseline(0)
-        if (number := self._duplicates.number_of(page)) is not None:
-            return self._duplicate(self._duplicates.pages(np.array([number])), 0)
+        pages = np.array([page])
+        if (number := self._anchors.numbers_of(pages))[0] >= 0:
+            return self.anchors(number).baseline(0)
+        if (number := self._duplicates.numbers_of(pages))[0] >= 0:
+            return self._duplicate(self._duplicates.pages(number), 0)
         return None
+
+    def urls(self, pages: NDArray[np.int64]) -> StringColumn:
+        """Return the URLs of m anchors and duplicates, given by ascending ids. Raises StateError if one is
+        neither."""
+        columns, found = [StringColumn.none(1)], np.zeros(len(pages), np.int64)
+        for log in (self._anchors, self._duplicates):
+            numbers = log.numbers_of(pages)
+            here = np.flatnonzero(numbers >= 0)
+            found[here] = sum(len(each.sizes) for each in columns) + np.arange(len(here))
+            columns.append(log.pages(numbers[here]).urls.column())
+        if not found.all():
+            missing = int(pages[found == 0][0])
+            raise StateError(f"state directory {self.store.path}: has no page with the id {missing}")
+        return StringColumn.joined(columns).take(found)
 
     def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
         """Return the records of the distinct anchors among `numbers`."""

@@ -30,15 +30,20 @@ EXAMPLES: Final = 10
 """Maximum number of findings of each kind that are listed."""
 
 
-class _Source(msgspec.Struct):
+class PageSource(msgspec.Struct):
+    """Where the page of a verdict came from."""
+
     topic_id: str
     partition: int
     offset: int
 
 
-class _Verdict(msgspec.Struct):
+class AuditedVerdict(msgspec.Struct):
+    """The fields of a verdict that identify its page."""
+
+    id: str
     verdict: str
-    source: _Source
+    source: PageSource
 
 
 @dataclass(slots=True)
@@ -79,7 +84,7 @@ async def audit(settings: Settings, progress: Callable[[str, int], None] = lambd
     seen = {p: np.zeros(len(present), np.uint16) for p, present in pages.items()}
     reader = VerdictReader(settings)
     # Close the generator, and thereby its consumer, also if decoding a record fails.
-    async with aclosing(_committed(settings, names.verdicts, progress)) as records:
+    async with aclosing(committed_records(settings, names.verdicts, progress)) as records:
         async for record in records:
             verdict = _decode(record, reader.json(record))
             findings.verdicts[verdict.verdict] += 1
@@ -112,14 +117,14 @@ async def _pages(
         starts.update(first)
         present.update({p: np.zeros(end[p] - first[p], bool) for p in first})
 
-    async for record in _committed(settings, topic, progress, bounds):
+    async for record in committed_records(settings, topic, progress, bounds):
         place = record.offset - starts[record.partition]
         if place < len(present[record.partition]):
             present[record.partition][place] = True
     return present, starts
 
 
-async def _committed(
+async def committed_records(
     settings: Settings,
     topic: str,
     progress: Callable[[str, int], None],
@@ -165,9 +170,9 @@ async def _lost(settings: Settings, names: TopicNames) -> int:
     return sum(lost.values())
 
 
-def _decode(record: Any, value: bytes) -> _Verdict:
+def _decode(record: Any, value: bytes) -> AuditedVerdict:
     try:
-        return msgspec.json.decode(value, type=_Verdict)
+        return msgspec.json.decode(value, type=AuditedVerdict)
     except msgspec.DecodeError as error:
         raise RecordError(f"{record.topic}[{record.partition}] offset {record.offset}: {error}") from error
 

@@ -8,12 +8,18 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from stream.errors import RecordError
+from stream.messages.versions import refuse_other_version
 
-VERSION: Final = 1
+VERSION: Final = 2
 NOT_ADMITTED: Final = 0
-"""Verdict code of a row that was dropped as redelivered, or ignored because it follows a source gap."""
+"""Code of a row that was dropped as redelivered, or ignored because it follows a source gap."""
+CHANGE_SHIFT: Final = 3
+OF_ANOTHER_CLUSTER: Final = 1 << 5
+"""Bit of a row's code: `clusters` says its cluster, which is not the page in `other`."""
 
 
 class SourceProgress(msgspec.Struct, frozen=True, array_like=True):
@@ -54,15 +60,31 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     """Log time after that record, in milliseconds since the epoch."""
     sources: list[SourceProgress]
     """Progress of the source partitions that advanced."""
-    verdict: bytes
-    """N codes of `Verdict`, or NOT_ADMITTED."""
-    change: bytes
-    """N codes of `Change`."""
+    codes: bytes
+    """N bytes: a `Verdict` | a `Change` << CHANGE_SHIFT | OF_ANOTHER_CLUSTER, or NOT_ADMITTED."""
+    other: bytes
+    """Packed ids of the pages that duplicate and recrawl rows are compared with, int64 little-endian."""
+    distance: bytes
+    """Their distances, uint8."""
+    similarity: bytes
+    """Their similarities in ten-thousandths, uint16 little-endian; empty in strict mode."""
     clusters: bytes
-    """Packed page ids of cluster anchors, int64 little-endian, one per duplicate or recrawl row."""
+    """Packed page ids of the anchors of the rows OF_ANOTHER_CLUSTER, int64 little-endian."""
     superseded: list[Superseded]
     skipped: list[tuple[int, int]]
     """(row, bit mask of tables) for rows whose anchor was not inserted into full buckets (rule 16)."""
+
+    @property
+    def verdict(self) -> NDArray[np.uint8]:
+        """(N,) codes of `Verdict`, or NOT_ADMITTED."""
+        return np.frombuffer(self.codes, np.uint8) & np.uint8((1 << CHANGE_SHIFT) - 1)
+
+    @property
+    def change(self) -> NDArray[np.uint8]:
+        """(N,) codes of `Change`."""
+        return (np.frombuffer(self.codes, np.uint8) & np.uint8(OF_ANOTHER_CLUSTER - 1)) >> np.uint8(
+            CHANGE_SHIFT
+        )
 
 
 def encode_decisions(decisions: Decisions) -> bytes:
@@ -75,12 +97,12 @@ def decode_decisions(value: bytes, offset: int) -> Decisions:
     try:
         decisions = _DECODER.decode(value)
         if decisions.version != VERSION:
-            raise ValueError(f"version {decisions.version}; this program reads {VERSION}")
-        if len(decisions.verdict) != len(decisions.change):
-            raise ValueError("columns differ in length")
-        if len(decisions.clusters) % 8:
-            raise ValueError("the length of clusters is not a multiple of 8 bytes")
+            raise ValueError(f"version {decisions.version}")
+        for name, size in (("other", 8), ("similarity", 2), ("clusters", 8)):
+            if len(getattr(decisions, name)) % size:
+                raise ValueError(f"the length of {name} is not a multiple of {size} bytes")
     except (msgspec.DecodeError, ValueError) as error:
+        refuse_other_version(value, VERSION, f"decisions offset {offset}")
         raise RecordError(f"decisions offset {offset}: {error}") from error
     return decisions
 

@@ -26,7 +26,9 @@ def decisions() -> Iterator[DecisionRecords]:
     [
         (lambda tree: tree | {"clusters": tree["clusters"] + b"\0"}, "refused"),
         (lambda tree: tree | {"clusters": tree["clusters"] + bytes(8)}, "does not fit"),
-        (lambda tree: tree | {"verdict": b"\x09" + tree["verdict"][1:]}, "does not fit"),
+        (lambda tree: tree | {"codes": b"\x06" + tree["codes"][1:]}, "does not fit"),
+        (lambda tree: tree | {"other": b"\xff" * len(tree["other"])}, "does not fit"),
+        (lambda tree: tree | {"other": b"\x07" * len(tree["other"])}, "names other pages"),
         (lambda tree: tree | {"skipped": [[99, 1]]}, "does not fit"),
         (lambda tree: tree | {"skipped": [[0, 1 << 40]]}, "does not fit"),
         (lambda tree: tree | {"superseded": [[0, 99]]}, "does not fit"),
@@ -35,7 +37,7 @@ def decisions() -> Iterator[DecisionRecords]:
 def test_decisions_that_no_judge_makes_are_refused(
     decisions: DecisionRecords, change: Callable[[dict[str, object]], object], came: str
 ) -> None:
-    number = next(n for n in range(16) if len(decisions.whole(n)["verdict"]) > 1)
+    number = next(n for n in range(16) if decisions.whole(n)["other"])
     data = msgspec.msgpack.encode(change(decisions.whole(number)))
     assert decisions.check(bytes([number]) + data) == came
 

@@ -35,7 +35,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
 from stream.kafka.worker import WorkerRole
-from stream.messages.decision import NOT_ADMITTED, encode_decisions
+from stream.messages.decision import CHANGE_SHIFT, NOT_ADMITTED, encode_decisions
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
@@ -124,7 +124,7 @@ async def test_rule_8_decisions_and_verdicts_say_the_same(settings: Settings) ->
     await publish(settings, crawl(40))
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         await audited(settings, 40)
-    logged = Counter(code for each in await decisions(settings) for code in each.verdict)
+    logged = Counter(code for each in await decisions(settings) for code in each.verdict.tolist())
     given = Counter(Verdict[each["verdict"].upper()] for each in await verdicts(settings))
     assert logged == given
     heads = [dict(each.headers) for each in await read_all(settings, names.verdicts)]
@@ -541,8 +541,17 @@ async def test_rule_17_recomputing_finds_what_was_decided_otherwise(settings: Se
         await audited(settings, 3)
     assert await recompute(settings) == []
     log = await decisions(settings)
-    forged = [msgspec.structs.replace(each, change=bytes([Change.NEW]) * len(each.change)) for each in log]
+    forged = [
+        msgspec.structs.replace(
+            each, codes=(each.verdict | Change.NEW << CHANGE_SHIFT).astype("u1").tobytes()
+        )
+        for each in log
+    ]
     await recreate(settings, names.decisions)
     await append(settings, *map(encode_decisions, forged), topic=names.decisions)
     place = next(n for n, each in enumerate(log) if Change.CHANGED in each.change)
-    assert await recompute(settings) == [f"decisions offset {place}: change"]
+    (changed,) = [each["id"] for each in await verdicts(settings) if each["change"] == "changed"]
+    assert await recompute(settings) == [
+        f"decisions offset {place}: change",
+        f"verdict {changed}: is not what journal and decisions say",
+    ]

@@ -18,6 +18,7 @@ from stream.judge.decide import Effort
 from stream.judge.ids import INDEX_BITS, pack
 from stream.judge.judge import Judge
 from stream.judge.state import Prepared, State
+from stream.messages.decision import decode_decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
@@ -137,7 +138,10 @@ def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[objec
                 zip(decided.batch.page.tolist(), j.verdict.tolist(), j.change.tolist(), strict=True)
             )
         ]
-        judge.apply(part, decided.record(), i)
+        recorded = decode_decisions(encode_decisions(decided.record()), i)
+        assert recorded == decided.record()
+        assert judge.json(part, recorded) == decided.json(), "journal and decisions say every verdict"
+        judge.apply(part, recorded, i)
         judge.state.tables.maintain(wait=rng.random() < 0.3)
         i += len(part)
     return found

@@ -47,8 +47,10 @@ def decision(number: int, expected: dict[int, int]) -> bytes:
                 SourceProgress(SOURCE.cluster_id, SOURCE.topic, SOURCE.topic_id, partition, offset, 0)
                 for partition, offset in expected.items()
             ],
-            verdict=b"",
-            change=b"",
+            codes=b"",
+            other=b"",
+            distance=b"",
+            similarity=b"",
             clusters=b"",
             superseded=[],
             skipped=[],

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import json
 import re
+from collections.abc import Callable
 from datetime import datetime
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -18,7 +19,7 @@ from click.testing import CliRunner
 from jsonschema import Draft202012Validator, FormatChecker
 
 from stream.cli import cli
-from stream.errors import RecordError, RecordVersionError
+from stream.errors import RecordError, RecordVersionError, StateError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch, Entry, digest_of
@@ -26,7 +27,7 @@ from stream.judge.ids import pack
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import State
-from stream.messages.decision import Decisions, encode_decisions
+from stream.messages.decision import Decisions, decode_decisions, encode_decisions
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.verdict_avro import to_avro, to_json
 from stream.messages.verdict_options import VerdictOptions
@@ -234,7 +235,9 @@ def column(value: bytes, kind: str, sizes: dict[str, int]) -> np.ndarray[Any, An
     if last == "16 bytes":
         shape, last = [*shape, "16"], "u8"
     dtype = np.dtype(f"<{last[0]}{int(last[1:]) // 8}")
-    return np.frombuffer(value, dtype).reshape([sizes.get(each) or int(each) for each in shape])
+    return np.frombuffer(value, dtype).reshape(
+        [sizes[each] if each in sizes else int(each) for each in shape]
+    )
 
 
 def test_a_journal_record_is_laid_out_as_documented() -> None:
@@ -416,20 +419,39 @@ def test_a_decision_record_is_laid_out_as_documented(decided: list[JudgedBatch])
         record = each.record()
         plain = msgspec.msgpack.decode(encode_decisions(record))
         assert list(plain) == list(kinds)
-        assert (plain["kind"], plain["version"], plain["journal"]) == ("decisions", 1, JOURNAL)
-        codes = column(plain["verdict"], kinds["verdict"], {"N": len(record.verdict)})
-        changes = column(plain["change"], kinds["change"], {"N": len(record.verdict)})
-        clustered = int(np.isin(codes, (2, 3)).sum())
-        clusters = column(plain["clusters"], kinds["clusters"], {"m": clustered})
+        assert (plain["kind"], plain["version"], plain["journal"]) == ("decisions", 2, JOURNAL)
+        codes = column(plain["codes"], kinds["codes"], {"N": len(record.codes)})
         names = ["unique", "duplicate", "recrawl", "insufficient", "rejected"]
         published = verdicts([each])
-        assert [names[code - 1] for code in codes.tolist() if code] == [one["verdict"] for one in published]
+        judged = codes[codes & 7 > 0]
+        assert [names[code - 1] for code in (judged & 7).tolist()] == [one["verdict"] for one in published]
         words = [None, "new", "unchanged", "changed"]
-        judged = np.flatnonzero(codes)
-        assert [words[code] for code in changes[judged].tolist()] == [one["change"] for one in published]
-        assert [f"abababab.{page >> 16}.{page & 0xFFFF}" for page in clusters.tolist()] == [
-            one["cluster"] for one in published if one["verdict"] in ("duplicate", "recrawl")
-        ]
+        assert [words[code] for code in (judged >> 3 & 3).tolist()] == [one["change"] for one in published]
+        named = [one for one in published if one["duplicate_of"]]
+        sizes = {"m": len(named), "k": int((codes >> 5 & 1).sum())}
+        other = column(plain["other"], kinds["other"], sizes).tolist()
+        assert list(map(shown, other)) == [one["duplicate_of"]["id"] for one in named]
+        distance = column(plain["distance"], kinds["distance"], sizes).tolist()
+        assert distance == [one["distance"] for one in named]
+        if plain["similarity"]:
+            similarity = column(plain["similarity"], kinds["similarity"].removeprefix("empty, or "), sizes)
+            assert [part / 10_000 for part in similarity.tolist()] == [one["similarity"] for one in named]
+        else:
+            assert not any(one["similarity"] for one in named)
+        clusters = dict(
+            zip(
+                np.flatnonzero(codes >> 5 & 1).tolist(),
+                column(plain["clusters"], kinds["clusters"], sizes).tolist(),
+                strict=True,
+            )
+        )
+        rows = [row for row, code in enumerate(codes.tolist()) if code & 7 in (2, 3)]
+        found = [shown(clusters.get(row, page)) for row, page in zip(rows, other, strict=True)]
+        assert found == [one["cluster"] for one in named]
+
+
+def shown(page: int) -> str:
+    return f"abababab.{page >> 16}.{page & 0xFFFF}"
 
 
 def test_a_decision_record_means_what_is_documented(decided: list[JudgedBatch]) -> None:
@@ -438,12 +460,51 @@ def test_a_decision_record_means_what_is_documented(decided: list[JudgedBatch]) 
     assert plain(both)["sources"] == [[CLUSTER, "pages", TOPIC_ID, 3, 10, 0]]
     assert [plain(each)["start"] for each in (first, second, both)] == [2, 3, 2]
     assert [plain(each)["end"] for each in (first, second, both)] == [3, 4, 4]
-    assert plain(second)["verdict"][0] == 0, "the re-delivered row"
+    assert plain(second)["codes"][0] == 0, "the re-delivered row"
     assert plain(second)["superseded"] == [[1, 0]], "the second row supersedes anchor 0"
     assert plain(both)["superseded"] == [[7, 0]], "counted over all rows of both records"
     assert plain(second)["time"] == plain(first)["time"], "a running maximum"
     assert plain(second)["last"] == entries()[1].digest
-    assert np.frombuffer(plain(first)["clusters"], "<i8").tolist() == [pack(2, 0)] * 2
+    assert np.frombuffer(plain(first)["other"], "<i8").tolist() == [pack(2, 0)] * 2
+    assert list(plain(first)["distance"]) == [0, 0]
+
+
+def test_a_decision_record_of_another_version_is_refused_by_name(decided: list[JudgedBatch]) -> None:
+    old = plain(decided[0].record()) | {"version": 1}
+    with pytest.raises(
+        RecordVersionError, match=r"decisions offset 7: has version 1, .* version 2 only; create"
+    ):
+        decode_decisions(msgspec.msgpack.encode(old), 7)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("codes", lambda codes: bytes([6]) + codes[1:], "unknown verdict 6"),
+        ("codes", lambda codes: bytes([codes[0] | 64]) + codes[1:], "a code that means nothing"),
+        ("codes", lambda codes: bytes([codes[0] | 32]) + codes[1:], "a code that means nothing"),
+        ("codes", lambda codes: bytes([0]) + codes[1:-1], "do not fit the journal"),
+        ("other", lambda other: other[8:], "1 of other, which does not fit"),
+        ("distance", lambda distance: distance + b"0", "3 of distance, which does not fit"),
+        ("similarity", lambda similarity: similarity + b"00", "of similarity, which does not fit"),
+        ("clusters", lambda _: bytes(8), "1 of clusters, which does not fit"),
+        ("other", lambda other: b"\xff" * len(other), "a page with a negative id"),
+    ],
+)
+def test_decisions_that_do_not_fit_are_refused(
+    tmp_path: Path, name: str, change: Callable[[bytes], bytes], said: str
+) -> None:
+    start = genesis(VerdictOptions())
+    state = State(tmp_path, start, CLUSTER, memory=1 << 20, generation=100, cache=1 << 20)
+    judge, first = Judge(state, start), entries()[:1]
+    record = judge.decide(first).record()
+    wrong = msgspec.structs.replace(record, **{name: change(getattr(record, name))})
+    with pytest.raises(StateError, match=said):
+        judge.prepare(first, wrong)
+    with pytest.raises(StateError, match=said):
+        judge.json(first, wrong)
+    assert judge.json(first, record) == judge.decide(first).json()
+    state.close()
 
 
 def plain(record: Decisions) -> dict[str, Any]:

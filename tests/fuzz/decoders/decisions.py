@@ -25,7 +25,7 @@ RECORDS = 16
 
 
 class DecisionRecords(Decoder):
-    """`decode_decisions`, and the part of applying that changes nothing."""
+    """`decode_decisions`, the part of applying that changes nothing, and the verdicts that are said."""
 
     name: ClassVar = "decisions"
     modules: ClassVar = (decision, judge, state)
@@ -66,4 +66,10 @@ class DecisionRecords(Decoder):
             self._judge.prepare(entries, decisions)
         except StateError:
             return "does not fit"
+        try:
+            verdicts = self._judge.json(entries, decisions)
+        except StateError:
+            return "names other pages"
+        for each in verdicts:
+            msgspec.json.decode(each)
         return "fits"
