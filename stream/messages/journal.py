@@ -242,7 +242,7 @@ class Rows:
             sketch=_matrix(b"".join(r.sketch or blank for r in rows), np.uint64, n, scheme.sketch_bytes // 8),
             text_hash=_matrix(b"".join(r.text_hash for r in rows), np.uint8, n, 16),
             length=np.fromiter((r.length for r in rows), np.uint32, n),
-            language=np.array([r.language for r in rows], _LANGUAGE),
+            language=_languages(_packed([r.language for r in rows]), n),
             offset=np.fromiter(offsets, np.int64, n),
             fetched_at=np.fromiter(
                 (NO_TIME if r.fetched_at is None else r.fetched_at for r in rows), np.int64, n
@@ -266,7 +266,7 @@ class Rows:
                 sketch=self.sketch.astype("<u8").tobytes(),
                 text_hash=self.text_hash.tobytes(),
                 length=self.length.astype("<u4").tobytes(),
-                language=self.language.tobytes() if self.language.any() else b"",
+                language=data if (data := self.language.tobytes()).strip(b"\0") else b"",
                 offset=self.offset.astype("<i8").tobytes(),
                 fetched_at=self.fetched_at.astype("<i8").tobytes(),
                 url=url,
@@ -373,6 +373,13 @@ def decode_journal(value: bytes, offset: int) -> JournalRecord:
 
 def _uncertain(data: bytes, n: int) -> NDArray[np.uint8]:
     return _matrix(data, np.uint8, n, UNCERTAIN_BITS if data else 0)
+
+
+def _packed(languages: Sequence[str]) -> bytes:
+    """Return languages as they are in a record: nothing if there are none."""
+    if not any(languages):
+        return b""
+    return b"".join(each.encode().ljust(LANGUAGE_BYTES, b"\0") for each in languages)
 
 
 def _languages(data: bytes, n: int) -> NDArray[np.bytes_]:
