@@ -253,12 +253,14 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
     busy = quick.model_copy(update={"judge_rows": 4})
     parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 60, 2)]
     await append(quick, *map(record, parts))
-    publish_one, decide, batches, ahead = Publisher.publish, Judge.decide, 0, asyncio.Event()
+    publish_one, decide, batches, judged, ahead = Publisher.publish, Judge.decide, 0, 0, asyncio.Event()
     loop = asyncio.get_running_loop()
 
     def seen(self: Judge, *asked: Any) -> Any:
+        nonlocal judged
         found = decide(self, *asked)
-        if batches == 4:
+        judged += 1
+        if judged == 5:  # which may be before the fourth is handed over to be published
             loop.call_soon_threadsafe(ahead.set)
         return found
 
