@@ -32,6 +32,7 @@ from stream.judge.verdict_loop_compiled import (
     STORED,
     Baselines,
     Candidates,
+    Given,
     Limits,
     Pages,
     Said,
@@ -222,7 +223,6 @@ class _Pass:
             np.concatenate([some for some in sizes if some is not None]) if sizes[0] is not None else None,
             None if self.rule.options.strict else self.rule.options.bucket_cap,
         )
-        pages, baselines = self._pages(known), self._baselines(known, crowded)
         stored, said = self._stored(parts, known.dying), Said.blank(len(self.ready), known.urls)
         limits = Limits(
             self.rule.least_similarity,
@@ -230,6 +230,7 @@ class _Pass:
             self.rule.compared,
             estimator(self.rule.scheme),
         )
+        given = Given(self._pages(known), self._baselines(known, crowded), stored, limits)
         row = self.met = 0
         while row < rows:
             self.effort.on_iteration()
@@ -238,7 +239,7 @@ class _Pass:
                 turn, most = min(turn, self.least), sys.maxsize
             elif (most := self.effort.most - self.met) < 0:
                 break
-            row, met = settle(pages, baselines, stored, buckets, limits, said, row, turn, most)
+            row, met = settle(given, buckets, said, row, turn, most)
             self.met += met
             if row < turn:
                 break

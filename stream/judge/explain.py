@@ -194,7 +194,11 @@ def explain(
     )
     short = page.tokens is not None and page.tokens < scheme.short_tokens
     largest = options.largest_distance if short else options.distance
-    checks, verdict = _checks(anchor, page, scheme, options, distance, largest, tables, estimated)
+    near = Check(
+        passed=distance <= largest,
+        reason=f"the fingerprints differ in {distance} bits; at most {largest} are allowed",
+    )
+    checks, verdict = _checks(anchor, page, scheme, options, near, tables, estimated)
     return Explanation(
         anchor=_described(anchor, scheme),
         page=_described(page, scheme),
@@ -359,8 +363,7 @@ def _checks(
     page: ExplainedPage,
     scheme: Scheme,
     options: VerdictOptions,
-    distance: int,
-    largest: int,
+    near: Check,
     tables: list[Probe],
     estimated: float | None,
 ) -> tuple[list[Check], Outcome]:
@@ -368,10 +371,6 @@ def _checks(
         return insufficient, "insufficient"
     same_url = _same_url(anchor.url, page.url)
     met = SAME_URL if same_url else _tables_check(page, options, tables)
-    near = Check(
-        passed=distance <= largest,
-        reason=f"the fingerprints differ in {distance} bits; at most {largest} are allowed",
-    )
     alike = None if options.strict else _similarity_check(estimated, float(options.least_similarity))
     checks = [check for check in (met, near, alike) if check is not None]
     if not (near.passed and (alike is None or alike.passed)):

@@ -35,6 +35,7 @@ from stream.tables.arrays import distinct
 from stream.tables.contents import joined
 from stream.tables.failures import damaged
 from stream.tables.fingerprint_lanes import words_of
+from stream.tables.probing import SearchOptions
 from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store, Writes
 from stream.tables.tables import Tables
 
@@ -272,10 +273,12 @@ class State(StateReader):
             self.tables = Tables(
                 self.store,
                 self.design,
-                flip_bits=options.flip_bits,
-                flips=options.flips,
-                distance=options.largest_distance,
-                cap=None if options.strict else options.bucket_cap,
+                SearchOptions(
+                    flip_bits=options.flip_bits,
+                    flips=options.flips,
+                    distance=options.largest_distance,
+                    cap=None if options.strict else options.bucket_cap,
+                ),
                 memory=memory,
                 generation=generation,
             )

@@ -82,6 +82,15 @@ class Limits(NamedTuple):
     sketches: Estimator
 
 
+class Given(NamedTuple):
+    """What is known before the loop."""
+
+    pages: Pages
+    baselines: Baselines
+    stored: Candidates
+    limits: Limits
+
+
 class Said(NamedTuple):
     """What is decided of n rows."""
 
@@ -137,20 +146,10 @@ def _best(kind: Integer, which: Integer, page: Integer, distance: Integer, simil
 
 
 @compiled
-def settle(
-    pages: Pages,
-    baselines: Baselines,
-    stored: Candidates,
-    buckets: Buckets,
-    limits: Limits,
-    said: Said,
-    first: int,
-    end: int,
-    most: int,
-) -> tuple[int, int]:
+def settle(given: Given, buckets: Buckets, said: Said, first: int, end: int, most: int) -> tuple[int, int]:
     """Decide the rows [first, end), or as many as take `most` comparisons: the row after the last one, and
     the comparisons. Those before are decided."""
-    met = 0
+    (pages, baselines, stored, limits), met = given, 0
     for row in range(first, end):
         if met > most:
             return row, met

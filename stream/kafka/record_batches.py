@@ -10,7 +10,7 @@ import struct
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import cramjam
 import numpy as np
@@ -98,7 +98,7 @@ def record_batches(
     out = np.empty(int(size) + _OVERHEAD * count, np.uint8)
     ends, counts = np.zeros(count + 1, np.int64), np.zeros(count + 1, np.int64)
     room = limit - _HEAD.size - _BODY.size
-    made = _write(out, keys, values, headers, headers_of, room, ends, counts)
+    made = _write(out, _Records(keys, values, headers, headers_of), room, ends, counts)
     edges, written = ends[: made + 1].tolist(), out.data
     return [
         RecordBatch(written[first:end], records, transactional=transactional)
@@ -124,13 +124,19 @@ def _varint(number: int) -> bytes:
     return out[: _put_varint(out, 0, number)].tobytes()
 
 
+class _Records(NamedTuple):
+    keys: StringColumn
+    values: Texts
+    headers: Texts
+    """Blocks of headers, shared by many records."""
+    headers_of: NDArray[np.int64]
+    """Which block each record has (n,)."""
+
+
 @compiled
 def _write(
     out: NDArray[np.uint8],
-    keys: StringColumn,
-    values: Texts,
-    headers: Texts,
-    headers_of: NDArray[np.int64],
+    records: _Records,
     room: int,
     ends: NDArray[np.int64],
     counts: NDArray[np.int64],
@@ -139,6 +145,7 @@ def _write(
 
     From index 1 on, `ends` and `counts` receive the end and the number of records of each batch.
     """
+    keys, values, headers, headers_of = records
     at, batch = 0, 1
     for row in range(len(keys.sizes)):
         head = headers_of[row]

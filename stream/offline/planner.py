@@ -156,7 +156,10 @@ def plan(pages: int, distance: int, memory: int, width: int = 64) -> Plan:
         recommended=best.layout,
         storage="plain" if storage == "plain" else "compressed",
         machines=machines(best, storage),
-        reasons=_reasons(designs, best, storage, machines(best, storage), pages, memory, width, distance),
+        reasons=[
+            *_reasons(designs, best, storage, machines(best, storage), pages, memory),
+            *_chance_matches(pages, width, distance),
+        ],
         batch=_batch(pages, width, memory),
     )
 
@@ -226,14 +229,7 @@ def number(value: float) -> str:
 
 
 def _reasons(
-    designs: list[Candidate],
-    best: Candidate,
-    storage: str,
-    machines: int,
-    pages: int,
-    memory: int,
-    width: int,
-    distance: int,
+    designs: list[Candidate], best: Candidate, storage: str, machines: int, pages: int, memory: int
 ) -> list[str]:
     reasons = []
     held = f"{best.layout}, {storage}"
@@ -277,13 +273,17 @@ def _reasons(
             f"Compressed tables take {best.compressed_bytes / best.bytes:.0%} of the plain size at"
             f" {number(pages)} fingerprints, and {number(best.reads)} blocks are decoded per query."
         )
-    chance = pages * sum(comb(width, bits) for bits in range(distance + 1)) / 2.0**width
-    if chance >= 0.001:
-        reasons.append(
-            f"Beware: {number(chance)} of {number(pages)} random fingerprints are within {distance} bits of"
-            " any page by chance; verify matches, or use wider fingerprints."
-        )
     return reasons
+
+
+def _chance_matches(pages: int, width: int, distance: int) -> list[str]:
+    chance = pages * sum(comb(width, bits) for bits in range(distance + 1)) / 2.0**width
+    if chance < 0.001:
+        return []
+    return [
+        f"Beware: {number(chance)} of {number(pages)} random fingerprints are within {distance} bits of"
+        " any page by chance; verify matches, or use wider fingerprints."
+    ]
 
 
 def _batch(pages: int, width: int, memory: int) -> str:

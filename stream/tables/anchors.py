@@ -203,3 +203,12 @@ class Skipped:
     def masks(self, start: int, end: int) -> U64 | None:
         """A mask of skipped tables for each of the anchors [start, end); None if all entered all tables."""
         return self.some(start, end).masks_of(start, end)
+
+
+class StoredAnchors:
+    """All anchors of a store: their rows, which are dead, and which skipped full buckets."""
+
+    def __init__(self, store: Store) -> None:
+        self.log: Final = AnchorLog(store)
+        self.dead: Final = Dead(store)
+        self.skipped: Final = Skipped(store)

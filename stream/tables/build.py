@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,35 +30,41 @@ def table_file(folder: Path, table: int) -> Path:
     return folder / f"{table:02d}.sst"
 
 
+class RunAnchors(NamedTuple):
+    """The anchors of a run: their rows (n, 2), and those that skipped full buckets."""
+
+    run: Run
+    rows: U64
+    skips: Skips
+
+
 def build_tables(
     writer: Callable[[str], SstFileWriter],
     design: Design,
-    run: Run,
-    rows: U64,
-    skips: Skips,
+    anchors: RunAnchors,
     folder: Path,
     *,
     between: Callable[[], None] | None = None,
     pause: Callable[[], None] | None = None,
 ) -> None:
-    """Write the files of a run. Their content depends only on the rows (n, 2) and skips of its anchors.
+    """Write the files of a run. Their content depends only on its anchors.
 
     `writer` makes a writer for a column family. `between` is called before each table, `pause` while one is
     being written. An exception from either ends the build.
     """
-    low_bits = run.low_bits(design)
+    low_bits = anchors.run.low_bits(design)
     for table in range(design.tables):
         if between is not None:
             between()
         low, path = np.uint64(low_bits[table]), table_file(folder, table)
         file: SstFileWriter | None = None
-        for prefixes, members in _sorted(design, run, table, rows, skips, int(low)):
+        for prefixes, members in _sorted(design, anchors, table, int(low)):
             if not len(members):  # RocksDB does not allow empty files
                 continue
             if file is None:
                 file = writer(table_family(table))
                 file.open(str(path))
-            _write(file, run, rows, prefixes, members, low, pause)
+            _write(file, anchors, prefixes, members, low, pause)
         if file is not None:
             file.finish()
             _have_cached(path)
@@ -74,10 +80,11 @@ def _have_cached(path: Path) -> None:
 
 
 def _sorted(
-    design: Design, run: Run, table: int, rows: U64, skips: Skips, low: int
+    design: Design, anchors: RunAnchors, table: int, low: int
 ) -> Iterator[tuple[U64, NDArray[np.int64]]]:
     """Yield prefixes and indexes of the anchors that entered a table, sorted by both, in slices of whole
     groups."""
+    run, rows, skips = anchors
     groups = 1 << int(design.prefix_bits[table]) - low
     slices = min(groups, -(-len(rows) // SORTED_AT_ONCE))
     edges = [groups * number // slices << low for number in range(slices + 1)]
@@ -104,13 +111,13 @@ def _sorted(
 
 def _write(
     file: SstFileWriter,
-    run: Run,
-    rows: U64,
+    anchors: RunAnchors,
     prefixes: U64,
     members: NDArray[np.int64],
     low: np.uint64,
     pause: Callable[[], None] | None,
 ) -> None:
+    run, rows, _ = anchors
     entries = np.empty((len(members), 2), "<u8")
     entries[:, 0] = rows[members, 1]
     entries[:, 1] = (members + run.first).astype(np.uint64)

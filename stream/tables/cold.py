@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream.compiled import compiled, popcount
-from stream.tables.anchors import AnchorLog, Dead, Skipped
+from stream.tables.anchors import StoredAnchors
 from stream.tables.arrays import I64, U64
 from stream.tables.design import Design
 from stream.tables.found_pairs import add_pair, count_live, no_pairs
@@ -40,14 +40,12 @@ class ColdTier:
     """
 
     def __init__(
-        self, store: Store, design: Design, log: AnchorLog, skipped: Skipped, dead: Dead,
-        background: ThreadPoolExecutor, *, distance: int, memory: int,
+        self, store: Store, design: Design, anchors: StoredAnchors, background: ThreadPoolExecutor,
+        *, distance: int, memory: int,
     ) -> None:  # fmt: skip
         self._store = store
         self._design = design
-        self._log = log
-        self._skipped = skipped
-        self._dead = dead
+        self._log, self._skipped, self._dead = anchors.log, anchors.skipped, anchors.dead
         self._distance = distance
         self._memory = memory
         self.anchors = 0

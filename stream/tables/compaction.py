@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream.failpoints import reach
-from stream.tables.anchors import AnchorLog, Skipped, with_prefix
+from stream.tables.anchors import StoredAnchors, with_prefix
 from stream.tables.arrays import U64
 from stream.tables.cold import ColdTier
 from stream.tables.design import Design
@@ -91,13 +91,12 @@ class Compaction:
         design: Design,
         generation: int,
         runs: list[Run],
-        log: AnchorLog,
-        skipped: Skipped,
+        anchors: StoredAnchors,
         hot: HotTier,
         cold: ColdTier,
     ) -> None:
         self._store, self._design, self._generation = store, design, generation
-        self._log, self._skipped = log, skipped
+        self._anchors = anchors
         self._hot, self._cold = hot, cold
         self._runs = runs
         self._freezing: Freezing | None = None
@@ -131,7 +130,7 @@ class Compaction:
                 self._install_generation(self._freezing)
             if self._merging is not None and (wait or self._merging.built):
                 self._install_merged(self._merging)
-            if self._freezing is None and self._log.count >= self.frozen + self._generation:
+            if self._freezing is None and self._anchors.log.count >= self.frozen + self._generation:
                 self._freezing = self._freeze()
             if self._merging is None and (due := self._mergeable()) is not None:
                 self._merging = self._merge(due)
@@ -162,7 +161,7 @@ class Compaction:
 
     def _merge(self, run: Run) -> _Merging:
         presence = self._cold.prepare(run)
-        rows = (rows for _, rows in self._log.slices(run.first, run.end))
+        rows = (rows for _, rows in self._anchors.log.slices(run.first, run.end))
         return _Merging(self._build(run, rows), presence)
 
     def _install_merged(self, built: _Merging) -> None:
@@ -181,7 +180,7 @@ class Compaction:
         self._reclaiming.begin(run)
 
     def _build(self, run: Run, rows: Iterable[U64]) -> Freezing:
-        skips = self._skipped.some(run.first, run.end)
+        skips = self._anchors.skipped.some(run.first, run.end)
         return Freezing(self._store, self._design, run, rows, skips)
 
     def close(self) -> None:

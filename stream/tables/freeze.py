@@ -20,7 +20,7 @@ from stream.failpoints import reach
 from stream.tables import freeze_child
 from stream.tables.anchors import Skips
 from stream.tables.arrays import U64
-from stream.tables.build import build_tables, table_file
+from stream.tables.build import RunAnchors, build_tables, table_file
 from stream.tables.design import Design
 from stream.tables.failures import TranslatedErrors, disk_failure
 from stream.tables.rocks import Store, table_family
@@ -77,7 +77,7 @@ class Freezing:
     def _build(self, rows: Iterable[U64]) -> None:
         together = np.concatenate(list(rows))
         build_tables(
-            self._store.sst_writer, self._design, self.run, together, self._skips, self._folder,
+            self._store.sst_writer, self._design, RunAnchors(self.run, together, self._skips), self._folder,
             between=self._go_on, pause=lambda: time.sleep(0),
         )  # fmt: skip
 

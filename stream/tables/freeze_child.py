@@ -17,7 +17,7 @@ from stream.children.parent import end_with_parent
 from stream.errors import DiskError
 from stream.tables.anchors import Skips
 from stream.tables.arrays import U64
-from stream.tables.build import build_tables
+from stream.tables.build import RunAnchors, build_tables
 from stream.tables.design import Design
 from stream.tables.failures import TranslatedErrors
 from stream.tables.rocks import sst_writer
@@ -46,7 +46,8 @@ def main(folder: Path) -> None:
         blocks, choose, width, level, index, anchors = given["layout"].tolist()
         skips = Skips(given["numbers"], given["masks"])
     rows = np.memmap(folder / ROWS, np.uint64, "r", shape=(anchors, 2))
-    build_tables(sst_writer, Design(blocks, choose, width), Run(level, index, anchors), rows, skips, folder)
+    content = RunAnchors(Run(level, index, anchors), rows, skips)
+    build_tables(sst_writer, Design(blocks, choose, width), content, folder)
 
 
 if __name__ == "__main__":

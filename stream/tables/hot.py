@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from stream.tables.anchors import Dead, Skipped
+from stream.tables.anchors import StoredAnchors
 from stream.tables.arrays import I64, U64
 from stream.tables.chain_search import follow
 from stream.tables.chains import Ring
@@ -60,8 +60,7 @@ class HotTier:
     def __init__(
         self,
         design: Design,
-        skipped: Skipped,
-        dead: Dead,
+        anchors: StoredAnchors,
         *,
         distance: int,
         memory: int,
@@ -69,8 +68,7 @@ class HotTier:
         growth: HeadGrowth = HEAD_GROWTH,
     ) -> None:
         self._design = design
-        self._skipped = skipped
-        self._dead = dead
+        self._skipped, self._dead = anchors.skipped, anchors.dead
         self._distance = distance
         self._growth = growth
         longest = int(design.prefix_bits.max())

@@ -34,6 +34,19 @@ class Nearest(NamedTuple):
 ALL: Final = Nearest(sys.maxsize, np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
+class SearchOptions(NamedTuple):
+    """How tables are searched."""
+
+    flip_bits: int
+    """Least certain bits of each prefix that may be flipped."""
+    flips: int
+    """Most of them that a probe flips."""
+    distance: int
+    """Largest distance of a candidate."""
+    cap: int | None
+    """Bucket cap. Without one, bucket sizes are not counted."""
+
+
 class Probing:
     """Queries, and the pairs found for them so far."""
 
@@ -43,15 +56,13 @@ class Probing:
         words: U64,
         fingerprints: U64,
         uncertain: U8,
-        flip_bits: int,
-        flips: int,
-        counted: bool,
+        options: SearchOptions,
         most: int = sys.maxsize,
         nearest: Nearest = ALL,
     ) -> None:
         # Copies read-only arrays, as those of queries, for which the loop would be compiled once more.
         uncertain = np.require(uncertain, requirements=("C", "W"))
-        flipped = flip_bits if flips else 0
+        flipped = options.flip_bits if options.flips else 0
         if flipped:
             _refuse_others(uncertain, design.width)
         self.design: Final = design
@@ -62,11 +73,9 @@ class Probing:
             keys=keys,
             bits=uncertain_bits(design.block_of_bit, design.subsets, uncertain, flipped),
             key_flip=design.key_flip,
-            tree=probe_tree(flipped, flips if flipped else 0),
-            sizes=np.zeros(keys.size if counted else 0, np.int64),
+            tree=probe_tree(flipped, options.flips if flipped else 0),
+            sizes=np.zeros(0 if options.cap is None else keys.size, np.int64),
         )
-        self.counted: Final = counted
-        """Whether live anchors in exact buckets are counted."""
         self.found: Final = PairCollector(most)
         self.nearest: Final = nearest
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from stream.errors import StateError
 from stream.tables import freeze
-from stream.tables.anchors import AnchorLog, Dead, Skipped
+from stream.tables.anchors import StoredAnchors
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.cold import ColdTier
 from stream.tables.compaction import Compaction, stored_runs
@@ -31,7 +31,7 @@ from stream.tables.design import Design
 from stream.tables.hot import HEAD_GROWTH, HeadGrowth, HotTier
 from stream.tables.memory_shares import MemoryShares
 from stream.tables.pair_collector import LAST_ANCHOR
-from stream.tables.probing import ALL, Nearest, Probing
+from stream.tables.probing import ALL, Nearest, Probing, SearchOptions
 from stream.tables.rocks import DEFAULT, Store, Writes
 from stream.tables.search_result import SearchResult
 from stream.tables.warm import WarmTier
@@ -90,26 +90,20 @@ class Tables:
         self,
         store: Store,
         design: Design,
+        options: SearchOptions,
         *,
-        flip_bits: int,
-        flips: int,
-        distance: int,
-        cap: int | None,
         memory: int,
         generation: int,
         growth: HeadGrowth = HEAD_GROWTH,
     ) -> None:
         self._store = store
         self._design = design
-        self._flip_bits = flip_bits
-        self._flips = flips
-        self._cap = cap
+        self._options = options
         self._size = generation
         freeze.clean(store.path)
         self._check_layout()
-        self._log = AnchorLog(store)
-        self._dead = Dead(store)
-        self._skipped = Skipped(store)
+        anchors = StoredAnchors(store)
+        self._log, self._dead, self._skipped = anchors.log, anchors.dead, anchors.skipped
         runs = stored_runs(store, generation, self.count)
         self._rows_at_once = MOST_SEARCHED_ROWS
         self._crowded = False  # a hint, which threads may overwrite
@@ -119,19 +113,16 @@ class Tables:
         shares = MemoryShares.of(memory)
         self._warm = WarmTier(
             design,
-            self._log,
-            self._skipped,
-            self._dead,
+            anchors,
             self._background,
-            distance=distance,
+            distance=options.distance,
             memory=shares.packed,
             generation=generation,
         )
         self._hot = HotTier(
             design,
-            self._skipped,
-            self._dead,
-            distance=distance,
+            anchors,
+            distance=options.distance,
             memory=shares.heads,
             room=generation + self._warm.largest_step,
             growth=growth,
@@ -139,16 +130,12 @@ class Tables:
         self._cold = ColdTier(
             store,
             design,
-            self._log,
-            self._skipped,
-            self._dead,
+            anchors,
             self._background,
-            distance=distance,
+            distance=options.distance,
             memory=shares.presence,
         )
-        self._compaction = Compaction(
-            store, design, generation, runs, self._log, self._skipped, self._hot, self._cold
-        )
+        self._compaction = Compaction(store, design, generation, runs, anchors, self._hot, self._cold)
         try:
             self._load()
         except BaseException:
@@ -256,11 +243,8 @@ class Tables:
 
     def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
         """Search some rows in all tiers. None if they have too many pairs."""
-        counted = self._cap is not None
         most = PAIRS_AT_ONCE if len(words) > 1 else sys.maxsize
-        probing = Probing(
-            self._design, words, fingerprints, uncertain, self._flip_bits, self._flips, counted, most, wanted
-        )
+        probing = Probing(self._design, words, fingerprints, uncertain, self._options, most, wanted)
         self._hot.search(probing)
         self._warm.search(probing)
         self._cold.search(probing)
@@ -271,7 +255,7 @@ class Tables:
             live = ~self._dead.test(anchor)
             row, anchor, distance = row[live], anchor[live], distance[live]
         sizes = None
-        if counted:
+        if self._options.cap is not None:
             sizes = probing.queries.sizes.astype(np.uint32).reshape(-1, self._design.tables)
         return SearchResult(row, anchor, distance, sizes, [probing])
 

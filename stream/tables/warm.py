@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from stream.errors import SettingsError
-from stream.tables.anchors import AnchorLog, Dead, Skipped
+from stream.tables.anchors import StoredAnchors
 from stream.tables.design import Design
 from stream.tables.packed import Packed, Packing, Slice
 from stream.tables.probing import Probing
@@ -29,12 +29,10 @@ class WarmTier:
     """Searches the anchors [floor, end), in at most `memory` bytes. `background` has a single thread."""
 
     def __init__(
-        self, design: Design, log: AnchorLog, skipped: Skipped, dead: Dead, background: ThreadPoolExecutor,
+        self, design: Design, anchors: StoredAnchors, background: ThreadPoolExecutor,
         *, distance: int, memory: int, generation: int,
     ) -> None:  # fmt: skip
-        self._log = log
-        self._skipped = skipped
-        self._dead = dead
+        self._log, self._skipped, self._dead = anchors.log, anchors.skipped, anchors.dead
         self._background = background
         self._distance = distance
 

@@ -28,7 +28,7 @@ from stream.offline.methods.sorted_tables import SortedTable, SortedTables, comp
 from stream.offline.methods.stored_ball import StoredBall
 from stream.tables.anchors import Skips
 from stream.tables.arrays import U64
-from stream.tables.build import build_tables, table_file
+from stream.tables.build import RunAnchors, build_tables, table_file
 from stream.tables.design import Design
 from stream.tables.rocks import sst_writer
 from stream.tables.runs import Run
@@ -186,7 +186,9 @@ def compression(stored: U64) -> dict[str, Any]:
     deltas = np.diff(words[:, 0], prepend=np.uint64(0))
     planes = np.ascontiguousarray(deltas.astype("<u8").view(np.uint8).reshape(n, 8).T)
     with tempfile.TemporaryDirectory() as folder:
-        build_tables(sst_writer, Design(5, 2), Run(0, 0, len(stored)), stored, NO_SKIPS, Path(folder))
+        build_tables(
+            sst_writer, Design(5, 2), RunAnchors(Run(0, 0, len(stored)), stored, NO_SKIPS), Path(folder)
+        )
         rocks = sum(table_file(Path(folder), table).stat().st_size for table in range(10)) / 10
     zstd = zstandard.ZstdCompressor(level=3)
 

@@ -29,6 +29,7 @@ from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.judge.decide import THREADS
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
+from stream.tables.probing import SearchOptions
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
 from tests.bench.bench_tables import BATCH, INSERTED, SHARES, flip, preloaded
@@ -54,7 +55,7 @@ class Ours:
     def __init__(self, folder: Path, distance: int, stored: int, rows: tuple[U64, U64]) -> None:
         self._store = Store(folder, 10, 256 << 20)
         self._tables = Tables(
-            self._store, Design(5, 2), flip_bits=0, flips=0, distance=distance, cap=None, memory=4 << 30,
+            self._store, Design(5, 2), SearchOptions(0, 0, distance, cap=None), memory=4 << 30,
             generation=1_000_000,
         )  # fmt: skip
         self._words, self._rows = rows

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from stream.judge.decide import THREADS
 from stream.tables.design import Design
+from stream.tables.probing import SearchOptions
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
 
@@ -81,7 +82,7 @@ def batches(rng: np.random.Generator, earlier: U64, n: int) -> list[tuple[U64, N
 def open_tables(store: Store, flip_bits: int, flips: int, memory: int) -> Tables:
     """Tables of the default design."""
     return Tables(
-        store, Design(5, 2), flip_bits=flip_bits, flips=flips, distance=10, cap=256, memory=memory,
+        store, Design(5, 2), SearchOptions(flip_bits, flips, distance=10, cap=256), memory=memory,
         generation=GENERATION,
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ import pytest
 
 from stream import failpoints
 from stream.tables.design import Design
+from stream.tables.probing import SearchOptions
 from stream.tables.rocks import DEFAULT, Store
 from stream.tables.tables import Tables
 
@@ -27,7 +28,7 @@ GENERATION = 170
 
 def open_tables(store: Store, memory: int, generation: int = GENERATION) -> Tables:
     return Tables(
-        store, Design(5, 2), flip_bits=4, flips=2, distance=12, cap=64, memory=memory, generation=generation
+        store, Design(5, 2), SearchOptions(4, 2, distance=12, cap=64), memory=memory, generation=generation
     )
 
 

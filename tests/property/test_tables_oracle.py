@@ -24,7 +24,7 @@ from stream.tables.memory_shares import PACKED_SHARE
 from stream.tables.packed import HITS_AT_ONCE, Packed, Packing
 from stream.tables.pair_collector import MANY, PairCollector
 from stream.tables.presence import Presence
-from stream.tables.probing import Probing
+from stream.tables.probing import Probing, SearchOptions
 from stream.tables.rocks import Store
 from stream.tables.tables import Tables
 from tests.probed_keys import probe_keys
@@ -63,10 +63,7 @@ class Case:
         return Tables(
             store,
             self.design,
-            flip_bits=self.flip_bits,
-            flips=self.flips,
-            distance=self.distance,
-            cap=self.cap,
+            SearchOptions(self.flip_bits, self.flips, self.distance, self.cap),
             memory=self.memory,
             generation=self.generation,
             growth=self.growth,
@@ -447,7 +444,9 @@ def test_groups_larger_than_what_is_noted_down_at_once_are_searched() -> None:
 
 
 def _found(design: Design, packed: Packed, words: U64) -> list[tuple[int, int, int]]:
-    probing = Probing(design, words, words, np.zeros((len(words), 32), np.uint8), 0, 0, False)
+    probing = Probing(
+        design, words, words, np.zeros((len(words), 32), np.uint8), SearchOptions(0, 0, 3, None)
+    )
     packed.search(probing, 3, np.zeros(1, np.uint8))
     row, anchor, distance = probing.found.pairs()
     return list(zip(row.tolist(), anchor.tolist(), distance.tolist(), strict=True))

@@ -7,7 +7,7 @@ import pytest
 
 from stream.tables.design import Design
 from stream.tables.probes import probe_count
-from stream.tables.probing import Probing
+from stream.tables.probing import Probing, SearchOptions
 from tests.probed_keys import probe_keys
 
 
@@ -57,8 +57,9 @@ def test_missing_uncertain_bits_flip_nothing() -> None:
 def test_bits_that_are_not_there_are_refused(uncertain: np.ndarray) -> None:
     word, listed = np.array([7], np.uint64), uncertain.astype(np.uint8)
     with pytest.raises(ValueError, match="uncertain bits"):
-        Probing(Design(5, 2), word, word, listed, 4, 2, False)
-    assert not len(Probing(Design(5, 2), word, word, listed, 0, 0, False).queries.bits)  # looked at by nobody
+        Probing(Design(5, 2), word, word, listed, SearchOptions(4, 2, 10, None))
+    probing = Probing(Design(5, 2), word, word, listed, SearchOptions(0, 0, 10, None))
+    assert not len(probing.queries.bits)  # looked at by nobody
 
 
 def test_probe_count_of_the_default_is_eleven() -> None:
