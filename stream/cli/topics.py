@@ -1,4 +1,4 @@
-"""`neardup topics create|describe`."""
+"""`neardup topics create|seed|describe`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stream.settings import Settings
 
 @click.group("topics", cls=Group)
 def command() -> None:
-    """Create or describe the topics."""
+    """Create or describe the topics, or save the journal's seed."""
 
 
 @command.command("create")
@@ -53,20 +53,20 @@ def _said(settings: Settings, genesis: Genesis) -> str:
 def seed(settings: Settings, file: Path) -> None:
     """Write the journal's seed to FILE, for `--scheme seed_file=FILE` of commands without a broker.
 
-    Only its owner may read the file. Whoever knows the seed can craft pages that hide copies, or that make
-    the pages of others duplicates.
+    FILE must be new, and only its owner may read it. Whoever knows the seed can craft pages that hide
+    copies, or that make the pages of others duplicates.
     """
+    from stream.errors import SettingsError
     from stream.kafka import topics
     from stream.output import writing
-    from stream.private import tighten
 
     logging.configure(settings.log_format, "topics")
     genesis = asyncio.run(topics.wait_for_genesis(settings, timeout=10))
+    if file.is_file():  # replacing it would keep its owner and its permissions
+        raise SettingsError(f"{file}: is there already; name a new file")
     os.umask(0o077)
     with writing(file) as output:
         output.write(genesis.seed.hex().encode() + b"\n")
-    if file.is_file():  # one that was there kept its permissions
-        tighten(file)
 
 
 @command.command("describe")

@@ -251,7 +251,7 @@ class Fingerprinter:
         hashes = self._hash(names, self.scheme.width)
         fingerprint, uncertain = simhash(*signed(hashes, weights), self.scheme.width, self._tie_word)
         units = hash_tokens(names, self._keys).astype(np.uint32)
-        listed = b"\0".join(sorted(b"%d %s" % pair for pair in zip(weights.tolist(), names, strict=True)))
+        listed = msgspec.msgpack.encode(sorted(zip(names, weights.tolist(), strict=True)))
         return Fingerprint(
             fingerprint,
             uncertain,

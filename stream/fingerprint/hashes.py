@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 GOLDEN: Final = 0x9E3779B97F4A7C15
 """Increment of SplitMix64: the golden ratio's digits."""
 
+SIP_STATE: Final = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
+"""The state from which SipHash begins, before the key."""
+_ONE: Final = np.uint64(1)
 _REACH: Final = 16_384
 """Code points hashed at a time, so that the working arrays stay in the cache."""
 FIRST: Final = np.uint32(0x7FEB352D)
@@ -27,6 +30,9 @@ class HashKeys(NamedTuple):
     """State of the generator of all factors."""
     added: np.uint64
     """Added to the sum."""
+    left: np.uint64
+    right: np.uint64
+    """The key of the final pseudo-random function, 128 bits."""
 
 
 def hash_tokens(tokens: Sequence[bytes], keys: HashKeys) -> NDArray[np.uint64]:
@@ -45,11 +51,12 @@ def hash_ranges(
 ) -> NDArray[np.uint64]:
     """A 64-bit hash of each range of code points (n,). The ranges are in order.
 
-    The hash is `mix64` of added + sum(point[i] * factor[i]) modulo 2**64, with i counted from the start of
-    the range: multilinear hashing (Carter and Wegman, 1979; Lemire and Kaser, "Strongly universal string
-    hashing is fast", 2014). Whoever does not know the keys finds two words that collide with a probability of
+    The hash is `pseudo_random` of added + sum((point[i] + 1) * factor[i]) modulo 2**64, with i counted from
+    the start of the range: multilinear hashing (Carter and Wegman, 1979; Lemire and Kaser, "Strongly
+    universal string hashing is fast", 2014). With random factors, two words collide with a probability of
     at most 2**-42, since code points have 21 bits. A polynomial in a secret base would not do: modulo 2**64
-    there are words that collide for every base.
+    there are words that collide for every base. The last function hides the sums, since the fingerprint of a
+    page of a single word is the hash of that word.
     """
     hashes = np.empty(starts.size, np.uint64)
     lengths = ends - starts
@@ -68,21 +75,48 @@ def hash_ranges(
             places = np.arange(int(size.sum())) - np.repeat(first, size)
             at = places + np.repeat(starts[done:last], size)
             filled = size > 0  # reduceat cannot sum nothing
-            sums[filled] += np.add.reduceat(points[at] * factors[places], first[filled])
+            sums[filled] += np.add.reduceat((points[at] + _ONE) * factors[places], first[filled])
         hashes[done:last] = sums
         done = last
-    return mix64(hashes)
+    return pseudo_random(hashes, keys)
 
 
 def hash_characters(points: NDArray[np.uint32], keys: HashKeys) -> NDArray[np.uint64]:
     """The hash of each character as a token of its own (n,)."""
-    return mix64(points * keys.factors[0] + keys.added)
+    return pseudo_random((points + _ONE) * keys.factors[0] + keys.added, keys)
 
 
 def multilinear_factors(state: np.uint64, count: int) -> NDArray[np.uint64]:
     """The factors of the first `count` characters of a token: SplitMix64 from `state`, made odd, so that
     words that differ in one character never collide."""
     return mix64(state + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)) | np.uint64(1)
+
+
+def pseudo_random(values: NDArray[np.uint64], keys: HashKeys) -> NDArray[np.uint64]:
+    """SipHash-1-3 (Aumasson and Bernstein, INDOCRYPT 2012) of single words (n,), which need no block for
+    their length: nobody who does not know the key can tell it from random numbers."""
+    keyed = zip((keys.left, keys.right) * 2, SIP_STATE, strict=True)
+    a, b, c, d = (np.full(values.shape, key ^ np.uint64(word)) for key, word in keyed)
+    d ^= values
+    for number in range(4):
+        if number == 1:
+            a ^= values
+            c ^= np.uint64(0xFF)
+        a += b
+        b = _rotated(b, 13) ^ a
+        a = _rotated(a, 32)
+        c += d
+        d = _rotated(d, 16) ^ c
+        a += d
+        d = _rotated(d, 21) ^ a
+        c += b
+        b = _rotated(b, 17) ^ c
+        c = _rotated(c, 32)
+    return a ^ b ^ c ^ d
+
+
+def _rotated(values: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+    return values << np.uint64(bits) | values >> np.uint64(64 - bits)
 
 
 def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:

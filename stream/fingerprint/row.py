@@ -44,7 +44,7 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     """The indexes of the least certain bits, least certain first."""
     sketch: bytes = b""
     text_hash: bytes = NO_HASH
-    """xxh3-128 of the normalised text, big-endian."""
+    """A keyed hash of the normalised text."""
     reason: str | None = None
     """Why the page was rejected, as a stable code (`docs/reasons.md`)."""
     detail: str | None = None

@@ -35,10 +35,11 @@ def digest_of(seed: bytes) -> str:
 @functools.cache
 def hash_keys(seed: bytes) -> HashKeys:
     """The keys of token hashes."""
-    state, added = np.frombuffer(_derived(seed, b"tokens", 16), "<u8").astype(np.uint64)
+    words = np.frombuffer(_derived(seed, b"tokens", 32), "<u8").astype(np.uint64)
+    state, added, left, right = words
     factors = multilinear_factors(state, _FACTORS)
     factors.flags.writeable = False  # shared by all fingerprinters
-    return HashKeys(factors, state, added)
+    return HashKeys(factors, state, added, left, right)
 
 
 @functools.cache
@@ -55,6 +56,7 @@ def feature_key(seed: bytes) -> bytes | None:
 
 
 def _derived(seed: bytes, purpose: bytes, size: int) -> bytes:
+    """A key for one purpose, from which neither the seed nor another key can be found."""
     return hashlib.blake2b(key=seed, person=b"neardup." + purpose, digest_size=size).digest()
 
 

@@ -17,12 +17,11 @@ from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.scheme import Scheme
 
 SHINGLE_BASE: Final = np.uint32(0x846CA68B)
-"""Base of the shingles' polynomial. None of its first four powers maps a difference of two characters below
-2**16 to such a difference, so shingles of Han characters that differ in one or two places never collide."""
+"""Base of the polynomial over a shingle's units, which are keyed hashes: odd, and with well mixed powers."""
 
 
 def shingles(units: NDArray[np.uint32], length: int) -> NDArray[np.uint32]:
-    """A hash of each run of `length` units (n,), which are characters or hashes of words: (n - length + 1,).
+    """A hash of each run of `length` units (n,), which are hashes of characters or words: (n - length + 1,).
 
     Fewer units than `length` make a single shingle; no units make none. Among s distinct shingles about
     s**2 / 2**33 pairs collide: one pair in a text of 90 000, far below the precision of an estimate.

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.fingerprint.hashes import GOLDEN, HashKeys
+from stream.fingerprint.hashes import GOLDEN, SIP_STATE, HashKeys
 from stream.fingerprint.tokens import Tokens
 from stream.text.han_words import GAP, han_runs, word_starts
 from stream.text.jieba_tables import jieba_tables
@@ -28,7 +28,7 @@ from stream.text.segment import (
 
 _GOLDEN: Final = np.uint64(GOLDEN)
 _ONE: Final = np.uint64(1)
-_LOW: Final = np.uint64(2**32 - 1)
+_SIP_0, _SIP_1, _SIP_2, _SIP_3 = map(np.uint64, SIP_STATE)
 
 
 def scanned_tokens(texts: Points, keys: HashKeys) -> Tokens:
@@ -63,7 +63,37 @@ def _term(point: int, place: int, keys: HashKeys) -> np.uint64:
         factor = np.uint64(keys.factors[place])
     else:
         factor = _mixed(keys.state + np.uint64(place + 1) * _GOLDEN) | _ONE
-    return np.uint64(point) * factor
+    return (np.uint64(point) + _ONE) * factor
+
+
+@compiled
+def _rotated(value: np.uint64, bits: int) -> np.uint64:
+    return value << np.uint64(bits) | value >> np.uint64(64 - bits)
+
+
+@compiled
+def _pseudo_random(values: NDArray[np.uint64], keys: HashKeys) -> None:
+    """`hashes.pseudo_random`, in place. A loop of its own, so that the compiler makes it of vectors: 1 ns a
+    value."""
+    left0, left1 = keys.left ^ _SIP_0, keys.left ^ _SIP_2
+    right0, right1 = keys.right ^ _SIP_1, keys.right ^ _SIP_3
+    for i in range(len(values)):
+        a, b, c, d = left0, right0, left1, right1 ^ values[i]
+        for number in range(4):
+            if number == 1:
+                a ^= values[i]
+                c ^= np.uint64(0xFF)
+            a += b
+            b = _rotated(b, 13) ^ a
+            a = _rotated(a, 32)
+            c += d
+            d = _rotated(d, 16) ^ c
+            a += d
+            d = _rotated(d, 21) ^ a
+            c += b
+            b = _rotated(b, 17) ^ c
+            c = _rotated(c, 32)
+        values[i] = a ^ b ^ c ^ d
 
 
 @compiled
@@ -82,10 +112,11 @@ def _scan_ascii(
                 value += _term(point, length, keys)
                 length += 1
             elif length:
-                hashes[tokens] = _mixed(value)
+                hashes[tokens] = value
                 tokens += 1
                 value, length = keys.added, 0
         token_bounds[text + 1] = tokens
+    _pseudo_random(hashes[:tokens], keys)
     return hashes[:tokens], token_bounds
 
 
@@ -101,7 +132,7 @@ def _scan(
     """The fields of `Tokens`. `runs` are the Han runs among the points, `starts` the word starts in them."""
     texts = len(bounds) - 1
     hashes = np.empty(len(points), np.uint64)
-    units = np.empty(len(runs), np.uint32)
+    units = np.empty(len(runs), np.uint64)
     token_bounds, han_bounds = np.zeros(texts + 1, np.intp), np.zeros(texts + 1, np.intp)
     cut_further = np.zeros(texts, np.bool_)
     tokens = characters = place = 0
@@ -120,7 +151,7 @@ def _scan(
                         break
                     if kind == MARK:
                         cut_further[text] = True
-                hashes[tokens] = _mixed(value)
+                hashes[tokens] = value
                 tokens += 1
             elif kind == HAN_CHARACTER:
                 value, length = keys.added, 0
@@ -128,15 +159,15 @@ def _scan(
                     place += 1
                     place += runs[place] == GAP
                     if starts[place] and length:
-                        hashes[tokens] = _mixed(value)
+                        hashes[tokens] = value
                         tokens += 1
                         value, length = keys.added, 0
-                    units[characters] = _mixed(keys.added + _term(points[i], 0, keys)) & _LOW
+                    units[characters] = keys.added + _term(points[i], 0, keys)
                     characters += 1
                     value += _term(points[i], length, keys)
                     length += 1
                     i += 1
-                hashes[tokens] = _mixed(value)
+                hashes[tokens] = value
                 tokens += 1
             elif kind == UNSPACED_CHARACTER:
                 first = i
@@ -146,11 +177,13 @@ def _scan(
                     value = keys.added
                     for at in range(begin, min(begin + GRAM, i)):
                         value += _term(points[at], at - begin, keys)
-                    hashes[tokens] = _mixed(value)
+                    hashes[tokens] = value
                     tokens += 1
                 cut_further[text] = True
             else:
                 cut_further[text] |= kind == MARK
                 i += 1
         token_bounds[text + 1], han_bounds[text + 1] = tokens, characters
-    return hashes[:tokens], token_bounds, units[:characters], han_bounds, cut_further
+    _pseudo_random(hashes[:tokens], keys)
+    _pseudo_random(units[:characters], keys)
+    return hashes[:tokens], token_bounds, units[:characters].astype(np.uint32), han_bounds, cut_further

@@ -12,6 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
     InvalidReplicationFactorError,
+    KafkaError,
     TopicAlreadyExistsError,
     TopicAuthorizationFailedError,
     for_code,
@@ -182,8 +183,8 @@ async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | None]:
         unreadable: tuple[str, ...] = ()
         try:
             genesis = await read_genesis(client, settings)
-        except RefusedError as error:
-            unreadable = (str(error),)
+        except (RefusedError, KafkaError) as error:
+            unreadable = (f"the genesis cannot be read: {error}",)
     rows = []
     for topic in plans:
         found = known.get(topic.name)

@@ -71,7 +71,7 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str | None
     """`width / 4` hex digits."""
     text_hash: str | None
-    """32 hex digits: xxh3-128 of the normalised text."""
+    """32 hex digits: a keyed hash of the normalised text."""
     scheme: str
     source: Source
     fetched_at: str | None

@@ -11,6 +11,7 @@ import pytest
 
 from stream.fingerprint.hashing.hash_functions import HOMES, hasher
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 
 FOX = b"The quick brown fox jumps over the lazy dog"
 PUBLISHED = [  # hash, width, input, value: of the algorithms' own documents and test suites
@@ -32,10 +33,10 @@ PUBLISHED = [  # hash, width, input, value: of the algorithms' own documents and
     ("murmur3", 32, FOX, 0x2E4FF723),
     ("murmur3", 64, FOX, 0xE34BBC7BBC071B6C),  # h1 of x64_128
     ("murmur3", 128, FOX, 0x7A433CA9C49A9347E34BBC7BBC071B6C),  # h2, h1
-    ("multilinear", 64, b"", 0x73CF0C7CFEAFD7E5),  # ours, by its definition (see `test_simhash.hash_by_hand`)
-    ("multilinear", 64, b"ab", 0x5D8A3758BD4BE097),
-    ("multilinear", 32, b"ab", 0xBD4BE097),
-    ("multilinear", 128, b"ab", 0xF706E2A3086DFC225D8A3758BD4BE097),
+    ("multilinear", 64, b"", 0xF37EE45C499BD668),  # ours, by its definition (see `test_simhash.hash_by_hand`)
+    ("multilinear", 64, b"ab", 0xDC58D9DAB489C9CC),
+    ("multilinear", 32, b"ab", 0xB489C9CC),
+    ("multilinear", 128, b"ab", 0x812EAEAB3D15DD28DC58D9DAB489C9CC),
     ("xxh3", 64, b"", 0x2D06800538D394C2),
     ("xxh3", 32, b"", 0x38D394C2),
     ("xxh3", 128, b"", 0x99AA06D3014798D86001C324468D497F),
@@ -43,7 +44,7 @@ PUBLISHED = [  # hash, width, input, value: of the algorithms' own documents and
 
 
 def value(name: str, width: int, data: bytes) -> int:
-    found = hasher(Scheme(hash=name))([data], width)  # type: ignore[arg-type]
+    found = hasher(Scheme(hash=name), PUBLIC_SEED)([data], width)  # type: ignore[arg-type]
     return int.from_bytes(found.astype(">u8").tobytes(), "big")
 
 
@@ -59,7 +60,7 @@ def test_every_hash_is_tested_against_published_values() -> None:
 @pytest.mark.parametrize("name", HOMES)
 @pytest.mark.parametrize("width", [32, 64, 128])
 def test_columns_have_the_shape_of_the_width(name: str, width: int) -> None:
-    make = hasher(Scheme(hash=name))  # type: ignore[arg-type]
+    make = hasher(Scheme(hash=name), PUBLIC_SEED)  # type: ignore[arg-type]
     features = [str(number).encode() for number in range(2000)]
     found = make(features, width)
     assert found.dtype == np.uint64
@@ -85,7 +86,6 @@ def test_every_hash_is_keyed_by_the_seed(name: str) -> None:
     public, *others = (
         hasher(scheme, seed)(features, 64).tolist() for seed in (bytes(16), b"1" * 16, b"2" * 16)
     )
-    assert public == hasher(scheme)(features, 64).tolist()
     assert not set(public) & set(others[0]) | set(others[0]) & set(others[1])
 
 
@@ -93,7 +93,7 @@ def test_no_hash_is_salted() -> None:
     code = (
         "from stream.fingerprint.hashing.hash_functions import HOMES, hasher\n"
         "from stream.fingerprint.scheme import Scheme\n"
-        "print([hasher(Scheme(hash=name))([b'x'], 64).tolist() for name in HOMES], hash('x'))"
+        "print([hasher(Scheme(hash=name), bytes(16))([b'x'], 64).tolist() for name in HOMES], hash('x'))"
     )
     said = []
     for seed in "12":

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from stream.fingerprint.hashing.hash_functions import hasher
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.fingerprint.simhash import simhash
 from stream.fingerprint.weighted_features import signed
 from stream.tables.fingerprint_lanes import distances, from_integers
@@ -27,7 +28,7 @@ from tests.seeds.hyperplanes import (
 @given(st.lists(st.integers(-(2**30), 2**30), min_size=1, max_size=40), st.sampled_from([32, 64, 128]))
 def test_the_kernel_gives_the_signs_of_projections(vector: list[int], width: int) -> None:
     scheme = Scheme(width=width)  # type: ignore[arg-type]
-    hashes = hasher(scheme)([str(d).encode() for d in range(len(vector))], width)
+    hashes = hasher(scheme, PUBLIC_SEED)([str(d).encode() for d in range(len(vector))], width)
     fingerprint, _ = simhash(*signed(hashes, np.array(vector, np.int64)), width, scheme.tie_word)
     assert signs(np.array([vector]), planes_of(hashes, width), scheme.tie_word) == [fingerprint]
 
@@ -49,7 +50,7 @@ def test_the_distance_estimates_the_angle(degrees: int, planes: str) -> None:
         matrix = normal_planes(width, dimensions, seed=1)
     else:
         names = [str(d).encode() for d in range(dimensions)]
-        matrix = planes_of(hasher(Scheme())(names, width), width).astype(np.float64)
+        matrix = planes_of(hasher(Scheme(), PUBLIC_SEED)(names, width), width).astype(np.float64)
     apart = distances(from_integers(signs(a, matrix), width), from_integers(signs(b, matrix), width))
     share = theta / math.pi
     deviation = math.sqrt(share * (1 - share) * width / pairs)

@@ -40,7 +40,11 @@ OTHER: dict[str, Any] = {
 @pytest.mark.parametrize("option", msgspec.structs.fields(Scheme), ids=lambda field: field.name)
 def test_every_option_changes_the_id(option: Any, tmp_path: Path) -> None:
     name = option.name.removesuffix("_digest")
-    if name in ("dictionary", "idf"):
+    if name in ("seed", "seed_file"):
+        file = tmp_path / "seed"
+        file.write_text("0" * 31 + "1")
+        assert Scheme(seed_file=str(file)).id == Scheme().with_seed(bytes(15) + b"\1").id != Scheme().id
+    elif name in ("dictionary", "idf"):
         file = tmp_path / "file"
         file.write_text("北京 5\n", "utf-8")
         changed = Scheme(**{name: str(file)}, weights="tfidf")

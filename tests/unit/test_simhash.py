@@ -75,13 +75,34 @@ def test_sums_beyond_32_bits_are_exact() -> None:
 
 
 def hash_by_hand(word: str, seed: bytes = PUBLIC_SEED) -> int:
-    """The finaliser of SplitMix64, of a key and the sum of each character times its own odd factor, which
-    are the outputs of SplitMix64."""
-    derived = blake2b(key=seed, person=b"neardup.tokens", digest_size=16).digest()
-    state, value = (int.from_bytes(derived[at : at + 8], "little") for at in (0, 8))
+    """SipHash-1-3 of a key and the sum of each character's code point + 1 times its own odd factor, which are
+    the outputs of SplitMix64."""
+    derived = blake2b(key=seed, person=b"neardup.tokens", digest_size=32).digest()
+    state, value, left, right = (int.from_bytes(derived[at : at + 8], "little") for at in (0, 8, 16, 24))
     for place, character in enumerate(word):
-        value += ord(character) * (mixed(state + (place + 1) * 0x9E3779B97F4A7C15) | 1)
-    return mixed(value)
+        value += (ord(character) + 1) * (mixed(state + (place + 1) * 0x9E3779B97F4A7C15) | 1)
+    return sip_by_hand(value % 2**64, left, right)
+
+
+def sip_by_hand(word: int, left: int, right: int) -> int:
+    """The algorithm of the paper, section 2.2, for one word, and without the block of the length."""
+    state = [int.from_bytes(b"somepseudorandomlygeneratedbytes"[at : at + 8], "big") for at in (0, 8, 16, 24)]
+    state = [each ^ key for each, key in zip(state, (left, right, left, right), strict=True)]
+    state[3] ^= word
+    sip_round(state)
+    state[0] ^= word
+    state[2] ^= 0xFF
+    for _ in range(3):
+        sip_round(state)
+    return state[0] ^ state[1] ^ state[2] ^ state[3]
+
+
+def sip_round(v: list[int]) -> None:
+    for a, b, turn in ((0, 1, 13), (2, 3, 16), (0, 3, 21), (2, 1, 17)):
+        v[a] = (v[a] + v[b]) % 2**64
+        v[b] = (v[b] << turn | v[b] >> 64 - turn) % 2**64 ^ v[a]
+        if turn in (13, 17):
+            v[a] = (v[a] << 32 | v[a] >> 32) % 2**64
 
 
 def mixed(value: int) -> int:

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED, feature_key, hash_keys
+from stream.fingerprint.seed import feature_key, hash_keys
 
 Hash = Callable[[Sequence[bytes], int], NDArray[np.uint64]]
 
@@ -35,7 +35,7 @@ HOMES: Final = {
 }
 
 
-def hasher(scheme: Scheme, seed: bytes = PUBLIC_SEED) -> Hash:
+def hasher(scheme: Scheme, seed: bytes) -> Hash:
     """The function that the scheme selects, keyed by the seed."""
     function = getattr(import_module(HOMES[scheme.hash]), scheme.hash)
     if scheme.hash == "multilinear":
