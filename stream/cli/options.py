@@ -169,7 +169,10 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-_PATTERN_MEANINGS = {"similarity": "write a number from 0 to 1 with at most four decimals"}
+_PATTERN_MEANINGS = {
+    "similarity": "write a number from 0 to 1 with at most four decimals",
+    "seed_digest": "write the 32 hexadecimal digits that `neardup topics describe` shows",
+}
 """Error texts for options that are validated by a regular expression."""
 _AT = re.compile(r" - at `\$\.(\w+)`$")
 

@@ -91,7 +91,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     seed_file: Path = ""
     """File of the 128-bit seed that keys all hashes, in 32 hex digits; the public seed if not set. For a
     journal, a random seed if not set; it is stored in the genesis."""
-    seed_digest: str = PUBLIC_DIGEST
+    seed_digest: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")] = PUBLIC_DIGEST
     """A digest that identifies the seed and does not reveal it."""
     ties: Literal["random", "zero", "one"] = "random"
     """Value of bits whose sum is 0: from a fixed pseudo-random pattern, always 0, or always 1."""

@@ -16,7 +16,7 @@ from aiokafka.errors import KafkaError
 from stream.errors import BrokerError, RecordError, RefusedError, SchemeMismatchError, TopicError
 from stream.failpoints import reach
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import random_seed
+from stream.fingerprint.seed import PUBLIC_DIGEST, random_seed
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import until_answered
@@ -44,25 +44,30 @@ async def write_genesis(
     """Return the journal's genesis, and whether this call wrote it. There is only one, even with concurrent
     calls.
 
-    Without a seed, a new journal gets a random one, and an old journal keeps its own. Raises RefusedError if
+    Without a seed, and unless the scheme has the digest of one, a new journal gets a random one and an old
+    journal keeps its own. Raises SettingsError for a digest of which no seed is known, and RefusedError if
     the journal already has another scheme, other options or another seed, and if it has records but no
     genesis.
     """
-    made_seed = random_seed() if seed is None else seed
-    scheme = scheme.with_seed(made_seed)
+    if seed is not None:
+        scheme = scheme.with_seed(seed)
+    chosen = scheme.seed_digest if seed is not None or scheme.seed_digest != PUBLIC_DIGEST else None
     failure: Exception | None = None
     for _ in range(ATTEMPTS):
         found = await read_genesis(client, settings)
         if found is not None:
             refuse_other(found, scheme, options)
-            if seed not in (None, found.seed):
+            if chosen not in (None, found.scheme.seed_digest):
                 raise RefusedError(
                     "the journal has another seed, which cannot be changed: its digest is"
                     f" {found.scheme.seed_digest}, not {scheme.seed_digest}"
                 )
             return found, False
+        if seed is None:
+            seed = random_seed() if chosen is None else scheme.seed()  # which refuses a digest alone
+            scheme = scheme.with_seed(seed)
         genesis = Genesis(
-            journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options, seed=made_seed
+            journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options, seed=seed
         )
         try:
             if await _write_where_empty(client, settings, genesis):

@@ -16,7 +16,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ports import free_port
-from stream.errors import BrokerError, RefusedError, SchemeMismatchError, TopicError
+from stream.errors import BrokerError, RefusedError, SchemeMismatchError, SettingsError, TopicError
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
@@ -163,6 +163,11 @@ async def test_a_journal_has_a_seed_of_its_own_and_keeps_it(settings: Settings, 
     file.write_text("0" * 31 + "1")
     with pytest.raises(RefusedError, match=f"another seed.*{made.scheme.seed_digest}"):
         await topics.create(settings, Scheme(seed_file=str(file)), OPTIONS)
+
+
+async def test_the_digest_of_a_seed_alone_is_refused(settings: Settings) -> None:
+    with pytest.raises(SettingsError, match="no seed_file: the scheme was made with another seed"):
+        await topics.create(settings, Scheme(seed_digest="ab" * 16), OPTIONS)
 
 
 async def test_a_seed_in_a_file_becomes_the_journals(settings: Settings, tmp_path: Path) -> None:

@@ -90,6 +90,22 @@ def test_a_directory_is_opened_again_as_it_was_closed(tmp_path: Path) -> None:
         assert told(index.add("a", HARBOUR)) == ("recrawl", "unchanged", "a")
 
 
+def test_an_index_keeps_its_seed(tmp_path: Path) -> None:
+    file = tmp_path / "seed"
+    file.write_text("ab" * 16)
+    text = "Each index has one seed and keeps it, whatever happens to the file that it was in."
+    with Index(tmp_path / "index", scheme=Scheme(seed_file=str(file))) as index:
+        index.add("one", text)
+    with Index(tmp_path / "index", scheme=Scheme(seed_file=str(file))) as index:
+        assert index.add("two", text).duplicate_of == "one"
+    file.unlink()
+    with Index(tmp_path / "index") as index:
+        assert index.add("three", text).duplicate_of == "one"
+        assert index.seed == b"\xab" * 16
+    with pytest.raises(SchemeMismatchError, match="has scheme"):
+        Index(tmp_path / "index", scheme=Scheme())
+
+
 def test_an_index_refuses_another_scheme_other_options_and_what_is_no_index(tmp_path: Path) -> None:
     Index(tmp_path / "mine").close()
     with pytest.raises(SchemeMismatchError, match="mine"):
