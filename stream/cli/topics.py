@@ -6,16 +6,18 @@ import asyncio
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from stream.cli.group import Group
 from stream.cli.options import CONNECTION, with_scheme, with_settings, with_verdict_options
-from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops import logging
 from stream.settings import Settings
+
+if TYPE_CHECKING:
+    from stream.messages.journal import Genesis
 
 
 @click.group("topics", cls=Group)
