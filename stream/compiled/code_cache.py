@@ -328,20 +328,20 @@ class _Progress:
 
     def __init__(self) -> None:
         self._functions = 0
-        self._began = self._told = 0.0
+        self._began = self._logged = 0.0
 
     def begin(self) -> None:
         """Note that a function has to be compiled."""
         if not self._began:
-            self._began = self._told = time.monotonic()
+            self._began = self._logged = time.monotonic()
             log.warning("compiling inner loops, once: some 20 s, longer on a busy machine")
 
     def tell(self) -> None:
         """Note that a function is compiled."""
         self._functions += 1
         now = time.monotonic()
-        if now - self._told > _TELL_SECONDS:
-            self._told = now
+        if now - self._logged > _TELL_SECONDS:
+            self._logged = now
             log.warning("compiling inner loops: %d in %.0f s", self._functions, now - self._began)
 
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
-from stream.judge.bucket_collisions import Filter, Probed, collisions
+from stream.judge.bucket_collisions import BatchProbes, Filter, collisions
 from stream.judge.nearest import DISTANCES
 from stream.tables.arrays import I32, I64, U64
-from stream.tables.found_pairs import Integer
+from stream.tables.packed_pairs import Integer
 from stream.tables.probing import Probing
 from stream.tables.slots import Slots
 
@@ -70,7 +70,7 @@ class Buckets(NamedTuple):
     """And for how many bits they are from it (n,)."""
 
 
-class Crowded(NamedTuple):
+class CrowdedBuckets(NamedTuple):
     """The buckets that may become full, ascending by key."""
 
     keys: U64
@@ -88,7 +88,7 @@ class Crowded(NamedTuple):
 
 def shared_buckets(
     probed: Sequence[Probing], fingerprints: U64, sizes: NDArray[np.uint32] | None, cap: int | None
-) -> tuple[Buckets, Crowded]:
+) -> tuple[Buckets, CrowdedBuckets]:
     """The buckets that one row of a batch of n enters and another probes, empty as yet.
 
     `probed` are the probes of the rows from `Tables.search`, in order; `fingerprints` are (n,) or (n, 2).
@@ -101,14 +101,14 @@ def shared_buckets(
     rows, words = len(keys), fingerprints.size // len(fingerprints)
     filled = np.zeros(-(-slots.size // 8), np.uint8)
     bucket_of, entering, row, bucket = collisions(
-        Probed(keys, bits, design.key_flip, queries[0].tree),
+        BatchProbes(keys, bits, design.key_flip, queries[0].tree),
         Filter(slots.of_keys(keys), slots.flips, filled),
     )
     # Which buckets need to be kept? Those that somebody probes, or that may be full when somebody comes.
     kept = np.zeros(len(entering), np.bool_)
     kept[bucket] = True
     crowd: I64 = np.full(len(entering), -1, np.int64)
-    crowded = Crowded(np.zeros(0, np.uint64), np.zeros(0, np.int64))
+    crowded = CrowdedBuckets(np.zeros(0, np.uint64), np.zeros(0, np.int64))
     if cap is not None and sizes is not None:
         before = np.zeros(len(entering), np.int64)
         before[bucket_of] = sizes.ravel()
@@ -119,7 +119,7 @@ def shared_buckets(
             key = np.empty(len(entering), np.uint64)
             key[bucket_of] = keys.ravel()
             order = np.argsort(key[brink])
-            crowded = Crowded(key[brink][order], brink[order])
+            crowded = CrowdedBuckets(key[brink][order], brink[order])
     cells = np.flatnonzero(kept[bucket_of])
     room = np.where(kept, entering, 0)
     buckets = Buckets(

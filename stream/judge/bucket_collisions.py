@@ -14,7 +14,7 @@ _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = 1 << 14
 
 
-class Probed(NamedTuple):
+class BatchProbes(NamedTuple):
     """What n rows probe in T tables."""
 
     keys: U64
@@ -52,7 +52,7 @@ class Collisions(NamedTuple):
 
 
 @compiled
-def collisions(probed: Probed, by_slot: Filter) -> Collisions:
+def collisions(probed: BatchProbes, by_slot: Filter) -> Collisions:
     """Number the exact buckets of the rows, and find the rows that probe them."""
     (keys, bits, key_flip, (parents, added)), (slots, slot_flips, filled) = probed, by_slot
     rows, tables = keys.shape

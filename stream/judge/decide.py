@@ -19,7 +19,7 @@ from stream.fingerprint.columns import among, as_column, distances
 from stream.fingerprint.parity_similarity_compiled import estimator
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
-from stream.judge.batch_anchors import Crowded, shared_buckets
+from stream.judge.batch_anchors import CrowdedBuckets, shared_buckets
 from stream.judge.candidates_compared import Compared, compare_in_parts
 from stream.judge.ids import NO_PAGE
 from stream.judge.rule import NO_SIMILARITY, Rule
@@ -31,11 +31,11 @@ from stream.judge.verdict_loop_compiled import (
     NO_DISTANCE,
     STORED,
     Baselines,
-    Candidates,
+    FingerprintedRows,
     Given,
     Limits,
-    Pages,
-    Said,
+    RowVerdicts,
+    StoredCandidates,
     settle,
 )  # fmt: skip
 from stream.messages.byte_strings import StringColumn
@@ -223,7 +223,7 @@ class _Pass:
             np.concatenate([some for some in sizes if some is not None]) if sizes[0] is not None else None,
             None if self.rule.options.strict else self.rule.options.bucket_cap,
         )
-        stored, said = self._stored(parts, known.dying), Said.blank(len(self.ready), known.urls)
+        stored, said = self._stored(parts, known.dying), RowVerdicts.blank(len(self.ready), known.urls)
         limits = Limits(
             self.rule.least_similarity,
             self.rule.options.strict,
@@ -317,9 +317,9 @@ class _Pass:
                 break
         return searched._replace(candidates=candidates, verified=verified)
 
-    def _pages(self, known: _KnownUrls) -> Pages:
+    def _pages(self, known: _KnownUrls) -> FingerprintedRows:
         batch, ready, rule = self.batch, self.ready, self.rule
-        return Pages(
+        return FingerprintedRows(
             sketch=batch.sketch[ready],
             page=batch.page[ready],
             within=np.where(
@@ -334,7 +334,7 @@ class _Pass:
             similarity=known.similarity,
         )
 
-    def _baselines(self, known: _KnownUrls, crowded: Crowded) -> Baselines:
+    def _baselines(self, known: _KnownUrls, crowded: CrowdedBuckets) -> Baselines:
         baselines = known.baselines
         inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
         if len(crowded.keys) and baselines:
@@ -351,7 +351,7 @@ class _Pass:
         )
 
     @staticmethod
-    def _stored(parts: list[_Part], dying: Nearest) -> Candidates:
+    def _stored(parts: list[_Part], dying: Nearest) -> StoredCandidates:
         pairs = [part.pairs for part in parts]
         number = np.concatenate([each.found.anchor for each in pairs])
         dies = np.full(len(number), _ALIVE)
@@ -360,7 +360,7 @@ class _Pass:
             dead = dying.mortal.take(place, mode="clip") == number
             dies[dead] = dying.dies[place[dead]]
         of_row = [np.diff(each.ends, prepend=0) for each in pairs]
-        return Candidates(
+        return StoredCandidates(
             ends=np.append(0, np.cumsum(np.concatenate(of_row))),
             page=np.concatenate([each.anchors.page[each.place] for each in pairs]),
             distance=np.concatenate([each.found.distance for each in pairs]),
@@ -371,10 +371,10 @@ class _Pass:
     def _write_down(
         self,
         rows: int,
-        said: Said,
+        said: RowVerdicts,
         known: _KnownUrls,
         parts: list[_Part],
-        stored: Candidates,
+        stored: StoredCandidates,
         skipped: NDArray[np.uint64],
     ) -> None:
         """Write the decisions of the first `rows` rows into the verdicts of the batch."""

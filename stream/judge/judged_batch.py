@@ -15,8 +15,8 @@ from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import show
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
-from stream.judge.verdict_json_compiled import Columns, columns, write
-from stream.messages.decision import CHANGE_SHIFT, OF_ANOTHER_CLUSTER, Decisions, Superseded
+from stream.judge.verdict_json_compiled import JsonColumns, columns, write
+from stream.messages.decision import CHANGE_SHIFT, OF_ANOTHER_CLUSTER, Decisions, SupersededAnchor
 from stream.messages.journal import Genesis
 from stream.messages.verdict import ClusterRecord, Verdict, VerdictRecord, rfc3339
 
@@ -67,11 +67,11 @@ class JudgedBatch:
             distance=verdicts.distance[clustered].astype(np.uint8).tobytes(),
             similarity=similarity.astype("<u2").tobytes(),
             clusters=verdicts.cluster[apart].astype("<i8").tobytes(),
-            superseded=[Superseded(place[each.row], each.anchor) for each in verdicts.superseded],
+            superseded=[SupersededAnchor(place[each.row], each.anchor) for each in verdicts.superseded],
             skipped=[(place[row], mask) for row, mask in verdicts.skipped.items()],
         )
 
-    def columns(self) -> Columns:
+    def columns(self) -> JsonColumns:
         """Return the fields of the verdicts in columns, for `verdict_json_compiled.write`."""
         return columns(self.batch, self.verdicts, self.rule, self.genesis.journal)
 

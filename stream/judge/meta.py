@@ -24,7 +24,7 @@ class LoadedRecords(msgspec.Struct, frozen=True, kw_only=True):
     """Digest of their content."""
 
 
-class _Versioned(msgspec.Struct):
+class _VersionOnly(msgspec.Struct):
     version: int = 0
 
 
@@ -52,7 +52,7 @@ class Meta(msgspec.Struct, frozen=True, kw_only=True):
     """None before anything was applied."""
 
 
-_VERSIONED: Final = msgspec.msgpack.Decoder(_Versioned)
+_VERSIONED: Final = msgspec.msgpack.Decoder(_VersionOnly)
 
 
 def stored_meta(store: Store) -> Meta | None:

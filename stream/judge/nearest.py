@@ -1,6 +1,6 @@
 """Selects the candidates that a page is compared with: the nearest, with ties going to the oldest (rule 18).
 
-A histogram of distances gives the cut-off, so nothing needs to be sorted.
+A histogram of distances gives the cutoff, so nothing needs to be sorted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ DISTANCES: Final = 256
 """Size of a histogram of distances. Fingerprints have at most 128 bits."""
 
 
-class Cut(NamedTuple):
+class Cutoff(NamedTuple):
     """Up to which candidates of a row count: all that are nearer than `distance`, and at it the oldest."""
 
     distance: int
@@ -53,7 +53,7 @@ def nearest_alive(
         at_distance[:] = 0
         for pair in range(first, start):
             at_distance[distance[pair]] += kept[pair]
-        last, left = cut(at_distance, wanted.most)
+        last, left = cutoff(at_distance, wanted.most)
         for pair in range(first, start):
             if kept[pair] and distance[pair] >= last:
                 kept[pair] = distance[pair] == last and left > 0
@@ -62,14 +62,14 @@ def nearest_alive(
 
 
 @compiled
-def cut(at_distance: NDArray[np.int64], most: int) -> Cut:
+def cutoff(at_distance: NDArray[np.int64], most: int) -> Cutoff:
     """Up to which the `most` nearest are, of so many at each distance; with as many or fewer, all."""
     before = 0
     for distance in range(len(at_distance)):
         if before + at_distance[distance] > most:
-            return Cut(distance, most - before)
+            return Cutoff(distance, most - before)
         before += at_distance[distance]
-    return Cut(len(at_distance), 0)
+    return Cutoff(len(at_distance), 0)
 
 
 @compiled

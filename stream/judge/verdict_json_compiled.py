@@ -55,7 +55,7 @@ class _Spread(NamedTuple):
     of: NDArray[np.int64]
 
 
-class Columns(NamedTuple):
+class JsonColumns(NamedTuple):
     """The fields of n verdicts. Strings are encoded as JSON."""
 
     page: NDArray[np.int64]
@@ -84,9 +84,9 @@ class Columns(NamedTuple):
     """Encoded fields for every combination of verdict and change."""
 
 
-def columns(batch: Batch, judged: BatchVerdicts, rule: Rule, journal: str) -> Columns:
+def columns(batch: Batch, judged: BatchVerdicts, rule: Rule, journal: str) -> JsonColumns:
     """Lay out the fields of a judged batch. `journal` is the journal's UUID."""
-    return Columns(
+    return JsonColumns(
         page=batch.page,
         verdict=judged.verdict,
         change=judged.change,
@@ -155,7 +155,7 @@ def _escaped(out: NDArray[np.uint8], at: int, data: NDArray[np.uint8], start: in
     return at
 
 
-def write(said: Columns, rows: NDArray[np.int64]) -> Texts:
+def write(said: JsonColumns, rows: NDArray[np.int64]) -> Texts:
     """Write the JSON of these rows. Releases the GIL."""
     strings = (
         (said.url, rows),
@@ -170,7 +170,9 @@ def write(said: Columns, rows: NDArray[np.int64]) -> Texts:
 
 
 @compiled
-def _write(said: Columns, rows: NDArray[np.int64], out: NDArray[np.uint8], edges: NDArray[np.int64]) -> None:
+def _write(
+    said: JsonColumns, rows: NDArray[np.int64], out: NDArray[np.uint8], edges: NDArray[np.int64]
+) -> None:
     at = 0
     for place in range(len(rows)):
         row = rows[place]

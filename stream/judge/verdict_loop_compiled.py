@@ -16,11 +16,11 @@ from stream.fingerprint.distance_compiled import hamming_distance
 from stream.fingerprint.parity_similarity_compiled import Estimator, similarity_of
 from stream.judge.batch_anchors import Buckets, enter, leave, members_near
 from stream.judge.ids import NO_PAGE
-from stream.judge.nearest import DISTANCES, cut, youngest_of
+from stream.judge.nearest import DISTANCES, cutoff, youngest_of
 from stream.judge.rule import NO_SIMILARITY
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import I16, I32, I64, U8, U64
-from stream.tables.found_pairs import Integer
+from stream.tables.packed_pairs import Integer
 
 NO_DISTANCE: Final = -1
 FINGERPRINTS_A_COMPARISON: Final = 8
@@ -31,7 +31,7 @@ _UNIQUE, _DUPLICATE, _RECRAWL = int(Verdict.UNIQUE), int(Verdict.DUPLICATE), int
 _NEW, _CHANGED, _UNCHANGED = int(Change.NEW), int(Change.CHANGED), int(Change.UNCHANGED)
 
 
-class Pages(NamedTuple):
+class FingerprintedRows(NamedTuple):
     """The n rows of a batch that have a fingerprint; in this file, a row is one of them."""
 
     sketch: U64
@@ -61,7 +61,7 @@ class Baselines(NamedTuple):
     ends: I64
 
 
-class Candidates(NamedTuple):
+class StoredCandidates(NamedTuple):
     """m pairs of a row and a stored anchor, by age in each row: those that it is compared with (rule 18)."""
 
     ends: I64
@@ -85,13 +85,13 @@ class Limits(NamedTuple):
 class Given(NamedTuple):
     """What is known before the loop."""
 
-    pages: Pages
+    pages: FingerprintedRows
     baselines: Baselines
-    stored: Candidates
+    stored: StoredCandidates
     limits: Limits
 
 
-class Said(NamedTuple):
+class RowVerdicts(NamedTuple):
     """What is decided of n rows."""
 
     verdict: U8
@@ -111,7 +111,7 @@ class Said(NamedTuple):
     """The last row that became the baseline of each URL (u,)."""
 
     @classmethod
-    def blank(cls, rows: int, urls: int) -> Said:
+    def blank(cls, rows: int, urls: int) -> RowVerdicts:
         """Nothing is decided yet."""
         return cls(
             verdict=np.full(rows, _UNIQUE, np.uint8),
@@ -128,7 +128,7 @@ class Said(NamedTuple):
         )
 
 
-class Best(NamedTuple):
+class BestMatch(NamedTuple):
     """The candidate that is named, as far as it is known; of equally similar ones the nearest, of those the
     oldest."""
 
@@ -140,13 +140,19 @@ class Best(NamedTuple):
 
 
 @compiled
-def _best(kind: Integer, which: Integer, page: Integer, distance: Integer, similarity: Integer) -> Best:
+def _best_match(
+    kind: Integer, which: Integer, page: Integer, distance: Integer, similarity: Integer
+) -> BestMatch:
     """All of one type, as the compiler wants them."""
-    return Best(np.int64(kind), np.int64(which), np.int64(page), np.int64(distance), np.int64(similarity))
+    return BestMatch(
+        np.int64(kind), np.int64(which), np.int64(page), np.int64(distance), np.int64(similarity)
+    )
 
 
 @compiled
-def settle(given: Given, buckets: Buckets, said: Said, first: int, end: int, most: int) -> tuple[int, int]:
+def settle(
+    given: Given, buckets: Buckets, said: RowVerdicts, first: int, end: int, most: int
+) -> tuple[int, int]:
     """Decide the rows [first, end), or as many as take `most` comparisons: the row after the last one, and
     the comparisons. Those before are decided."""
     (pages, baselines, stored, limits), met = given, 0
@@ -169,7 +175,7 @@ def settle(given: Given, buckets: Buckets, said: Said, first: int, end: int, mos
 
 
 @compiled
-def _name(row: int, said: Said, other: Best, cluster: np.int64) -> None:
+def _name(row: int, said: RowVerdicts, other: BestMatch, cluster: np.int64) -> None:
     said.other[row], said.cluster[row] = other.page, cluster
     said.distance[row], said.similarity[row] = other.distance, other.similarity
     said.kind[row], said.which[row] = other.kind, other.which
@@ -177,7 +183,12 @@ def _name(row: int, said: Said, other: Best, cluster: np.int64) -> None:
 
 @compiled
 def _against_baseline(
-    row: int, pages: Pages, baselines: Baselines, buckets: Buckets, limits: Limits, said: Said
+    row: int,
+    pages: FingerprintedRows,
+    baselines: Baselines,
+    buckets: Buckets,
+    limits: Limits,
+    said: RowVerdicts,
 ) -> bool:
     """Whether the page is like its URL's last one, and so judged; if not, that is superseded."""
     earlier, baseline = said.latest[pages.url[row]], pages.baseline[row]
@@ -186,7 +197,7 @@ def _against_baseline(
         if distance <= pages.within[row]:
             similarity = _similarity(row, earlier, pages, limits)
             if similarity >= limits.least_similarity:
-                other = _best(EARLIER, earlier, pages.page[earlier], distance, similarity)
+                other = _best_match(EARLIER, earlier, pages.page[earlier], distance, similarity)
                 _name(row, said, other, said.cluster[earlier])
                 said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
                 return True
@@ -196,7 +207,7 @@ def _against_baseline(
     elif baseline >= 0:
         if pages.similar[row]:
             page, distance, similarity = baselines.page[baseline], pages.distance[row], pages.similarity[row]
-            other = _best(BASELINE, baseline, page, distance, similarity)
+            other = _best_match(BASELINE, baseline, page, distance, similarity)
             _name(row, said, other, baselines.cluster[baseline])
             said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
             return True
@@ -212,8 +223,8 @@ def _against_baseline(
 
 @compiled
 def _against_anchors(
-    row: int, pages: Pages, stored: Candidates, buckets: Buckets, limits: Limits
-) -> tuple[Best, int]:
+    row: int, pages: FingerprintedRows, stored: StoredCandidates, buckets: Buckets, limits: Limits
+) -> tuple[BestMatch, int]:
     """The best similar anchor, if there is one, of those that the page is compared with; and how many
     comparisons that took."""
     within = pages.within[row]
@@ -235,8 +246,8 @@ def _against_anchors(
                 at_distance[stored.distance[pair]] += 1
         for bits in apart:
             at_distance[bits] += 1
-        last, left = cut(at_distance, limits.compared)
-    best = _best(NOBODY, 0, NO_PAGE, 0, limits.least_similarity - 1)
+        last, left = cutoff(at_distance, limits.compared)
+    best = _best_match(NOBODY, 0, NO_PAGE, 0, limits.least_similarity - 1)
     for pair in range(first, end):
         bits = np.int64(stored.distance[pair])
         if stored.dies[pair] <= row or bits > within or bits > last or (bits == last and not left):
@@ -244,7 +255,7 @@ def _against_anchors(
         left -= bits == last
         similarity = stored.similarity[pair]
         if similarity > best.similarity or (similarity == best.similarity and bits < best.distance):
-            best = _best(STORED, pair, stored.page[pair], bits, similarity)
+            best = _best_match(STORED, pair, stored.page[pair], bits, similarity)
     youngest = youngest_of(apart, found, last, left)
     for i in range(count):
         member, bits = found[i], apart[i]
@@ -259,12 +270,12 @@ def _against_anchors(
             or bits < best.distance
             or (as_good and best.kind == EARLIER and member < best.which)
         ):
-            best = _best(EARLIER, member, pages.page[member], bits, similarity)
+            best = _best_match(EARLIER, member, pages.page[member], bits, similarity)
     return best, count + looked // FINGERPRINTS_A_COMPARISON
 
 
 @compiled
-def _similarity(row: int, other: Integer, pages: Pages, limits: Limits) -> np.int64:
+def _similarity(row: int, other: Integer, pages: FingerprintedRows, limits: Limits) -> np.int64:
     if limits.strict:
         return np.int64(NO_SIMILARITY)
     return np.int64(similarity_of(pages.sketch, row, pages.sketch, other, limits.sketches))

@@ -35,7 +35,7 @@ class SourceProgress(msgspec.Struct, frozen=True, array_like=True):
     """Offsets that retention deleted before a worker read them, as declared so far."""
 
 
-class Superseded(msgspec.Struct, frozen=True, array_like=True):
+class SupersededAnchor(msgspec.Struct, frozen=True, array_like=True):
     """An anchor that no longer matches, because the page of its URL changed."""
 
     row: int
@@ -70,7 +70,7 @@ class Decisions(msgspec.Struct, frozen=True, kw_only=True, tag="decisions", tag_
     """Their similarities in ten-thousandths, uint16 little-endian; empty in strict mode."""
     clusters: bytes
     """Packed page ids of the anchors of the rows OF_ANOTHER_CLUSTER, int64 little-endian."""
-    superseded: list[Superseded]
+    superseded: list[SupersededAnchor]
     skipped: list[tuple[int, int]]
     """(row, bit mask of tables) for rows whose anchor was not inserted into full buckets (rule 16)."""
 

@@ -42,7 +42,7 @@ class PageRef(msgspec.Struct, frozen=True):
     id: str
 
 
-class Source(msgspec.Struct, frozen=True):
+class MessagePosition(msgspec.Struct, frozen=True):
     """Position of a page message in Kafka."""
 
     topic: str
@@ -73,7 +73,7 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
     text_hash: str | None
     """32 hex digits: a keyed hash of the normalised text."""
     scheme: str
-    source: Source
+    source: MessagePosition
     fetched_at: str | None
     decided_at: str
     reason: str | None

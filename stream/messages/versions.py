@@ -9,7 +9,7 @@ import msgspec
 from stream.errors import RecordVersionError
 
 
-class _Versioned(msgspec.Struct):
+class _VersionOnly(msgspec.Struct):
     """The part of a record that is the same in all versions."""
 
     version: int
@@ -27,4 +27,4 @@ def refuse_other_version(value: bytes, version: int, where: str) -> None:
             )
 
 
-_DECODER = msgspec.msgpack.Decoder(_Versioned)
+_DECODER = msgspec.msgpack.Decoder(_VersionOnly)

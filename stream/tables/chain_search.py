@@ -26,7 +26,7 @@ from stream.tables.chain_copies import (
 )
 from stream.tables.chains import Chains, Ring, ring_row
 from stream.tables.design import TABLE_BITS
-from stream.tables.found_pairs import FoundPairs, add_pair, count_live, no_pairs, pack_pair, with_room
+from stream.tables.packed_pairs import PackedPairs, add_pair, count_live, no_pairs, pack_pair, with_room
 from stream.tables.prefixes_compiled import PROBES_AT_ONCE
 from stream.tables.probing import Nearest
 from stream.tables.queries import Criteria, Queries
@@ -163,8 +163,14 @@ def _begin(chains: Chains, floor: int, queries: Queries, first: int, count: int,
 
 @inlined
 def _step(
-    chains: Chains, ring: Ring, queries: Queries, criteria: Criteria, walk: Walk, left: int, pairs: FoundPairs
-) -> tuple[int, FoundPairs]:
+    chains: Chains,
+    ring: Ring,
+    queries: Queries,
+    criteria: Criteria,
+    walk: Walk,
+    left: int,
+    pairs: PackedPairs,
+) -> tuple[int, PackedPairs]:
     """Compare each chain's anchor with its query, and go on to the next one. Returns the number of chains
     that have one, and the pairs."""
     _load(ring, chains.links, walk, left)
@@ -202,8 +208,8 @@ def _load(ring: Ring, links: U32, walk: Walk, left: int) -> None:
 
 @inlined
 def _finish(
-    search: Search, walk: Walk, left: int, copies: Copies, pairs: FoundPairs
-) -> tuple[Copies, FoundPairs]:
+    search: Search, walk: Walk, left: int, copies: Copies, pairs: PackedPairs
+) -> tuple[Copies, PackedPairs]:
     """Compare the rest of long chains, in copies of them."""
     chains, ring, queries, criteria, nearest = search
     reach, reach_row = criteria.distance, np.int64(-1)
@@ -228,5 +234,5 @@ def _finish(
             apart = popcount(copies.anchors[1, first + place] ^ wanted.fingerprint)
             packed[size] = pack_pair(row, number, apart)
             size += 1
-        pairs = FoundPairs(packed, size)
+        pairs = PackedPairs(packed, size)
     return copies, pairs

@@ -8,8 +8,8 @@ import numpy as np
 
 from stream.compiled import compiled, prefetch
 from stream.tables.arrays import U8, U32, U64
-from stream.tables.design import Pieces
-from stream.tables.found_pairs import Integer, is_dead
+from stream.tables.design import PrefixPieces
+from stream.tables.packed_pairs import Integer, is_dead
 from stream.tables.prefixes_compiled import prefix_of
 from stream.tables.slots import Fold, slot_of
 
@@ -43,7 +43,7 @@ class Ring(NamedTuple):
     origin: int
 
 
-class Entering(NamedTuple):
+class AnchorsToLink(NamedTuple):
     """n anchors that are added to chains."""
 
     rows: U64
@@ -64,7 +64,7 @@ def ring_row(ring: Ring, after: Integer) -> np.int64:
 
 
 @compiled
-def link(chains: Chains, pieces: Pieces, tables: tuple[int, int], entering: Entering) -> None:
+def link(chains: Chains, pieces: PrefixPieces, tables: tuple[int, int], entering: AnchorsToLink) -> None:
     """Add anchors to their chains in the tables [tables[0], tables[1])."""
     newest, links, present = chains.newest, chains.links, chains.present
     rows, masks, number, row = entering

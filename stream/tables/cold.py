@@ -11,7 +11,7 @@ from stream.compiled import compiled, popcount
 from stream.tables.anchors import StoredAnchors
 from stream.tables.arrays import I64, U64
 from stream.tables.design import Design
-from stream.tables.found_pairs import add_pair, count_live, no_pairs
+from stream.tables.packed_pairs import add_pair, count_live, no_pairs
 from stream.tables.presence import LEAST_BITS, Presence
 from stream.tables.probing import Probing
 from stream.tables.queries import Criteria, Queries
@@ -23,7 +23,7 @@ SLOTS_AN_ANCHOR: Final = 32
 positives is then one in 16 to 32."""
 
 
-class Groups(NamedTuple):
+class GroupEntries(NamedTuple):
     """Groups that were read from one table."""
 
     entries: U64
@@ -139,14 +139,14 @@ class ColdTier:
 
     def search(self, probing: Probing) -> None:
         """Add this tier's pairs and bucket sizes to `probing`."""
-        met = [
-            presence.meet(probing.queries)
+        by_run = [
+            presence.groups_to_read(probing.queries)
             for run, presence in list(self._runs.items())
             if presence is not None and run.first < self.anchors
         ]
-        for table in range(self._design.tables if met else 0):
+        for table in range(self._design.tables if by_run else 0):
             groups, wanted, before = [], [], 0
-            for run_groups, group_edges, run_wanted, wanted_edges in met:
+            for run_groups, group_edges, run_wanted, wanted_edges in by_run:
                 some = run_groups[group_edges[table] : group_edges[table + 1]]
                 groups.append(some)
                 pairs = run_wanted[2 * wanted_edges[table] : 2 * wanted_edges[table + 1]].reshape(-1, 2)
@@ -160,14 +160,14 @@ class ColdTier:
                     _match(read, np.concatenate(wanted), probing.queries, criteria, table, self.anchors)
                 )
 
-    def _read(self, table: int, groups: U64) -> Groups:
+    def _read(self, table: int, groups: U64) -> GroupEntries:
         values = self._store.get(table_family(table), group_keys(groups))
         self.probes += len(values)
         self.hits += len(values) - values.count(None)
         found = [value or b"" for value in values]
         edges = np.zeros(len(found) + 1, np.int64)
         np.cumsum(np.fromiter(map(len, found), np.int64, len(found)) // ENTRY_BYTES, out=edges[1:])
-        return Groups(np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2), edges)
+        return GroupEntries(np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2), edges)
 
     def close(self) -> None:
         """Stop updating bitmaps."""
@@ -175,9 +175,11 @@ class ColdTier:
 
 
 @compiled
-def _match(groups: Groups, wanted: U64, queries: Queries, criteria: Criteria, table: int, end: int) -> U64:
+def _match(
+    groups: GroupEntries, wanted: U64, queries: Queries, criteria: Criteria, table: int, end: int
+) -> U64:
     """Pairs of a row and an anchor below `end` in a bucket that it probes, packed as in `PairCollector`.
-    Counts the live anchors in exact buckets. `wanted` (m, 2) is as in `Met`, over all runs."""
+    Counts the live anchors in exact buckets. `wanted` (m, 2) is as in `GroupsToRead`, over all runs."""
     (entries, edges), (distance, dead, enough) = groups, criteria
     tables = queries.keys.shape[1]
     pairs = no_pairs()

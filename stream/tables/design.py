@@ -23,7 +23,7 @@ MOST_TABLES: Final = 1 << TABLE_BITS
 LONGEST_PREFIX: Final = 64 - TABLE_BITS
 
 
-class Pieces(NamedTuple):
+class PrefixPieces(NamedTuple):
     """How to take the prefixes of T tables out of a 64-bit word: the prefix of a table is the OR of
     ((word >> shift) & mask) << place over its r pieces. Each array has the shape (T, r)."""
 
@@ -84,7 +84,7 @@ class Design:
         after = np.cumsum(widths[subsets][:, ::-1], axis=1)[:, ::-1] - widths[subsets]
         self._place = (after + TABLE_BITS).astype(np.uint64)
         self._numbers = np.arange(tables, dtype=np.uint64)
-        self.pieces: Final = Pieces(
+        self.pieces: Final = PrefixPieces(
             self._shift[subsets], self._block_mask[subsets], self._place - np.uint64(TABLE_BITS)
         )
         """The prefixes for compiled loops."""

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from stream.tables.arrays import U8, U64, distinct
-from stream.tables.chains import Chains, Entering, Ring, link, sweep, unlink
+from stream.tables.chains import AnchorsToLink, Chains, Ring, link, sweep, unlink
 from stream.tables.design import Design
 from stream.tables.slots import Slots
 
@@ -57,7 +57,7 @@ class Heads:
         They are numbered from `number`, newer than all before, and their `rows` (n, 2) are stored from the
         position `row` on. `masks` (n,) are the tables that each is kept out of; None for none.
         """
-        entering = Entering(rows, _ALL_ENTER if masks is None else masks, number, row)
+        entering = AnchorsToLink(rows, _ALL_ENTER if masks is None else masks, number, row)
         first, end, _ = tables.indices(self._design.tables)
         link(self.chains, self._design.pieces, (first, end), entering)
 

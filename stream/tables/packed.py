@@ -14,8 +14,8 @@ import numpy as np
 
 from stream.compiled import compiled, inlined, popcount, prefetch
 from stream.tables.arrays import I64, U8, U32, U64
-from stream.tables.design import Design, Pieces
-from stream.tables.found_pairs import FoundPairs, add_pair, count_live, no_pairs
+from stream.tables.design import Design, PrefixPieces
+from stream.tables.packed_pairs import PackedPairs, add_pair, count_live, no_pairs
 from stream.tables.prefixes_compiled import PROBES_AT_ONCE, Probes, prefix_of, probed_prefixes
 from stream.tables.probing import Probing
 from stream.tables.queries import Criteria, Queries
@@ -35,7 +35,7 @@ _ALL_ENTER: Final = np.zeros(0, np.uint64)
 class PackedTables(NamedTuple):
     """The tables of a `Packed`."""
 
-    pieces: Pieces
+    pieces: PrefixPieces
     region: I64
     """(T,): which row of `starts` and `entries` each table has."""
     low: U64
@@ -76,7 +76,7 @@ class Places(NamedTuple):
     """`PackedTables.words`."""
 
 
-class Entering(NamedTuple):
+class AnchorsToPack(NamedTuple):
     """n anchors that are added to tables."""
 
     words: U64
@@ -199,7 +199,7 @@ class Packing:
         if table == 0:
             self._read()
         pieces, longest = packed.design.pieces, np.uint64(packed.design.prefix_bits[table])
-        entering = Entering(self._words, self._masks, self._new % packed.places)
+        entering = AnchorsToPack(self._words, self._masks, self._new % packed.places)
         room = Sorted(self._prefixes, self._places)
         high = longest - min(longest, np.uint64(PART_BITS))
         count = _sort(entering, pieces, table, high, packed.places, room)
@@ -251,7 +251,9 @@ def _layout(design: Design, anchors: int, places: int) -> tuple[int, int, int]:
 
 
 @compiled
-def _sort(entering: Entering, pieces: Pieces, table: int, low: np.uint64, places: int, room: Sorted) -> int:
+def _sort(
+    entering: AnchorsToPack, pieces: PrefixPieces, table: int, low: np.uint64, places: int, room: Sorted
+) -> int:
     """Write prefixes and places of the anchors that enter a table to `room`, partitioned by the prefix above
     its `low` bits. Returns their number."""
     words, skipped, place = entering
@@ -277,7 +279,7 @@ def _sort(entering: Entering, pieces: Pieces, table: int, low: np.uint64, places
 
 @compiled
 def _pack(
-    old: PackedTable, new: PackedTable, places: Places, entering: Sorted, pieces: Pieces, table: int
+    old: PackedTable, new: PackedTable, places: Places, entering: Sorted, pieces: PrefixPieces, table: int
 ) -> None:
     """Build the table `new` from an old one, without its dropped anchors, and from those that enter.
 
@@ -325,7 +327,7 @@ def _pack(
                 starts[group + 1] += starts[group]
 
 
-class Groups(NamedTuple):
+class GroupRanges(NamedTuple):
     """Room for the entries [begin, end) that each probe reads."""
 
     begin: U64
@@ -355,7 +357,7 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
         np.empty(room, np.uint64),
         np.empty(room, np.bool_),
     )
-    groups = Groups(np.empty(room, np.uint64), np.empty(room, np.uint64))
+    groups = GroupRanges(np.empty(room, np.uint64), np.empty(room, np.uint64))
     hits, pairs = Hits(np.empty(0, np.uint32), np.empty(0, np.int64)), no_pairs()
     for row in range(0, rows, at_once):
         if pairs.size >= criteria.enough:
@@ -374,7 +376,7 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
 
 
 @inlined
-def _find_groups(packed: PackedTables, probes: Probes, count: int, groups: Groups) -> None:
+def _find_groups(packed: PackedTables, probes: Probes, count: int, groups: GroupRanges) -> None:
     """Find the group that each of `count` probes reads."""
     starts, entries, low = packed.starts.ravel(), packed.entries.ravel(), packed.low
     region, (prefix, _, table_of, _), (begin, end) = packed.region, probes, groups
@@ -392,7 +394,7 @@ def _find_groups(packed: PackedTables, probes: Probes, count: int, groups: Group
 
 
 @inlined
-def _some(groups: Groups, first: int, count: int) -> tuple[int, int]:
+def _some(groups: GroupRanges, first: int, count: int) -> tuple[int, int]:
     """The end of the next probes to be matched together, at least one, and how many entries they read."""
     end, entries = first, np.uint64(0)
     while end < count and (end == first or entries < np.uint64(HITS_AT_ONCE)):
@@ -402,7 +404,9 @@ def _some(groups: Groups, first: int, count: int) -> tuple[int, int]:
 
 
 @inlined
-def _match(packed: PackedTables, probes: Probes, groups: Groups, first: int, end: int, hits: Hits) -> int:
+def _match(
+    packed: PackedTables, probes: Probes, groups: GroupRanges, first: int, end: int, hits: Hits
+) -> int:
     """Write the entries that match the probes [first, end) to `hits`. Returns their number."""
     entries, place_bits = packed.entries.ravel(), packed.place_bits
     prefix, (begin, last), (entry, probe_of) = probes.prefix, groups, hits
@@ -424,8 +428,8 @@ def _compare(
     probes: Probes,
     hits: Hits,
     found: int,
-    pairs: FoundPairs,
-) -> FoundPairs:
+    pairs: PackedPairs,
+) -> PackedPairs:
     """The pairs, and those of the first `found` hits whose anchors are searched and near."""
     tables, places = queries.keys.shape[1], len(packed.fingerprints)
     oldest_place = packed.oldest % places

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.design import TABLE_BITS, Pieces
+from stream.tables.design import TABLE_BITS, PrefixPieces
 from stream.tables.queries import Queries
 
 PROBES_AT_ONCE: Final = 1024
@@ -20,7 +20,7 @@ LISTED_BITS: Final = 64
 
 
 @compiled
-def prefix_of(word: np.uint64, pieces: Pieces, table: int) -> np.uint64:
+def prefix_of(word: np.uint64, pieces: PrefixPieces, table: int) -> np.uint64:
     """The prefix of a word in a table."""
     prefix = np.uint64(0)
     for piece in range(pieces.shifts.shape[1]):
@@ -30,7 +30,7 @@ def prefix_of(word: np.uint64, pieces: Pieces, table: int) -> np.uint64:
 
 
 @compiled
-def keys_of(words: U64, pieces: Pieces) -> U64:
+def keys_of(words: U64, pieces: PrefixPieces) -> U64:
     """The bucket keys of words, as by `Design.keys`."""
     tables = pieces.shifts.shape[0]
     keys = np.empty((words.shape[0], tables), np.uint64)

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream.compiled import compiled
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.design import TABLE_BITS, Design, Pieces
+from stream.tables.design import TABLE_BITS, Design, PrefixPieces
 from stream.tables.prefixes_compiled import prefix_of
 from stream.tables.queries import Queries
 from stream.tables.runs import Run
@@ -16,10 +16,10 @@ from stream.tables.runs import Run
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 LEAST_BITS: Final = 3
 """Least logarithm of a table's slots, so that these fill whole bytes."""
-_FIRST_MET: Final = 1 << 12
+_FIRST_ROOM: Final = 1 << 12
 
 
-class Met(NamedTuple):
+class GroupsToRead(NamedTuple):
     """The groups of a run to read, by table, and the probes that need them.
 
     Table t has the `groups` [group_edges[t], group_edges[t + 1]), each as `Run.key` | group, and the `wanted`
@@ -36,7 +36,7 @@ class Met(NamedTuple):
 class Presence:
     """The presence bitmap of one run, with 2**bits slots per table. A slot is the lowest bits of a prefix.
 
-    `mark` and `halve` are called by one thread. Others may call `meet` at the same time.
+    `mark` and `halve` are called by one thread. Others may call `groups_to_read` at the same time.
     """
 
     def __init__(self, design: Design, run: Run, bits: int) -> None:
@@ -59,9 +59,9 @@ class Presence:
             bits, present = bits - 1, np.bitwise_or(halves[:, 0], halves[:, 1]).ravel()
             self._slots = bits, present
 
-    def meet(self, queries: Queries) -> Met:
+    def groups_to_read(self, queries: Queries) -> GroupsToRead:
         """The groups of the run to read for the probes."""
-        return _meet(queries, self._low_bits, self._key, *self._slots)
+        return _groups_to_read(queries, self._low_bits, self._key, *self._slots)
 
 
 @compiled
@@ -70,7 +70,7 @@ def _slot(prefix: np.uint64, bits: int, table: int) -> np.uint64:
 
 
 @compiled
-def _mark(words: U64, masks: U64, pieces: Pieces, bits: int, present: U8) -> None:
+def _mark(words: U64, masks: U64, pieces: PrefixPieces, bits: int, present: U8) -> None:
     """Mark anchors table by table, as the part of `present` of one table stays in the cache."""
     for table in range(pieces.shifts.shape[0]):
         for row in range(words.shape[0]):
@@ -88,11 +88,11 @@ def _grown(values: U64) -> U64:
 
 
 @compiled
-def _meet(queries: Queries, low_bits: U64, run: np.uint64, bits: int, present: U8) -> Met:
+def _groups_to_read(queries: Queries, low_bits: U64, run: np.uint64, bits: int, present: U8) -> GroupsToRead:
     keys, (parents, added) = queries.keys, queries.tree
     probes, tables = len(parents), keys.shape[1]
-    groups, grouped = np.empty(_FIRST_MET, np.uint64), 0
-    wanted, found = np.empty(_FIRST_MET, np.uint64), 0
+    groups, grouped = np.empty(_FIRST_ROOM, np.uint64), 0
+    wanted, found = np.empty(_FIRST_ROOM, np.uint64), 0
     group_edges, wanted_edges = np.zeros(tables + 1, np.int64), np.zeros(tables + 1, np.int64)
     probed = np.empty(probes, np.uint64)
     for table in range(tables):
@@ -127,4 +127,4 @@ def _meet(queries: Queries, low_bits: U64, run: np.uint64, bits: int, present: U
                 wanted[found + 1] = np.uint64(2 * row + (probe == 0))
                 found += 2
         group_edges[table + 1], wanted_edges[table + 1] = grouped, found >> 1
-    return Met(groups[:grouped], group_edges, wanted[:found], wanted_edges)
+    return GroupsToRead(groups[:grouped], group_edges, wanted[:found], wanted_edges)

@@ -86,7 +86,7 @@ _SLOTS: Final = 1 << 9
 _MIX: Final = 0x1E37_79B9_7F4A_7C15
 
 
-class Names(NamedTuple):
+class ElementFlags(NamedTuple):
     """A hash table with open addressing from element names to flags; each array has the shape (512,).
 
     A name of up to 15 letters is packed into two integers, `first` and `second`. 0 in `first` marks a free
@@ -109,13 +109,13 @@ def slot_of(first: int, second: int) -> int:
     return (first ^ second) * _MIX >> 40 & _SLOTS - 1
 
 
-def names() -> Names:
+def names() -> ElementFlags:
     """The hash table of all elements that have flags."""
     sorts: dict[str, int] = {}
     for sort, listed in _NAMES.items():
         for name in listed.split():
             sorts[name] = sorts.get(name, 0) | sort
-    made = Names(np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, np.int64))
+    made = ElementFlags(np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, np.int64))
     for name, sort in sorts.items():
         first, second = word(name[:8]), word(name[8:])
         slot = int(first ^ second) * _MIX >> 40 & _SLOTS - 1

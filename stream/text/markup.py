@@ -39,7 +39,7 @@ from stream.text.elements import (
     SVG_POINT,
     TABLE_PART,
     VOID,
-    Names,
+    ElementFlags,
     names,
     slot_of,
     word,
@@ -163,7 +163,7 @@ whose element is closed, nodes, steps, nodes since `<select>`, attributes of `ht
 greatest number of open elements."""
 
 
-class Cost(NamedTuple):
+class ParsingCost(NamedTuple):
     """The estimated cost of parsing a page."""
 
     depth: int
@@ -176,10 +176,10 @@ class Cost(NamedTuple):
     """Whether the end of the page was reached within all limits."""
 
 
-def cost(page: bytes) -> Cost:
+def cost(page: bytes) -> ParsingCost:
     """The cost of parsing a UTF-8 page and extracting its main content."""
     opened = np.zeros((_COUNTS + 1, MAX_DEPTH), np.int64)
-    return Cost(*_cost(np.frombuffer(page, np.uint8), _NAMES, opened))
+    return ParsingCost(*_cost(np.frombuffer(page, np.uint8), _NAMES, opened))
 
 
 def too_costly(page: bytes) -> bool:
@@ -200,7 +200,7 @@ _REFERENCE: Final = re.compile(
 
 
 @compiled
-def _sort_of(first: int, second: int, names: Names) -> int:
+def _sort_of(first: int, second: int, names: ElementFlags) -> int:
     slot = slot_of(first, second)
     while names.first[slot] != _NONE:
         if names.first[slot] == first and names.second[slot] == second:
@@ -377,7 +377,7 @@ def _raw_end(page: NDArray[np.uint8], at: int, first: int, second: int) -> int:
 
 
 @compiled
-def _stripped(page: NDArray[np.uint8], names: Names) -> NDArray[np.uint8]:
+def _stripped(page: NDArray[np.uint8], names: ElementFlags) -> NDArray[np.uint8]:
     left = np.full(len(page), _BLANK, np.uint8)
     at = 0
     while at < len(page):
@@ -923,7 +923,9 @@ def _text(opened: NDArray[np.int64], page: NDArray[np.uint8], start: int, end: i
 
 
 @compiled
-def _cost(page: NDArray[np.uint8], names: Names, opened: NDArray[np.int64]) -> tuple[int, int, int, bool]:
+def _cost(
+    page: NDArray[np.uint8], names: ElementFlags, opened: NDArray[np.int64]
+) -> tuple[int, int, int, bool]:
     most_nodes, most_steps = NODES + len(page) // NODES_SHARE, STEPS + len(page) * STEPS_SHARE
     at = 0
     raw_end = -1  # where the end tag of the last raw text begins

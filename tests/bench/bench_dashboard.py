@@ -36,7 +36,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.record_batches import header_block, record_batches
 from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES
 from stream.messages.byte_strings import StringColumn, Texts
-from stream.messages.verdict import PageRef, Source, VerdictRecord, rfc3339
+from stream.messages.verdict import MessagePosition, PageRef, VerdictRecord, rfc3339
 from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from tests.bench.bench_judge import TRANSACTION
@@ -74,7 +74,7 @@ def _verdicts(count: int) -> Iterator[VerdictRecord]:
             fingerprint=f"{rng.getrandbits(64):016x}",
             text_hash=f"{rng.getrandbits(128):032x}",
             scheme="0" * 16,
-            source=Source("pages", "ab" * 16, number // 512 % PARTITIONS, number),
+            source=MessagePosition("pages", "ab" * 16, number // 512 % PARTITIONS, number),
             fetched_at="2026-11-22T10:00:00.000Z",
             decided_at=rfc3339(begun + number // 512 * 512 * 1000 // A_SECOND),
             reason=None,

@@ -40,7 +40,7 @@ from stream.dashboard.role import about
 from stream.dashboard.server import application
 from stream.fingerprint.scheme import Scheme
 from stream.messages.journal import Genesis
-from stream.messages.verdict import VERDICTS, PageRef, Source, VerdictRecord
+from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.health import Health
 from stream.ops.http import serving
@@ -112,7 +112,7 @@ def verdict(words: PageContent, number: int, kind: str | None = None, **fields: 
         "fingerprint": "2f4dc81575bc7d19",
         "text_hash": "80e5fa88ac8cfaeaa5ba08d18252a5a4",
         "scheme": "fd83eb603f825be2",
-        "source": Source("neardup.pages", "39fa46b6f91d4d1b8c00c9b1f55c1b9f", number % 3, number),
+        "source": MessagePosition("neardup.pages", "39fa46b6f91d4d1b8c00c9b1f55c1b9f", number % 3, number),
         "fetched_at": None,
         "decided_at": f"2026-01-02T12:{number // 60 % 60:02d}:{number % 60:02d}.010Z",
         "reason": "unsupported_content" if kind == "rejected" else None,

@@ -21,7 +21,7 @@ import aiohttp
 from aiokafka import AIOKafkaProducer
 
 from stream.kafka.names import TopicNames
-from stream.messages.verdict import ClusterRecord, PageRef, Source, VerdictRecord, rfc3339
+from stream.messages.verdict import ClusterRecord, MessagePosition, PageRef, VerdictRecord, rfc3339
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS, until
 
@@ -57,7 +57,7 @@ class VerdictMaker:
             "fingerprint": None,
             "text_hash": None,
             "scheme": "0" * 16,
-            "source": Source("pages", "ab" * 16, self.made % 3, self.made),
+            "source": MessagePosition("pages", "ab" * 16, self.made % 3, self.made),
             "fetched_at": None,
             "decided_at": rfc3339(int(self.at * 1000)),
             "reason": rng.choice(["malformed_json", "too_large", "crash"]) if kind == "rejected" else None,

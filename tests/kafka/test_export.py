@@ -19,7 +19,7 @@ from stream.errors import SettingsError
 from stream.kafka.export import export
 from stream.kafka.judge import JudgeRole
 from stream.kafka.worker import WorkerRole
-from stream.messages.verdict import Source, VerdictRecord
+from stream.messages.verdict import MessagePosition, VerdictRecord
 from stream.settings import Settings
 from stream.sinks import parquet
 from stream.sinks.base import ExportError
@@ -123,7 +123,7 @@ async def test_a_second_export_adds_only_what_is_new(settings: Settings, target:
 
 def rows(first: int, count: int) -> list[VerdictRecord]:
     made = VerdictMaker(seed=first)
-    return [made.one(source=Source("pages", "ab" * 16, 0, first + n)) for n in range(count)]
+    return [made.one(source=MessagePosition("pages", "ab" * 16, 0, first + n)) for n in range(count)]
 
 
 def test_parquet_files_are_whole_and_say_how_far_they_came(

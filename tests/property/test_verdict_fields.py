@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from stream.dashboard.verdict_columns import VerdictFields, batch_of, host_of, normal
 from stream.dashboard.verdict_fields_compiled import scan
 from stream.errors import RecordError
-from stream.messages.verdict import VERDICTS, PageRef, Source, VerdictRecord, rfc3339
+from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord, rfc3339
 
 LETTERS = st.text(st.sampled_from('aZ0-_~.%/:?#[]@!&=+ é\\"'), max_size=12)
 URLS = st.one_of(
@@ -44,7 +44,9 @@ RECORDS = st.builds(
     fingerprint=st.none() | st.just("0123456789abcdef"),
     text_hash=st.none() | st.just("0" * 32),
     scheme=st.just("0" * 16),
-    source=st.builds(Source, LETTERS, st.just("ab" * 16), st.integers(0, 99), st.integers(0, 2**63 - 1)),
+    source=st.builds(
+        MessagePosition, LETTERS, st.just("ab" * 16), st.integers(0, 99), st.integers(0, 2**63 - 1)
+    ),
     fetched_at=st.none() | TIMES,
     decided_at=TIMES,
     reason=st.none() | LETTERS,
@@ -102,8 +104,8 @@ def test_what_a_judge_writes_is_read_without_a_decoder() -> None:
         id="abcd1234.1.2", url="https://a.example/b/c.html?d=1", verdict="duplicate", change="new",
         cluster="abcd1234.1.1", duplicate_of=PageRef("https://b.example/", "abcd1234.1.1"), distance=3,
         similarity=0.9123, fingerprint="0" * 16, text_hash="0" * 32, scheme="0" * 16,
-        source=Source("pages", "ab" * 16, 1, 2), fetched_at=None, decided_at=rfc3339(1_800_000_000_123),
-        reason=None,
+        source=MessagePosition("pages", "ab" * 16, 1, 2), fetched_at=None,
+        decided_at=rfc3339(1_800_000_000_123), reason=None,
     )  # fmt: skip
     value = msgspec.json.encode(record)
     found = scan(np.frombuffer(b"[" + value, np.uint8), np.array([1]), np.array([1 + len(value)]))

@@ -20,7 +20,7 @@ from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import columns, quoted, write
 from stream.messages.byte_strings import StringColumn
 from stream.messages.journal import NO_TIME, SourceRange, Strings
-from stream.messages.verdict import Change, PageRef, Source, Verdict, VerdictRecord, rfc3339
+from stream.messages.verdict import Change, MessagePosition, PageRef, Verdict, VerdictRecord, rfc3339
 from stream.messages.verdict_options import VerdictOptions
 
 JOURNAL = "0123456789abcdef" * 2
@@ -122,7 +122,7 @@ def value(batch: Batch, judged: BatchVerdicts, rule: Rule, row: int) -> VerdictR
         fingerprint=f"{word:0{rule.scheme.width // 4}x}" if fingerprinted else None,
         text_hash=None if text_hash == NO_HASH else text_hash.hex(),
         scheme=rule.scheme.id,
-        source=Source(source.topic, source.topic_id, source.partition, int(batch.offset[row])),
+        source=MessagePosition(source.topic, source.topic_id, source.partition, int(batch.offset[row])),
         fetched_at=moment and f"{moment.replace(tzinfo=None).isoformat(timespec='milliseconds')}Z",
         decided_at=rfc3339(int(batch.time[row])),
         reason=batch.reason.get(row),

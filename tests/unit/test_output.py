@@ -22,7 +22,7 @@ import pytest
 
 from stream.errors import DiskError, OutputError
 from stream.kafka.member import member_id
-from stream.messages.verdict import Source, VerdictRecord, rfc3339
+from stream.messages.verdict import MessagePosition, VerdictRecord, rfc3339
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.index_file import write_index
 from stream.output import writing
@@ -271,7 +271,7 @@ def test_a_path_that_cannot_be_written_is_named(path: str, complaint: str, tmp_p
 
 
 def verdict(number: int) -> VerdictRecord:
-    source = Source("pages", "ab" * 16, 0, number)
+    source = MessagePosition("pages", "ab" * 16, 0, number)
     return VerdictRecord(
         id=f"{'c' * 32}.{number}.0",
         url=f"http://a.example/{random.Random(number).randbytes(40).hex()}",

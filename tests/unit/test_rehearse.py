@@ -24,7 +24,7 @@ from stream.tables.runs import Run
 loops = (pair_collector.in_order, chain_search.follow, chains.link, chains.sweep, chains.unlink,
     bucket_collisions.collisions, verdict_loop_compiled.settle, nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
-    verdict_json_compiled.quoted, cold._match, presence._meet, presence._mark,
+    verdict_json_compiled.quoted, cold._match, presence._groups_to_read, presence._mark,
     prefixes_compiled.uncertain_bits,
     packed._sort, packed._pack, packed._search, page_log._pack, page_log._take, page_log._joined)
 assert not any(loop.signatures for loop in loops)

@@ -45,7 +45,7 @@ class SortedTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Probed:
+class ProbeResult:
     """The result of probing one table, and its cost."""
 
     pairs: Pairs
@@ -63,7 +63,7 @@ def build(stored: U64, layout: Layout, table: int) -> SortedTable:
 
 def probe(
     held: SortedTable, layout: Layout, table: int, queries: U64, distance: int, find: Find = "binary"
-) -> Probed:
+) -> ProbeResult:
     """Probe one table: compare each query (n, lanes) with all stored fingerprints that share its prefix."""
     asked = layout.permute(queries, table)
     shift = layout.key_shift(table)
@@ -76,7 +76,7 @@ def probe(
         starts, read = first.searchsorted(low), len(low) * len(first).bit_length()
     ends = first.searchsorted(high, side="right")
     pairs, candidates = compare(held, asked, starts, ends, distance)
-    return Probed(pairs, candidates, read)
+    return ProbeResult(pairs, candidates, read)
 
 
 def compare(held: SortedTable, asked: U64, starts: I64, ends: I64, distance: int) -> tuple[Pairs, int]:
@@ -158,12 +158,12 @@ class SortedTables(Method):
         self.read += sum(part.read for part in found)
         return Pairs.merge([part.pairs for part in found])
 
-    def _probed(self, queries: U64) -> Iterable[Probed]:
+    def _probed(self, queries: U64) -> Iterable[ProbeResult]:
         numbers = range(self.layout.tables)
         if self._folder is not None and self._executor is not None:
             return self._executor.map(_probe_opened, numbers, [queries] * len(numbers))
 
-        def one(table: int) -> Probed:
+        def one(table: int) -> ProbeResult:
             return probe(self._tables[table], self.layout, table, queries, self.distance, self.find)
 
         return map(one, numbers) if self._executor is None else self._executor.map(one, numbers)
@@ -245,7 +245,7 @@ def _open(folder: Path, layout: Layout, distance: int, find: Find) -> None:
     _opened = tables, layout, distance, find
 
 
-def _probe_opened(table: int, queries: U64) -> Probed:
+def _probe_opened(table: int, queries: U64) -> ProbeResult:
     assert _opened is not None  # noqa: S101  # the initializer ran
     tables, layout, distance, find = _opened
     return probe(tables[table], layout, table, queries, distance, find)

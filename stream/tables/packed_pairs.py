@@ -14,7 +14,7 @@ FIRST_PAIRS: Final = 1 << 12
 """Initial capacity of an array of pairs."""
 
 
-class FoundPairs(NamedTuple):
+class PackedPairs(NamedTuple):
     """Pairs of a row and an anchor, and room for more."""
 
     packed: U64
@@ -30,27 +30,27 @@ def pack_pair(row: Integer, number: Integer | np.uint64, distance: Integer) -> n
 
 
 @compiled
-def no_pairs() -> FoundPairs:
+def no_pairs() -> PackedPairs:
     """Room for pairs."""
-    return FoundPairs(np.empty(FIRST_PAIRS, np.uint64), 0)
+    return PackedPairs(np.empty(FIRST_PAIRS, np.uint64), 0)
 
 
 @compiled
-def with_room(pairs: FoundPairs, more: int) -> FoundPairs:
+def with_room(pairs: PackedPairs, more: int) -> PackedPairs:
     """The pairs, with room for more of them."""
     packed, size = pairs
     if size + more > len(packed):
         packed = np.empty(2 * (size + more), np.uint64)
         packed[:size] = pairs.packed[:size]
-    return FoundPairs(packed, size)
+    return PackedPairs(packed, size)
 
 
 @compiled
-def add_pair(pairs: FoundPairs, row: Integer, number: Integer | np.uint64, distance: Integer) -> FoundPairs:
+def add_pair(pairs: PackedPairs, row: Integer, number: Integer | np.uint64, distance: Integer) -> PackedPairs:
     """The pairs, and this one."""
     packed, size = with_room(pairs, 1)
     packed[size] = pack_pair(row, number, distance)
-    return FoundPairs(packed, size + 1)
+    return PackedPairs(packed, size + 1)
 
 
 @compiled
