@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.compiled import compiled
+from stream.compiled import compiled, inlined
 from stream.fingerprint.hashes import GOLDEN, SIP_STATE, HashKeys
 from stream.fingerprint.tokens import Tokens
 from stream.text.han_words import GAP, han_runs, word_starts
@@ -27,6 +27,7 @@ from stream.text.segment import (
 )
 
 _GOLDEN: Final = np.uint64(GOLDEN)
+_NONE: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
 _SIP_0, _SIP_1, _SIP_2, _SIP_3 = map(np.uint64, SIP_STATE)
 
@@ -56,13 +57,13 @@ def _mixed(value: np.uint64) -> np.uint64:
     return value
 
 
-@compiled
-def _term(point: int, place: int, keys: HashKeys) -> np.uint64:
+@inlined
+def _term(point: int, place: np.uint64, factors: NDArray[np.uint64], state: np.uint64) -> np.uint64:
     """What the character at `place` of a token adds to its sum."""
-    if place < len(keys.factors):
-        factor = np.uint64(keys.factors[place])
+    if place < np.uint64(len(factors)):
+        factor = np.uint64(factors[place])
     else:
-        factor = _mixed(keys.state + np.uint64(place + 1) * _GOLDEN) | _ONE
+        factor = _mixed(state + (place + _ONE) * _GOLDEN) | _ONE
     return (np.uint64(point) + _ONE) * factor
 
 
@@ -101,21 +102,23 @@ def _scan_ascii(
     points: NDArray[np.uint8], bounds: NDArray[np.intp], kinds: NDArray[np.uint8], keys: HashKeys
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
     """The token hashes of ASCII texts, and each text's bounds (texts + 1,)."""
+    factors, state, added = keys.factors, keys.state, keys.added
     hashes = np.empty(len(points) // 2 + 1, np.uint64)
     token_bounds = np.zeros(len(bounds), np.intp)
-    tokens = 0
+    tokens = _NONE
     for text in range(len(bounds) - 1):
-        value, length = keys.added, 0
+        value, length = added, _NONE
         for i in range(bounds[text], bounds[text + 1]):  # including the NUL, which ends the last word
+            # Without branches: where a word ends is not predictable, and a wrong guess costs as much as five
+            # characters. What is stored before the end of a word is overwritten.
             point = points[i]
-            if kinds[point] == ASCII:
-                value += _term(point, length, keys)
-                length += 1
-            elif length:
-                hashes[tokens] = value
-                tokens += 1
-                value, length = keys.added, 0
-        token_bounds[text + 1] = tokens
+            inside = np.uint64(kinds[point] == ASCII)
+            hashes[tokens] = value
+            tokens += np.uint64(length != _NONE) & ~inside
+            value += _term(point, length, factors, state)
+            length = (length + _ONE) * inside
+            value = value if inside else added
+        token_bounds[text + 1] = np.int64(tokens)
     _pseudo_random(hashes[:tokens], keys)
     return hashes[:tokens], token_bounds
 
@@ -130,6 +133,7 @@ def _scan(
     keys: HashKeys,
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp], NDArray[np.bool_]]:
     """The fields of `Tokens`. `runs` are the Han runs among the points, `starts` the word starts in them."""
+    factors, state, added = keys.factors, keys.state, keys.added
     texts = len(bounds) - 1
     hashes = np.empty(len(points), np.uint64)
     units = np.empty(len(runs), np.uint64)
@@ -141,10 +145,10 @@ def _scan(
         while i < end:
             kind = kinds[points[i]]
             if kind in (ASCII, WIDE):
-                value, length = keys.added, 0
+                value, length = added, _NONE
                 while True:  # combining marks belong to the token of their base character
-                    value += _term(points[i], length, keys)
-                    length += 1
+                    value += _term(points[i], length, factors, state)
+                    length += _ONE
                     i += 1
                     kind = kinds[points[i]]
                     if i == end or kind not in (ASCII, WIDE, MARK):
@@ -154,18 +158,19 @@ def _scan(
                 hashes[tokens] = value
                 tokens += 1
             elif kind == HAN_CHARACTER:
-                value, length = keys.added, 0
+                value, length = added, _NONE
                 while i < end and kinds[points[i]] == HAN_CHARACTER:
                     place += 1
                     place += runs[place] == GAP
-                    if starts[place] and length:
-                        hashes[tokens] = value
-                        tokens += 1
-                        value, length = keys.added, 0
-                    units[characters] = keys.added + _term(points[i], 0, keys)
+                    hashes[tokens] = value  # without branches, as above
+                    begins = starts[place] and length != _NONE
+                    tokens += begins
+                    value = added if begins else value
+                    length = _NONE if begins else length
+                    units[characters] = added + _term(points[i], _NONE, factors, state)
                     characters += 1
-                    value += _term(points[i], length, keys)
-                    length += 1
+                    value += _term(points[i], length, factors, state)
+                    length += _ONE
                     i += 1
                 hashes[tokens] = value
                 tokens += 1
@@ -174,9 +179,9 @@ def _scan(
                 while i < end and kinds[points[i]] in (UNSPACED_CHARACTER, MARK):
                     i += 1
                 for begin in range(first, max(first, i - GRAM) + 1):
-                    value = keys.added
+                    value = added
                     for at in range(begin, min(begin + GRAM, i)):
-                        value += _term(points[at], at - begin, keys)
+                        value += _term(points[at], np.uint64(at - begin), factors, state)
                     hashes[tokens] = value
                     tokens += 1
                 cut_further[text] = True
