@@ -70,7 +70,7 @@ _NAMES: Final[dict[int, str]] = {
     "iframe li link listing main menu meta nav noembed noframes ol p param plaintext pre rb rp rt rtc "
     "script search section source style summary table tbody td template textarea tfoot th thead title "
     "tr track ul",
-    TABLE_PART: "caption tbody td tfoot th thead tr",
+    TABLE_PART: "caption col colgroup tbody td tfoot th thead tr",
     HEADING: "h1 h2 h3 h4 h5 h6",
     MARKER: "applet caption marquee object td template th",
     BREAKOUT: "b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li "

@@ -759,6 +759,10 @@ def _table_part(opened: NDArray[np.int64], first: int, second: int, sorts: int) 
     table = _table_or_template(opened)
     if table < 0:
         return
+    if sorts & VOID:  # `col` and `colgroup`: what follows is not inside them
+        _close_cells(opened, table + 1)
+        opened[_COUNTS, _NODES] += 1  # a `colgroup` whose tag was omitted
+        return
     cell = first in (_TD, _TH)
     group = row = -1
     for place in range(table + 1, opened[_COUNTS, _HEIGHT]):

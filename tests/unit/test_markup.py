@@ -32,6 +32,7 @@ TRAPS = {
     "nesting in pictures": "<svg><title>" + "<div><script></div></script>" * TIMES,
     "nesting in titles of pictures": "<svg><title><title></title>" * TIMES,
     "nesting past raw text that is none": "<template><col><plaintext></template>" + "<div>" * TIMES,
+    "nesting past a column": "<col><table></table><i><tr><table><td>" * TIMES,
     "nesting past an end tag": "<span><div></span></div>" * TIMES,
     "nesting past a cell": "<div><table><tr><td></div>" * TIMES,
     "nesting past a list": "<ul><li><span><p></span></p>" * TIMES,
