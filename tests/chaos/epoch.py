@@ -14,16 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient
-
 from tests.chaos import schedule
 from tests.chaos.checker.checker import Checker
 from tests.chaos.configurations import PARTITIONS, Configuration
 from tests.chaos.disk import Disk
 from tests.chaos.faults import FAULTS
 from tests.chaos.faults.state import NEED_A_DISK
-from tests.chaos.faults.topics import insist, topic_id
+from tests.chaos.kafka_cluster.admin import BrokerAdmin, insist
 from tests.chaos.kafka_cluster.brokers import KafkaCluster
 from tests.chaos.kafka_cluster.ports import free_ports
 from tests.chaos.kafka_cluster.proxy import HOST
@@ -78,7 +75,7 @@ class Epoch:
         """Faults for a while, then peace until every page has its verdict, then the account."""
         started = time.monotonic()
         self._logs.mkdir(parents=True)
-        admin = AdminClient({"bootstrap.servers": self._kafka.bootstrap_servers, "log_level": 0})
+        admin = BrokerAdmin(self._kafka.bootstrap_servers)
         created = await self._neardup(
             "topics", "create", "--partitions", str(PARTITIONS), *self._made.options.create
         )
@@ -96,7 +93,7 @@ class Epoch:
             )
             scene = Scene(self._kafka, admin, self._namespace, roles, self._load, checker, self._report)
             stack.callback(self._load.abandon)
-            self._load.start(str(await asyncio.to_thread(topic_id, admin, scene.pages)))
+            self._load.start(str(await asyncio.to_thread(insist, lambda: admin.topic_id(scene.pages))))
             for role in roles.values():
                 role.begin()
             try:
@@ -107,7 +104,8 @@ class Epoch:
             await asyncio.gather(*(role.end() for role in roles.values()))
             self._ends.cured += sum(role.healed for role in roles.values() if role.disk)
         await self._account(checker, time.monotonic() - started)
-        await asyncio.to_thread(insist, lambda: self._delete_topics(admin))
+        # Leave nothing behind for the next epoch's brokers to carry.
+        await asyncio.to_thread(insist, lambda: admin.delete_topics(f"{self._namespace}."))
 
     async def _roles(self, stack: AsyncExitStack) -> dict[str, Role]:
         """Judges with a disk each, workers, and a dashboard now and then."""
@@ -267,11 +265,3 @@ class Epoch:
                 if process.returncode is None:
                     process.kill()
         return printed.decode().strip() or None
-
-    def _delete_topics(self, admin: AdminClient) -> None:
-        """Leave nothing behind for the next epoch's brokers to carry."""
-        prefix = f"{self._namespace}."
-        topics = [topic for topic in admin.list_topics(timeout=10).topics if topic.startswith(prefix)]
-        for deleted in admin.delete_topics(topics, request_timeout=10).values() if topics else ():
-            with suppress(KafkaException):
-                deleted.result(10)

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
-from confluent_kafka.admin import AdminClient
-
 from tests.chaos.checker.checker import Checker
+from tests.chaos.kafka_cluster.admin import BrokerAdmin
 from tests.chaos.kafka_cluster.brokers import KafkaCluster
 from tests.chaos.load import Load
 from tests.chaos.report import Report
@@ -30,7 +29,7 @@ class Scene:
     """Everything a fault may touch."""
 
     kafka: KafkaCluster
-    admin: AdminClient
+    admin: BrokerAdmin
     namespace: str
     roles: dict[str, Role]
     load: Load

@@ -5,15 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+from collections.abc import Callable
 from typing import Final
 
-from confluent_kafka import KafkaException
-
+from tests.chaos.kafka_cluster.admin import NoAnswerError
 from tests.chaos.kafka_cluster.brokers import Broker
 from tests.chaos.scene import Fault, Scene
 from tests.chaos.schedule import PlannedFault
 
-ASK_SECONDS: Final = 5.0
 ALL_SECONDS: Final = 3.0
 
 
@@ -64,27 +63,17 @@ async def all_brokers_stop(scene: Scene, plan: PlannedFault) -> bool:
 async def coordinator_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to the coordinator of the workers' or the judges' group."""
     group = f"{scene.namespace}.{plan.rng.choice(('workers', 'judge'))}"
-
-    def ask() -> int:
-        described = scene.admin.describe_consumer_groups([group], request_timeout=ASK_SECONDS)[group]
-        return int(described.result(ASK_SECONDS).coordinator.id)
-
-    return await _kill_asked(scene, ask)
+    return await _kill_asked(scene, lambda: scene.admin.coordinator(group))
 
 
 async def leader_kill(scene: Scene, plan: PlannedFault) -> bool:
     """SIGKILL to the leader of the journal or of the decisions."""
     topic = f"{scene.namespace}.{plan.rng.choice(('journal', 'decisions'))}"
-
-    def ask() -> int:
-        return int(scene.admin.list_topics(topic, ASK_SECONDS).topics[topic].partitions[0].leader)
-
-    return await _kill_asked(scene, ask)
+    return await _kill_asked(scene, lambda: scene.admin.leader(topic))
 
 
-async def _kill_asked(scene: Scene, ask: object) -> bool:
-    with contextlib.suppress(KafkaException, TimeoutError, KeyError):
-        assert callable(ask)
+async def _kill_asked(scene: Scene, ask: Callable[[], int]) -> bool:
+    with contextlib.suppress(NoAnswerError):
         number = await asyncio.to_thread(ask)
         if number > 0:
             return await _killed(scene, scene.kafka.broker(number))
