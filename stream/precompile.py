@@ -23,7 +23,10 @@ def main() -> None:
     """Compile everything that the default options need."""
     scheme = Scheme()
     Fingerprinter(scheme).warm()
-    rehearse(Genesis(journal="0" * 32, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))
+    options = VerdictOptions()
+    rehearse(
+        Genesis(journal="0" * 32, scheme=scheme, scheme_id=scheme.id, options=options, seed=scheme.seed())
+    )
     record_batches.rehearse()
     verdict_fields_compiled.rehearse()
     fingerprint = np.zeros(1, np.uint64)

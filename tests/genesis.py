@@ -15,4 +15,10 @@ JOURNAL: Final = "ab" * 16
 def genesis_of(scheme: Scheme | None = None, options: VerdictOptions | None = None) -> Genesis:
     """A genesis with default scheme and options unless given."""
     scheme = scheme or Scheme()
-    return Genesis(journal=JOURNAL, scheme=scheme, scheme_id=scheme.id, options=options or VerdictOptions())
+    return Genesis(
+        journal=JOURNAL,
+        scheme=scheme,
+        scheme_id=scheme.id,
+        options=options or VerdictOptions(),
+        seed=scheme.seed(),
+    )

@@ -29,7 +29,6 @@ from stream.children.guard import OUT_OF_MEMORY, STORE_SECONDS, Guard, failed
 from stream.children.position import Position
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.seed import PUBLIC_SEED
 from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.outside.schema import Registered
 
@@ -70,7 +69,7 @@ class ChildConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     """The first frame that a child receives."""
 
     scheme: Scheme
-    seed: bytes = PUBLIC_SEED
+    seed: bytes
     """The seed of the scheme. Sent through the pipe, since other users can read arguments."""
     page_bytes: int
     """Largest page, after decompression."""
@@ -86,6 +85,10 @@ class ChildConfiguration(msgspec.Struct, frozen=True, kw_only=True):
     """Seconds allowed for one read of an archive."""
     position: int | None = None
     """File descriptor of the `Position` shared with the parent."""
+
+    def __repr__(self) -> str:
+        """Without the seed, so that no log shows it."""
+        return f"ChildConfiguration(scheme={self.scheme.id!r}, fingerprinter={self.fingerprinter!r})"
 
 
 class Ready(msgspec.Struct, frozen=True):

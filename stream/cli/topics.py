@@ -100,7 +100,7 @@ def describe(settings: Settings) -> None:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for cells in table:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
-    click.echo("\n" + (_said(settings, genesis) if genesis else "the journal has no genesis yet"))
+    click.echo("\n" + (genesis if isinstance(genesis, str) else _said(settings, genesis)))
     if any(row.markers and row.offsets for row in rows):
         click.echo(
             "\n'at most': transaction markers are counted as records; `neardup audit` counts the verdicts"

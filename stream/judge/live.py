@@ -62,11 +62,7 @@ def live_pages(path: Path, scheme: Scheme) -> Iterator[LivePages]:
     Raises StateError, and SchemeMismatchError if they have another scheme.
     """
     with _opened(path) as (store, meta):
-        if meta.scheme != scheme.id:
-            raise SchemeMismatchError(
-                f"state directory {path}: has scheme {meta.scheme}, not {scheme.id}: give"
-                " its options by --scheme, its seed by --scheme seed_file=FILE (`neardup topics seed FILE`)"
-            )
+        refuse_other_scheme(path, meta, scheme)
         end = HEAD + words_of(meta.width)
         log, dead = PageLog(store, ANCHORS, record_words(meta.width, meta.sketch_bytes)), Dead(store)
         for first in range(0, log.count, _READ):
@@ -74,6 +70,16 @@ def live_pages(path: Path, scheme: Scheme) -> Iterator[LivePages]:
             pages, alive = log.pages(numbers), np.flatnonzero(~dead.test(numbers))
             words = pages.words[alive]
             yield LivePages(words[:, HEAD:end], words[:, end:], [pages.url(each) for each in alive.tolist()])
+
+
+def refuse_other_scheme(directory: Path, meta: Meta, scheme: Scheme) -> None:
+    """Raise SchemeMismatchError unless a state directory has this scheme."""
+    if meta.scheme != scheme.id:
+        raise SchemeMismatchError(
+            f"state directory {directory}: has scheme {meta.scheme}, not {scheme.id}, which has "
+            f"seed_digest={scheme.seed_digest} (`neardup topics describe` shows the journal's): give its "
+            "options by --scheme, its seed by --scheme seed_file=FILE (`neardup topics seed FILE`)"
+        )
 
 
 @contextmanager

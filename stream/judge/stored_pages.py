@@ -10,11 +10,11 @@ import re
 from pathlib import Path
 from typing import Final, Self
 
-from stream.errors import PageError, SchemeMismatchError, SettingsError, StateError
+from stream.errors import PageError, SettingsError, StateError
 from stream.fingerprint.scheme import Scheme
 from stream.judge.explain import ExplainedPage
 from stream.judge.ids import pack
-from stream.judge.live import CACHE
+from stream.judge.live import CACHE, refuse_other_scheme
 from stream.judge.meta import stored_meta
 from stream.judge.state import Baseline, StateReader
 from stream.messages.verdict_options import VerdictOptions
@@ -40,11 +40,7 @@ class StoredPages:
             meta = stored_meta(self._store)
             if meta is None:
                 raise nothing_flushed(directory)
-            if meta.scheme != scheme.id:
-                raise SchemeMismatchError(
-                    f"state directory {directory}: has scheme {meta.scheme}, not {scheme.id}: give its"
-                    " options by --scheme, its seed by --scheme seed_file=FILE (`neardup topics seed FILE`)"
-                )
+            refuse_other_scheme(directory, meta, scheme)
             if meta.options != options.id:
                 raise SettingsError(
                     f"state directory {directory}: has other verdict options; pass the same ones"

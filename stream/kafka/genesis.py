@@ -94,7 +94,7 @@ async def _write_where_empty(client: AIOKafkaClient, settings: Settings, genesis
     async with clients.started(settings, producer):
         if await read_genesis(client, settings) is not None:
             return False
-        await _refuse_records_without_genesis(client, settings)
+        await refuse_records_without_genesis(client, settings)
         async with producer.transaction():
             await producer.send_and_wait(
                 names.genesis, encode_genesis(genesis), key=genesis.journal.encode(), partition=0
@@ -127,7 +127,7 @@ async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | 
     return found
 
 
-async def _refuse_records_without_genesis(client: AIOKafkaClient, settings: Settings) -> None:
+async def refuse_records_without_genesis(client: AIOKafkaClient, settings: Settings) -> None:
     """Raise RefusedError if the journal has or had records, to be called when there was no genesis.
 
     Another genesis would give the same records other verdicts. Nobody writes to a journal before its genesis
@@ -204,7 +204,7 @@ async def _poll(settings: Settings) -> Genesis:
             genesis = await read_genesis(client, settings)
             if genesis is not None:
                 return genesis
-            await _refuse_records_without_genesis(client, settings)
+            await refuse_records_without_genesis(client, settings)
             if not logged:
                 logged = True
                 _log.info("waiting", action="genesis.wait", wanted=_wanted(settings))

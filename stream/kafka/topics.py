@@ -24,7 +24,12 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
-from stream.kafka.genesis import read_genesis, wait_for_genesis, write_genesis
+from stream.kafka.genesis import (
+    read_genesis,
+    refuse_records_without_genesis,
+    wait_for_genesis,
+    write_genesis,
+)
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import REPLICAS, Role, TopicPlan, plan
 from stream.kafka.verdict_values import AvroVerdicts
@@ -169,27 +174,34 @@ async def _ask_to_create(
 
 
 @clients.explains_errors
-async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | None]:
-    """Return one row per topic, including missing ones, and the genesis if there is one.
+async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | str]:
+    """Return one row per topic, including missing ones, and the genesis, or why there is none.
 
-    A genesis that cannot be read is a problem of its topic. Raises BrokerError if no broker answers.
+    A genesis that cannot be read, or is missing beside the records of a journal, is a problem of its topic.
+    Raises BrokerError if no broker answers.
     """
     plans = plan(settings)
     async with broker_metadata.connect(settings) as client:
         known = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
         configs = await broker_metadata.topic_configs(client, known)
         bounds = await broker_metadata.log_bounds(client, known)
-        genesis: Genesis | None = None
+        genesis: Genesis | str
         unreadable: tuple[str, ...] = ()
         try:
-            genesis = await read_genesis(client, settings)
+            found_genesis = await read_genesis(client, settings)
+            if found_genesis is None:
+                await refuse_records_without_genesis(client, settings)
+            genesis = found_genesis or "the journal has no genesis yet"
         except (RefusedError, KafkaError) as error:
-            unreadable = (f"the genesis cannot be read: {error}",)
+            genesis = "the genesis cannot be read"
+            unreadable = (f"{genesis}: {error}",)
     rows = []
     for topic in plans:
         found = known.get(topic.name)
+        of_genesis = unreadable if topic.name == TopicNames(settings.namespace).genesis else ()
         if found is None:
-            rows.append(TopicRow(topic.name, None, 0, 0, 0, "", None, (f"{topic.name}: is missing",)))
+            problems = (f"{topic.name}: is missing", *of_genesis)
+            rows.append(TopicRow(topic.name, None, 0, 0, 0, "", None, problems))
             continue
         config = configs[topic.name]
         retention = int(config["retention.ms"])
@@ -202,10 +214,7 @@ async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | None]:
                 offsets=sum(b.end - b.start for key, b in bounds.items() if key.topic == topic.name),
                 cleanup=config["cleanup.policy"],
                 retention_ms=None if retention < 0 or config["cleanup.policy"] == "compact" else retention,
-                problems=(
-                    *topic.problems(found, config, dev=settings.dev),
-                    *(unreadable if topic.name == TopicNames(settings.namespace).genesis else ()),
-                ),
+                problems=(*topic.problems(found, config, dev=settings.dev), *of_genesis),
                 markers=topic.transactional,
             )
         )

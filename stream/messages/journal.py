@@ -17,7 +17,7 @@ from stream.errors import RecordError, SchemeMismatchError
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
-from stream.fingerprint.seed import PUBLIC_SEED, digest_of
+from stream.fingerprint.seed import digest_of
 from stream.messages.byte_strings import NO_STRING, StringColumn, starts_of
 from stream.messages.times import EARLIEST, LATEST
 from stream.messages.verdict_options import VerdictOptions
@@ -95,7 +95,7 @@ class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_fiel
     scheme: Scheme
     scheme_id: str
     options: VerdictOptions
-    seed: bytes = PUBLIC_SEED
+    seed: bytes
     """The secret that keys all fingerprints (16 bytes); its digest is part of the scheme."""
 
     def __repr__(self) -> str:

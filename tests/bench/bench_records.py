@@ -26,9 +26,9 @@ from stream.judge.judge import Judge
 from stream.judge.rehearse import rehearse
 from stream.judge.state import State
 from stream.messages.decision import encode_decisions
-from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
-from stream.messages.verdict_options import VerdictOptions
+from stream.messages.journal import Rows, SourceRange, decode_journal
 from tests.bench.journal import PARTITIONS, ROWS, journal
+from tests.genesis import genesis_of
 
 BATCH: Final = 64
 """Records a transaction of the judge."""
@@ -38,7 +38,7 @@ SCHEME: Final = Scheme()
 
 def run(rows: int = 262_144) -> dict[str, Any]:
     """Bytes as encoded and as compressed by zstd, and microseconds of processor time, each a row."""
-    genesis = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=VerdictOptions())
+    genesis = genesis_of(SCHEME)
     rehearse(genesis)
     first = list(journal(rows // 2, SCHEME))
     values = [each.encode() for each in (*first, *_again(first))]

@@ -65,6 +65,7 @@ async def _alone(settings: Settings, values: list[bytes]) -> float:
     """Pages a second of the children fed from memory."""
     configuration = ChildConfiguration(
         scheme=Scheme(),
+        seed=PUBLIC_SEED,
         page_bytes=settings.page_bytes,
         memory=settings.child_memory,
         deadline=settings.page_deadline,

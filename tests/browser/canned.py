@@ -39,6 +39,7 @@ from stream.dashboard.gate import Gate, answer
 from stream.dashboard.role import about
 from stream.dashboard.server import application
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
@@ -52,7 +53,11 @@ NOON: Final = 1_767_355_200
 STEP: Final = 5
 JOURNAL: Final = "9f576ade"
 GENESIS: Final = Genesis(
-    journal=JOURNAL * 4, scheme=Scheme(), scheme_id="fd83eb603f825be2", options=VerdictOptions()
+    journal=JOURNAL * 4,
+    scheme=Scheme(),
+    scheme_id="fd83eb603f825be2",
+    options=VerdictOptions(),
+    seed=PUBLIC_SEED,
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable
@@ -124,7 +125,7 @@ async def test_a_creator_that_died_half_way_leaves_no_genesis(
         bootstrap_servers=broker.bootstrap_servers, transactional_id=f"{settings.namespace}.genesis"
     )
     await dead.start()
-    lost = Genesis(journal="0" * 32, scheme=SCHEME, scheme_id=SCHEME.id, options=OPTIONS)
+    lost = msgspec.structs.replace(genesis_of(SCHEME, OPTIONS), journal="0" * 32)
     await dead.begin_transaction()
     await dead.send_and_wait(names.genesis, encode_genesis(lost), key=b"lost", partition=0)
     try:
@@ -163,6 +164,22 @@ async def test_a_journal_has_a_seed_of_its_own_and_keeps_it(settings: Settings, 
     file.write_text("0" * 31 + "1")
     with pytest.raises(RefusedError, match=f"another seed.*{made.scheme.seed_digest}"):
         await topics.create(settings, Scheme(seed_file=str(file)), OPTIONS)
+
+
+async def test_of_two_creators_with_other_seeds_one_is_refused(settings: Settings, tmp_path: Path) -> None:
+    schemes = []
+    for name in ("ab", "cd"):
+        (tmp_path / name).write_text(name * 16)
+        schemes.append(Scheme(seed_file=str(tmp_path / name)))
+    done = await asyncio.gather(
+        *(topics.create(settings, scheme, OPTIONS) for scheme in schemes), return_exceptions=True
+    )
+    (made,) = [each for each in done if isinstance(each, Genesis)]
+    (refused,) = [each for each in done if isinstance(each, RefusedError)]
+    assert made == await topics.wait_for_genesis(settings, 10)
+    assert made.seed in (b"\xab" * 16, b"\xcd" * 16)
+    assert f"another seed, which cannot be changed: its digest is {made.scheme.seed_digest}" in str(refused)
+    assert len(await read_all(settings, TopicNames(settings.namespace).genesis)) == 1
 
 
 async def test_the_digest_of_a_seed_alone_is_refused(settings: Settings) -> None:
@@ -208,7 +225,7 @@ async def test_a_namespace_of_another_version_is_refused_with_the_way_on(
     settings: Settings, names: TopicNames, broker: LocalBroker, make: Make
 ) -> None:
     await make()
-    genesis = Genesis(journal="ab" * 16, scheme=SCHEME, scheme_id=SCHEME.id, options=OPTIONS, version=1)
+    genesis = msgspec.structs.replace(genesis_of(SCHEME, OPTIONS), version=1)
     async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap_servers) as producer:
         await producer.send_and_wait(names.genesis, encode_genesis(genesis), key=b"a", partition=0)
     said = rf"{names.genesis}: .* use a new namespace .*has version 1, but this program reads version 2"
@@ -256,6 +273,9 @@ async def test_a_journal_with_its_genesis_inside_is_refused(
         await topics.wait_for_genesis(settings)
     with pytest.raises(RefusedError, match=named):
         await topics.create(settings, SCHEME, OPTIONS)
+    rows, found = await topics.describe(settings)
+    assert found == "the genesis cannot be read"
+    assert any(re.search(named, problem) for row in rows for problem in row.problems)
     async with journal_reader(settings, 0, old) as reader:
 
         async def rows() -> bool:

@@ -25,6 +25,7 @@ from stream.errors import ChildError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from tests.kafka.fingerprinters import SLOW_GATE
 from tests.waiting import until
 
@@ -36,6 +37,7 @@ PAGES: list[bytes | None] = [b"page %d" % n for n in range(20)]
 def configuration(fingerprinter: str = "Scripted", deadline: float = 20.0) -> ChildConfiguration:
     return ChildConfiguration(
         scheme=Scheme(),
+        seed=PUBLIC_SEED,
         page_bytes=1 << 20,
         memory=512 << 20,
         deadline=deadline,

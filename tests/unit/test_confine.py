@@ -32,7 +32,7 @@ hide_memory()
 leak = os.open("/etc/hostname", os.O_RDONLY)
 os.set_inheritable(leak, True)
 configuration = ChildConfiguration(
-    scheme=Scheme(), page_bytes=1 << 20, memory=512 << 20, deadline=60.0,
+    scheme=Scheme(), seed=Scheme().seed(), page_bytes=1 << 20, memory=512 << 20, deadline=60.0,
     fingerprinter="tests.kafka.fingerprinters.Scripted",
 )
 

@@ -16,6 +16,7 @@ from stream.children.child import ChildConfiguration
 from stream.children.pool import ChildPool
 from stream.errors import PageError
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.pages.content import page_text
 from stream.pages.page import Page
 from stream.text import normalise as normalising
@@ -106,7 +107,7 @@ async def test_the_largest_page_fits_into_what_the_manifests_give_a_child(name: 
     message = json.dumps({"url": "http://a/", "html": GREEDY[name]}, ensure_ascii=False).encode()
     assert LARGEST * 0.9 < len(message) <= LARGEST
     configuration = ChildConfiguration(
-        scheme=Scheme(), page_bytes=LARGEST, memory=1536 << 20, deadline=HANG_SECONDS
+        scheme=Scheme(), seed=PUBLIC_SEED, page_bytes=LARGEST, memory=1536 << 20, deadline=HANG_SECONDS
     )
     async with ChildPool(1, configuration) as pool:
         (row,) = await pool.fingerprint([message])

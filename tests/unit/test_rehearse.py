@@ -29,7 +29,8 @@ loops = (pair_collector.in_order, chain_search.follow, chains.link, chains.sweep
     packed._sort, packed._pack, packed._search, page_log._pack, page_log._take, page_log._joined)
 assert not any(loop.signatures for loop in loops)
 scheme = Scheme()
-rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=VerdictOptions()))
+options, seed = VerdictOptions(), scheme.seed()
+rehearse(Genesis(journal="ab" * 16, scheme=scheme, scheme_id=scheme.id, options=options, seed=seed))
 known = [list(loop.signatures) for loop in loops]
 assert all(known), [loop for loop in loops if not loop.signatures]
 run = Run(0, 0, 9)

@@ -92,7 +92,7 @@ def entries() -> list[Entry]:
 
 
 def genesis(options: VerdictOptions) -> Genesis:
-    return Genesis(journal=JOURNAL, scheme=SCHEME, scheme_id=SCHEME.id, options=options)
+    return Genesis(journal=JOURNAL, scheme=SCHEME, scheme_id=SCHEME.id, options=options, seed=SCHEME.seed())
 
 
 @pytest.fixture(params=["verified", "strict"])

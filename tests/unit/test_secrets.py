@@ -14,18 +14,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
+import msgspec
 import pytest
 
+from stream.children.pool import configuration_of
 from stream.errors import NeardupError, SettingsError
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka.clients import OAuthTokens
 from stream.settings import load
 from stream.sinks.open import open_sink
 from stream.supervisor import dashboard, deployment
+from tests.genesis import genesis_of
 
 PASSWORD, TOKEN, LOGIN, REGISTRY, KEY = (
     f"{name}-hush-31415926" for name in ("password", "token", "login", "registry", "key")
 )
-SECRETS: Final = (PASSWORD, TOKEN, LOGIN, REGISTRY, KEY, "hush-31415926")
+SEED: Final = "0123456789abcdef" * 2
+SECRETS: Final = (
+    PASSWORD, TOKEN, LOGIN, REGISTRY, KEY, "hush-31415926", SEED, repr(bytes.fromhex(SEED))[2:-1],
+)  # fmt: skip
 Kind = Literal["rubbish", "rubbish inside", "refusal"]
 API_VERSIONS, HANDSHAKE, AUTHENTICATE, METADATA = 18, 17, 36, 3
 OFFERED: Final = {API_VERSIONS: 0, HANDSHAKE: 1, AUTHENTICATE: 0, METADATA: 1}
@@ -232,7 +240,11 @@ def test_no_representation_holds_a_secret(monkeypatch: pytest.MonkeyPatch, tmp_p
         monkeypatch.setenv(name, value)
     settings = load()
     roles = deployment(settings, 1)
-    shown = repr((settings, roles, dashboard(settings, roles)))
+    seed = bytes.fromhex(SEED)
+    scheme = Scheme().with_seed(seed)
+    genesis = msgspec.structs.replace(genesis_of(scheme.with_seed(PUBLIC_SEED)), scheme=scheme, seed=seed)
+    seeded = genesis, configuration_of(settings, scheme, seed)
+    shown = repr((settings, roles, dashboard(settings, roles), seeded))
     assert [secret for secret in SECRETS if secret in shown] == []
     assert roles[0].environment["NEARDUP_SASL_TOKEN_COMMAND"].endswith(KEY)
 
