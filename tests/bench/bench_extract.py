@@ -3,8 +3,8 @@ interleaved; and where the child's time goes.
 
     python -m tests.bench.bench_extract [directory with web-html.jsonl.xz]
 
-The library alone is given the same decoded pages, and asked as often and with the same options as we ask it;
-`library_once` asks it for the main content and for nothing more.
+The library alone is given the same decoded pages, and asked as often and with the same options as we ask it,
+our reading of its answers included; `library_once` asks it for the main content and for nothing more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES
 from stream.pages.content import page_text
 from stream.pages.outside.outside import Outside
 from stream.pages.page import decode_page
-from stream.text.extract import SPARSE, _main, _plain
+from stream.text.extract import _main, _plain
 from stream.text.normalise_compiled import normalised_points
 from tests.bench.bench_worker import pages
 
@@ -129,7 +129,7 @@ def _library(value: bytes) -> str:
 
 def _extracted(document: str) -> str:
     tree = HTMLTree.parse(document)
-    text = _main(tree, SPARSE * len(document))
+    text = _main(tree, document)
     return text if text.strip() else _plain(tree, main_content=False)
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from resiliparse.parse.html import HTMLTree
 
 from stream.errors import PageError
 from stream.pages.content import page_text
 from stream.pages.page import Page
-from stream.text.extract import extract
+from stream.text.extract import _prose, extract
 
 ARTICLE = "The journal gives every page one place in one order. " * 8
 PAGE = f"""<!doctype html><html><head><title>A title</title><style>p {{ color: red }}</style></head><body>
@@ -55,6 +56,41 @@ def test_a_forum_is_more_than_its_first_post() -> None:
     )
     main = f"<main><p>How is it done?</p><section id='comments'>{posts}</section></main>"
     assert "Answer 39" in extract(f"<html><body>{main}</body></html>")
+
+
+SENTENCES = [f"Sentence {i} of the article tells of harbour number {i} and of its ships. " for i in range(60)]
+
+
+def test_prose_is_told_from_lists_of_links_whatever_the_classes_say() -> None:
+    prose = "".join(f"<div>{SENTENCES[i]}{SENTENCES[i + 1]}</div>" for i in range(0, 60, 2))
+    links = "".join(f'<div><a href="/{i}">Another story, number {i}</a></div>' for i in range(40))
+    text = _prose(HTMLTree.parse(f"<body><div>{links}</div><div>{prose}</div></body>"))
+    assert all(sentence.strip() in text for sentence in SENTENCES)
+    assert "Another story" not in text
+
+
+def test_reference_documentation_keeps_signatures_tables_and_boxes_whatever_the_template() -> None:
+    rows = "".join(
+        f"<dt><code>int size{i}(List values)</code></dt><dd>Returns size {i}.</dd>" for i in range(30)
+    )
+    box = "<p>A box in the text is a part of it.</p>"
+    menu = '<ul><li><a href="/">Overview</a></li><li><a href="/tree">Tree</a></li></ul>'
+    old = f'<div class="nav">{menu}</div><div><dl>{rows}</dl><div class="sidebar">{box}</div></div>'
+    new = f"<nav>{menu}</nav><main><article><dl>{rows}</dl><aside>{box}</aside></article></main>"
+    texts = [extract(f"<html><body>{each}</body></html>").split() for each in (old, new)]
+    assert texts[0] == texts[1]
+    assert "size29(List" in texts[0]
+    assert "box" in texts[0]
+    assert "Overview" not in texts[0]
+
+
+def test_a_few_code_elements_do_not_make_an_article_documentation() -> None:
+    html = PAGE.replace("</article>", "<code>a</code><code>b</code><code>c</code></article>")
+    assert "About us" not in extract(html)
+
+
+def test_the_prose_of_a_page_of_unclosed_links_and_angle_brackets_is_read() -> None:
+    extract("<body>" + "<a href='<<<'>" * 2000 + "&lt;" * 2000 + "</body>").encode()
 
 
 def test_a_page_without_main_content_gives_its_whole_text() -> None:
