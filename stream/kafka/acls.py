@@ -49,6 +49,15 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ),
         ("transactional-id", "{ns}.genesis", (_WRITE,), "write a single genesis, even concurrently"),
     ),
+    "topics describe": (
+        *(
+            ("topic", "{ns}." + name, ("Describe", _CONFIGS), "show and check it")
+            for name in ("pages", "journal", "decisions", "verdicts", "clusters", "rejected")
+        ),
+        ("topic", _ROUTED, ("Describe", _CONFIGS), "show and check it, with `verdict_routes`"),
+        ("topic", "{ns}.genesis", (_READ, _CONFIGS), "show and check it, read scheme and options"),
+    ),
+    "topics seed": (("topic", "{ns}.genesis", (_READ,), "read the seed"),),
     "worker": (
         ("topic", "{ns}.pages", (_READ, _CONFIGS), "read pages, check the topic"),
         ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and seed"),

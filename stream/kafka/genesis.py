@@ -172,6 +172,7 @@ async def _first_record(client: AIOKafkaClient, settings: Settings, topic: str) 
         return None
 
 
+@clients.explains_errors
 async def wait_for_genesis(
     settings: Settings,
     timeout: float | None = None,
@@ -182,8 +183,9 @@ async def wait_for_genesis(
     """Wait until `neardup topics create` has written the genesis, and return it.
 
     `timeout` is in seconds, or None to wait forever. With a timeout, raises TopicError when it expires and
-    BrokerError if no broker answers. Raises SchemeMismatchError if this version computes the journal's scheme
-    differently, and RefusedError if scheme or options differ from the expected ones.
+    BrokerError if no broker answers. Raises AccessError without a grant, SchemeMismatchError if this version
+    computes the journal's scheme differently, and RefusedError if scheme or options differ from the expected
+    ones.
     """
     try:
         async with asyncio.timeout(timeout):

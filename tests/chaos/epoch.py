@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import random
 import sys
 import time
 import urllib.request
@@ -76,9 +77,12 @@ class Epoch:
         started = time.monotonic()
         self._logs.mkdir(parents=True)
         admin = BrokerAdmin(self._kafka.bootstrap_servers)
+        seed_file = self._directory / "seed"
+        seed_file.write_text(random.Random(f"{self._report.seed}/{self._number}/seed").randbytes(16).hex())
         created = await self._neardup(
-            "topics", "create", "--partitions", str(PARTITIONS), *self._made.options.create
-        )
+            "topics", "create", "--partitions", str(PARTITIONS), "--scheme", f"seed_file={seed_file}",
+            *self._made.options.create,
+        )  # fmt: skip
         assert created is not None, f"topics create failed: {self._logs / 'topics.log'}"
         async with AsyncExitStack() as stack:
             roles = await self._roles(stack)

@@ -90,7 +90,7 @@ def roles(secured: SecuredBroker, crawl: Path) -> dict[str, Settings]:
         for role in ROLES:
             await secured.grant(principals[role], grants(role, TopicNames(namespace), ROUTES))
         await create(by["topics create"])
-        await topics.describe(by["topics create"])
+        await topics.describe(by["topics describe"])
         assert await publish(by["publish"], sources) == len(PAGES)
         async with running(WorkerRole(by["worker"])):
             async with running(JudgeRole(by["judge"])):
@@ -116,6 +116,8 @@ async def journal_end(settings: Settings) -> int:
 
 async def test_every_role_works_with_just_its_grants(roles: dict[str, Settings], crawl: Path) -> None:
     assert await recompute(roles["audit"]) == []
+    _, genesis = await topics.describe(roles["topics describe"])
+    assert genesis == await topics.wait_for_genesis(roles["topics seed"], timeout=10)
     for command in (["tail", "--from-beginning", "--limit", "4", "--json"], ["query", str(crawl), "--json"]):
         code, out, error = await neardup_process(roles[command[0]], *command)
         assert code == 0, error
@@ -146,6 +148,10 @@ async def attempt(role: str, settings: Settings, crawl: Path) -> None:
         case "topics create":
             await create(settings)
             await create(settings)  # which reads the genesis
+        case "topics describe":
+            await topics.describe(settings)
+        case "topics seed":
+            await topics.wait_for_genesis(settings, timeout=10)
         case "worker":
             await WorkerRole(settings).run()
         case "judge":
@@ -209,6 +215,28 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
         assert missing.name in refused, f"without {operation} on {missing.kind} {missing.name}"
         assert "docs/operations.md" in refused
     assert AccessError.exit_code == EXIT_REFUSED
+
+
+async def test_who_may_not_read_the_genesis_gets_no_seed(
+    secured: SecuredBroker, roles: dict[str, Settings], namespace: str, tmp_path: Path
+) -> None:
+    """Only its topic is described to such a principal."""
+    shared = roles["topics seed"].namespace
+    await secured.grant(
+        namespace,
+        [
+            dataclasses.replace(each, operations=("Describe", "DescribeConfigs"))
+            for each in grants("topics describe", TopicNames(shared), ROUTES)
+        ],
+    )
+    settings, file = secured.by_token(shared, namespace, **ROUTED), tmp_path / "seed"
+    code, _, error = await neardup_process(settings, "topics", "seed", str(file))
+    assert (code, file.exists()) == (2, False), error
+    assert f"{shared}.genesis" in error
+    code, out, error = await neardup_process(settings, "topics", "describe")
+    assert code == 1, error
+    assert "the genesis cannot be read" in out
+    assert PUBLIC_SEED.hex() not in out + error
 
 
 async def make(settings: Settings, wanted: list[Grant]) -> None:

@@ -160,7 +160,8 @@ async def output(environment: dict[str, str], broker: FakeBroker, *arguments: st
 
 ROLES: Final = (("worker",), ("judge",), ("dashboard",), ("run", "--workers", "1"))
 COMMANDS: Final = (
-    ("topics", "create"),
+    ("topics", "create", "--scheme", "seed_file={seed}"),
+    ("topics", "seed", "{directory}/seed"),
     ("topics", "describe"),
     ("publish", "{pages}"),
     ("tail",),
@@ -185,12 +186,14 @@ async def test_no_secret_is_printed(
 ) -> None:
     pages = tmp_path / "pages.jsonl"
     pages.write_text('{"url": "http://a/", "text": "words"}\n')
+    seed = tmp_path / "seed-file"
+    seed.write_text(SEED)
     at_once = asyncio.Semaphore(2)
 
     async def check(arguments: tuple[str, ...]) -> None:
         directory = tmp_path / "-".join(arguments[:2])
         directory.mkdir()
-        named = [each.format(pages=pages, directory=directory) for each in arguments]
+        named = [each.format(pages=pages, directory=directory, seed=seed) for each in arguments]
         async with at_once, fake_broker(kind) as broker:
             said = await output(options(directory, broker.address, log_format, by_token), broker, *named)
         assert broker.connections, f"{arguments} never asked the broker: {said}"
