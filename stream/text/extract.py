@@ -26,8 +26,8 @@ the page is a list, a forum, or has a structure that the extractor misreads."""
 UNDOUBTED: Final = 0.08
 """Main content of at least this fraction of the HTML (in characters) is taken without a second look."""
 LEAST_PROSE: Final = 0.5
-"""Main content shorter than this fraction of the body's prose is replaced by the prose. Measured on half of
-400 real pages, and confirmed on the other half (docs/quality.md)."""
+"""Main content shorter than this fraction of the body's prose is replaced by the prose. Chosen with the pages
+of docs/quality.md in view."""
 PROSE: Final = 80
 """Characters outside links that make a block prose."""
 PROSE_LINKS: Final = 0.4
@@ -40,7 +40,7 @@ CODE: Final = 4
 CODE_CHARACTERS: Final = 10_000
 """Reference documentation has at least CODE code elements and one definition or code element more for every
 CODE_CHARACTERS / CODE characters of HTML. Its signatures and tables are content, but no prose."""
-_CODE_ELEMENT: Final = re.compile(r"<(?:code|pre|tt|dt|kbd)\b")
+_CODE_ELEMENT: Final = re.compile(r"<(?:code|pre|tt|dt|kbd)\b", re.IGNORECASE)
 _TAG: Final = re.compile(r"(<[^<>]*>)")
 _NAVIGATION: Final = [
     *("nav", "footer", "[role=navigation]", "[role=contentinfo]"),
