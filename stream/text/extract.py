@@ -46,7 +46,10 @@ _NAVIGATION: Final = [
     *("nav", "footer", "[role=navigation]", "[role=contentinfo]"),
     *(f"{mark}{name}" for mark in ".#" for name in ("nav", "menu", "footer")),
 ]
-_CHROME: Final = [*_NAVIGATION, "aside", "[role=complementary]", ".sidebar", "#sidebar"]
+_CHROME: Final = [
+    *(*_NAVIGATION, "aside", "[role=complementary]", ".sidebar", "#sidebar"),
+    *(f"[{attribute}*={word}]" for attribute in ("class", "id") for word in ("cookie", "consent")),
+]
 
 
 def extract(html: str) -> str:
