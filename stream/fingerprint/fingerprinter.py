@@ -8,12 +8,11 @@ from typing import Final, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from stream.errors import PageError
 from stream.fingerprint import files
 from stream.fingerprint.default_weights import features
-from stream.fingerprint.hashes import hash_characters, hash_ranges, hash_tokens, text_hasher
+from stream.fingerprint.hashes import hash_tokens, text_hasher
 from stream.fingerprint.hashing.hash_functions import hasher
 from stream.fingerprint.recipe import Recipe, recipe_of
 from stream.fingerprint.row import WORD, Row, Status
@@ -27,9 +26,8 @@ from stream.pages.content import declared_language, page_text
 from stream.pages.outside.outside import Outside
 from stream.pages.page import Page, PageMessageError, decode_page
 from stream.text.normalise import normalise
-from stream.text.pieces import words_of
-from stream.text.points import Points, bounds_of, points_of
-from stream.text.segment import segment, words
+from stream.text.points import Points, points_of
+from stream.text.segment import segment, units
 from stream.text.surrogates import replace_surrogates
 from stream.text.url import MAX_URL, url_key
 from stream.text.variants import simplified
@@ -163,7 +161,7 @@ class Fingerprinter:
             summed, counts = [simhash(distinct, weights, tie_word=self._tie_word)], [distinct.size]
         columns = zip(
             summed,
-            self._sketches(*self._units(points, tokens), compiled),
+            self._sketches(tokens, compiled),
             text_hashes,
             (tokens.bounds[1:] - tokens.bounds[:-1]).tolist(),
             counts,
@@ -189,52 +187,29 @@ class Fingerprinter:
             return scanned_tokens(texts, self._keys)
         return plain_tokens(texts, self._keys, self.scheme.segmenter, self.scheme.dictionary)
 
-    def _sketches(self, units: NDArray[np.uint32], bounds: NDArray[np.intp], compiled: bool) -> list[bytes]:
-        """The sketch of each text. Text i has the shingle units `units[bounds[i] : bounds[i + 1]]`."""
+    def _sketches(self, tokens: Tokens, compiled: bool) -> list[bytes]:
+        """The sketch of each text."""
+        hashes, bounds = tokens.units, tokens.unit_bounds
         if compiled and self.scheme.sketch == "parity":
             from stream.fingerprint.parity_compiled import parity_sketches
 
-            words = parity_sketches(units, bounds, self.scheme.shingle, self.scheme.sketch_bins)
+            words = parity_sketches(hashes, bounds, self.scheme.shingle, self.scheme.sketch_bins)
             return [row.tobytes() for row in words.astype("<u8", copy=False)]
         return [
-            sketch(shingles(units[start:end], self.scheme.shingle), self.scheme)
+            sketch(shingles(hashes[start:end], self.scheme.shingle), self.scheme)
             for start, end in pairwise(bounds.tolist())
         ]
 
-    def _units(self, texts: Points, tokens: Tokens) -> tuple[NDArray[np.uint32], NDArray[np.intp]]:
-        """The units of which shingles are made, and each text's bounds (texts + 1,). The units are hashes of
-        the text's Han characters if it has more than `han_floor`, else of its words."""
-        counts = tokens.han_bounds[1:] - tokens.han_bounds[:-1]
-        if not tokens.han_units.size and not tokens.cut_further.any():
-            return tokens.hashes.astype(np.uint32), tokens.bounds
-        if int(counts.min()) > self.scheme.han_floor:
-            return tokens.han_units, tokens.han_bounds
-        units: list[NDArray[np.uint32]] = []
-        for text, count in enumerate(counts.tolist()):
-            if count > self.scheme.han_floor:
-                units.append(tokens.han_units[tokens.han_bounds[text] : tokens.han_bounds[text + 1]])
-            elif not count and not tokens.cut_further[text]:  # its tokens are its words
-                own = tokens.hashes[tokens.bounds[text] : tokens.bounds[text + 1]]
-                units.append(own.astype(np.uint32))
-            else:
-                units.append(hash_ranges(texts.points, *words_of(texts, text), self._keys).astype(np.uint32))
-        return np.concatenate(units), bounds_of([own.size for own in units])
-
     def _text(self, text: str, recipe: Recipe) -> Fingerprint:
         normalised = self.normalised(text)
-        tokens, han = segment(normalised, self.scheme.segmenter, self.scheme.dictionary)
+        tokens = segment(normalised, self.scheme.segmenter, self.scheme.dictionary)
         weighted = recipe.features(normalised, tokens)
         fingerprint, uncertain = simhash(*weighted, self.scheme.width, self._tie_word)
-        # As in `_units`.
-        if han.size > self.scheme.han_floor:
-            hashes = hash_characters(han, self._keys)
-        else:
-            hashes = hash_tokens(tokens if normalised.isascii() else words(normalised), self._keys)
-        units = hashes.astype(np.uint32)
+        hashes = hash_tokens(units(normalised), self._keys).astype(np.uint32)
         return Fingerprint(
             fingerprint,
             uncertain,
-            sketch(shingles(units, self.scheme.shingle), self.scheme),
+            sketch(shingles(hashes, self.scheme.shingle), self.scheme),
             self._hash_text(normalised.encode()),
             len(tokens),
             weighted[1].size,
@@ -250,12 +225,12 @@ class Fingerprinter:
         names, weights = weighted_pairs(pairs, self.scheme.weight_cap)
         hashes = self._hash(names, self.scheme.width)
         fingerprint, uncertain = simhash(*signed(hashes, weights), self.scheme.width, self._tie_word)
-        units = hash_tokens(names, self._keys).astype(np.uint32)
+        own = hash_tokens(names, self._keys).astype(np.uint32)
         listed = msgspec.msgpack.encode(sorted(zip(names, weights.tolist(), strict=True)))
         return Fingerprint(
             fingerprint,
             uncertain,
-            sketch(shingles(units, 1), self.scheme),
+            sketch(shingles(own, 1), self.scheme),
             self._hash_text(listed),
             len(names),
             len(names),

@@ -81,11 +81,6 @@ def hash_ranges(
     return pseudo_random(hashes, keys)
 
 
-def hash_characters(points: NDArray[np.uint32], keys: HashKeys) -> NDArray[np.uint64]:
-    """The hash of each character as a token of its own (n,)."""
-    return pseudo_random((points + _ONE) * keys.factors[0] + keys.added, keys)
-
-
 def multilinear_factors(state: np.uint64, count: int) -> NDArray[np.uint64]:
     """The factors of the first `count` characters of a token: SplitMix64 from `state`, made odd, so that
     words that differ in one character never collide."""

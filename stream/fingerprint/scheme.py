@@ -29,11 +29,11 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "decode": 1,
     "extract": 3,
     "normalise": 2,
-    "segment": 2,
+    "segment": 3,
     "url_key": 1,
     "hashes": 1,
     "simhash": 3,
-    "sketch": 5,
+    "sketch": 6,
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -100,9 +100,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     short_tokens: Count = 0
     """A page with fewer tokens is short: the verdict option `short_distance` applies. 0: none is."""
     shingle: Positive = 5
-    """Shingle length of the sketch, in Han characters or words."""
-    han_floor: Count = 100
-    """Texts with more Han characters than this are shingled by character, others by word."""
+    """Shingle length of the sketch, in units (see `stream.text.segment`)."""
     sketch: Literal["parity", "minhash"] = "parity"
     """Kind of sketch: an odd sketch, which is half as noisy near the threshold, or b-bit MinHash."""
     sketch_bins: Annotated[int, msgspec.Meta(ge=64, le=8192, multiple_of=64)] = 1920

@@ -1,4 +1,4 @@
-"""Token hashes of normalised texts in one compiled loop over their code points.
+"""Hashes of the tokens and units of normalised texts in one compiled loop over their code points.
 
 Gives the same as `pieces` and `hash_ranges`, without their intermediate arrays.
 """
@@ -33,17 +33,21 @@ _SIP_0, _SIP_1, _SIP_2, _SIP_3 = map(np.uint64, SIP_STATE)
 
 
 def scanned_tokens(texts: Points, keys: HashKeys) -> Tokens:
-    """The tokens of normalised texts, with Han runs cut as by rjieba with its own dictionary."""
+    """The tokens and units of normalised texts, with Han runs cut as by rjieba with its own dictionary."""
     points, bounds = texts
     if points.dtype == np.uint8:
         narrow = points.astype(np.uint8, copy=False)
         hashes, token_bounds = _scan_ascii(narrow, bounds, kinds_of_characters(), keys)
-        han = np.empty(0, np.uint32)
-        return Tokens(hashes, token_bounds, han, np.zeros_like(bounds), np.zeros(bounds.size - 1, np.bool_))
+        return Tokens(hashes, token_bounds, hashes.astype(np.uint32), token_bounds)
     wide, kinds = points.astype(np.uint32, copy=False), kinds_of_characters()
     # Separate calls rather than one: Numba's cache misses changes to functions inlined from other files.
     runs = han_runs(wide, kinds)
-    return Tokens(*_scan(wide, bounds, kinds, runs, word_starts(runs, jieba_tables()), keys))
+    hashes, token_bounds, units, unit_bounds = _scan(
+        wide, bounds, kinds, runs, word_starts(runs, jieba_tables()), keys
+    )
+    if not units.size:
+        units, unit_bounds = hashes.astype(np.uint32), token_bounds
+    return Tokens(hashes, token_bounds, units, unit_bounds)
 
 
 @compiled
@@ -131,15 +135,15 @@ def _scan(
     runs: NDArray[np.uint32],
     starts: NDArray[np.bool_],
     keys: HashKeys,
-) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp], NDArray[np.bool_]]:
-    """The fields of `Tokens`. `runs` are the Han runs among the points, `starts` the word starts in them."""
+) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp]]:
+    """The fields of `Tokens`; without units where they are the tokens. `runs` are the Han runs among the
+    points, `starts` the word starts in them."""
     factors, state, added = keys.factors, keys.state, keys.added
     texts = len(bounds) - 1
-    hashes = np.empty(len(points), np.uint64)
-    units = np.empty(len(runs), np.uint64)
-    token_bounds, han_bounds = np.zeros(texts + 1, np.intp), np.zeros(texts + 1, np.intp)
-    cut_further = np.zeros(texts, np.bool_)
-    tokens = characters = place = 0
+    hashes, units = np.empty(len(points), np.uint64), np.empty(len(points), np.uint64)
+    token_bounds, unit_bounds = np.zeros(texts + 1, np.intp), np.zeros(texts + 1, np.intp)
+    tokens = count = place = 0
+    unspaced = len(runs) > 2
     for text in range(texts):
         i, end = bounds[text], bounds[text + 1] - 1
         while i < end:
@@ -150,13 +154,12 @@ def _scan(
                     value += _term(points[i], length, factors, state)
                     length += _ONE
                     i += 1
-                    kind = kinds[points[i]]
-                    if i == end or kind not in (ASCII, WIDE, MARK):
+                    if i == end or kinds[points[i]] not in (ASCII, WIDE, MARK):
                         break
-                    if kind == MARK:
-                        cut_further[text] = True
                 hashes[tokens] = value
                 tokens += 1
+                units[count] = value
+                count += 1
             elif kind == HAN_CHARACTER:
                 value, length = added, _NONE
                 while i < end and kinds[points[i]] == HAN_CHARACTER:
@@ -167,28 +170,38 @@ def _scan(
                     tokens += begins
                     value = added if begins else value
                     length = _NONE if begins else length
-                    units[characters] = added + _term(points[i], _NONE, factors, state)
-                    characters += 1
+                    units[count] = added + _term(points[i], _NONE, factors, state)
+                    count += 1
                     value += _term(points[i], length, factors, state)
                     length += _ONE
                     i += 1
                 hashes[tokens] = value
                 tokens += 1
             elif kind == UNSPACED_CHARACTER:
+                unspaced = True
                 first = i
+                value, length = added, _NONE
                 while i < end and kinds[points[i]] in (UNSPACED_CHARACTER, MARK):
+                    if kinds[points[i]] == UNSPACED_CHARACTER and length != _NONE:
+                        units[count] = value
+                        count += 1
+                        value, length = added, _NONE
+                    value += _term(points[i], length, factors, state)
+                    length += _ONE
                     i += 1
+                units[count] = value
+                count += 1
                 for begin in range(first, max(first, i - GRAM) + 1):
                     value = added
                     for at in range(begin, min(begin + GRAM, i)):
                         value += _term(points[at], np.uint64(at - begin), factors, state)
                     hashes[tokens] = value
                     tokens += 1
-                cut_further[text] = True
             else:
-                cut_further[text] |= kind == MARK
                 i += 1
-        token_bounds[text + 1], han_bounds[text + 1] = tokens, characters
+        token_bounds[text + 1], unit_bounds[text + 1] = tokens, count
     _pseudo_random(hashes[:tokens], keys)
-    _pseudo_random(units[:characters], keys)
-    return hashes[:tokens], token_bounds, units[:characters].astype(np.uint32), han_bounds, cut_further
+    if not unspaced:
+        count = 0
+    _pseudo_random(units[:count], keys)
+    return hashes[:tokens], token_bounds, units[:count].astype(np.uint32), unit_bounds

@@ -25,7 +25,7 @@ from stream.pages.content import page_text
 from stream.pages.page import Page
 from stream.tables.design import Design
 from stream.tables.probes import probe_count
-from stream.text.segment import segment, words
+from stream.text.segment import segment, units
 from stream.text.url import url_key
 
 Outcome: TypeAlias = Literal["duplicate", "recrawl", "unique", "insufficient"]
@@ -153,17 +153,15 @@ def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerpri
     scheme = fingerprinter.scheme
     found = fingerprinter.text(text)
     normalised = fingerprinter.normalised(text)
-    tokens, han = segment(normalised, scheme.segmenter, scheme.dictionary)
+    tokens = segment(normalised, scheme.segmenter, scheme.dictionary)
     recipe = Recipe(scheme, fingerprinter.seed)
     names, weights = recipe.named(normalised, tokens)
     hashes = recipe.hash(names, scheme.width) if names else np.zeros(0, np.uint64)
-    if han.size > scheme.han_floor:
-        units = [chr(point).encode() for point in han.tolist()]
-    else:
-        units = words(normalised)
-    length = min(scheme.shingle, len(units))
+    found_units = units(normalised)
+    length = min(scheme.shingle, len(found_units))
     shingles = frozenset(
-        b" ".join(units[i : i + length]) for i in range(len(units) - length + 1 if units else 0)
+        b" ".join(found_units[i : i + length])
+        for i in range(len(found_units) - length + 1 if found_units else 0)
     )
     return ExplainedPage(
         name=name,

@@ -17,13 +17,12 @@ from stream.text.points import Points
 from stream.text.segment import (
     GRAM,
     HAN_CHARACTER,
-    MARK,
     NO_WORD,
     SPACE,
     UNSPACED_CHARACTER,
-    WIDE,
     as_their_bases,
     kinds_of_characters,
+    unit_ranges,
 )
 
 _SORTS: Final = np.array([0, 1, HAN_CHARACTER, 1, UNSPACED_CHARACTER, 0], np.uint8)
@@ -39,42 +38,38 @@ class Pieces(NamedTuple):
     """End of each token, exclusive (n,)."""
     token_bounds: NDArray[np.intp]
     """(texts + 1,)"""
-    han: NDArray[np.uint32]
-    """The Han characters of all texts in order (h,)."""
-    han_bounds: NDArray[np.intp]
+    unit_starts: NDArray[np.intp]
+    """Start of each unit in the code points (u,), in text order."""
+    unit_ends: NDArray[np.intp]
+    """End of each unit, exclusive (u,)."""
+    unit_bounds: NDArray[np.intp]
     """(texts + 1,)"""
-    cut_further: NDArray[np.bool_]
-    """Whether a text's tokens differ from its words in more than Han runs, by 3-grams or marks (texts,)."""
 
 
 def pieces(texts: Points, segmenter: Segmenter, dictionary: str = "") -> Pieces:
-    """Tokenise `texts`. The segmenter is called once per text, with all its Han runs."""
+    """The tokens and units of `texts`. The segmenter is called once per text, with all its Han runs."""
     points, bounds = texts
-    kinds = kinds_of_characters().take(points)
-    odd = kinds > WIDE if points.itemsize > 1 else kinds[:0]
-    unusual = bool(odd.any())
-    if unusual and int(kinds.max()) == MARK:
-        kinds = as_their_bases(kinds)
+    own_kinds = kinds_of_characters().take(points)
+    kinds = as_their_bases(own_kinds)
     # A piece is a run of word characters of one class: Han, unspaced or other ...
     sorts = _SORTS.take(kinds)
     edges = np.empty(sorts.size, np.bool_)
     edges[:1] = True
     np.not_equal(sorts[1:], sorts[:-1], out=edges[1:])
     places = np.flatnonzero(kinds == HAN_CHARACTER) if points.itemsize > 1 else np.empty(0, np.intp)
-    han = points.take(places).astype(np.uint32, copy=False)
-    han_bounds = np.searchsorted(places, bounds)
     if places.size:  # ... and the segmenter cuts Han runs further.
+        han, han_bounds = points.take(places), np.searchsorted(places, bounds)
         edges[places] = _first_of_words(han, places, han_bounds.tolist(), cutter(segmenter, dictionary))
     at = np.flatnonzero(edges)
     kept = sorts[at] != NO_WORD
     starts = at[kept]
     # A piece ends at the next edge; the final NUL ends the last one.
     ends = np.concatenate((at[1:], [sorts.size]))[kept]
-    cut_further = np.zeros(bounds.size - 1, np.bool_)
-    if unusual:
-        cut_further = np.diff(np.concatenate(([0], np.cumsum(odd)))[bounds]) > 0
+    if (sorts == UNSPACED_CHARACTER).any():
         starts, ends = _with_grams(starts, ends, sorts)
-    return Pieces(starts, ends, np.searchsorted(starts, bounds), han, han_bounds, cut_further)
+    unit_starts, unit_ends = unit_ranges(own_kinds, kinds)
+    unit_bounds = np.searchsorted(unit_starts, bounds)
+    return Pieces(starts, ends, np.searchsorted(starts, bounds), unit_starts, unit_ends, unit_bounds)
 
 
 def _with_grams(
@@ -89,17 +84,8 @@ def _with_grams(
     return begins, np.where(np.repeat(unspaced, counts), np.minimum(stops, begins + GRAM), stops)
 
 
-def words_of(texts: Points, text: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    r"""Starts and ends in the code points of the `\w+` runs of one text. Han runs are not cut."""
-    start, end = int(texts.bounds[text]), int(texts.bounds[text + 1])
-    kinds = kinds_of_characters().take(texts.points[start:end])
-    within = (kinds != NO_WORD) & (kinds != MARK)
-    edges = np.flatnonzero(np.diff(within, prepend=False)) + start
-    return edges[0::2], edges[1::2]
-
-
 def _first_of_words(
-    han: NDArray[np.uint32],
+    han: NDArray[np.uint8] | NDArray[np.uint32],
     places: NDArray[np.intp],
     bounds: list[int],
     cut: Cut,

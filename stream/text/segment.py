@@ -1,12 +1,16 @@
-"""Segmentation of a normalised text into words, tokens and Han characters.
+"""Segmentation of a normalised text into words, tokens and units.
 
-A *word* is a maximal run of `\\w` characters (`stream.text.characters`). A *token* is a word together with
-its combining marks, which are not `\\w`. Two kinds of runs become several tokens instead:
+A *word* is a maximal run of `\\w` characters and their combining marks (`stream.text.characters`). *Tokens*,
+the features of SimHash, and *units*, of which shingles are made, are cut from the same runs of characters:
 
-- Han runs are cut into words by a dictionary (`rjieba` or `jieba`);
-- runs of other scripts written without spaces (kana, Thai, Lao, Khmer and others) become character 3-grams.
+| run of | tokens | units |
+|---|---|---|
+| Han characters | words by a dictionary (`rjieba` or `jieba`) | characters |
+| others without spaces (kana, Thai, Khmer ...) | 3-grams of characters | characters, with their marks |
+| any other script, and digits | the run | the run |
 
-Words and tokens are UTF-8, ready to be hashed.
+So a character is in both or in neither. In neither are characters that are no `\\w`, such as punctuation and
+emoji, and marks that follow one of these or a Han character. All three are UTF-8, ready to be hashed.
 
 Measured on pages of a Khmer help system, at a limit of 12 bits between fingerprints, with pairs edited to
 0.8 <= J < 1 and pairs of different pages. Without marks, so that single letters were words, 32 % of the
@@ -18,7 +22,7 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,15 +44,22 @@ UNSPACED: Final = (
     (0x1780, 0x1800),  # Khmer
     (0x1950, 0x19E0),  # Tai Le, New Tai Lue
     (0x1A20, 0x1AB0),  # Tai Tham
-    (0x3041, 0x3100),  # hiragana, katakana
-    (0x31F0, 0x3200),  # katakana extensions
-    (0xA9E0, 0xAA00),  # Myanmar extensions
-    (0xAA60, 0xAAE0),  # Myanmar extensions, Tai Viet
+    (0x1B00, 0x1B80),  # Balinese
+    (0x3021, 0x302A),  # Hangzhou numerals
+    (0x3031, 0x3040),  # repeat marks of kana and Han
+    (0x3041, 0x3130),  # hiragana, katakana, Bopomofo
+    (0x31A0, 0x31C0),  # Bopomofo Extended
+    (0x31F0, 0x3200),  # Katakana Phonetic Extensions
+    (0xA000, 0xA4D0),  # Yi
+    (0xA980, 0xAA00),  # Javanese, Myanmar Extended-B
+    (0xAA60, 0xAAE0),  # Myanmar Extended-A, Tai Viet
     (0x11700, 0x11750),  # Ahom
-    (0x1AFF0, 0x1B170),  # kana extensions
+    (0x16FE0, 0x18D80),  # Tangut, Khitan
+    (0x1AFF0, 0x1B300),  # kana extensions, Nushu
 )
-"""Half-open ranges of the other scripts that are written without spaces: kana, and the scripts of line
-breaking class SA (UAX 14). Only their word characters and marks count."""
+"""Half-open ranges of the other scripts that are written without spaces, by their blocks: those of the line
+breaking classes SA, ID and CJ (UAX 14), Bopomofo, Balinese and Javanese. Only their word characters and marks
+count. Tibetan is not among them: its tsheg, which is punctuation, separates syllables."""
 GRAM: Final = 3
 """Length in characters of the n-grams of unspaced scripts."""
 
@@ -59,31 +70,60 @@ NO_WORD, ASCII, HAN_CHARACTER, WIDE, UNSPACED_CHARACTER, MARK = range(
 _ASCII_WORDS: Final = bytes(point if re.match(rb"\w", bytes([point])) else SPACE for point in range(256))
 
 
-class Segments(NamedTuple):
-    """The tokens and Han characters of a text."""
-
-    tokens: list[bytes]
-    """First words, then 3-grams of unspaced scripts, then Han words, each in text order."""
-    han: NDArray[np.uint32]
-    """Code points of the text's Han characters, in order (n,)."""
-
-
 def words(text: str) -> list[bytes]:
-    r"""The `\w+` runs of `text`, in order. Han runs are not cut."""
+    """The words of `text`, in order. Scripts written without spaces are not cut."""
     if text.isascii():
         return text.encode().translate(_ASCII_WORDS).split()
     points, kinds = _classified(text)
-    return _joined(points, (kinds != NO_WORD) & (kinds != MARK)).encode().split()
+    return _joined(points, as_their_bases(kinds) != NO_WORD).encode().split()
 
 
-def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> Segments:
-    """The tokens and the Han characters of `text`.
+def units(text: str) -> list[bytes]:
+    """The units of `text`, in order."""
+    if text.isascii():
+        return words(text)
+    points, kinds = _classified(text)
+    bases = as_their_bases(kinds)
+    starts, ends = unit_ranges(kinds, bases)
+    characters = points.astype("<u4", copy=False)
+    return [
+        characters[start:end].tobytes().decode("utf-32-le").encode()
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def unit_ranges(
+    kinds: NDArray[np.uint8], bases: NDArray[np.uint8]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Starts and ends of the units in text order, from the kinds of the characters (n,) and `as_their_bases`
+    of them."""
+    within = bases != NO_WORD
+    spaced = (bases == ASCII) | (bases == WIDE)
+    # Each character of an unspaced script begins a unit, and so does the first one of another word.
+    begins = within & ~spaced & (kinds != MARK)
+    begins |= spaced & ~_shifted(spaced)
+    starts = np.flatnonzero(begins)
+    # A unit ends where the next one begins, or before that at a character that is in none.
+    edges = np.flatnonzero(begins | ~within)
+    edges = np.append(edges, kinds.size)
+    return starts, edges[np.searchsorted(edges, starts, "right")]
+
+
+def _shifted(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Each character's flag moved to the next character."""
+    moved = np.zeros_like(flags)
+    moved[1:] = flags[:-1]
+    return moved
+
+
+def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> list[bytes]:
+    """The tokens of `text`: words, then 3-grams of unspaced scripts, then Han words, each in text order.
 
     The segmenter is called once for all Han runs of the text. The first call loads its dictionary, extended
     by the user dictionary at the path `dictionary`.
     """
     if text.isascii():
-        return Segments(words(text), np.empty(0, np.uint32))
+        return words(text)
     points, kinds = _classified(text)
     highest = int(kinds.max())
     if highest < WIDE:  # all words other than Han runs are ASCII
@@ -95,10 +135,9 @@ def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> Segments:
         if highest >= UNSPACED_CHARACTER:
             found += _grams(_joined(points, kinds == UNSPACED_CHARACTER))
     is_han = kinds == HAN_CHARACTER
-    han = points.compress(is_han)
-    if han.size:
+    if is_han.any():
         found += " ".join(cutter(segmenter, dictionary)(_joined(points, is_han))).encode().split()
-    return Segments(found, han)
+    return found
 
 
 def _classified(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:

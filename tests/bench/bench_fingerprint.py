@@ -96,12 +96,12 @@ def _segment_and_hash(texts: list[str]) -> None:
 def _plain_segment_and_hash(texts: list[str]) -> None:
     """The same by the libraries: Unicode's normalisation, rjieba, xxh3."""
     for text in texts:
-        for token in segment(normalise(text), "rjieba").tokens:
+        for token in segment(normalise(text), "rjieba"):
             xxhash.xxh3_64_intdigest(token)
 
 
 def _tokens(text: str) -> list[str]:
-    return [token.decode() for token in segment(normalise(text), "rjieba").tokens]
+    return [token.decode() for token in segment(normalise(text), "rjieba")]
 
 
 def _revisions(data: Path, language: str) -> Iterator[str]:

@@ -24,9 +24,9 @@ from stream.text.characters import UNASSIGNED, classes
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
 from stream.text.normalise_compiled import encoded, normalised_points
-from stream.text.pieces import pieces, words_of
+from stream.text.pieces import pieces
 from stream.text.points import Points, points_of
-from stream.text.segment import GRAM, HAN, UNSPACED, segment, words
+from stream.text.segment import GRAM, HAN, UNSPACED, segment, units, words
 from stream.text.url import url_key
 
 KEYS = hash_keys(PUBLIC_SEED)
@@ -49,12 +49,13 @@ M = "".join(
     if unicodedata.category(chr(point)) in ("Mn", "Mc")
 )
 W = rf"[^\W{NOT_YET}]"
-WORDS = re.compile(f"{W}+")
+WORDS = re.compile(f"{W}(?:{W}|(?<![{H}])[{M}])*")
 PIECE = re.compile(
     f"(?P<han>(?:(?={W})[{H}])+)"
     f"|(?P<unspaced>(?={W})[{U}](?:(?={W}|[{M}])[{U}]|[{M}])*)"
     f"|(?P<spaced>(?![{H}{U}]){W}(?:(?![{H}{U}]){W}|(?![{U}])[{M}]|(?<![{H}])[{M}])*)"
 )
+UNIT = re.compile(f"[{H}]|[{U}](?:(?!{W})[{M}])*|(?:(?![{H}{U}]){W})(?:(?![{H}{U}]){W}|(?!{W})[{M}])*")
 
 
 @given(st.text(st.characters(max_codepoint=127)))
@@ -88,11 +89,12 @@ def test_tokens_are_words_with_marks_of_which_han_and_unspaced_runs_are_cut(text
     others = [piece["spaced"] for piece in found_pieces if piece["spaced"]]
     for run in (piece["unspaced"] for piece in found_pieces if piece["unspaced"]):
         others += [run[place : place + GRAM] for place in range(max(1, len(run) - GRAM + 1))]
-    tokens, han = segment(clean, "rjieba")
+    tokens = segment(clean, "rjieba")
     found = [token.decode() for token in tokens]
     assert found[: len(others)] == others
     assert "".join(found[len(others) :]) == "".join(runs)
-    assert "".join(map(chr, han.tolist())) == "".join(runs)
+    units_ = [unit for piece in found_pieces for unit in UNIT.findall(piece[0])]
+    assert [unit.decode() for unit in units(clean)] == units_
 
 
 @given(st.lists(MIXED, max_size=5))
@@ -101,14 +103,13 @@ def test_pieces_of_a_batch_are_the_tokens_of_each_text(texts: list[str]) -> None
     points = points_of(clean)
     found = pieces(points, "rjieba")
     for i, text in enumerate(clean):
-        tokens, han = segment(text, "rjieba")
+        tokens = segment(text, "rjieba")
         own = slice(found.token_bounds[i], found.token_bounds[i + 1])
         ranges = zip(found.starts[own].tolist(), found.ends[own].tolist(), strict=True)
         assert sorted(said(points, *ends) for ends in ranges) == sorted(token.decode() for token in tokens)
-        assert found.han[found.han_bounds[i] : found.han_bounds[i + 1]].tolist() == han.tolist()
-        assert [said(points, *ends) for ends in zip(*words_of(points, i), strict=True)] == [
-            word.decode() for word in words(text)
-        ]
+        own = slice(found.unit_bounds[i], found.unit_bounds[i + 1])
+        ranges = zip(found.unit_starts[own].tolist(), found.unit_ends[own].tolist(), strict=True)
+        assert [said(points, *ends) for ends in ranges] == [unit.decode() for unit in units(text)]
 
 
 @given(st.lists(MIXED | LONG, max_size=5))

@@ -35,7 +35,7 @@ ENGLISH = (
 def made(text: str, **options: object) -> dict[str, int]:
     scheme = Scheme(**options)  # type: ignore[arg-type]
     clean = normalise(text)
-    tokens = segment(clean, scheme.segmenter, scheme.dictionary).tokens
+    tokens = segment(clean, scheme.segmenter, scheme.dictionary)
     return {feature.decode(): count for feature, count in maker(scheme)(clean, tokens).items()}
 
 
@@ -116,7 +116,7 @@ def test_keywords_without_scores_are_weighed_by_their_counts() -> None:
 
 @pytest.mark.parametrize("features", ["tfidf", "textrank"])
 def test_the_number_of_keywords_grows_with_the_text(features: str) -> None:
-    tokens = len(segment(normalise(CHINESE), "rjieba").tokens)
+    tokens = len(segment(normalise(CHINESE), "rjieba"))
     assert len(made(CHINESE, features=features, keywords=3)) == 3
     assert len(made(CHINESE, features=features, keywords=3, keyword_every=20)) == 3 + tokens // 20
 
@@ -146,9 +146,7 @@ def test_a_malformed_dictionary_is_named(tmp_path: Path) -> None:
 def recipe_features(text: str, **options: object) -> set[int]:
     scheme = Scheme(**options)  # type: ignore[arg-type]
     clean = normalise(text)
-    return set(
-        Recipe(scheme, PUBLIC_SEED).features(clean, segment(clean, scheme.segmenter).tokens)[0].tolist()
-    )
+    return set(Recipe(scheme, PUBLIC_SEED).features(clean, segment(clean, scheme.segmenter))[0].tolist())
 
 
 def test_stop_words_are_left_out_in_both_languages() -> None:

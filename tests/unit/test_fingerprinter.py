@@ -52,7 +52,7 @@ GOLDEN = {  # text, scheme, fingerprint, first uncertain bits, hash of the sketc
         Scheme(),
         "c14f92ae76deec45",
         "050b1f21242c3603",
-        "d1939ce4539eb9e2",
+        "a0db8ea8da711a12",
         "e605198f1575fd56f8ad49c002ce2733",
         58,
     ),

@@ -30,7 +30,6 @@ OTHER: dict[str, Any] = {
     "minimum_tokens": 9,
     "short_tokens": 40,
     "shingle": 4,
-    "han_floor": 99,
     "sketch": "minhash",
     "sketch_bins": 512,
     "sketch_bits": 2,

@@ -11,7 +11,7 @@ import pytest
 
 from stream.text.characters import UNASSIGNED, classes
 from stream.text.normalise import normalise
-from stream.text.segment import segment, words
+from stream.text.segment import segment, units, words
 
 
 def said(tokens_: list[bytes]) -> list[str]:
@@ -25,25 +25,25 @@ def test_words_are_runs_of_word_characters() -> None:
 
 @pytest.mark.parametrize("segmenter", ["rjieba", "jieba"])
 def test_han_runs_are_cut_by_the_dictionary(segmenter: str) -> None:
-    found = said(segment("我们在北京天安门 hello天气", segmenter).tokens)  # type: ignore[arg-type]
+    found = said(segment("我们在北京天安门 hello天气", segmenter))  # type: ignore[arg-type]
     assert sorted(found) == sorted(["hello", "我们", "在", "北京", "天安门", "天气"])
 
 
 def test_a_word_does_not_reach_over_punctuation() -> None:
-    assert said(segment("北,京", "rjieba").tokens) == ["北", "京"]
+    assert said(segment("北,京", "rjieba")) == ["北", "京"]
 
 
 def test_scripts_without_spaces_are_cut_into_runs_of_three() -> None:
-    found = said(segment("これは日本語のテスト ok", "rjieba").tokens)
+    found = said(segment("これは日本語のテスト ok", "rjieba"))
     assert found[:5] == ["ok", "これは", "のテス", "テスト", "日本"]
-    assert said(segment("ไทย, ลา", "rjieba").tokens) == ["ไทย", "ลา"]
-    assert said(segment(normalise("ភា\u200bសាខ្មែរ"), "rjieba").tokens)[:3] == ["ភាស", "ាសា", "សាខ"]
+    assert said(segment("ไทย, ลา", "rjieba")) == ["ไทย", "ลา"]
+    assert said(segment(normalise("ភា\u200bសាខ្មែរ"), "rjieba"))[:3] == ["ភាស", "ាសា", "សាខ"]
 
 
 def test_marks_belong_to_the_word_that_they_stand_in() -> None:
-    assert said(segment("हिन्दी में", "rjieba").tokens) == ["हिन्दी", "में"]
-    assert said(segment("x̄ý", "rjieba").tokens) == ["x̄ý"]
-    assert said(segment(normalise("it´s \u0301b 界\u0308c"), "rjieba").tokens) == ["it", "s", "b", "c", "界"]
+    assert said(segment("हिन्दी में", "rjieba")) == ["हिन्दी", "में"]
+    assert said(segment("x̄ý", "rjieba")) == ["x̄ý"]
+    assert said(segment(normalise("it´s \u0301b 界\u0308c"), "rjieba")) == ["it", "s", "b", "c", "界"]
 
 
 def test_every_mark_is_known_as_one() -> None:
@@ -51,18 +51,33 @@ def test_every_mark_is_known_as_one() -> None:
     marks = [each for each in assigned if unicodedata.category(each)[0] == "M"]
     joining = [mark for mark in marks if unicodedata.category(mark) != "Me" and normalise(mark)]
     assert len(joining) > 2000
-    assert [mark for mark in joining if segment(f"x{mark}y", "rjieba").tokens != [f"x{mark}y".encode()]] == []
+    assert [mark for mark in joining if segment(f"x{mark}y", "rjieba") != [f"x{mark}y".encode()]] == []
 
 
-def test_han_characters_are_given_alone_and_in_order() -> None:
-    assert "".join(map(chr, segment("a我b们、𠮷々1", "rjieba").han)) == "我们𠮷々"
-    assert segment("none", "rjieba").han.size == 0
+def test_a_unit_is_a_character_of_a_script_without_spaces_or_a_word_of_another() -> None:
+    assert said(units("a我b2们、𠮷々1")) == ["a", "我", "b2", "们", "𠮷", "々", "1"]
+    assert said(units("これはok テスト")) == ["こ", "れ", "は", "ok", "テ", "ス", "ト"]
+    assert said(units(normalise("ที่ไหน ๑๒ ខ្មែរ"))) == ["ที่", "ไ", "ห", "น", "๑", "๒", "ខ្", "មែ", "រ"]
+    assert said(units(normalise("हिन्दी में، می\u200cخواهم 한국어는"))) == ["हिन्दी", "में", "میخواهم", "한국어는"]
+    assert said(units("བོད་ཡིག 1,000.5 don't")) == ["བོད", "ཡིག", "1", "000", "5", "don", "t"]
+    assert said(units("ㄅㄆ ꆈꌠ ꦗꦮ \u0301")) == ["ㄅ", "ㄆ", "ꆈ", "ꌠ", "ꦗ", "ꦮ"]
+
+
+def test_marks_without_end_are_one_unit() -> None:
+    text = normalise("ก" + "\u0e38" * 5000 + "ข")
+    assert [len(unit) for unit in said(units(text))] == [5001, 1]
+
+
+def test_no_letter_digit_or_mark_is_in_tokens_alone_or_in_units_alone() -> None:
+    assigned = map(chr, np.flatnonzero(classes() != UNASSIGNED).tolist())
+    for each in assigned:
+        text = normalise(each)
+        assert set("".join(said(units(text)))) == set("".join(said(segment(text, "rjieba")))), hex(ord(each))
 
 
 @pytest.mark.parametrize("text", ["", " ", "。", "\0", "😀", "!?"])
 def test_text_without_words_has_no_tokens(text: str) -> None:
-    assert words(text) == segment(text, "rjieba").tokens == []
-    assert segment(text, "rjieba").han.size == 0
+    assert words(text) == units(text) == segment(text, "rjieba") == []
 
 
 def test_normalising_folds_case_width_and_compatibility() -> None:
