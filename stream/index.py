@@ -42,7 +42,6 @@ from stream.private import private_directory, tighten
 from stream.tables.failures import TranslatedErrors, damaged, underlying
 from stream.tables.rocks import INDEX
 from stream.text.surrogates import replace_surrogates
-from stream.text.url import url_key
 
 MEMORY: Final = 1 << 30
 """Maximum RAM for the tables of the newest anchors, allocated as they grow."""
@@ -260,10 +259,18 @@ class Index:
 
     def _rows(self, items: Iterable[Page | tuple[str, str]]) -> list[Row]:
         read = [
-            self._fingerprinter.read_page(item) if isinstance(item, Page) else _named(*item) for item in items
+            self._fingerprinter.read_page(item) if isinstance(item, Page) else self._named(*item)
+            for item in items
         ]
         rows = iter(self._fingerprinter.rows([each for each in read if not isinstance(each, Row)]))
         return [each if isinstance(each, Row) else next(rows) for each in read]
+
+    def _named(self, name: str, text: str) -> ReadPage:
+        name = replace_surrogates(name)
+        try:
+            return ReadPage(name, self._fingerprinter.url_key(name), None, text)
+        except PageError:  # a name that is not a URL is its own key
+            return ReadPage(name, name, None, text)
 
     def _remove(self) -> None:
         if self._temporary:
@@ -316,11 +323,3 @@ def _answer(verdict: VerdictRecord) -> Answer:
         cluster=verdict.cluster,
         reason=verdict.reason,
     )
-
-
-def _named(name: str, text: str) -> ReadPage:
-    name = replace_surrogates(name)
-    try:
-        return ReadPage(name, url_key(name), None, text)
-    except PageError:  # a name that is not a URL is its own key
-        return ReadPage(name, name, None, text)

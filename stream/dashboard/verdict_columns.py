@@ -21,7 +21,7 @@ from stream.dashboard.verdict_fields_compiled import NONE, Scanned, scan
 from stream.dashboard.windows import HOSTS, TOTALS
 from stream.errors import PageError, RecordError
 from stream.messages.verdict import VERDICTS, VerdictRecord
-from stream.text.url import url_key
+from stream.text.url import PLAIN, url_key
 
 NO_HOST: Final = "(no host)"
 """Placeholder for the host of a page whose URL is missing or malformed."""
@@ -345,9 +345,10 @@ def pieces(batch: VerdictColumns, cuts: Iterable[int]) -> Iterator[VerdictColumn
 
 
 def normal(url: str) -> str:
-    """Return the key of a URL, which is the same for equivalent URLs, or a malformed URL unchanged."""
+    """Return the key of a URL by no rule but spelling, whatever the journal's rules, or a malformed URL
+    unchanged."""
     try:
-        return url_key(url)
+        return url_key(url, PLAIN)
     except PageError:
         return url
 

@@ -29,7 +29,7 @@ from stream.text.normalise import normalise
 from stream.text.points import Points, points_of
 from stream.text.segment import segment, units
 from stream.text.surrogates import replace_surrogates
-from stream.text.url import MAX_URL, url_key
+from stream.text.url import MAX_URL, UrlRules, url_key
 from stream.text.variants import simplified
 
 BATCH_CHARACTERS: Final = 65_536
@@ -104,6 +104,7 @@ class Fingerprinter:
         self._hash = hasher(self.scheme, seed)
         self._recipe = recipe_of(self.scheme, seed)
         self._tie_word = self.scheme.tie_word
+        self._url_rules = self.scheme.url_rules
         self._warm = False
 
     def warm(self) -> None:
@@ -252,16 +253,20 @@ class Fingerprinter:
         try:
             return decode_page(value, page_bytes, outside)
         except PageMessageError as error:
-            return rejected(error, error.url, None, error.fetched_at)
+            return rejected(error, error.url, None, error.fetched_at, self._url_rules)
+
+    def url_key(self, url: str) -> str:
+        """The key of a URL. Raises PageError `bad_url`."""
+        return url_key(url, self._url_rules)
 
     def read_page(self, page: Page) -> ReadPage | Row:
         """The page with its text, or the row that rejects it."""
         key = None
         try:
-            key = url_key(page.url)
+            key = self.url_key(page.url)
             return ReadPage(page.url, key, page.fetched_at, page_text(page), declared_language(page))
         except PageError as error:
-            return rejected(error, page.url, key, page.fetched_at)
+            return rejected(error, page.url, key, page.fetched_at, self._url_rules)
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
         """The journal rows of a batch of pages."""
@@ -294,14 +299,16 @@ class Fingerprinter:
         )
 
 
-def rejected(error: PageError, url: str | None, key: str | None, fetched_at: int | None) -> Row:
+def rejected(
+    error: PageError, url: str | None, key: str | None, fetched_at: int | None, rules: UrlRules
+) -> Row:
     """The row of a page that cannot be fingerprinted, with its URL key if there is one. A URL longer than
     MAX_URL is dropped, since rows must stay small."""
     if url is not None:
         url = None if len(url) > MAX_URL else replace_surrogates(url)
     if url is not None and key is None and error.reason != "bad_url":
         try:
-            key = url_key(url)
+            key = url_key(url, rules)
         except PageError:
             key = None
     return Row(

@@ -16,6 +16,7 @@ from stream.fingerprint import files
 from stream.fingerprint.features import stemming, stop_words
 from stream.fingerprint.seed import PUBLIC_DIGEST, PUBLIC_SEED, digest_of, read_seed
 from stream.text.characters import UNICODE
+from stream.text.url import UrlRules, url_rules
 
 UNCERTAIN_BITS: Final = 32
 """Number of least certain bits in a row; their indexes are a journal column of as many bytes."""
@@ -30,7 +31,7 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "extract": 3,
     "normalise": 2,
     "segment": 3,
-    "url_key": 1,
+    "url_key": 2,
     "hashes": 1,
     "simhash": 3,
     "sketch": 6,
@@ -99,6 +100,8 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """A page with fewer tokens is `insufficient`."""
     short_tokens: Count = 0
     """A page with fewer tokens is short: the verdict option `short_distance` applies. 0: none is."""
+    url_key: str = "routes,sorted,tracking"
+    """What makes two URLs the address of one page: rules of `stream.text.url`, separated by commas."""
     shingle: Positive = 5
     """Shingle length of the sketch, in units (see `stream.text.segment`)."""
     sketch: Literal["parity", "minhash"] = "parity"
@@ -121,6 +124,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             stop_words.refuse_unknown(self.stop_words)
         if self.stem != "none":
             stemming.refuse_unknown(self.stem)
+        url_rules(self.url_key)
         if self.seed_file and self.seed_digest == PUBLIC_DIGEST:
             msgspec.structs.force_setattr(self, "seed_digest", digest_of(read_seed(self.seed_file)))
         for option in ("dictionary", "idf"):
@@ -164,6 +168,11 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 f"scheme option {given}: the scheme was made with another seed, of digest"
                 f" {self.seed_digest}; `neardup topics seed` writes a journal's seed to a file"
             )
+
+    @property
+    def url_rules(self) -> UrlRules:
+        """The rules that `url_key` names."""
+        return url_rules(self.url_key)
 
     @property
     def tie_word(self) -> int:

@@ -26,7 +26,7 @@ from stream.pages.page import Page
 from stream.tables.design import Design
 from stream.tables.probes import probe_count
 from stream.text.segment import segment, units
-from stream.text.url import url_key
+from stream.text.url import UrlRules, url_key
 
 Outcome: TypeAlias = Literal["duplicate", "recrawl", "unique", "insufficient"]
 FEATURES: Final = 12
@@ -367,7 +367,7 @@ def _checks(
 ) -> tuple[list[Check], Outcome]:
     if insufficient := _too_short(anchor, page, scheme):
         return insufficient, "insufficient"
-    same_url = _same_url(anchor.url, page.url)
+    same_url = _same_url(anchor.url, page.url, scheme.url_rules)
     met = SAME_URL if same_url else _tables_check(page, options, tables)
     alike = None if options.strict else _similarity_check(estimated, float(options.least_similarity))
     checks = [check for check in (met, near, alike) if check is not None]
@@ -420,10 +420,10 @@ def _similarity_check(estimated: float | None, least: float) -> Check:
     )
 
 
-def _same_url(a: str | None, b: str | None) -> bool:
+def _same_url(a: str | None, b: str | None, rules: UrlRules) -> bool:
     if a is None or b is None:
         return False
     try:
-        return url_key(a) == url_key(b)
+        return url_key(a, rules) == url_key(b, rules)
     except PageError:
         return False

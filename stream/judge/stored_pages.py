@@ -31,6 +31,7 @@ class StoredPages:
     """
 
     def __init__(self, path: Path, scheme: Scheme, options: VerdictOptions) -> None:
+        self._url_rules = scheme.url_rules
         directory = state_directory(path)
         if directory is None:
             raise StateError(f"state directory {path}: contains no state of a judge")
@@ -60,7 +61,7 @@ class StoredPages:
             found = self._records.by_page(pack(int(match[2]), int(match[3])))
         else:
             try:
-                key = url_key(name)
+                key = url_key(name, self._url_rules)
             except PageError:
                 return None
             found = self._records.baselines([key.encode()]).get(key.encode())

@@ -23,7 +23,7 @@ from stream.kafka.names import TopicNames
 from stream.settings import Settings
 from stream.sources.feed import feed
 from stream.sources.source import MAX_MESSAGE, Message, Source
-from stream.text.url import url_key
+from stream.text.url import COARSEST, url_key
 
 Key = Literal["url", "host", "none"]
 Progress = Callable[[int, int], None]
@@ -100,7 +100,7 @@ def key_of(message: Message, key: Key) -> bytes | None:
         return message.key
     if key == "url":
         try:
-            return url_key(message.url_hint).encode()
+            return url_key(message.url_hint, COARSEST).encode()
         except PageError:
             return message.url_hint.encode("utf-8", "replace")
     try:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from typing import Final
-
-from yarl import URL
+from importlib.resources import files
+from typing import Final, NamedTuple
 
 from stream.errors import PageError
 
@@ -19,28 +19,97 @@ _NORMAL = re.compile(
 )
 """Fast path: matches URLs that are their own keys, with nothing to encode, no dot segments and no numeric
 address. Most are. yarl takes 15 us for the same answer, a tenth of the cost of a page of plain text."""
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+_AT_ENDS: Final = "".join(map(chr, range(0x21)))
+"""C0 controls and space, which browsers strip at both ends."""
+_ANYWHERE: Final = str.maketrans("", "", "\t\n\r")
+"""What browsers remove from the inside."""
 _NOT_IN_HOST = re.compile(r"""[\s"<>\\^`{|}%]""")
+_ROUTES: Final = ("!", "/")
+"""Fragments that begin so are addresses within an application of one page: `#!/news/7`, `#/news/7`."""
+RULES: Final = ("routes", "sorted", "tracking")
+"""Names of the rules, as in the scheme option `url_key`."""
 
 
-def url_key(url: str) -> str:
+class UrlRules(NamedTuple):
+    """Which differences between URLs count."""
+
+    routes: bool
+    """Fragments that begin with `!` or `/` count; all others never do."""
+    sorted: bool
+    """The order of query parameters of different names does not count."""
+    tracking: bool
+    """The query parameters of `tracking_parameters.txt` do not count."""
+
+
+PLAIN: Final = UrlRules(routes=False, sorted=False, tracking=False)
+COARSEST: Final = UrlRules(routes=False, sorted=True, tracking=True)
+"""URLs that are equal by any rules are equal by these."""
+
+
+def url_rules(option: str) -> UrlRules:
+    """The rules of a scheme option: names of RULES, separated by commas. Raises ValueError."""
+    names = option.split(",") if option else []
+    if unknown := sorted(set(names) - set(RULES)):
+        raise ValueError(f"url_key={option}: unknown rule {unknown[0]!r}; there are {', '.join(RULES)}")
+    return UrlRules(*(rule in names for rule in RULES))
+
+
+def url_key(url: str, rules: UrlRules) -> str:
     """The key of a URL: the URL without its fragment and default port, scheme and host in lower case (IDNA),
-    percent-encoding normalised (RFC 3986 section 6.2.2, by yarl).
+    percent-encoding normalised (RFC 3986 section 6.2.2, by yarl), white space, control characters and
+    backslashes read as browsers do (WHATWG URL), and what the rules say.
 
-    Raises PageError `bad_url` for a URL without scheme or host, with control characters or lone surrogates,
-    or longer than MAX_URL.
+    Raises PageError `bad_url` for a URL without scheme or host, with lone surrogates, or longer than MAX_URL.
     """
     if len(url) > MAX_URL:
         raise PageError("bad_url", f"{len(url)} characters, at most {MAX_URL}: {url[:80]}")
-    return url if _NORMAL.fullmatch(url) else normalised(url)
+    key = url if _NORMAL.fullmatch(url) else normalised(url, routes=rules.routes)
+    return _by_parameters(key, rules) if "?" in key and (rules.sorted or rules.tracking) else key
 
 
-def normalised(url: str) -> str:
-    """The reference implementation of `url_key`, by yarl, without the limit on length."""
-    if _CONTROL.search(url):
-        raise PageError("bad_url", f"control character in {url[:200]!r}")
+def _by_parameters(key: str, rules: UrlRules) -> str:
+    rest, hash_sign, route = key.partition("#")
+    path, mark, query = rest.partition("?")
+    if not mark:
+        return key
+    parameters = query.split("&")
+    if rules.tracking:
+        parameters = [each for each in parameters if not _is_tracking(_name_of(each))]
+    if rules.sorted:
+        parameters.sort(key=_name_of)  # stable: the values of one name keep their order
+    return path + ("?" + "&".join(parameters) if parameters else "") + hash_sign + route
+
+
+def _name_of(parameter: str) -> str:
+    return parameter.partition("=")[0]
+
+
+def _is_tracking(name: str) -> bool:
+    names, prefixes = _tracking()
+    return name.lower() in names or name.lower().startswith(prefixes)
+
+
+@functools.cache
+def _tracking() -> tuple[frozenset[str], tuple[str, ...]]:
+    """Names of tracking parameters, and prefixes of such names."""
+    lines = files("stream.text").joinpath("tracking_parameters.txt").read_text("utf-8").splitlines()
+    listed = [line.split(maxsplit=1)[0] for line in lines if line and not line.startswith("#")]
+    prefixes = tuple(each[:-1] for each in listed if each.endswith("*"))
+    return frozenset(each for each in listed if not each.endswith("*")), prefixes
+
+
+def normalised(url: str, *, routes: bool) -> str:
+    """The reference implementation of `url_key` before its rules for queries, by yarl, without the limit on
+    length."""
+    from yarl import URL  # which takes a while, and schemes need the rules alone
+
+    if _SURROGATE.search(url):
+        raise PageError("bad_url", f"lone surrogate in {url[:200]!r}")
+    url = _as_in_browsers(url)
     try:
-        parsed = URL(url.strip(" "))
+        parsed = URL(url)
         host = parsed.raw_host
         if not parsed.scheme or not host:
             raise PageError("bad_url", f"no scheme or no host in {url[:200]!r}")
@@ -48,10 +117,21 @@ def normalised(url: str) -> str:
             parsed = parsed.with_port(None)
         if _NOT_IN_HOST.search(host):
             raise PageError("bad_url", f"malformed host in {url[:200]!r}")
+        route = parsed.raw_fragment if routes and parsed.raw_fragment.startswith(_ROUTES) else ""
         parsed = parsed.with_fragment(None)
         key = str(parsed)
         # An empty path is "/" (RFC 3986 section 6.2.3); yarl adds it only before a query.
         bare = parsed.raw_path == "/" and not parsed.raw_query_string and not key.endswith("/")
-        return key + "/" if bare else key
+        return key + ("/" if bare else "") + ("#" + route if route else "")
     except (ValueError, TypeError, IndexError) as error:
         raise PageError("bad_url", f"{error} in {url[:200]!r}") from None
+
+
+def _as_in_browsers(url: str) -> str:
+    """White space, control characters and backslashes as in the WHATWG URL standard, 4.4."""
+    url = url.strip(_AT_ENDS).translate(_ANYWHERE)
+    url = _CONTROL.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
+    if "\\" in url and url[:6].lower().startswith(("http:", "https:")):
+        ends = min((at for at in (url.find("?"), url.find("#")) if at >= 0), default=len(url))
+        url = url[:ends].replace("\\", "/") + url[ends:]
+    return url

@@ -29,6 +29,7 @@ OTHER: dict[str, Any] = {
     "ties": "zero",
     "minimum_tokens": 9,
     "short_tokens": 40,
+    "url_key": "routes",
     "shingle": 4,
     "sketch": "minhash",
     "sketch_bins": 512,
