@@ -186,7 +186,7 @@ def _decoded(partition: int, offset: int, value: bytes) -> tuple[VerdictFields, 
     try:
         fields = _ONE.decode(value)
         return fields, _moment(fields.decided_at)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordError(f"verdicts[{partition}] offset {offset}: {error}") from error
 
 

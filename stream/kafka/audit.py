@@ -173,7 +173,7 @@ async def _lost(settings: Settings, names: TopicNames) -> int:
 def _decode(record: Any, value: bytes) -> AuditedVerdict:
     try:
         return msgspec.json.decode(value, type=AuditedVerdict)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RecordError(f"{record.topic}[{record.partition}] offset {record.offset}: {error}") from error
 
 

@@ -59,7 +59,7 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
                         break
                     try:
                         rows.append(decode(reader.json(record)))
-                    except msgspec.DecodeError as error:
+                    except (msgspec.DecodeError, UnicodeDecodeError) as error:
                         where = f"{topic}[{key.partition}] offset {record.offset}"
                         raise RecordError(f"{where}: no verdict: {error}") from error
             moved = {key.partition: await consumer.position(key) for key in behind}
