@@ -137,18 +137,7 @@ def _prose(tree: HTMLTree) -> str:
 def _blocks(tree: HTMLTree) -> Iterator[tuple[str, int, int]]:
     """Each block of the body without menus and bars: its text, its length, and the part of it in links. Takes
     linear time."""
-    markup: str = extract_plain_text(
-        tree,
-        preserve_formatting="minimal_html",
-        main_content=False,
-        list_bullets=False,
-        alt_texts=False,
-        links=True,
-        form_fields=False,
-        noscript=False,
-        comments=False,
-        skip_elements=_CHROME,
-    )
+    markup = _plain(tree, main_content=False, skip=_CHROME, as_html=True)
     in_link = False
     for line in markup.split("\n"):
         texts: list[str] = []
@@ -166,14 +155,22 @@ def _blocks(tree: HTMLTree) -> Iterator[tuple[str, int, int]]:
             yield unescape(text), len(text), min(linked, len(text))
 
 
-def _plain(tree: HTMLTree, *, main_content: bool, comments: bool = False, skip: Sequence[str] = ()) -> str:
+def _plain(
+    tree: HTMLTree,
+    *,
+    main_content: bool,
+    comments: bool = False,
+    skip: Sequence[str] = (),
+    as_html: bool = False,
+) -> str:
+    """What `extract` takes from a page; `as_html` keeps the tags of blocks and links."""
     text: str = extract_plain_text(
         tree,
-        preserve_formatting=False,
+        preserve_formatting="minimal_html" if as_html else False,
         main_content=main_content,
         list_bullets=False,
         alt_texts=False,
-        links=False,
+        links=as_html,
         form_fields=False,
         noscript=False,
         comments=comments,
