@@ -8,23 +8,21 @@ takes three times as long, partly to build strings.
 
 from __future__ import annotations
 
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.text.jieba_tables import (
+    BASE_BITS,
     BEGIN,
     END,
     FIRST_GUESSED,
     LAST_GUESSED,
     MIDDLE,
-    MULTIPLIER,
-    NODE_BITS,
-    POINT_BITS,
+    SCORE_BITS,
     SINGLE,
-    SLOT_BITS,
     JiebaTables,
 )
 from stream.text.segment import HAN_CHARACTER
@@ -33,13 +31,10 @@ GAP: Final = 0
 """Separates runs; not a character."""
 _BLOCK: Final = 1024
 """Characters segmented at a time, so that the working arrays stay in the cache."""
-_NONE: Final = np.uint64(0)
-_ONE: Final = np.uint64(1)
-_POINT: Final = np.uint64(POINT_BITS)
-_KEY: Final = np.uint64(NODE_BITS + 1)
-_NODE: Final = np.uint64((1 << NODE_BITS + 1) - 1)
-_SHIFT: Final = np.uint64(64 - SLOT_BITS)
-_LAST_SLOT: Final = np.uint64((1 << SLOT_BITS) - 1)
+_SCORE: Final = np.uint64(SCORE_BITS)
+_ABOVE: Final = np.uint64(SCORE_BITS + BASE_BITS)
+_SCORE_MASK: Final = np.uint64((1 << SCORE_BITS) - 1)
+_BASE_MASK: Final = np.uint64((1 << BASE_BITS) - 1)
 
 
 @compiled
@@ -96,85 +91,65 @@ def word_starts(runs: NDArray[np.uint32], tables: JiebaTables) -> NDArray[np.boo
 
 
 @compiled
-def _next(node: np.uint64, point: np.uint64, edges: NDArray[np.uint64]) -> np.uint64:
-    """The child of a trie node by a character; 0 if there is none."""
-    if not node & _ONE:
-        return np.uint64(0)
-    key = (node >> _ONE) << _POINT | point
-    slot = key * MULTIPLIER >> _SHIFT
-    while edges[slot]:
-        if edges[slot] >> _KEY == key:
-            return np.uint64(edges[slot] & _NODE)
-        slot = slot + _ONE & _LAST_SLOT
-    return np.uint64(0)
+def _next(node: np.uint64, character: np.uint64, trie: NDArray[np.uint64]) -> np.uint64:
+    """The child of a node by a character, an element of `JiebaTables.characters`; 0 if there is none."""
+    base = node >> _SCORE & _BASE_MASK
+    child = trie[np.int64(base + (character >> _ABOVE))]
+    return child if child >> _ABOVE == base else np.uint64(0)
 
 
-_F64: TypeAlias = NDArray[np.float64]
-_Nodes: TypeAlias = NDArray[np.uint64]
-_Known: TypeAlias = tuple[_F64, _Nodes, _F64, _Nodes, _F64]
-"""The dictionary's entries for the one, two and three characters from each position on, each (h,): the score
-of the one; node and score of the two; node and score of the three. A score is NaN where there is no word."""
+@compiled
+def _score(node: np.uint64, scores: NDArray[np.float64]) -> np.float64:
+    """Log probability of a node's word; NaN if it is no word."""
+    return np.float64(scores[np.int64(node & _SCORE_MASK)])
 
 
 @compiled
 def _cut(runs: NDArray[np.uint32], starts: NDArray[np.bool_], tables: JiebaTables) -> None:
     """Segment the runs of one block, writing `starts`. `runs` is two longer than `starts`: anything beyond
     the GAP that ends the block is not read as text."""
-    known = _look_up(runs, len(starts), tables)
-    until = _most_probable(runs, known, tables)
-    _guess(runs, starts, _mark_words(runs, starts, until, known[1], tables), tables)
+    characters = np.empty(len(runs), np.uint64)
+    for i in range(len(runs)):
+        characters[i] = tables.characters[runs[i]]
+    until = _most_probable(runs, characters, tables)
+    _guess(runs, starts, _mark_words(runs, starts, until, characters, tables), tables)
 
 
 @compiled
-def _look_up(runs: NDArray[np.uint32], size: int, tables: JiebaTables) -> _Known:
-    """Look up all words of one, two and three characters. These look-ups are independent of each other, so
-    their cache misses overlap. One chain of look-ups after another takes twice as long."""
-    edges, ranks, scores = tables.edges, tables.ranks, tables.scores
-    pairs, threes = np.empty(size, np.uint64), np.empty(size, np.uint64)
-    ones, pair_scores, three_scores = np.empty(size), np.empty(size), np.empty(size)
-    for i in range(size):
-        node = np.uint64(tables.first[runs[i]])
-        ones[i] = scores[ranks[np.int64(node >> _ONE)]]
-        pairs[i] = _next(node, np.uint64(runs[i + 1]), edges)
-    for i in range(size):
-        pair_scores[i] = scores[ranks[np.int64(pairs[i] >> _ONE)]]
-        threes[i] = _next(pairs[i], np.uint64(runs[i + 2]), edges)
-    for i in range(size):
-        three_scores[i] = scores[ranks[np.int64(threes[i] >> _ONE)]]
-    return ones, pairs, pair_scores, threes, three_scores
-
-
-@compiled
-def _most_probable(runs: NDArray[np.uint32], known: _Known, tables: JiebaTables) -> NDArray[np.int64]:
+def _most_probable(
+    runs: NDArray[np.uint32], characters: NDArray[np.uint64], tables: JiebaTables
+) -> NDArray[np.int64]:
     """Where the first word ends in the most probable segmentation from each character to the end of its run.
 
     Dynamic programming, backwards: `best` is the score of that segmentation. NaN, the score of what is no
     word, fails every comparison. Gives an array (h + 1,).
     """
-    edges, ranks, scores = tables.edges, tables.ranks, tables.scores
-    ones, pairs, pair_scores, threes, three_scores = known
-    size = len(ones)
-    best, until = np.zeros(size + 1), np.empty(size + 1, np.int64)
+    trie, scores = tables.trie, tables.scores
+    size = len(characters) - 2
+    # Words of two characters are looked up first: these look-ups are independent of each other, so that their
+    # cache misses overlap.
+    pairs = np.empty(size, np.uint64)
+    for i in range(size):
+        pairs[i] = _next(characters[i], characters[i + 1], trie)
+    best, until = np.zeros(size + 2), np.empty(size + 1, np.int64)
     for i in range(size - 1, -1, -1):
         if runs[i] == GAP:
             continue
         top, place = -np.inf, i + 1
-        if ones[i] + best[i + 1] >= top:
-            top = ones[i] + best[i + 1]
-        if pairs[i]:
-            if pair_scores[i] + best[i + 2] >= top:
-                top, place = pair_scores[i] + best[i + 2], i + 2
-            node, j = threes[i], i + 3
-            score = three_scores[i]
-            while node:
-                if score + best[j] >= top:
-                    top, place = score + best[j], j
-                node = _next(node, np.uint64(runs[j]), edges)
-                score = scores[ranks[np.int64(node >> _ONE)]]
-                j += 1
-        if top == -np.inf:
-            top = tables.unknown + best[i + 1]
-        best[i], until[i] = top, place
+        one, two = _score(characters[i], scores) + best[i + 1], _score(pairs[i], scores) + best[i + 2]
+        if one >= top:
+            top = one
+        if two >= top:
+            top, place = two, i + 2
+        node, j = _next(pairs[i], characters[i + 2], trie), i + 3
+        while node:
+            score = _score(node, scores) + best[j]
+            if score >= top:
+                top, place = score, j
+            node = _next(node, characters[j], trie)
+            j += 1
+        best[i] = top if top > -np.inf else tables.unknown + best[i + 1]
+        until[i] = place
     return until
 
 
@@ -183,7 +158,7 @@ def _mark_words(
     runs: NDArray[np.uint32],
     starts: NDArray[np.bool_],
     until: NDArray[np.int64],
-    pairs: NDArray[np.uint64],
+    characters: NDArray[np.uint64],
     tables: JiebaTables,
 ) -> NDArray[np.int64]:
     """Mark the words of the most probable segmentation, which end at `until`. Gives the bounds (g, 2) of the
@@ -201,7 +176,7 @@ def _mark_words(
             continue
         # A sequence of single characters, runs[left:i], ends here.
         single = i == left + 1
-        if single or (left < i and pairs[left] and _is_word(runs[left + 2 : i], pairs[left], tables)):
+        if single or (left < i and _is_word(characters[left:i], tables)):
             starts[left:i] = True
         elif left < i:
             guesses = _split(runs, starts, left, i, unknown, guesses)
@@ -239,11 +214,12 @@ def _split(
 
 
 @compiled
-def _is_word(run: NDArray[np.uint32], node: np.uint64, tables: JiebaTables) -> bool:
-    """Whether the characters of the node followed by those of `run` make a dictionary word."""
-    for point in run:
-        node = _next(node, np.uint64(point), tables.edges)
-    return not np.isnan(tables.scores[tables.ranks[np.int64(node >> _ONE)]])
+def _is_word(characters: NDArray[np.uint64], tables: JiebaTables) -> bool:
+    """Whether the characters make a dictionary word."""
+    node = characters[0]
+    for i in range(1, len(characters)):
+        node = _next(node, characters[i], tables.trie)
+    return not np.isnan(_score(node, tables.scores))
 
 
 @compiled

@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 from stream.compiled import compiled
 from stream.text.cutters import jieba_package
 
-POINT_BITS: Final = 18
-"""Han characters lie below 2**18."""
-NODE_BITS: Final = 20
-SLOT_BITS: Final = 20
-MULTIPLIER: Final = np.uint64(0x9E3779B97F4A7C15)
-"""Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4)."""
+SCORE_BITS: Final = 13
+"""Bits of an index into `JiebaTables.scores`."""
+BASE_BITS: Final = 20
+"""Bits of a row's base in `JiebaTables.trie`."""
 BEGIN, END, MIDDLE, SINGLE = range(4)
 """States of the model: the position of a character in its word. jieba breaks ties by the letters B, E, M and
 S, so the states are numbered in this order."""
@@ -27,6 +25,8 @@ IMPOSSIBLE: Final = -3.14e100
 """jieba's logarithm of a probability of zero."""
 FIRST_HAN: Final = 0x3400
 """Dictionary words with a lower code point contain letters or symbols, so they cannot occur in a Han run."""
+_HAN_END: Final = 1 << 18
+"""Han characters lie below it."""
 FIRST_GUESSED: Final = 0x4E00
 LAST_GUESSED: Final = 0x9FD5
 """The model covers the characters from FIRST_GUESSED to LAST_GUESSED, inclusive."""
@@ -37,17 +37,18 @@ _TWICE: Final = "B超"
 class JiebaTables(NamedTuple):
     """A trie of the dictionary's Han words, and the hidden Markov model.
 
-    A trie node stands for a word or a prefix of one. It is encoded as its number shifted left by one; the
-    lowest bit tells whether the node has children. 0 means no node.
+    A node stands for a word or a prefix of one. It is encoded in the lower bits of an element: the index of
+    its score (SCORE_BITS), then the base of its children (BASE_BITS), 0 if it has none. Its child by a
+    character is `trie[base + code]`, if the bits above are that base; otherwise it has no such child. Bases
+    are unique, and the children of different nodes are interleaved (a double array: Aoe, An efficient digital
+    search algorithm by using a double-array structure, 1989). So a look-up is a single load without a branch,
+    and as common characters have low codes, common words share cache lines.
     """
 
-    first: NDArray[np.uint32]
-    """Root of the trie: character -> node (2**18,)."""
-    edges: NDArray[np.uint64]
-    """Hash table with open addressing (2**20,). The key, (node number, character), is hashed with
-    `MULTIPLIER`; an entry holds the key in its upper bits and the child node in its lower bits."""
-    ranks: NDArray[np.uint16]
-    """Node number -> index into `scores` (nodes,). Takes a quarter of the memory of a score per node."""
+    characters: NDArray[np.uint64]
+    """Han character -> its code, and its node as the first of a word (2**18,)."""
+    trie: NDArray[np.uint64]
+    """The nodes of two characters and more (slots,)."""
     scores: NDArray[np.float64]
     """The distinct log probabilities of words (s,). The first is NaN, for nodes that are no words."""
     unknown: float
@@ -81,12 +82,16 @@ def jieba_tables() -> JiebaTables:
     of_han = points[starts] >= FIRST_HAN
     for place in range(1, int(lengths.max())):
         of_han &= (points[np.minimum(starts + place, ends[:, 0] - 1)]) >= FIRST_HAN
-    first, edges, node_scores = _trie(points, starts[of_han], lengths[of_han], scores[of_han])
-    different, ranks = np.unique(node_scores, return_inverse=True)  # a single NaN, sorted last
-    if different.size > 1 << 16:
-        raise ValueError(f"jieba's dictionary has {different.size} different frequencies, more than 2**16")
-    places = ((ranks + 1) % different.size).astype(np.uint16)
-    return JiebaTables(first, edges, places, np.roll(different, 1), 0.0 - total, *_model())
+    words = _Words(points, starts[of_han], lengths[of_han])
+    return JiebaTables(*_trie(words, counts[of_han], scores[of_han]), 0.0 - total, *_model())
+
+
+class _Words(NamedTuple):
+    """Words `points[starts : starts + lengths]`."""
+
+    points: NDArray[np.uint32]
+    starts: NDArray[np.intp]
+    lengths: NDArray[np.intp]
 
 
 def _numbers(
@@ -101,53 +106,105 @@ def _numbers(
 
 
 def _trie(
-    points: NDArray[np.uint32],
-    starts: NDArray[np.intp],
-    lengths: NDArray[np.intp],
-    scores: NDArray[np.float64],
-) -> tuple[NDArray[np.uint32], NDArray[np.uint64], NDArray[np.float64]]:
-    """Build the trie level by level. Returns `first`, `edges` and the score of each node number.
+    words: _Words, counts: NDArray[np.int64], scores: NDArray[np.float64]
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.float64]]:
+    """`characters`, `trie` and `scores` of words, seen `counts` times."""
+    edges, singles, node_scores = _nodes(words, scores)
+    different, ranks = np.unique(node_scores, return_inverse=True)  # a single NaN, sorted last
+    if different.size > 1 << SCORE_BITS:
+        raise ValueError(f"jieba's dictionary has {different.size} different frequencies: too many")
+    if edges.size > 1 << BASE_BITS - 1:
+        raise ValueError(f"jieba's dictionary has {edges.size} beginnings of words: too many")
+    parents, followers = np.divmod(edges, _HAN_END)
+    codes = _codes(words, counts)
+    places = codes[followers]
+    bounds = np.flatnonzero(np.diff(parents, prepend=-1, append=-1))
+    bases = np.zeros(node_scores.size, np.int64)
+    bases[parents[bounds[:-1]]] = _bases(np.argsort(-np.diff(bounds), kind="stable"), bounds, places)
+    if int(bases.max()) >= 1 << BASE_BITS:
+        raise ValueError(f"the children in jieba's dictionary need {bases.max()} slots: too many")
+    above = SCORE_BITS + BASE_BITS
+    nodes = bases << SCORE_BITS | (ranks + 1) % different.size
+    # Long enough for every look-up of a base and a code.
+    trie = np.zeros(int(bases.max() + codes.max()) + 1, np.uint64)
+    trie[bases[parents] + places] = bases[parents] << above | nodes[1 + singles.size :]
+    characters = codes << above
+    characters[singles] |= nodes[1 : 1 + singles.size]
+    return characters.astype(np.uint64), trie, np.roll(different, 1)
 
-    Nodes are numbered from 1, ordered by level, parent and character.
+
+def _nodes(
+    words: _Words, scores: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Number the words and their prefixes from 1, ordered by length, parent and last character.
+
+    Gives parent * _HAN_END + last character of each node of two characters and more, the characters of the
+    nodes of one, and the score of each node number, NaN for what is no word.
     """
-    nodes = np.zeros(starts.size, np.uint64)
-    levels: list[NDArray[np.uint64]] = []
-    ends: list[tuple[NDArray[np.uint64], NDArray[np.float64]]] = []
+    points, starts, lengths = words
+    nodes = np.zeros(starts.size, np.int64)
+    levels: list[NDArray[np.int64]] = []
+    found = [np.full(1, np.nan)]
     count = 1
     for level in range(int(lengths.max())):
         longer = np.flatnonzero(lengths > level)
-        keys = nodes[longer] << np.uint64(POINT_BITS) | points[starts[longer] + level].astype(np.uint64)
-        order = np.argsort(keys)
-        ordered = keys[order]
-        fresh = np.concatenate(([True], ordered[1:] != ordered[:-1]))
-        nodes[longer[order]] = np.cumsum(fresh).astype(np.uint64) + np.uint64(count - 1)
-        levels.append(ordered[fresh])
-        count += levels[-1].size
+        keys, which = np.unique(
+            nodes[longer] * _HAN_END + points[starts[longer] + level], return_inverse=True
+        )
+        nodes[longer] = count + which
         ending = lengths == level + 1
-        ends.append((nodes[ending], scores[ending]))
-    if count > 1 << NODE_BITS:
-        raise ValueError(f"jieba's dictionary has {count} beginnings of words, more than 2**{NODE_BITS}")
-    keys = np.concatenate(levels)
-    continued = np.zeros(count, np.uint64)
-    continued[(keys >> np.uint64(POINT_BITS)).astype(np.intp)] = 1
-    nodes = np.arange(1, count, dtype=np.uint64) << np.uint64(1) | continued[1:]
-    first = np.zeros(1 << POINT_BITS, np.uint32)
-    first[levels[0].astype(np.intp)] = nodes[: levels[0].size]
-    edges = np.zeros(1 << SLOT_BITS, np.uint64)
-    _file(edges, keys[levels[0].size :], nodes[levels[0].size :])
-    node_scores = np.full(count, np.nan)
-    for ended, score in ends:
-        node_scores[ended.astype(np.intp)] = score
-    return first, edges, node_scores
+        own = np.full(keys.size, np.nan)
+        own[nodes[ending] - count] = scores[ending]
+        levels.append(keys)
+        found.append(own)
+        count += keys.size
+    return np.concatenate(levels[1:]), levels[0], np.concatenate(found)
+
+
+def _codes(words: _Words, counts: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Character -> its code (2**18,): from 0 in order of how often it is seen inside words, after their first
+    characters. Those that never are share the last code."""
+    points, starts, lengths = words
+    often = np.zeros(_HAN_END)
+    for place in range(1, int(lengths.max())):
+        longer = np.flatnonzero(lengths > place)
+        often += np.bincount(points[starts[longer] + place], counts[longer] + 1, _HAN_END)
+    codes = np.empty(_HAN_END, np.int64)
+    codes[np.argsort(-often, kind="stable")] = np.arange(_HAN_END)
+    return np.minimum(codes, np.count_nonzero(often))
 
 
 @compiled
-def _file(edges: NDArray[np.uint64], keys: NDArray[np.uint64], nodes: NDArray[np.uint64]) -> None:
-    for i in range(len(keys)):
-        slot = keys[i] * MULTIPLIER >> np.uint64(64 - SLOT_BITS)
-        while edges[slot]:
-            slot = slot + np.uint64(1) & np.uint64(len(edges) - 1)
-        edges[slot] = keys[i] << np.uint64(NODE_BITS + 1) | nodes[i]
+def _bases(order: NDArray[np.intp], bounds: NDArray[np.intp], codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A base for each row `codes[bounds[row] : bounds[row + 1]]`: from 1, unique, and such that no two rows
+    share a slot. Rows are placed in `order`, longest first, each into the first gap that fits (Tarjan and
+    Yao, Storing a sparse table, 1979)."""
+    taken = np.zeros(1 << BASE_BITS + 1, np.bool_)
+    given = np.zeros(1 << BASE_BITS + 1, np.bool_)
+    bases = np.empty(len(order), np.int64)
+    base = longest = 0
+    for row in order:
+        own = codes[bounds[row] : bounds[row + 1]]
+        # What did not fit a row hardly fits another one of nearly its length, so the search goes on from
+        # there; it begins again for rows of half the length.
+        if 2 * len(own) <= longest or not longest:
+            base, longest = 0, len(own)
+        base += 1
+        while given[base] or not _fits(base, own, taken):
+            base += 1
+        for code in own:
+            taken[base + code] = True
+        given[base] = True
+        bases[row] = base
+    return bases
+
+
+@compiled
+def _fits(base: int, codes: NDArray[np.int64], taken: NDArray[np.bool_]) -> bool:
+    place = 0
+    while place < len(codes) and not taken[base + codes[place]]:
+        place += 1
+    return place == len(codes)
 
 
 def _model() -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

@@ -9,13 +9,15 @@ import pytest
 import rjieba
 
 from stream.text.han_words import GAP, han_runs, word_starts
-from stream.text.jieba_tables import FIRST_GUESSED, LAST_GUESSED, jieba_tables
+from stream.text.jieba_tables import BASE_BITS, FIRST_GUESSED, LAST_GUESSED, SCORE_BITS, jieba_tables
 from stream.text.segment import HAN, HAN_CHARACTER
 
 POINTS = [point for start, end in HAN for point in range(start, end)]
 EDGES = [point for start, end in HAN for point in (start, end - 1)]
 EDGES += [0x9FD5, 0x9FD6, 0x2A6DF, 0x2A6E0, 0x2A700, 0x2EBEF, 0x2EBF0, 0x2F800, 0x2FA1F, 0x2FA20]
 
+BASES = np.uint64((1 << BASE_BITS) - 1 << SCORE_BITS)
+"""The bits of a node that are 0 if it has no children."""
 KINDS = np.zeros(0x11_0000, np.uint8)
 KINDS[POINTS] = HAN_CHARACTER  # also where no character is assigned yet
 
@@ -40,7 +42,7 @@ def said(text: str) -> list[str]:
 def words() -> list[str]:
     """About a thousand words, from jieba's segmentation of all common characters."""
     rng = random.Random(1)
-    common = [chr(point) for point in np.flatnonzero(jieba_tables().first[:0xA000] & 1).tolist()]
+    common = [chr(point) for point in np.flatnonzero(jieba_tables().characters[:0xA000] & BASES).tolist()]
     return [word for _ in range(2000) for word in rjieba.cut("".join(rng.choices(common, k=6)))]
 
 
