@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
@@ -16,6 +15,8 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 WIDTH = 100
+SUFFIXES = {".md", ".svg", ".png", ".toml", ".py"}
+"""Of files under docs/ that are pages, or that pages show or link to."""
 WIDE = ".md-grid { max-width: 82rem } .md-typeset table:not([class]) code { word-break: normal }\n"
 """Our tables and figures are wide."""
 EXAMPLE = re.compile(r"^(?:>>> .*\n)(?:.+\n)*", re.MULTILINE)
@@ -24,11 +25,13 @@ EXAMPLE = re.compile(r"^(?:>>> .*\n)(?:.+\n)*", re.MULTILINE)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Pages by their place in the repository, so that links between them hold here and there."""
     found = Files([file for file in files if file.src_dir != config.docs_dir])
-    written = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "schemas").iterdir()]
+    written = [ROOT / "README.md", *(ROOT / "schemas").iterdir()]
+    documents = (path for path in (ROOT / "docs").rglob("*") if path.suffix in SUFFIXES)
+    written += [path for path in documents if path.parent.name != "site"]
     for path in sorted(written):
         place = path.relative_to(ROOT).as_posix()
         found.append(File.generated(config, place, abs_src_path=str(path)))
-    for page in (commands, settings, python, errors):
+    for page in (commands, python, errors):
         place = f"docs/reference/{page.__name__}.md"
         found.append(File.generated(config, place, content="\n".join(page()) + "\n"))
     found.append(File.generated(config, "site.css", content=WIDE))
@@ -52,28 +55,6 @@ def _help(command: click.Command, name: str, level: int) -> Iterator[str]:
         for each in command.list_commands(context):
             if (found := command.get_command(context, each)) is not None:
                 yield from _help(found, f"{name} {each}", level + (name != "neardup"))
-
-
-def settings() -> Iterator[str]:
-    """Every option with its default."""
-    from stream.settings import PREFIX, Settings
-
-    yield "# Settings\n"
-    yield "Flags, then environment variables, then the TOML file that `NEARDUP_CONFIG` names, then defaults."
-    yield "The flag of `page_bytes` is `--page-bytes` where a command has it, the variable"
-    yield f"`{PREFIX}PAGE_BYTES`, and in the file it is `page_bytes`. Sizes are bytes, or have a unit"
-    yield "(`128MiB`); times are seconds.\n"
-    yield "| option | default | meaning |\n|---|---|---|"
-    for name, field in Settings.model_fields.items():
-        default = "" if field.default_factory or field.default in (None, "") else f"`{_shown(field.default)}`"
-        meaning = " ".join((field.description or "").split()).replace("|", "\\|")
-        yield f"| `{name}` | {default} | {meaning} |"
-
-
-def _shown(value: Any) -> str:
-    if type(value) is int and value >= 1 << 20 and value % (1 << 20) == 0:
-        return f"{value >> 20}MiB"
-    return str(value)
 
 
 def python() -> Iterator[str]:

@@ -21,7 +21,7 @@ from stream.errors import EXIT_ERROR, EXIT_REFUSED
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "schemas").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "schemas").glob("*.md"))]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -32,7 +32,7 @@ def typed() -> Iterator[tuple[str, list[str]]]:
     for page in PAGES:
         for block in FENCE.findall(page.read_text("utf-8")):
             for line in block.replace("\\\n", " ").splitlines():
-                words = line.split(" #")[0].split(" 2>")[0].split(" | ")[0]
+                words = line.split(" #")[0].split(" >")[0].split(" 2>")[0].split(" | ")[0]
                 if words.startswith("neardup "):
                     yield f"{page.name}: {line}", shlex.split(words)[1:]
 
