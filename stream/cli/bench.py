@@ -17,7 +17,7 @@ from stream.ops import logging
 
 STAGES = {
     "fingerprint": ("fingerprint",),
-    "extract": ("extract",),
+    "extract": ("extract", "extract_quality"),
     "tables": ("tables", "table_peers", "methods"),
     "judge": ("judge", "judge_hostile", "records"),
     "dashboard": ("dashboard",),

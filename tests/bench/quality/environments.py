@@ -1,4 +1,4 @@
-"""The peers' own environments, and Debian's guides: made by `make bench`, only used by the benchmark.
+"""The peers' own environments, and documentation as HTML: made by `make bench`, only used by the benchmark.
 
     python -m tests.bench.quality.environments      # makes what is missing, below .cache/bench
 
@@ -20,8 +20,15 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 CACHE = ROOT / ".cache" / "bench"
-ENVIRONMENTS = ("peers", "simhash", "tables")
+ENVIRONMENTS = ("peers", "simhash", "tables", "extractors")
 GUIDES = ("amd64", "arm64", "s390x")
+JAVADOC = (
+    ("com.google.code.gson:gson", "2.8.9", "2.10.1"),
+    ("org.apache.commons:commons-lang3", "3.12.0", "3.14.0"),
+    ("com.google.guava:guava", "31.1-jre", "32.1.3-jre"),
+    ("org.apache.kafka:kafka-clients", "4.0.0", "4.1.0"),
+)
+"""Libraries, each with two releases whose documentation has different templates or none the less the same."""
 
 
 def python(environment: str) -> Path | None:
@@ -34,6 +41,20 @@ def guides() -> list[Path]:
     """The packages of Debian's guides, one an architecture; empty where they are not all there."""
     found = [sorted(CACHE.glob(f"installation-guide-{each}_*.deb"))[-1:] for each in GUIDES]
     return [each[0] for each in found] if all(found) else []
+
+
+def handbook() -> Path | None:
+    """The package of the Debian handbook; None where it is not there."""
+    return next(iter(sorted(CACHE.glob("debian-handbook_*.deb"))), None)
+
+
+def javadoc() -> list[tuple[Path, Path]]:
+    """The jars of both releases of each library of JAVADOC that is there."""
+    made = [
+        tuple(CACHE / f"{library.partition(':')[2]}-{version}-javadoc.jar" for version in versions)
+        for library, *versions in JAVADOC
+    ]
+    return [(old, new) for old, new in made if old.exists() and new.exists()]
 
 
 def call(environment: str, script: str, *arguments: str, content: Any) -> Any:
@@ -101,18 +122,40 @@ def make() -> None:
         say(f"installing what {lock.name} names")
         venv.create(CACHE / environment, with_pip=True, clear=True)
         pip = [str(CACHE / environment / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "-q"]
-        if subprocess.run([*pip, "install", "--require-hashes", "-r", str(lock)], check=False).returncode:
+        # Locks are complete; pip before 24 fails on extras (`lxml[html_clean]`) beside hashes.
+        install = [*pip, "install", "--no-deps", "--require-hashes", "-r", str(lock)]
+        if subprocess.run(install, check=False).returncode:
             say(f"{lock.name}: not everything can be had here: its peers will not be measured")
             continue
         done.touch()
-    if not guides():
-        if shutil.which("apt-get") is None:
-            say("no apt-get here: Debian's guides will not be measured")
-            return
-        say("fetching Debian's installation guides")
-        packages = [f"installation-guide-{each}" for each in GUIDES]
-        if subprocess.run(["apt-get", "-qq", "download", *packages], cwd=CACHE, check=False).returncode:
-            say("apt-get download failed (apt-get update may help): Debian's guides will not be measured")
+    packages = [] if guides() else [f"installation-guide-{each}" for each in GUIDES]
+    _fetch_packages(packages + ([] if handbook() else ["debian-handbook"]))
+    _fetch_javadoc()
+
+
+def _fetch_packages(packages: list[str]) -> None:
+    if not packages:
+        return
+    if shutil.which("apt-get") is None:
+        say(f"no apt-get here: {' '.join(packages)} will not be measured")
+        return
+    say(f"fetching {' '.join(packages)}")
+    if subprocess.run(["apt-get", "-qq", "download", *packages], cwd=CACHE, check=False).returncode:
+        say("apt-get download failed (apt-get update may help): Debian's guides will not be measured")
+
+
+def _fetch_javadoc() -> None:
+    for library, *versions in JAVADOC:
+        for version in versions:
+            if (CACHE / f"{library.partition(':')[2]}-{version}-javadoc.jar").exists():
+                continue
+            if shutil.which("mvn") is None:
+                say("no mvn here: javadoc will not be measured")
+                return
+            say(f"fetching the documentation of {library} {version}")
+            command = ["mvn", "-q", "-B", "dependency:copy", f"-Dartifact={library}:{version}:jar:javadoc"]
+            if subprocess.run([*command, f"-DoutputDirectory={CACHE}"], check=False).returncode:
+                say(f"{library} {version}: its documentation cannot be had here and will not be measured")
 
 
 def say(text: str) -> None:

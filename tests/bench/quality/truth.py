@@ -68,6 +68,10 @@ class Truth:
         both = np.intersect1d(one, two, assume_unique=True).size
         return both / max(1, one.size + two.size - both) if one.size or two.size else 1.0
 
+    def any_like(self, a: int, least: float) -> bool:
+        """Whether a text before number a has J >= `least` to it."""
+        return any(self.similarity(a, b) >= least for b in range(a))
+
 
 def revisions(data: Path, language: str) -> list[str]:
     """All `a` texts, then all `b` texts, in the file's order."""
