@@ -18,7 +18,7 @@ from stream.children.pool import ChildPool, configuration_of
 from stream.dashboard.answers import ClusterPages, Lookup, LookupRequest, MemberPage, Near
 from stream.dashboard.rows import ClusterRow
 from stream.dashboard.verdict_columns import normal
-from stream.errors import NeardupError, PageError
+from stream.errors import NeardupError
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
@@ -32,7 +32,6 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict import VerdictRecord
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import MIB, Settings
-from stream.text.url import UrlRules, url_key
 
 MEMORY: Final = 64 * MIB
 """RAM for the newest anchors. It is small because a look-up may wait for RocksDB."""
@@ -202,16 +201,9 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
         )
         for i in order[:NEAREST].tolist()
     ]
-    key = _key(url, rule.scheme.url_rules) if url else None
+    key = row.url_key.encode() if url and row.url_key else None
     baseline = state.baselines([key]).get(key) if key else None
     return near, _near_baseline(judge, baseline, row, sketch) if baseline else None
-
-
-def _key(url: str, rules: UrlRules) -> bytes | None:
-    try:
-        return url_key(url, rules).encode()
-    except PageError:
-        return None
 
 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:

@@ -22,14 +22,14 @@ from stream.fingerprint.simhash import signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
 from stream.fingerprint.weighted_features import signed, weighted_pairs
-from stream.pages.content import declared_language, page_text
+from stream.pages.content import Content, declared_language, page_content
 from stream.pages.outside.outside import Outside
 from stream.pages.page import Page, PageMessageError, decode_page
 from stream.text.normalise import normalise
 from stream.text.points import Points, points_of
 from stream.text.segment import segment, units
 from stream.text.surrogates import replace_surrogates
-from stream.text.url import MAX_URL, UrlRules, url_key
+from stream.text.url import MAX_URL, UrlRules, page_key, url_key
 from stream.text.variants import simplified
 
 BATCH_CHARACTERS: Final = 65_536
@@ -253,7 +253,7 @@ class Fingerprinter:
         try:
             return decode_page(value, page_bytes, outside)
         except PageMessageError as error:
-            return rejected(error, error.url, None, error.fetched_at, self._url_rules)
+            return rejected(error, error.url, error.fetched_at, self._url_rules)
 
     def url_key(self, url: str) -> str:
         """The key of a URL. Raises PageError `bad_url`."""
@@ -261,12 +261,20 @@ class Fingerprinter:
 
     def read_page(self, page: Page) -> ReadPage | Row:
         """The page with its text, or the row that rejects it."""
-        key = None
         try:
-            key = self.url_key(page.url)
-            return ReadPage(page.url, key, page.fetched_at, page_text(page), declared_language(page))
+            key, content = self.read_content(page)
+            return ReadPage(page.url, key, page.fetched_at, content.main_text(), declared_language(page))
         except PageError as error:
-            return rejected(error, page.url, key, page.fetched_at, self._url_rules)
+            return rejected(error, page.url, page.fetched_at, self._url_rules)
+
+    def read_content(self, page: Page) -> tuple[str, Content]:
+        """The URL key of a page, and its content. Raises PageError like `url_key` and `page_content`."""
+        key, rules = self.url_key(page.url), self._url_rules
+        content = page_content(page)
+        if rules.redirected or rules.canonical:
+            canonical = content.canonical_url(page) if rules.canonical else None
+            key = page_key(key, page.redirected_from, canonical, rules)
+        return key, content
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
         """The journal rows of a batch of pages."""
@@ -299,14 +307,13 @@ class Fingerprinter:
         )
 
 
-def rejected(
-    error: PageError, url: str | None, key: str | None, fetched_at: int | None, rules: UrlRules
-) -> Row:
-    """The row of a page that cannot be fingerprinted, with its URL key if there is one. A URL longer than
-    MAX_URL is dropped, since rows must stay small."""
+def rejected(error: PageError, url: str | None, fetched_at: int | None, rules: UrlRules) -> Row:
+    """The row of a page that cannot be fingerprinted, with the key of its own URL if that has one. A URL
+    longer than MAX_URL is dropped, since rows must stay small."""
+    key = None
     if url is not None:
         url = None if len(url) > MAX_URL else replace_surrogates(url)
-    if url is not None and key is None and error.reason != "bad_url":
+    if url is not None and error.reason != "bad_url":
         try:
             key = url_key(url, rules)
         except PageError:

@@ -8,8 +8,9 @@
     NEARDUP_DROP = ["duplicate", "recrawl"]    # drops items with these verdicts
 
 An item is published as a page if it has `url` and one of `html`, `text` and `body` (bytes). It may also have
-`content_type`, `charset` and `fetched_at`. Other items pass unchanged. Dropped items are counted in the stats
-`neardup/duplicate` and so on, and logged at level DEBUG. All settings of neardup can be given as `NEARDUP_*`.
+`content_type`, `charset`, `fetched_at`, `redirected_from` and `canonical_url`. Other items pass unchanged.
+Dropped items are counted in the stats `neardup/duplicate` and so on, and logged at level DEBUG. All settings
+of neardup can be given as `NEARDUP_*`.
 """
 
 from __future__ import annotations
@@ -92,6 +93,8 @@ class NeardupPipeline:
             content_type=fields.get("content_type"),
             charset=fields.get("charset"),
             fetched_at=_milliseconds(fields.get("fetched_at")),
+            redirected_from=fields.get("redirected_from"),
+            canonical_url=fields.get("canonical_url"),
             **{present[0]: content[present[0]]},
         )
 

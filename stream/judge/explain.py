@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.errors import PageError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.recipe import Recipe
 from stream.fingerprint.row import WORD
@@ -21,12 +20,10 @@ from stream.fingerprint.scheme import MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
 from stream.judge.rule import Rule
 from stream.messages.verdict_options import VerdictOptions
-from stream.pages.content import page_text
 from stream.pages.page import Page
 from stream.tables.design import Design
 from stream.tables.probes import probe_count
 from stream.text.segment import segment, units
-from stream.text.url import UrlRules, url_key
 
 Outcome: TypeAlias = Literal["duplicate", "recrawl", "unique", "insufficient"]
 FEATURES: Final = 12
@@ -40,6 +37,7 @@ class ExplainedPage:
     name: str
     fingerprint: int
     url: str | None = None
+    url_key: str | None = None
     uncertain: bytes | None = None
     """Bit indexes, least certain first."""
     sketch: bytes | None = None
@@ -144,11 +142,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def side_of_page(name: str, page: Page, fingerprinter: Fingerprinter) -> ExplainedPage:
-    """Analyse a page. Raises PageError if it has no text."""
-    return side_of_text(name, page.url, page_text(page), fingerprinter)
+    """Analyse a page. Raises PageError if its URL is malformed or it has no text."""
+    url_key, content = fingerprinter.read_content(page)
+    return side_of_text(name, page.url, content.main_text(), fingerprinter, url_key)
 
 
-def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerprinter) -> ExplainedPage:
+def side_of_text(
+    name: str, url: str | None, text: str, fingerprinter: Fingerprinter, url_key: str | None = None
+) -> ExplainedPage:
     """Analyse a text."""
     scheme = fingerprinter.scheme
     found = fingerprinter.text(text)
@@ -167,6 +168,7 @@ def side_of_text(name: str, url: str | None, text: str, fingerprinter: Fingerpri
         name=name,
         fingerprint=found.fingerprint,
         url=url,
+        url_key=url_key,
         uncertain=found.uncertain,
         sketch=found.sketch,
         text_hash=found.text_hash,
@@ -367,7 +369,7 @@ def _checks(
 ) -> tuple[list[Check], Outcome]:
     if insufficient := _too_short(anchor, page, scheme):
         return insufficient, "insufficient"
-    same_url = _same_url(anchor.url, page.url, scheme.url_rules)
+    same_url = anchor.url_key is not None and anchor.url_key == page.url_key
     met = SAME_URL if same_url else _tables_check(page, options, tables)
     alike = None if options.strict else _similarity_check(estimated, float(options.least_similarity))
     checks = [check for check in (met, near, alike) if check is not None]
@@ -418,12 +420,3 @@ def _similarity_check(estimated: float | None, least: float) -> Check:
         passed=estimated is not None and estimated >= least,
         reason=f"{said}; at least {least} is required",
     )
-
-
-def _same_url(a: str | None, b: str | None, rules: UrlRules) -> bool:
-    if a is None or b is None:
-        return False
-    try:
-        return url_key(a, rules) == url_key(b, rules)
-    except PageError:
-        return False

@@ -55,24 +55,30 @@ class StoredPages:
     def side(self, name: str) -> ExplainedPage | None:
         """Return the page with this id, or the last `unique` or `duplicate` page of this URL, or None."""
         found: Baseline | None
+        key: str | None
         if match := _ID.fullmatch(name):
             if match[1] != self._journal[:8]:
                 raise SettingsError(f"id {name}: belongs to another journal than {self._journal[:8]}")
             found = self._records.by_page(pack(int(match[2]), int(match[3])))
+            key = self._key(found.url) if found else None
         else:
-            try:
-                key = url_key(name, self._url_rules)
-            except PageError:
-                return None
-            found = self._records.baselines([key.encode()]).get(key.encode())
+            key = self._key(name)
+            found = self._records.baselines([key.encode()]).get(key.encode()) if key else None
         if found is None:
             return None
         return ExplainedPage(
             name=name,
             fingerprint=found.fingerprint,
             url=found.url,
+            url_key=key,
             sketch=found.sketch.astype("<u8").tobytes(),
         )
+
+    def _key(self, url: str) -> str | None:
+        try:
+            return url_key(url, self._url_rules)
+        except PageError:
+            return None
 
     def __enter__(self) -> Self:
         return self

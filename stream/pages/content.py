@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import Final, NamedTuple
 
 from stream.errors import PageError
 from stream.pages.page import Page
+from stream.text.canonical import canonical_link
 from stream.text.decode import MAX_CONTENT_TYPE, decode
 from stream.text.extract import extract
 
@@ -26,24 +27,47 @@ _LANGUAGE = re.compile(
 )
 
 
-def page_text(page: Page) -> str:
-    """The text to fingerprint: `text` as it is, the main content of `html`, or the decoded `body`. A body is
-    HTML, too, if its content type says so or, without one, if it contains HTML tags.
+class Content(NamedTuple):
+    """What a page consists of, decoded."""
 
-    Raises PageError `unsupported_content`, `unknown_charset`, `extraction_failed` or `missing_field`.
+    text: str
+    is_html: bool
+
+    def main_text(self) -> str:
+        """The text to fingerprint: plain text as it is, the main content of HTML. Raises PageError
+        `extraction_failed`."""
+        return extract(self.text) if self.is_html else self.text
+
+    def canonical_url(self, page: Page) -> str | None:
+        """The canonical URL that this content of `page` names, or None."""
+        if page.canonical_url is not None or not self.is_html:
+            return page.canonical_url
+        return canonical_link(self.text, page.url)
+
+
+def page_content(page: Page) -> Content:
+    """The `text`, the `html` or the decoded `body` of a page. A body is HTML, too, if its content type says
+    so or, without one, if it contains HTML tags.
+
+    Raises PageError `unsupported_content`, `unknown_charset` or `missing_field`.
     """
     if page.text is not None:
-        return page.text
+        return Content(page.text, is_html=False)
     kind = _media_type(page.content_type)
     if kind is not None and not _TEXTUAL.fullmatch(kind):
         raise PageError("unsupported_content", kind[:100])
     if page.html is not None:
-        return extract(page.html)
+        return Content(page.html, is_html=True)
     if page.body is None:
         raise PageError("missing_field", "html, text or body")
     text = decode(page.body, page.charset, page.content_type)
     is_html = _MARKUP.fullmatch(kind) if kind is not None else _HTML.search(text, 0, SNIFF_CHARACTERS)
-    return extract(text) if is_html else text
+    return Content(text, is_html=bool(is_html))
+
+
+def page_text(page: Page) -> str:
+    """The text to fingerprint. Raises PageError like `page_content` and `Content.main_text`."""
+    return page_content(page).main_text()
 
 
 def declared_language(page: Page) -> str:

@@ -38,6 +38,10 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     charset: str | None = None
     fetched_at: int | None = None
     """Milliseconds since the epoch."""
+    redirected_from: str | None = None
+    """The URL that was asked for, if redirects led from there to `url`."""
+    canonical_url: str | None = None
+    """The canonical URL that the response names. Absent, an HTML page is searched for it."""
 
 
 class PageMessageError(PageError):
@@ -56,6 +60,7 @@ class _Message(CrawlRecord, kw_only=True):
     content_encoding: str | None = None
     warc_filename: str | None = None
     warc_offset: int | None = None
+    canonical_url: str | None = None
 
 
 class _Known(msgspec.Struct):
@@ -125,6 +130,8 @@ def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outsid
         content_type=message.content_type,
         charset=message.charset,
         fetched_at=_time(message.fetched_at),
+        redirected_from=message.redirected_from,
+        canonical_url=message.canonical_url,
     )
     return page if message.warc_filename is None else _claimed(page, message, page_bytes, outside)
 
@@ -141,6 +148,7 @@ def _claimed(page: Page, message: _Message, page_bytes: int, outside: Outside | 
         body=found.body,
         content_type=page.content_type or found.content_type,
         fetched_at=found.fetched_at if page.fetched_at is None else page.fetched_at,
+        canonical_url=page.canonical_url or found.canonical_url,
     )
 
 

@@ -1,8 +1,8 @@
 """The crawl records that scrapy-cluster publishes to `PREFIX.crawled_firehose`.
 
-They differ from page messages: `response_url` is the page's URL after redirects; `body` is the decoded page,
-or base64 of its bytes with KAFKA_BASE_64_ENCODE; times are UTC without an offset; and there are records of
-every HTTP status.
+They differ from page messages: `response_url` is the page's URL after redirects, `url` the one before; `body`
+is the decoded page, or base64 of its bytes with KAFKA_BASE_64_ENCODE; times are UTC without an offset; and
+there are records of every HTTP status.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class CrawlRecord(msgspec.Struct, kw_only=True):
     charset: str | None = None
     content_type: str | None = None
     fetched_at: int | str | None = None
+    redirected_from: str | None = None
 
     appid: Any = None
     crawlid: Any = None
@@ -43,6 +44,8 @@ class CrawlRecord(msgspec.Struct, kw_only=True):
         unless the status is 2xx."""
         if isinstance(self.status_code, int) and not 200 <= self.status_code < 300:
             raise PageError("http_status", str(self.status_code))
+        if self.url != self.response_url:
+            self.redirected_from = self.url
         self.url = str(self.response_url)
         headers = self.response_headers if isinstance(self.response_headers, dict) else {}
         declared = {str(name).lower(): values for name, values in headers.items()}.get("content-type")

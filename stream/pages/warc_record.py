@@ -11,6 +11,7 @@ from stream.errors import PageError
 from stream.messages.times import writable
 from stream.pages.decompression import too_large
 from stream.pages.http_body import decode_body
+from stream.text.canonical import canonical_of_header
 
 RECORDS = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion
 """Types of records that contain a page."""
@@ -23,6 +24,8 @@ class ArchivedPage(NamedTuple):
     content_type: str | None
     fetched_at: int | None
     """Milliseconds since the epoch."""
+    canonical_url: str | None
+    """By the HTTP header `Link`, absolute."""
 
 
 class MoreError(Exception):
@@ -57,6 +60,11 @@ def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedP
     return page
 
 
+def target_of(record: WarcRecord) -> str:
+    """The URL of the page."""
+    return (record.headers.get("WARC-Target-URI") or "").strip().removeprefix("<").removesuffix(">")
+
+
 def content_type_of(record: WarcRecord) -> str | None:
     """The content type by the server or, failing that, by the archiver."""
     headers = record.http_headers if record.is_http_parsed else record.headers
@@ -69,6 +77,12 @@ def fetched_at_of(record: WarcRecord) -> int | None:
     date = record.record_date
     moment = None if date is None else int(date.timestamp() * 1000)
     return moment if moment is not None and writable(moment) else None
+
+
+def canonical_url_of(record: WarcRecord, url: str) -> str | None:
+    """The absolute URL of the HTTP header `Link: <URL>; rel="canonical"`, or None; `url` is the page's."""
+    declared = record.http_headers.get("Link") if record.is_http_parsed else None
+    return canonical_of_header(declared, url) if declared else None
 
 
 def body_of(record: WarcRecord, payload: bytes, limit: int) -> bytes:
@@ -95,7 +109,12 @@ def _page(record: WarcRecord, limit: int, where: str) -> ArchivedPage:
     payload = record.reader.read()
     if len(payload) != expected:
         raise PageError("claim_damaged", f"{where}: truncated after {len(payload)} of {expected} bytes")
-    return ArchivedPage(body_of(record, payload, limit), content_type_of(record), fetched_at_of(record))
+    return ArchivedPage(
+        body_of(record, payload, limit),
+        content_type_of(record),
+        fetched_at_of(record),
+        canonical_url_of(record, target_of(record)),
+    )
 
 
 class _Reading:

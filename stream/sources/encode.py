@@ -25,4 +25,8 @@ def encode_page(page: Page) -> bytes:
         fields["charset"] = page.charset
     if page.fetched_at is not None:
         fields["fetched_at"] = rfc3339(page.fetched_at)
+    if page.redirected_from is not None:
+        fields["redirected_from"] = page.redirected_from
+    if page.canonical_url is not None:
+        fields["canonical_url"] = page.canonical_url
     return msgspec.json.encode(fields)

@@ -18,7 +18,10 @@ from stream.sources.compressed import DAMAGED, decompressed
 from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message, Source
 
-FIELDS: Final = ("url", "html", "text", "body", "content_type", "charset", "fetched_at")
+FIELDS: Final = (
+    *("url", "html", "text", "body", "content_type", "charset", "fetched_at"),
+    *("redirected_from", "canonical_url"),
+)
 """Columns that are read; others are ignored."""
 CONTENT: Final = ("html", "text", "body")
 ROWS: Final = 64

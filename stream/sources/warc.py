@@ -10,7 +10,14 @@ from fastwarc.warc import ArchiveIterator, WarcRecord
 
 from stream.errors import PageError
 from stream.pages.page import Page
-from stream.pages.warc_record import RECORDS, body_of, content_type_of, fetched_at_of
+from stream.pages.warc_record import (
+    RECORDS,
+    body_of,
+    canonical_url_of,
+    content_type_of,
+    fetched_at_of,
+    target_of,
+)
 from stream.sources.compressed import (
     DAMAGED,
     STDIN,
@@ -74,7 +81,7 @@ def _page(record: WarcRecord, where: str) -> Page | str:
     if not (length and length.isdecimal()):
         # fastwarc takes a header truncated by the end of the file for an empty record.
         raise PageError("damaged_source", f"{where}: no Content-Length; the archive is truncated or damaged")
-    url = (record.headers.get("WARC-Target-URI") or "").strip().removeprefix("<").removesuffix(">")
+    url = target_of(record)
     if not record.record_type & RECORDS or not url.lower().startswith(("http://", "https://")):
         return "record_type"
     http = record.http_headers if record.is_http_parsed else None
@@ -88,6 +95,7 @@ def _page(record: WarcRecord, where: str) -> Page | str:
         body=_body(record, where),
         content_type=content_type,
         fetched_at=fetched_at_of(record),
+        canonical_url=canonical_url_of(record, url),
     )
 
 

@@ -28,8 +28,11 @@ _ANYWHERE: Final = str.maketrans("", "", "\t\n\r")
 _NOT_IN_HOST = re.compile(r"""[\s"<>\\^`{|}%]""")
 _ROUTES: Final = ("!", "/")
 """Fragments that begin so are addresses within an application of one page: `#!/news/7`, `#/news/7`."""
-RULES: Final = ("routes", "sorted", "tracking")
-"""Names of the rules, as in the scheme option `url_key`."""
+URL_RULES: Final = ("routes", "sorted", "tracking")
+"""Names of the rules by which spellings of a URL have one key."""
+RULES: Final = (*URL_RULES, "redirected", "canonical", "anywhere")
+"""Names of all rules, as in the scheme option `url_key`."""
+_WEB: Final = ("http://", "https://")
 
 
 class UrlRules(NamedTuple):
@@ -41,11 +44,17 @@ class UrlRules(NamedTuple):
     """The order of query parameters of different names does not count."""
     tracking: bool
     """The query parameters of `tracking_parameters.txt` do not count."""
+    redirected: bool = False
+    """A page reached by a redirect has the key of the URL that was asked for."""
+    canonical: bool = False
+    """A page has the key of the canonical URL that it names, if that is of the page's own host."""
+    anywhere: bool = False
+    """Canonical URLs of other hosts count, too."""
 
 
 PLAIN: Final = UrlRules(routes=False, sorted=False, tracking=False)
 COARSEST: Final = UrlRules(routes=False, sorted=True, tracking=True)
-"""URLs that are equal by any rules are equal by these."""
+"""URLs that are equal by any rules for URLs are equal by these."""
 
 
 def url_rules(option: str) -> UrlRules:
@@ -53,6 +62,8 @@ def url_rules(option: str) -> UrlRules:
     names = option.split(",") if option else []
     if unknown := sorted(set(names) - set(RULES)):
         raise ValueError(f"url_key={option}: unknown rule {unknown[0]!r}; there are {', '.join(RULES)}")
+    if "anywhere" in names and "canonical" not in names:
+        raise ValueError(f"url_key={option}: anywhere is a rule for canonical URLs, and canonical is missing")
     return UrlRules(*(rule in names for rule in RULES))
 
 
@@ -67,6 +78,39 @@ def url_key(url: str, rules: UrlRules) -> str:
         raise PageError("bad_url", f"{len(url)} characters, at most {MAX_URL}: {url[:80]}")
     key = url if _NORMAL.fullmatch(url) else normalised(url, routes=rules.routes)
     return _by_parameters(key, rules) if "?" in key and (rules.sorted or rules.tracking) else key
+
+
+def page_key(own: str, redirected_from: str | None, canonical: str | None, rules: UrlRules) -> str:
+    """The key of a page whose URL has the key `own`: that of its canonical URL or of the URL that was asked
+    for, if the rules follow it, or its own.
+
+    What a page says of itself is not trusted. A canonical URL is not followed if it is malformed, of another
+    host or port (default ports count as one) unless the rules say `anywhere`, or the front page of a host
+    while the page has another path: sites that name their front page on every page would be one page.
+    """
+    if rules.canonical and canonical is not None:
+        key = _key_or_none(canonical, rules)
+        if key is not None and key.startswith(_WEB):
+            (host, rest), (its_host, its_rest) = _host_and_rest(own), _host_and_rest(key)
+            is_front_page_of_another = not its_rest and rest[:1] not in ("", "?", "#")
+            if not is_front_page_of_another and (rules.anywhere or its_host == host):
+                return key
+    if rules.redirected and redirected_from is not None:
+        return _key_or_none(redirected_from, rules) or own
+    return own
+
+
+def _key_or_none(url: str, rules: UrlRules) -> str | None:
+    try:
+        return url_key(url, rules)
+    except PageError:
+        return None
+
+
+def _host_and_rest(key: str) -> tuple[str, str]:
+    """Host and port of a key, which has no default port, and what follows the first slash of its path."""
+    authority, _, rest = key.partition("://")[2].partition("/")
+    return authority.rpartition("@")[2], rest
 
 
 def _by_parameters(key: str, rules: UrlRules) -> str:

@@ -27,7 +27,7 @@ from stream.text.normalise_compiled import encoded, normalised_points
 from stream.text.pieces import pieces
 from stream.text.points import Points, points_of
 from stream.text.segment import GRAM, HAN, UNSPACED, segment, units, words
-from stream.text.url import RULES, url_key, url_rules
+from stream.text.url import URL_RULES, url_key, url_rules
 
 KEYS = hash_keys(PUBLIC_SEED)
 MIXED = st.text(
@@ -164,7 +164,7 @@ def test_any_bytes_decode(body: bytes, charset: str | None) -> None:
     st.text()
     | st.from_regex(r"https?://[^\s]*")
     | st.from_regex(r"https?://a\.com/[?&=#!/ab%\\]*(utm_a)?[?&=#!/ab%\\]*", fullmatch=True),
-    st.sets(st.sampled_from(RULES)),
+    st.sets(st.sampled_from(URL_RULES)),
 )
 def test_a_url_key_is_its_own_key(url: str, names: set[str]) -> None:
     rules = url_rules(",".join(names))

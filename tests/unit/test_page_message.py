@@ -58,6 +58,10 @@ GOOD = [
     ),
     ({"body": base(zstandard.compress(b"abc")), "content_encoding": "zstd"}, Page(url=URL, body=b"abc")),
     ({"body": base(b"abc"), "content_encoding": "gzip"}, Page(url=URL, body=b"abc")),
+    (
+        {"text": "x", "redirected_from": "http://a/", "canonical_url": "/b"},
+        Page(url=URL, text="x", redirected_from="http://a/", canonical_url="/b"),
+    ),
 ]
 
 BAD = [
@@ -66,6 +70,8 @@ BAD = [
     ({"text": "x", "html": "x"}, "ambiguous_content"),
     ({"text": 5}, "wrong_type"),
     ({"text": "x", "charset": ["gbk"]}, "wrong_type"),
+    ({"text": "x", "canonical_url": 5}, "wrong_type"),
+    ({"text": "x", "redirected_from": ["http://a/"]}, "wrong_type"),
     ({"text": "x", "fetched_at": "yesterday"}, "wrong_type"),
     ({"text": "x", "fetched_at": "2023-11-14T22:13:20"}, "wrong_type"),
     ({"text": "x", "fetched_at": True}, "wrong_type"),

@@ -34,8 +34,13 @@ def page(**changes: Any) -> Page:
 
 def test_the_page_after_redirects_with_its_text_and_time_in_utc() -> None:
     assert page() == Page(
-        url="http://example.com/news/", html=HTML, content_type="text/html", fetched_at=1_767_323_045_678
+        url="http://example.com/news/",
+        html=HTML,
+        content_type="text/html",
+        fetched_at=1_767_323_045_678,
+        redirected_from="http://example.com/news",
     )
+    assert page(url=page().url).redirected_from is None
     assert page(timestamp="2026-01-02T04:04:05.678+01:00") == page()
 
 

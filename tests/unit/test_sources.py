@@ -249,9 +249,13 @@ def test_rows_of_csv_are_page_messages(tmp_path: Path) -> None:
         "fetched_at": "2025-03-01T01:02:03Z",
     }
     assert (decoded(second), second.url_hint, second.origin[-6:]) == ({"text": "three"}, None, "line 5")
-    (tmp_path / "crawl.tsv").write_text("html\turl\n<p>one, two\thttp://a.example/1\n")
+    (tmp_path / "crawl.tsv").write_text("html\turl\tcanonical_url\n<p>one, two\thttp://a.example/1\t/2\n")
     (message,) = open_source(str(tmp_path / "crawl.tsv"))
-    assert decoded(message) == {"url": "http://a.example/1", "html": "<p>one, two"}
+    assert decoded(message) == {
+        "url": "http://a.example/1",
+        "html": "<p>one, two",
+        "canonical_url": "/2",
+    }
 
 
 @pytest.mark.parametrize("name", ["crawl.parquet", "part-0001"])
@@ -324,6 +328,12 @@ def test_bodies_come_out_as_served(tmp_path: Path, http: str, stored: bytes) -> 
         "fetched_at": "2025-03-01T01:02:03.000Z",
     }
     assert message.origin.endswith("a.warc record at byte 0")
+
+
+def test_the_canonical_url_of_the_http_header_is_told(tmp_path: Path) -> None:
+    http = 'Link: </style.css>; rel=preload, </a>; rel="canonical"\r\n'
+    (message,) = warc(tmp_path / "a.warc", warc_record(body=BODY, http=http))
+    assert decoded(message)["canonical_url"] == "http://a.example/a"
 
 
 @pytest.mark.parametrize(
@@ -463,6 +473,7 @@ def test_fields_that_are_none_are_left_out() -> None:
         Page(url="http://a.example/页", html="<p>正文 \U00020bb7", fetched_at=1_740_790_923_456),
         Page(url="u", body=bytes(range(256)), content_type="text/html; charset=big5", charset="big5"),
         Page(url="u", text="", fetched_at=-1),
+        Page(url="u", text="", redirected_from="v", canonical_url="w"),
     ],
 )
 def test_an_encoded_page_decodes_to_itself(page: Page) -> None:

@@ -11,9 +11,19 @@ import xxhash
 
 from stream.errors import PageError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
-from stream.text.url import _NORMAL, COARSEST, MAX_URL, PLAIN, RULES, UrlRules, normalised, url_key, url_rules
+from stream.text.url import (
+    _NORMAL,
+    COARSEST,
+    MAX_URL,
+    PLAIN,
+    URL_RULES,
+    UrlRules,
+    normalised,
+    url_key,
+    url_rules,
+)
 
-ALL = url_rules(",".join(RULES))
+ALL = url_rules(",".join(URL_RULES))
 
 
 @pytest.mark.parametrize(
@@ -66,8 +76,8 @@ def test_spellings_of_one_address_have_one_key(url: str, key: str) -> None:
 def test_each_rule_does_what_its_name_says_and_no_other_does(rule: str, url: str, key: str) -> None:
     assert url_key(url, url_rules(rule)) == key
     if url_key(url, PLAIN) != key:
-        assert url_key(url, url_rules(",".join(each for each in RULES if each != rule))) != key
-    for others in itertools.chain.from_iterable(itertools.combinations(RULES, n) for n in range(4)):
+        assert url_key(url, url_rules(",".join(each for each in URL_RULES if each != rule))) != key
+    for others in itertools.chain.from_iterable(itertools.combinations(URL_RULES, n) for n in range(4)):
         rules = url_rules(",".join(others))
         assert url_key(url_key(url, rules), rules) == url_key(url, rules)
 
@@ -86,6 +96,8 @@ def test_rules_are_an_option_of_the_scheme() -> None:
     assert len({Scheme(url_key=each).id for each in ("", "routes", "routes,sorted")}) == 3
     with pytest.raises(ValueError, match="url_key=routes,x: unknown rule 'x'"):
         Scheme(url_key="routes,x")
+    with pytest.raises(ValueError, match=r"url_key=anywhere: .* canonical is missing"):
+        Scheme(url_key="anywhere")
 
 
 def test_the_list_of_tracking_parameters_changes_with_the_version_of_keys() -> None:
