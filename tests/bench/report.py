@@ -79,6 +79,8 @@ def _page(path: Path, kept: dict[str, Any]) -> str:
     ]
     for part, each in sorted(kept.items()):
         lines += [f"## {part.replace('_', ' ')}", "", f"{each['date']}, {each['machine']}.", ""]
+        if "note" in each:  # of a comparison that is kept, though no part measures it again
+            lines += [each["note"], ""]
         if part == "growth":
             lines += [f"![growth]({_curve(path, each['found']['curve'])})", ""]
         lines += _tables(each["found"])

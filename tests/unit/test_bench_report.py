@@ -78,3 +78,10 @@ def test_reasons_have_their_figures() -> None:
     for part, each in kept.items():
         for goal in judged(part, each["found"]):
             assert "{" not in goal.why + goal.what
+
+
+def test_a_comparison_that_no_part_measures_again_says_what_it_was(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps({"old": {"date": "d", "machine": "m", "note": "Of old.", "found": {"us": 3}}}))
+    report.keep(kept, "latency", {"p50_ms": 60})
+    assert "Of old.\n\n| figure | value |" in kept.with_suffix(".md").read_text()
