@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -29,7 +30,7 @@ from stream.text.normalise import normalise
 from stream.text.points import Points, points_of
 from stream.text.segment import segment, units
 from stream.text.surrogates import replace_surrogates
-from stream.text.url import MAX_URL, UrlRules, page_key, url_key
+from stream.text.url import MAX_URL, page_key, url_key
 from stream.text.variants import simplified
 
 BATCH_CHARACTERS: Final = 65_536
@@ -253,7 +254,7 @@ class Fingerprinter:
         try:
             return decode_page(value, page_bytes, outside)
         except PageMessageError as error:
-            return rejected(error, error.url, error.fetched_at, self._url_rules)
+            return self._rejected(error, error.url, error.fetched_at)
 
     def url_key(self, url: str) -> str:
         """The key of a URL. Raises PageError `bad_url`."""
@@ -265,7 +266,7 @@ class Fingerprinter:
             key, content = self.read_content(page)
             return ReadPage(page.url, key, page.fetched_at, content.main_text(), declared_language(page))
         except PageError as error:
-            return rejected(error, page.url, page.fetched_at, self._url_rules)
+            return self._rejected(error, page.url, page.fetched_at)
 
     def read_content(self, page: Page) -> tuple[str, Content]:
         """The URL key of a page, and its content. Raises PageError like `url_key` and `page_content`."""
@@ -306,18 +307,14 @@ class Fingerprinter:
             language=page.language,
         )
 
-
-def rejected(error: PageError, url: str | None, fetched_at: int | None, rules: UrlRules) -> Row:
-    """The row of a page that cannot be fingerprinted, with the key of its own URL if that has one. A URL
-    longer than MAX_URL is dropped, since rows must stay small."""
-    key = None
-    if url is not None:
-        url = None if len(url) > MAX_URL else replace_surrogates(url)
-    if url is not None and error.reason != "bad_url":
-        try:
-            key = url_key(url, rules)
-        except PageError:
-            key = None
-    return Row(
-        Status.REJECTED, url, key, fetched_at, reason=error.reason, detail=error.detail[:MAX_DETAIL] or None
-    )
+    def _rejected(self, error: PageError, url: str | None, fetched_at: int | None) -> Row:
+        """The row of a page that cannot be fingerprinted, with the key of its own URL if that has one. A URL
+        longer than MAX_URL is dropped, since rows must stay small."""
+        key = None
+        if url is not None:
+            url = None if len(url) > MAX_URL else replace_surrogates(url)
+        if url is not None and error.reason != "bad_url":
+            with suppress(PageError):
+                key = self.url_key(url)
+        reason, detail = error.reason, error.detail[:MAX_DETAIL] or None
+        return Row(Status.REJECTED, url, key, fetched_at, reason=reason, detail=detail)

@@ -120,7 +120,8 @@ def _by_parameters(key: str, rules: UrlRules) -> str:
         return key
     parameters = query.split("&")
     if rules.tracking:
-        parameters = [each for each in parameters if not _is_tracking(_name_of(each))]
+        is_tracking = _tracking().match
+        parameters = [each for each in parameters if not is_tracking(each)]
     if rules.sorted:
         parameters.sort(key=_name_of)  # stable: the values of one name keep their order
     return path + ("?" + "&".join(parameters) if parameters else "") + hash_sign + route
@@ -130,18 +131,13 @@ def _name_of(parameter: str) -> str:
     return parameter.partition("=")[0]
 
 
-def _is_tracking(name: str) -> bool:
-    names, prefixes = _tracking()
-    return name.lower() in names or name.lower().startswith(prefixes)
-
-
 @functools.cache
-def _tracking() -> tuple[frozenset[str], tuple[str, ...]]:
-    """Names of tracking parameters, and prefixes of such names."""
+def _tracking() -> re.Pattern[str]:
+    """Matches a tracking parameter."""
     lines = files("stream.text").joinpath("tracking_parameters.txt").read_text("utf-8").splitlines()
     listed = [line.split(maxsplit=1)[0] for line in lines if line and not line.startswith("#")]
-    prefixes = tuple(each[:-1] for each in listed if each.endswith("*"))
-    return frozenset(each for each in listed if not each.endswith("*")), prefixes
+    names = "|".join(re.escape(name).replace(r"\*", "[^=]*") for name in listed)
+    return re.compile(rf"(?:{names})(?:=|\Z)", re.ASCII | re.IGNORECASE)
 
 
 def normalised(url: str, *, routes: bool) -> str:
