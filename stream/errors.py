@@ -87,6 +87,13 @@ class IndexFileError(NeardupError):
     names the file."""
 
 
+class RowsError(NeardupError):
+    """A directory of fingerprinted pages is damaged, incomplete, or has files that are not its own; the
+    message names the file."""
+
+    exit_code = EXIT_REFUSED
+
+
 class OutputError(NeardupError):
     """A file or stdout cannot be written completely; the message names it."""
 

@@ -2,24 +2,111 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
+import time
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import click
 
 from stream.cli.options import with_scheme, with_settings, with_sources
+from stream.errors import SettingsError
+from stream.ops import logging
+from stream.output import if_interrupted
 from stream.settings import Settings
 
 
 @click.command("fingerprint")
-@with_settings("page_bytes")
+@with_settings("worker_processes", "page_deadline", "page_bytes")
 @with_sources
 @with_scheme
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per page.")
-def command(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:
-    """Show the fingerprints of the pages in SOURCES, which may be whatever `neardup scan` reads."""
+@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False),
+              help="Write rows (Parquet) to this directory, on all cores.")  # fmt: skip
+@click.option("--order", type=click.Choice(["position", "fetched_at"]),
+              default="position", show_default=True,
+              help="Order in which rows are judged later: that of SOURCES, or by fetched_at.")  # fmt: skip
+@click.option("--pages-per-file", type=click.IntRange(1, 1_000_000), default=65_536, show_default=True,
+              help="Pages of a file of rows. An interrupted run resumes behind the last file.")  # fmt: skip
+@click.option("--uncertain", is_flag=True, help="Keep the bits that the verdict option flips needs.")
+@click.option("--json", "as_json", is_flag=True,
+              help="Print one JSON object per page, or the counts with --output.")  # fmt: skip
+def command(
+    settings: Settings,
+    opened: list[Any],
+    scheme: Any,
+    output: Path | None,
+    order: Any,
+    pages_per_file: int,
+    uncertain: bool,
+    as_json: bool,
+) -> None:
+    """Show the fingerprints of the pages in SOURCES, which may be whatever `neardup scan` reads.
+
+    With --output they become rows for `neardup scan`. When it was interrupted or killed, run the same command
+    again: it resumes behind the last file, and the rows are the same, byte for byte.
+    """
+    if output is None:
+        _show(settings, opened, scheme, as_json)
+        return
+    try:
+        from stream.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
+    except ImportError as error:
+        raise SettingsError(f"output {output}: pip install 'neardup-stream[export]' ({error})") from error
+    from stream.cli.progress import passed_over_by, reading, show_passed_over
+
+    logging.configure(settings.log_format, "fingerprint")
+    started, counts = time.monotonic(), CorpusCounts()
+    with (
+        if_interrupted(lambda: "whole files are kept; run the same command again to continue"),
+        reading(opened) as advance,
+    ):
+        manifest = asyncio.run(
+            fingerprint_corpus(
+                settings,
+                scheme,
+                opened,
+                output,
+                RowsOptions(order=order, pages_per_file=pages_per_file, uncertain=uncertain),
+                counts=counts,
+                progress=advance,
+            )
+        )
+    seconds = time.monotonic() - started
+    size = sum(each.bytes for each in manifest.files)
+    found = {
+        "rows": manifest.rows,
+        "resumed": counts.resumed,
+        "statuses": dict(counts.statuses),
+        "reasons": dict(counts.reasons),
+        "files": len(manifest.files),
+        "bytes": size,
+        "bytes_per_page": round(size / manifest.rows, 1) if manifest.rows else None,
+        "digest": manifest.digest,
+        "scheme": manifest.scheme_id,
+        "passed_over": dict(passed_over_by(opened)),
+        "seconds": round(seconds, 3),
+    }
+    if as_json:
+        sys.stdout.write(json.dumps(found) + "\n")
+        return
+    statuses = ", ".join(f"{count:,} {status}" for status, count in counts.statuses.most_common())
+    click.echo(
+        f"{manifest.rows:,} rows in {output}, {found['bytes_per_page'] or 0} bytes each"
+        f"{f'; {counts.resumed:,} of them from before' if counts.resumed else ''}"
+        f"{f'; {statuses}; {counts.pages / seconds:,.0f} pages/s' if statuses else ''}",
+        err=True,
+    )
+    if counts.reasons:
+        reasons = ", ".join(f"{reason} ({count:,})" for reason, count in counts.reasons.most_common())
+        click.echo(f"rejected for {reasons}; docs/reasons.md explains the reasons", err=True)
+    show_passed_over(passed_over_by(opened))
+
+
+def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:
+    """Print the fingerprint of each page."""
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.row import Status
 

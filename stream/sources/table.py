@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import base64
 import csv
 import io
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from stream.errors import PageError, SettingsError
-from stream.messages.verdict import rfc3339
+from stream.pages.fields import FIELDS, message_fields, missing_columns
 from stream.sources.compressed import DAMAGED, decompressed
 from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message, Source
 
-FIELDS: Final = (
-    *("url", "html", "text", "body", "content_type", "charset", "fetched_at"),
-    *("redirected_from", "canonical_url"),
-)
-"""Columns that are read; others are ignored."""
-CONTENT: Final = ("html", "text", "body")
 ROWS: Final = 64
 """Rows of a Parquet file decoded at a time."""
 
@@ -98,36 +90,11 @@ class ParquetSource(Source):
 def _refuse_other_columns(name: str, columns: Iterable[str]) -> None:
     """Raise SettingsError for a table without the columns of pages: that is a mistake of the user, rather
     than many pages to reject."""
-    columns = list(columns)
-    if "url" in columns and any(content in columns for content in CONTENT):
-        return
-    raise SettingsError(
-        f"source {name}: no columns `url` and one of {', '.join(f'`{each}`' for each in CONTENT)};"
-        f" it has {', '.join(columns) or 'none'}"
-    )
+    if missing := missing_columns(columns):
+        raise SettingsError(f"source {name}: {missing}")
 
 
 def _message(row: dict[str, Any], origin: str) -> Message:
-    fields = {name: _field(row[name]) for name in FIELDS if name in row}
-    for name in ("html", "text"):
-        if isinstance(row.get(name), bytes):
-            fields["body"] = fields.pop(name)
-            fields.setdefault("content_type", "text/html" if name == "html" else "text/plain")
+    fields = message_fields(row)
     url = fields.get("url")
     return Message(msgspec.json.encode(fields), url if isinstance(url, str) else None, origin)
-
-
-def _field(value: Any) -> Any:
-    """A cell as a JSON value. A value of any other type becomes a string; page messages validate it."""
-    match value:
-        case bytes():
-            return base64.b64encode(value).decode("ascii")
-        case datetime():
-            moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return rfc3339(int(moment.timestamp() * 1000))
-        case date():
-            return f"{value.isoformat()}T00:00:00Z"
-        case str() | int() | float():
-            return value
-        case _:
-            return str(value)

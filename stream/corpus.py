@@ -1,0 +1,255 @@
+"""Fingerprints sources into a directory of rows, on all cores. A run that is killed is resumed by another."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import aclosing, contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from stream import failpoints
+from stream.errors import RowsError, SettingsError
+from stream.fingerprint.row import Row, Status
+from stream.fingerprint.scheme import Scheme
+from stream.output import writing
+from stream.private import private_directory
+from stream.rows.columns import FIRST, Place, batch_of
+from stream.rows.files import read_described, sorted_table, write_file
+from stream.rows.manifest import NAME, SUFFIX, Manifest, RowsFile, read_manifest, visible
+from stream.scan import fingerprinted
+from stream.settings import Settings
+from stream.sources.compressed import STDIN
+from stream.sources.source import Message, Source
+
+PLAN: Final = "_neardup_plan.json"
+"""What an unfinished run was asked for, so that another can go on with it."""
+PAGES_PER_FILE: Final = 65_536
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    """Whatever determines the bytes of the files."""
+
+    scheme: str
+    order: str
+    pages_per_file: int
+    page_bytes: int
+    uncertain: bool
+    sources: list[tuple[str, int | None]]
+    """Names and sizes in bytes."""
+
+
+class RowsOptions(NamedTuple):
+    """How rows are made."""
+
+    order: Literal["position", "fetched_at"] = "position"
+    """The order key: the number of the page in the input, or its time; pages without a time come first."""
+    pages_per_file: int = PAGES_PER_FILE
+    uncertain: bool = False
+    """Whether rows have the bits that the verdict option `flips` needs."""
+
+
+class CorpusCounts:
+    """Counts of pages and their states."""
+
+    def __init__(self) -> None:
+        self.resumed = 0
+        """Pages of files that an earlier run wrote."""
+        self.pages = 0
+        """Pages fingerprinted by this run."""
+        self.statuses: Counter[str] = Counter()
+        self.reasons: Counter[str] = Counter()
+
+    def count(self, row: Row) -> None:
+        """Count a row of this run."""
+        self.pages += 1
+        self.statuses[Status(row.status).name.lower()] += 1
+        if row.reason is not None:
+            self.reasons[row.reason] += 1
+
+
+async def fingerprint_corpus(
+    settings: Settings,
+    scheme: Scheme,
+    sources: Sequence[Source],
+    directory: Path,
+    options: RowsOptions | None = None,
+    *,
+    counts: CorpusCounts | None = None,
+    progress: Callable[[int], None] = lambda pages: None,
+) -> Manifest:
+    """Fingerprint all pages of the sources into files of `directory`, and write the manifest last.
+
+    Files appear whole, one for `pages_per_file` pages. Called again after it was killed, it goes on behind
+    the last of them; the files are the same, byte for byte, as those of a run that was not killed. `progress`
+    is called with the number of pages so far.
+
+    Raises SettingsError if the directory holds something else, or the rows of another run.
+    """
+    counts, options = counts or CorpusCounts(), options or RowsOptions()
+    plan = Plan(
+        scheme=scheme.id,
+        order=options.order,
+        pages_per_file=options.pages_per_file,
+        page_bytes=settings.page_bytes,
+        uncertain=options.uncertain,
+        sources=[(each.name, each.total_bytes) for each in sources],
+    )
+    names = [name for name, _ in plan.sources]
+    if doubled := sorted({name for name in names if names.count(name) > 1}):
+        raise SettingsError(f"source {doubled[0]}: named twice")
+    with _taken(directory):
+        if _begun(directory, plan) and (directory / NAME).exists():
+            manifest = read_manifest(directory)
+            counts.resumed = manifest.rows
+            return manifest
+        files = _written(directory, plan, scheme)
+        counts.resumed = sum(each.rows for each in files)
+        feed = _PlacedMessages(sources, counts.resumed)
+        async with aclosing(fingerprinted(settings, scheme, scheme.seed(), feed)) as chunks:
+            file = _File(scheme, plan)
+            async for rows in chunks:
+                for row in rows:
+                    counts.count(row)
+                    number, place, key = feed.places.popleft()
+                    if options.order == "fetched_at":
+                        number = FIRST if row.fetched_at is None else row.fetched_at
+                    file.add(row, place._replace(order=number), key)
+                    if file.rows == options.pages_per_file:
+                        files.append(file.write(directory, len(files)))
+                        file = _File(scheme, plan)
+                progress(counts.resumed + counts.pages)
+            if file.rows:
+                files.append(file.write(directory, len(files)))
+        failpoints.reach("rows.manifest")
+        manifest = Manifest.of(scheme, files, uncertain=options.uncertain)
+        manifest.write(directory)
+    return manifest
+
+
+class _PlacedMessages:
+    """The messages of sources from number `start` on, whose places are kept until they are asked for."""
+
+    def __init__(self, sources: Sequence[Source], start: int) -> None:
+        self._sources, self._start = sources, start
+        self.places: deque[tuple[int, Place, bytes | None]] = deque()
+        """Number, place (without order) and key of the messages handed out: a thread reads them."""
+
+    def __iter__(self) -> Iterator[Message]:
+        number = 0
+        for source in self._sources:
+            for position, message in enumerate(source):
+                if number >= self._start:
+                    self.places.append((number, Place(0, source.name, position), message.key))
+                    yield message
+                number += 1
+
+
+class _File:
+    """The rows of a file that is not written yet."""
+
+    def __init__(self, scheme: Scheme, plan: Plan) -> None:
+        self._scheme, self._plan = scheme, plan
+        self._batches: list[pa.RecordBatch] = []
+        self._rows: list[Row] = []
+        self._places: list[Place] = []
+        self._keys: list[bytes | None] = []
+        self.rows = 0
+
+    def add(self, row: Row, place: Place, key: bytes | None) -> None:
+        self._rows.append(row)
+        self._places.append(place)
+        self._keys.append(key)
+        self.rows += 1
+        if len(self._rows) == _BATCH:
+            self._pack()
+
+    def _pack(self) -> None:
+        """Turn rows into columns, which take a third of the memory."""
+        made = batch_of(self._scheme, self._rows, self._places, self._keys, uncertain=self._plan.uncertain)
+        self._batches.append(made)
+        self._rows, self._places, self._keys = [], [], []
+
+    def write(self, directory: Path, number: int) -> RowsFile:
+        self._pack()
+        written = write_file(directory / _name(number), sorted_table(self._batches, self._scheme))
+        failpoints.reach("rows.file")
+        return written
+
+
+_BATCH: Final = 1024
+
+
+def _name(number: int) -> str:
+    return f"rows-{number:06}{SUFFIX}"
+
+
+@contextmanager
+def _taken(directory: Path) -> Iterator[None]:
+    """Create the directory and lock it. Raises SettingsError."""
+    try:
+        private_directory(directory)
+        held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise SettingsError(f"output {directory}: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SettingsError(f"output {directory}: another process is writing to it") from None
+        yield
+    finally:
+        os.close(held)
+
+
+def _begun(directory: Path, plan: Plan) -> bool:
+    """Whether an earlier run began with this plan; if none began, note the plan. Raises SettingsError."""
+    path = directory / PLAN
+    if not path.exists():
+        if left := next(iter(directory.iterdir()), None):
+            raise SettingsError(f"output {directory}: not empty, it has {left.name}; name a new directory")
+        with writing(path) as file:
+            file.write(msgspec.json.encode(plan))
+        return False
+    try:
+        before: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=Plan))
+    except (msgspec.DecodeError, OSError) as error:
+        raise RowsError(f"rows {path}: damaged: {error}") from error
+    now: dict[str, Any] = msgspec.to_builtins(plan)
+    for name, value in now.items():
+        if before[name] != value:
+            raise SettingsError(
+                f"output {directory}: begun with {name} {_shown(before[name])}, not {_shown(value)};"
+                " name a new directory, or run the same command again"
+            )
+    if any(name == STDIN for name, _ in plan.sources):
+        raise SettingsError(f"output {directory}: begun from standard input, which cannot be read again")
+    for left in directory.glob(".neardup-*.part"):
+        left.unlink()
+    return True
+
+
+def _shown(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def _written(directory: Path, plan: Plan, scheme: Scheme) -> list[RowsFile]:
+    """The whole files of an earlier run. A last one with fewer pages is made again."""
+    files: list[RowsFile] = []
+    there = list(visible(directory))
+    for number, path in enumerate(there):
+        if path.name != _name(number):
+            raise RowsError(f"rows {path}: not a file of this run, which has {_name(number)} here")
+        found = read_described(path, scheme)
+        if found.rows != plan.pages_per_file:
+            if number + 1 < len(there):
+                raise RowsError(f"rows {path}: has {found.rows} pages, not {plan.pages_per_file}")
+            path.unlink()
+            break
+        files.append(found)
+    return files

@@ -1,0 +1,208 @@
+"""The columns of fingerprinted pages: the same on one machine, Spark and Ray.
+
+Types are those that all of them support: `binary` where sizes are fixed, since `mapInArrow` of Spark refuses
+FixedSizeBinary, and signed integers. docs/how-to/bring-a-corpus.md describes them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import pyarrow as pa
+
+from stream.fingerprint.row import WORD, Row, Status
+from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.messages.times import writable
+
+VERSION: Final = 1
+TYPES: Final = {
+    "order": pa.int64(),
+    "source": pa.string(),
+    "position": pa.int64(),
+    "url": pa.string(),
+    "url_key": pa.string(),
+    "key": pa.binary(),
+    "status": pa.int8(),
+    "fingerprint": pa.binary(),
+    "uncertain": pa.binary(),
+    "sketch": pa.binary(),
+    "text_hash": pa.binary(),
+    "length": pa.int64(),
+    "language": pa.string(),
+    "fetched_at": pa.int64(),
+    "reason": pa.string(),
+    "detail": pa.string(),
+    "scheme": pa.string(),
+}
+"""Column -> Arrow type. Fingerprints are big-endian; times are milliseconds since the epoch. `url_key` is
+null where it equals `url`, as it does of nearly all pages, and of a rejected page without a key."""
+_REQUIRED: Final = ("order", "source", "position", "status", "length", "language", "scheme")
+_VERSION: Final = b"neardup.rows"
+_SCHEME: Final = b"neardup.scheme"
+_SEED: Final = b"neardup.seed_digest"
+_LANGUAGE: Final = re.compile("([a-z]{2,3})?")
+_LARGEST: Final = 2**32 - 1
+FIRST: Final = -(2**63)
+"""Order of a page without an order key, before all others."""
+
+
+class Place(NamedTuple):
+    """Where a page stands in the order of a corpus. No two of its pages have the same."""
+
+    order: int
+    """The order key."""
+    source: str
+    """Name of the file or table that the page comes from."""
+    position: int
+    """Number of the page in that source."""
+
+
+def schema(scheme: Scheme) -> pa.Schema:
+    """The Arrow schema of rows, with the format version, scheme id and seed digest in its metadata."""
+    fields = [pa.field(name, kind, nullable=name not in _REQUIRED) for name, kind in TYPES.items()]
+    metadata = {_VERSION: b"%d" % VERSION, _SCHEME: scheme.id.encode(), _SEED: scheme.seed_digest.encode()}
+    return pa.schema(fields, metadata)
+
+
+def foreign(found: pa.Schema, scheme_id: str) -> str | None:
+    """Why a file with this schema has no rows of a scheme, or None. Engines drop the metadata; there the
+    column `scheme` says it."""
+    told = found.metadata or {}
+    if (version := told.get(_VERSION, b"%d" % VERSION)) != b"%d" % VERSION:
+        return f"has format version {version.decode(errors='replace')}, this program reads {VERSION}"
+    if (other := told.get(_SCHEME, scheme_id.encode())) != scheme_id.encode():
+        return f"has scheme {other.decode(errors='replace')}, not {scheme_id}"
+    for name, kind in TYPES.items():
+        place = found.get_field_index(name)
+        if place < 0:
+            return f"has no column `{name}`"
+        if found.field(place).type != kind:
+            return f"column `{name}` is {found.field(place).type}, not {kind}"
+    return None
+
+
+def batch_of(
+    scheme: Scheme,
+    rows: Sequence[Row],
+    places: Sequence[Place],
+    keys: Sequence[bytes | None],
+    *,
+    uncertain: bool = False,
+) -> pa.RecordBatch:
+    """Rows as columns. `keys` are the message keys; with `uncertain`, the bits for `flips` are kept."""
+    size = scheme.width // 8
+    columns: dict[str, list[Any]] = {
+        "order": [each.order for each in places],
+        "source": [each.source for each in places],
+        "position": [each.position for each in places],
+        "url": [row.url for row in rows],
+        "url_key": [None if row.url_key == row.url and row.reason is None else row.url_key for row in rows],
+        "key": list(keys),
+        "status": [row.status for row in rows],
+        "fingerprint": [row.fingerprint.to_bytes(size, "big") if row.ready else None for row in rows],
+        "uncertain": [row.uncertain if uncertain and row.ready else None for row in rows],
+        "sketch": [row.sketch or None for row in rows],
+        "text_hash": [row.text_hash if any(row.text_hash) else None for row in rows],
+        "length": [row.length for row in rows],
+        "language": [row.language for row in rows],
+        "fetched_at": [row.fetched_at for row in rows],
+        "reason": [row.reason for row in rows],
+        "detail": [row.detail for row in rows],
+        "scheme": [scheme.id] * len(rows),
+    }
+    arrays = [pa.array(columns[name], kind) for name, kind in TYPES.items()]
+    return pa.record_batch(arrays, schema=schema(scheme))
+
+
+class PlacedRow(NamedTuple):
+    """A row, its place in the corpus, and its message key."""
+
+    place: Place
+    row: Row
+    key: bytes | None
+
+
+def rows_of(batch: pa.RecordBatch, scheme: Scheme) -> list[PlacedRow]:
+    """The rows in columns. Raises ValueError for values that no fingerprinter of the scheme makes."""
+    columns = [batch.column(name).to_pylist() for name in TYPES]
+    return [_row(_Cells(*cells), scheme) for cells in zip(*columns, strict=True)]
+
+
+class _Cells(NamedTuple):
+    """The columns of one row, in the order of TYPES."""
+
+    order: int
+    source: str
+    position: int
+    url: str | None
+    url_key: str | None
+    key: bytes | None
+    status: int
+    fingerprint: bytes | None
+    uncertain: bytes | None
+    sketch: bytes | None
+    text_hash: bytes | None
+    length: int
+    language: str
+    fetched_at: int | None
+    reason: str | None
+    detail: str | None
+    scheme: str
+
+
+def _row(cells: _Cells, scheme: Scheme) -> PlacedRow:
+    place = Place(cells.order, cells.source, cells.position)
+    rejected = cells.status == Status.REJECTED
+    number = int.from_bytes(cells.fingerprint or b"", "big")
+    row = Row(
+        cells.status,
+        cells.url,
+        cells.url_key if cells.url_key is not None or rejected else cells.url,
+        cells.fetched_at,
+        number & (1 << WORD) - 1,
+        cells.uncertain or bytes(UNCERTAIN_BITS),
+        cells.sketch or b"",
+        cells.text_hash or bytes(16),
+        cells.reason,
+        cells.detail,
+        number >> WORD,
+        cells.length,
+        cells.language,
+    )
+    if wrong := _wrong(row, cells, scheme):
+        raise ValueError(f"{place}: {wrong}")
+    return PlacedRow(place, row, cells.key)
+
+
+def _wrong(row: Row, cells: _Cells, scheme: Scheme) -> str | None:
+    """Why a row is not one that a fingerprinter makes. Compiled loops rely on these bounds."""
+    if cells.scheme != scheme.id:
+        return f"scheme {cells.scheme}, not {scheme.id}"
+    if row.status not in Status._value2member_map_ or (row.reason is None) != (row.status != Status.REJECTED):
+        return f"status {row.status} with reason {row.reason}"
+    if row.ready and (
+        len(cells.fingerprint or b"") != scheme.width // 8 or len(row.sketch) != scheme.sketch_bytes
+    ):
+        return "a fingerprint or sketch of another size than the scheme's"
+    if not row.ready and (cells.fingerprint or row.sketch):
+        return "a fingerprint of a page that has none"
+    if row.status != Status.REJECTED and row.url_key is None:
+        return "no URL"
+    if len(row.text_hash) != 16 or len(row.uncertain) != UNCERTAIN_BITS:
+        return "a text hash or uncertain bits of another size"
+    if max(row.uncertain) >= max(scheme.width, WORD):
+        return f"uncertain bit {max(row.uncertain)}"
+    if not 0 <= row.length <= _LARGEST or not _LANGUAGE.fullmatch(row.language):
+        return f"length {row.length}, language {row.language!r}"
+    if row.fetched_at is not None and not writable(row.fetched_at):
+        return f"fetched_at {row.fetched_at}"
+    return None
+
+
+def options_of(scheme: Scheme) -> dict[str, Any]:
+    """The options of a scheme that are part of its id: without paths of files."""
+    options = msgspec.structs.asdict(scheme)
+    return {name: value for name, value in options.items() if name not in ("dictionary", "idf", "seed_file")}

@@ -1,0 +1,147 @@
+"""The manifest of a directory of rows: its files with their sizes and digests. It is written last, so a
+directory that has one is complete."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import xxhash
+
+from stream.errors import RowsError, SchemeMismatchError
+from stream.fingerprint.scheme import BEHAVIOUR, Scheme
+from stream.output import writing
+from stream.rows.columns import VERSION, Place, options_of
+
+NAME: Final = "_neardup_rows.json"
+"""Spark and other readers of Parquet directories skip files that begin with an underscore."""
+SUFFIX: Final = ".parquet"
+_BLOCK: Final = 1 << 20
+
+
+class RowsFile(msgspec.Struct, frozen=True):
+    """A Parquet file, sorted by place."""
+
+    name: str
+    rows: int
+    bytes: int
+    digest: str
+    """xxh3-128 of its content."""
+    first: Place
+    last: Place
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a directory of rows consists of."""
+
+    version: int = VERSION
+    scheme_id: str
+    scheme: dict[str, Any]
+    """Options of the scheme, without paths; with the digest of the seed."""
+    behaviour: dict[str, int]
+    uncertain: bool
+    """Whether rows have the bits that the verdict option `flips` needs."""
+    rows: int
+    files: list[RowsFile]
+    digest: str = ""
+    """xxh3-128 of this manifest without its digest: the identity of the rows."""
+
+    @classmethod
+    def of(cls, scheme: Scheme, files: Sequence[RowsFile], *, uncertain: bool) -> Manifest:
+        """The manifest of these files, in the order of their first rows."""
+        listed = sorted(files, key=lambda each: (each.first, each.name))
+        manifest = cls(
+            scheme_id=scheme.id,
+            scheme=options_of(scheme),
+            behaviour=BEHAVIOUR,
+            uncertain=uncertain,
+            rows=sum(each.rows for each in files),
+            files=listed,
+        )
+        return msgspec.structs.replace(manifest, digest=manifest.own_digest())
+
+    def own_digest(self) -> str:
+        """32 hex digits: what `digest` has to be."""
+        blank = msgspec.structs.replace(self, digest="")
+        return xxhash.xxh3_128_hexdigest(msgspec.json.encode(blank, order="sorted"))
+
+    def write(self, directory: Path) -> None:
+        """Write the manifest, after all files are durable."""
+        with writing(directory / NAME) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+
+    def refuse_other_scheme(self, where: str, scheme: Scheme) -> None:
+        """Raise SchemeMismatchError, which names the options that differ, for rows of another scheme."""
+        if self.scheme_id == scheme.id:
+            return
+        here = options_of(scheme)
+        differ = [
+            f"{name}={self.scheme.get(name)} (not {here.get(name)})"
+            for name in dict.fromkeys([*here, *self.scheme])
+            if here.get(name) != self.scheme.get(name)
+        ]
+        differ += [
+            f"{name} version {self.behaviour.get(name)} (not {BEHAVIOUR.get(name)})"
+            for name in dict.fromkeys([*BEHAVIOUR, *self.behaviour])
+            if BEHAVIOUR.get(name) != self.behaviour.get(name)
+        ]
+        why = ", ".join(differ) or "another version of Unicode"
+        raise SchemeMismatchError(f"rows {where} have scheme {self.scheme_id}, not {scheme.id}: {why}")
+
+
+def read_manifest(directory: Path) -> Manifest:
+    """The manifest of a directory whose files are all there, of the right sizes, and no others.
+
+    Raises RowsError, which names the file.
+    """
+    manifest = _decoded(directory)
+    known = {each.name for each in manifest.files}
+    for each in manifest.files:
+        path = directory / each.name
+        if not path.is_file():
+            raise RowsError(f"rows {path}: missing; {NAME} lists it")
+        if (size := path.stat().st_size) != each.bytes:
+            raise RowsError(f"rows {path}: damaged, has {size} bytes, {NAME} says {each.bytes}")
+    for path in visible(directory):
+        if path.name not in known:
+            raise RowsError(f"rows {path}: not a file of these rows, {NAME} does not list it")
+    return manifest
+
+
+def _decoded(directory: Path) -> Manifest:
+    path = directory / NAME
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=dict)
+        if found.get("version") != VERSION:
+            raise RowsError(
+                f"rows {path}: format version {found.get('version')}, this program reads {VERSION}"
+            )
+        manifest = msgspec.convert(found, Manifest)
+    except FileNotFoundError:
+        raise RowsError(
+            f"rows {directory}: no {NAME}, so they are not complete: run the command that makes them again"
+        ) from None
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise RowsError(f"rows {path}: damaged: {error}") from error
+    if manifest.digest != manifest.own_digest():
+        raise RowsError(f"rows {path}: damaged, its digest differs")
+    for each in manifest.files:
+        if Path(each.name).name != each.name:
+            raise RowsError(f"rows {path}: damaged, lists the file {each.name!r}")
+    return manifest
+
+
+def visible(directory: Path) -> Iterable[Path]:
+    """The files of a directory that readers of Parquet directories see, in order."""
+    return sorted(path for path in directory.iterdir() if not path.name.startswith(("_", ".")))
+
+
+def digest_of(path: Path) -> str:
+    """32 hex digits: xxh3-128 of a file. Raises OSError."""
+    digest = xxhash.xxh3_128()
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            digest.update(block)
+    return digest.hexdigest()

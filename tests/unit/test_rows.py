@@ -1,0 +1,332 @@
+"""Rows are what a fingerprinter makes, wherever they are made; bad pages are rows too; damage is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from stream.errors import RowsError, SchemeMismatchError, SettingsError
+from stream.failpoints import VARIABLE
+from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.row import Row
+from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.rows.columns import TYPES, Place, batch_of, rows_of, schema
+from stream.rows.files import RowsReader, seal, sorted_table, write_file
+from stream.rows.fingerprint import fingerprint_batch
+from stream.rows.manifest import NAME, Manifest
+from tests.commands import neardup
+from tests.kafka.judge_helpers import text
+
+SCHEME = Scheme()
+TIME = 1_700_000_000_123
+
+
+def fields(number: int) -> dict[str, Any]:
+    """One of a crawl of pages, some of them near-duplicates, recrawls, too short, or malformed."""
+    url = f"https://www.example{number % 7}.org/news/{number}?utm_source=a"
+    match number % 10:
+        case 3:
+            return {"url": url, "text": text(number - 1) + "!", "fetched_at": TIME - number}
+        case 4:
+            return {"url": fields(number - 4)["url"], "text": text(f"{number} new"), "fetched_at": TIME}
+        case 5:
+            return {"url": url, "text": "Loading"}
+        case 6:
+            return {"url": "no url", "text": text(number)}
+        case 7:
+            return {"url": url, "fetched_at": TIME + number}
+        case 8:
+            return {"url": url, "html": f"<html lang=en><body><p>{text(number)}</p></body></html>"}
+        case _:
+            return {"url": url, "text": text(number), "fetched_at": TIME + 1000 * (number * 7919 % 64)}
+
+
+def own_row(number: int) -> Row:
+    """The row of a page as a worker makes it, without the uncertain bits, which rows have if asked for."""
+    row = Fingerprinter().message(json.dumps(fields(number)).encode(), 1 << 20)
+    return msgspec.structs.replace(row, uncertain=bytes(UNCERTAIN_BITS))
+
+
+def jsonl(path: Path, count: int) -> Path:
+    path.write_text("".join(json.dumps(fields(number)) + "\n" for number in range(count)))
+    return path
+
+
+def table(count: int) -> pa.RecordBatch:
+    rows = [fields(number) for number in range(count)]
+    names = ("url", "text", "html", "fetched_at")
+    columns = {name: [row.get(name) for row in rows] for name in names}
+    return pa.record_batch({**columns, "order": list(range(count))})
+
+
+def directory(path: Path, *batches: pa.RecordBatch, scheme: Scheme = SCHEME) -> Path:
+    path.mkdir()
+    files = [
+        write_file(path / f"rows-{number:06}.parquet", sorted_table([batch], scheme))
+        for number, batch in enumerate(batches)
+    ]
+    Manifest.of(scheme, files, uncertain=False).write(path)
+    return path
+
+
+def read(path: Path, scheme: Scheme = SCHEME) -> list[Place]:
+    return [row.place for row in RowsReader(path).read(scheme)]
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in path.iterdir()}
+
+
+def make(source: Path, output: Path, *arguments: str) -> Any:
+    return neardup("fingerprint", source, "-o", output, "--worker-processes", "1", *arguments)
+
+
+def test_rows_of_a_batch_are_those_of_the_fingerprinter() -> None:
+    made = fingerprint_batch(table(40))
+    for number, found in enumerate(rows_of(made, SCHEME)):
+        assert found.row == own_row(number)
+        assert found.place == (number, "", 0)
+    assert made.schema.equals(schema(SCHEME), check_metadata=True)
+
+
+@pytest.mark.parametrize(
+    "scheme", [Scheme(width=128), Scheme(width=32), Scheme(sketch="minhash", sketch_bits=2)]
+)
+def test_rows_survive_columns_in_every_scheme(scheme: Scheme) -> None:
+    own = Fingerprinter(scheme)
+    rows = [own.message(json.dumps(fields(number)).encode(), 1 << 20) for number in range(20)]
+    places = [Place(number, "a", 1) for number in range(20)]
+    back = rows_of(batch_of(scheme, rows, places, [b"key"] * 20, uncertain=True), scheme)
+    assert [each.row for each in back] == rows
+    assert {each.key for each in back} == {b"key"}
+
+
+def test_types_of_tables_are_read_as_in_a_parquet_source(tmp_path: Path) -> None:
+    moment = datetime(2024, 2, 3, 4, 5, 6, 789_000, tzinfo=UTC)
+    page = f"<html><body><p>{text(1)}</p></body></html>"
+    pages = pa.record_batch(
+        {
+            "URL": pa.array(["http://a.example/"] * 3, pa.large_string()),
+            "HTML": pa.array([page.encode(), None, b"\xff"]),
+            "body": pa.array([None, text(2).encode(), None]),
+            "fetched_at": pa.array([moment] * 3, pa.timestamp("ns", "UTC")),
+            "order": pa.array([moment] * 3, pa.timestamp("us", "UTC")),
+            "position": pa.array([1, 2, 3], pa.int32()),
+            "key": ["a", None, "c"],
+        }
+    )
+    parquet.write_table(pa.Table.from_batches([pages]), tmp_path / "pages.parquet")
+    told = neardup("fingerprint", "--json", tmp_path / "pages.parquet").stdout.splitlines()
+    made = rows_of(fingerprint_batch(pages), SCHEME)
+    assert [json.loads(line)["text_hash"] for line in told] == [
+        each.row.text_hash.hex() if any(each.row.text_hash) else None for each in made
+    ]
+    assert {each.row.fetched_at for each in made} == {int(moment.timestamp() * 1000)}
+    assert [each.place.position for each in made] == [1, 2, 3]
+    assert [each.key for each in made] == [b"a", None, b"c"]
+
+
+def test_bad_pages_are_rows_with_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    messages = [b"{", None, b"\xff", b'{"url": 1}', json.dumps(fields(0)).encode()]
+    made = fingerprint_batch(pa.record_batch({"message": messages, "order": range(5)}))
+    assert made.column("reason").to_pylist()[1:] == ["empty_message", "malformed_json", "wrong_type", None]
+    damaged = pa.Array.from_buffers(
+        pa.string(), 2, [*pa.array([fields(0)["text"], "abcd"]).buffers()[:2], pa.py_buffer(b"\xff" * 4000)]
+    )
+    pages = pa.record_batch(
+        [pa.array(["http://a.example/"] * 2), damaged, pa.array([0, 1])], ["url", "text", "order"]
+    )
+    assert fingerprint_batch(pages).column("reason").to_pylist() == ["failed", "failed"]
+
+    def rows(self: Fingerprinter, pages: Any) -> Any:
+        if any("bad" in page.text for page in pages):
+            raise ZeroDivisionError("by the page")
+        return real(self, pages)
+
+    real = Fingerprinter.rows
+    monkeypatch.setattr(Fingerprinter, "rows", rows)
+    texts = [text(1), "bad", text(3)]
+    pages = pa.record_batch({"url": ["http://a.example/"] * 3, "text": texts, "order": range(3)})
+    made = fingerprint_batch(pages)
+    assert made.column("reason").to_pylist() == [None, "failed", None]
+    assert made.column("detail")[1].as_py() == "ZeroDivisionError: by the page"
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"url": ["a"], "order": [1]}, "no columns `url` and one of"),
+        ({"url": ["a"], "text": ["a"]}, "no column `order`"),
+        ({"url": ["a"], "text": ["a"], "order": ["a"]}, "`order` is string"),
+    ],
+)
+def test_tables_that_hold_no_pages_are_refused(columns: dict[str, Any], said: str) -> None:
+    with pytest.raises(SettingsError, match=said):
+        fingerprint_batch(pa.record_batch(columns))
+
+
+def test_files_that_overlap_are_merged_by_place(tmp_path: Path) -> None:
+    made = fingerprint_batch(table(60))
+    parts = [made.take(pa.array(range(first, 60, 3))) for first in (2, 0, 1)]
+    path = directory(tmp_path / "rows", *parts)
+    assert read(path) == [(number, "", 0) for number in range(60)]
+    assert [each.place.order for each in RowsReader(path).read(SCHEME, 55)] == [55, 56, 57, 58, 59]
+
+
+def test_pages_of_one_place_are_refused(tmp_path: Path) -> None:
+    made = fingerprint_batch(table(4))
+    path = directory(tmp_path / "rows", made, made.slice(2, 1))
+    with pytest.raises(RowsError, match="two pages have order 2, source '', position 0"):
+        read(path)
+
+
+def test_damage_is_refused_by_the_name_of_the_file(tmp_path: Path) -> None:
+    made = fingerprint_batch(table(20))
+    path = directory(tmp_path / "rows", made.slice(0, 10), made.slice(10))
+    second, manifest = path / "rows-000001.parquet", path / NAME
+    whole, listed = second.read_bytes(), manifest.read_bytes()
+
+    def refused(match: str) -> None:
+        with pytest.raises(RowsError, match=match):
+            read(path)
+
+    for at in (0, len(whole) // 2, len(whole) - 20):
+        second.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
+        refused(r"rows-000001\.parquet: damaged")
+    second.write_bytes(whole[:-1])
+    refused(r"rows-000001\.parquet: damaged, has \d+ bytes")
+    second.unlink()
+    refused(r"rows-000001\.parquet: missing")
+    second.write_bytes(whole)
+    (path / "other.parquet").write_bytes(whole)
+    refused(r"other\.parquet: not a file of these rows")
+    (path / "other.parquet").unlink()
+    (path / "_SUCCESS").touch()
+    assert len(read(path)) == 20
+    for at in range(0, len(listed), 7):
+        manifest.write_bytes(listed[:at] + bytes([listed[at] ^ 4]) + listed[at + 1 :])
+        if not listed[at : at + 1].isspace():
+            with pytest.raises(RowsError):
+                RowsReader(path)
+    manifest.unlink()
+    refused(f"no {NAME}, so they are not complete")
+
+
+def test_rows_of_another_scheme_or_seed_are_refused_by_the_option(tmp_path: Path) -> None:
+    path = directory(tmp_path / "rows", fingerprint_batch(table(4)))
+    with pytest.raises(SchemeMismatchError, match=r"shingle=5 \(not 4\)$"):
+        read(path, Scheme(shingle=4))
+    with pytest.raises(SchemeMismatchError, match="seed_digest="):
+        read(path, SCHEME.with_seed(b"0123456789abcdef"))
+
+
+def test_what_an_engine_wrote_is_sealed(tmp_path: Path) -> None:
+    """Engines drop the metadata of a schema, and leave empty and hidden files."""
+    made = pa.Table.from_batches([fingerprint_batch(table(30))]).replace_schema_metadata(None)
+    for name, part in (("b", made.slice(0, 9)), ("a", made.slice(9)), ("c", made.slice(0, 0))):
+        parquet.write_table(part, tmp_path / f"{name}.parquet")
+    (tmp_path / "_SUCCESS").touch()
+    assert seal(tmp_path, SCHEME).rows == 30
+    assert read(tmp_path) == [(number, "", 0) for number in range(30)]
+    with pytest.raises(RowsError, match=rf"[abc]\.parquet: has scheme {SCHEME.id}, not"):
+        seal(tmp_path, Scheme(shingle=4))
+    parquet.write_table(made.take(list(reversed(range(30)))), tmp_path / "b.parquet")
+    with pytest.raises(RowsError, match=r"b\.parquet: not sorted, order 28, .* comes after order 29"):
+        seal(tmp_path, SCHEME)
+    parquet.write_table(made.drop_columns("sketch"), tmp_path / "b.parquet")
+    with pytest.raises(RowsError, match=r"b\.parquet: has no column `sketch`"):
+        seal(tmp_path, SCHEME)
+
+
+def test_the_command_writes_rows_of_all_pages_in_the_order_of_the_input(tmp_path: Path) -> None:
+    source, output = jsonl(tmp_path / "pages.jsonl", 100), tmp_path / "rows"
+    said = make(source, output, "--pages-per-file", "30", "--json")
+    found = json.loads(said.stdout)
+    assert (found["rows"], found["files"], found["resumed"]) == (100, 4, 0)
+    assert found["statuses"]["rejected"] == sum(found["reasons"].values()) == 20
+    rows = list(RowsReader(output).read(SCHEME))
+    assert [row.place for row in rows] == [(number, str(source), number) for number in range(100)]
+    for number, row in enumerate(rows):
+        assert row.row == own_row(number)
+    assert output.stat().st_mode & 0o77 == 0
+    assert "100 rows in" in make(source, output, "--pages-per-file", "30").stderr  # complete: nothing to do
+
+
+def test_rows_by_time_are_sorted_files(tmp_path: Path) -> None:
+    source, output = jsonl(tmp_path / "pages.jsonl", 100), tmp_path / "rows"
+    make(source, output, "--pages-per-file", "30", "--order", "fetched_at")
+    rows = list(RowsReader(output).read(SCHEME))
+    assert len(rows) == 100
+    assert [row.row.fetched_at or -(2**63) for row in rows] == [row.place.order for row in rows]
+    assert rows == sorted(rows, key=lambda row: row.place)
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Pages, and their rows of a run that was not killed."""
+    folder = tmp_path_factory.mktemp("uninterrupted")
+    source, output = jsonl(folder / "pages.jsonl", 100), folder / "rows"
+    make(source, output, "--pages-per-file", "30")
+    return source, output
+
+
+@pytest.mark.parametrize("failpoint", ["rows.file", "rows.file:3", "rows.file:4", "rows.manifest"])
+def test_a_run_killed_anywhere_is_resumed_with_the_same_bytes(
+    tmp_path: Path, failpoint: str, uninterrupted: tuple[Path, Path]
+) -> None:
+    (source, whole), killed = uninterrupted, tmp_path / "killed"
+    command = ["fingerprint", source, "-o", killed, "--pages-per-file", "30", "--worker-processes", "1"]
+    ended = subprocess.run(
+        [sys.executable, "-m", "stream.cli", *map(str, command)],
+        env=os.environ | {VARIABLE: failpoint},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL
+    with pytest.raises(RowsError, match="not complete"):
+        RowsReader(killed)
+    (killed / ".neardup-0123.part").write_bytes(b"of a write that was killed")
+    found = json.loads(make(source, killed, "--pages-per-file", "30", "--json").stdout)
+    assert found["resumed"] == {"rows.file": 30}.get(failpoint, 90)
+    assert contents(killed) == contents(whole)
+
+
+def test_another_run_does_not_go_on_with_these_rows(tmp_path: Path) -> None:
+    source, output = jsonl(tmp_path / "pages.jsonl", 10), tmp_path / "rows"
+    make(source, output)
+    for arguments, said in (
+        (["--order", "fetched_at"], r'begun with order "position", not "fetched_at"'),
+        (["--scheme", "shingle=4"], "begun with scheme"),
+    ):
+        with pytest.raises(SettingsError, match=said):
+            make(source, output, *arguments)
+    with pytest.raises(SettingsError, match="begun with sources"):
+        make(jsonl(source, 11), output)
+    with pytest.raises(SettingsError, match=r"not empty, it has pages\.jsonl"):
+        make(source, tmp_path)
+    with pytest.raises(SettingsError, match="named twice"):
+        neardup("fingerprint", source, source, "-o", tmp_path / "twice")
+
+
+def test_a_page_takes_at_most_340_bytes(tmp_path: Path) -> None:
+    pages = {
+        "url": [f"https://www.example{n % 37}.org/{n * 7919 % 100_003}/{n}.html" for n in range(2000)],
+        "text": [text(n, 600) for n in range(2000)],
+        "fetched_at": [TIME + n * 7919_000 % 86_400_000 for n in range(2000)],
+        "order": list(range(2000)),
+    }
+    path = directory(tmp_path / "rows", fingerprint_batch(pa.record_batch(pages)))
+    (file,) = RowsReader(path).manifest.files
+    assert file.bytes / file.rows <= 340
+    assert set(TYPES) == set(parquet.read_schema(path / file.name).names)
