@@ -6,6 +6,7 @@ checking all anchors. In strict mode it is a brute force by distance <= k.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal, localcontext
 from fractions import Fraction
@@ -45,7 +46,7 @@ class Anchor:
 
 class Oracle:
     def __init__(
-        self, *, strict=False, distance=14, similarity="0.795", keys="minima",
+        self, *, strict=False, distance=14, similarity="0.795", margin="0.005", keys="minima",
         blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, bins=1920, width=64,
     ):  # fmt: skip
         self.strict, self.distance, self.cap, self.compared = strict, distance, bucket_cap, compared
@@ -53,6 +54,7 @@ class Oracle:
         width = 64 if self.by_minima else width
         self.flip_bits, self.flips, self.bins = flip_bits, flips, bins
         self.least = Fraction(similarity) * 10_000
+        self.least_counted = min(Fraction(1), Fraction(similarity) + Fraction(margin)) * 10_000
         small, wide = width // blocks, width % blocks
         sizes = [small + (i < wide) for i in range(blocks)]
         edges = [width - sum(sizes[: i + 1]) for i in range(blocks)]
@@ -107,13 +109,47 @@ class Oracle:
             return None
         if self.strict:
             return distance, None
-        similarity = self.estimate(a.sketch, b.sketch)
-        return (distance, similarity) if similarity >= self.least else None
+        counted = all(self.size(each.sketch) <= self.most_listed for each in (a, b))
+        similarity = (self.count if counted else self.estimate)(a.sketch, b.sketch)
+        return (
+            (distance, similarity) if similarity >= (self.least_counted if counted else self.least) else None
+        )
+
+    @property
+    def most_listed(self):
+        return self.bins * 7 // 8 // 5
+
+    def size(self, sketch):
+        return int.from_bytes(sketch[self.bins // 8 : self.bins // 8 + 8], "little")
+
+    def codes(self, sketch, low):
+        """Return the codes of a set that is listed, cut to so many low bits."""
+        content, size = int.from_bytes(sketch[: self.bins // 8], "little"), self.size(sketch)
+        own = self.low(size)
+        ones = [bit for bit in range(self.bins) if content >> bit & 1][:size]
+        start = self.bins // 8 + size
+        codes = [bit - i << own | content >> start + i * own & (1 << own) - 1 for i, bit in enumerate(ones)]
+        return [code >> own - low for code in codes]
+
+    def low(self, size):
+        return min(16, self.bins * 7 // 8 // max(1, size) - 1)
+
+    def count(self, a, b):
+        """Count the similarity of two sets that are listed whole."""
+        if a[: self.bins // 8 + 8] == b[: self.bins // 8 + 8]:
+            return 10_000
+        sizes = [self.size(each) for each in (a, b)]
+        low = min(map(self.low, sizes))
+        one, two = (Counter(self.codes(each, low)) for each in (a, b))
+        common = (one & two).total()
+        only = [size - common for size in sizes]
+        apart = sum(only) + 2 * only[0] * only[1] // (self.bins // 8 << low)
+        return max(0, (sum(sizes) - apart) * 10_000 // (sum(sizes) + apart))
 
     def estimate(self, a, b):
         """Estimate the similarity of two sets from their parity sketches and sizes."""
         bins, size = self.bins, self.bins // 8
-        odd = [int.from_bytes(each[:size], "little") for each in (a, b)]
+        odd = [self.odd_bins(each) for each in (a, b)]
         sizes = [int.from_bytes(each[size : size + 8], "little") for each in (a, b)]
         halved = [next(i for i in range(64) if 2 * n <= 5 * bins << i) for n in sizes]
         if abs(halved[0] - halved[1]) > 1:
@@ -134,6 +170,15 @@ class Oracle:
         differing = max(differing, abs(sizes[0] - sizes[1]) * 1024)
         both = sum(sizes) * 1024
         return max(0, (both - differing) * 10_000 // (both + differing))
+
+    def odd_bins(self, sketch):
+        """Return the bits of the bins, which a list begins its codes with."""
+        if self.size(sketch) > self.most_listed:
+            return int.from_bytes(sketch[: self.bins // 8], "little")
+        odd = 0
+        for place in self.codes(sketch, 3):
+            odd ^= 1 << place
+        return odd
 
     def judge(self, page):
         if page.status == 2:

@@ -190,13 +190,14 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     pairs = compare(state, rule, fingerprint, uncertain, sketch, status)
     candidates, anchors, place = pairs.found, pairs.anchors, pairs.place
     order = pairs.best_first(np.arange(len(place)))
+    least = rule.least(sketch, candidates.row, anchors.sketch, place)
     near = [
         _explained(
             judge,
             anchors.url(int(place[i])),
             int(anchors.page[place[i]]),
             int(candidates.distance[i]),
-            int(pairs.similarity[i]),
+            (int(pairs.similarity[i]), int(least[i])),
             row.status,
         )
         for i in order[:NEAREST].tolist()
@@ -208,20 +209,24 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
     distance = (baseline.fingerprint ^ row.fingerprint).bit_count()
-    similarity = int(judge.rule.similarities(sketch, baseline.sketch.reshape(1, -1))[0])
+    rule, theirs, only = judge.rule, baseline.sketch.reshape(1, -1), np.zeros(1, np.int64)
+    similarity = int(rule.similarities(sketch, theirs)[0]), int(rule.least(sketch, only, theirs, only)[0])
     return _explained(judge, baseline.url, baseline.page, distance, similarity, row.status)
 
 
-def _explained(judge: Judge, url: str, page: int, distance: int, similarity: int, status: int) -> Near:
-    rule = judge.rule
-    options, published = rule.options, rule.published(similarity)
+def _explained(
+    judge: Judge, url: str, page: int, distance: int, similarities: tuple[int, int], status: int
+) -> Near:
+    """`similarities` are that of the pages and the least that suffices."""
+    rule, (similarity, least) = judge.rule, similarities
+    published = rule.published(similarity)
     largest = rule.largest_distance(status)
     close = distance <= largest
-    alike = close and similarity >= rule.least_similarity
+    alike = close and similarity >= least
     why = f"distance {distance} is {'within' if close else 'over'} {largest} bits"
     if published is not None:
-        enough = "at least" if similarity >= rule.least_similarity else "below"
-        why += f"; similarity {published:.3f} is {enough} {options.similarity}"
+        enough = "at least" if similarity >= least else "below"
+        why += f"; similarity {published:.3f} is {enough} {rule.published(least)}"
     return Near(url, show(judge.genesis.journal, page), distance, published, alike, why)
 
 

@@ -9,6 +9,9 @@ range are used, so that there are at most MOST per bin. Sets of similar size mos
 and so the same elements. If one set samples at half the rate of the other, the finer sketch is reduced to the
 coarser: hashes in the upper half of the sampled range fall into odd bins, which are dropped from the finer
 one, and each even bin of the coarser one is joined with the odd bin after it.
+
+A small set is listed instead (`stream.fingerprint.small_sets`), and its similarity to another small one
+counted: two elements that fall into one bin cancel out, which near the threshold is all the noise there is.
 """
 
 from __future__ import annotations
@@ -21,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.hashes import mix
+from stream.fingerprint.small_sets import listed, low_bits
 
 MOST: Final = (5, 2)
 """Most sampled shingles per bin, as a fraction; a sampled set has 1.25 to 2.5 per bin. More would reduce the
@@ -34,18 +38,22 @@ SCALE: Final = 1024
 
 
 def parity_sketch(ordered: NDArray[np.uint32], bins: int) -> bytes:
-    """The sketch of a set of well mixed shingle hashes (n,), ascending: the bins, bin j at bit j % 8 of byte
-    j // 8, then the size of the set."""
+    """The sketch of a set of well mixed shingle hashes (n,), ascending: the list of a small set, or the bins,
+    bin j at bit j % 8 of byte j // 8; then the size of the set."""
     size = ordered.size
     halved = int(limits(bins).searchsorted(size))
     if halved:
         ordered = ordered[: ordered.searchsorted(np.uint32(1 << 32 - halved))]
     upper = int(ordered.searchsorted(np.uint32(1 << 31 - halved)))
-    places = mix(ordered.copy()) * np.uint64(bins // 2) >> np.uint64(32)
-    places <<= np.uint64(1)
+    scaled = mix(ordered.copy()) * np.uint64(bins // 2)
+    places = (scaled >> np.uint64(32)) << np.uint64(1)
     places[upper:] += np.uint64(1)
-    odd = np.bincount(places.astype(np.intp), minlength=bins).astype(np.uint8) & np.uint8(1)
-    return np.packbits(odd, bitorder="little").tobytes() + size.to_bytes(SIZE_BYTES, "little")
+    if size < low_bits(bins).size:
+        content = listed(places, scaled & np.uint64(2**32 - 1), bins)
+    else:
+        odd = np.bincount(places.astype(np.intp), minlength=bins).astype(np.uint8) & np.uint8(1)
+        content = np.packbits(odd, bitorder="little").tobytes()
+    return content + size.to_bytes(SIZE_BYTES, "little")
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from stream.fingerprint.minima import EDGES, MASKS, PLACES
 from stream.fingerprint.parity import limits
 from stream.fingerprint.scheme import MINIMA
 from stream.fingerprint.sketch import SHINGLE_BASE
+from stream.fingerprint.small_sets import BIN_BITS, BINS_A_BUCKET, low_bits
 
 _NONE: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
@@ -41,7 +42,7 @@ def parity_sketches(
     largest = int((bounds[1:] - bounds[:-1]).max())
     # At least half of the slots stay empty, which keeps probe sequences short.
     slots = 1 << (2 * largest).bit_length()
-    return _sketches(np.ascontiguousarray(units), bounds, length, bins, limits(bins), slots)
+    return _sketches(np.ascontiguousarray(units), bounds, length, bins, limits(bins), low_bits(bins), slots)
 
 
 @compiled
@@ -61,6 +62,7 @@ def _sketches(
     length: int,
     bins: int,
     limits: NDArray[np.int64],
+    low_bits: NDArray[np.int64],
     slots: int,
 ) -> NDArray[np.uint64]:
     words = bins // 64
@@ -70,6 +72,7 @@ def _sketches(
     table = np.zeros(slots, np.uint64)  # a hash set; text number in the upper half, shingle in the lower
     distinct = np.empty(slots // 2, np.uint64)
     least = np.empty(MINIMA, np.uint64)
+    codes, ends = np.empty(len(low_bits), np.uint64), np.empty(bins // BINS_A_BUCKET, np.int64)
     for text in range(len(bounds) - 1):
         start, end = bounds[text], bounds[text + 1]
         if start == end:
@@ -98,16 +101,10 @@ def _sketches(
             # EDGES are rounded down, so the shingle may belong to the next fifth.
             own = at + np.int64(at + 1 < MINIMA and shingle >= _EDGES[at + 1])
             least[own] = min(least[own], shingle)
-        halved = np.searchsorted(limits, size)
-        end_of_sample = _ONE << np.uint64(32 - halved)
-        middle = _ONE << np.uint64(31 - halved)
-        for i in range(size):
-            shingle = distinct[i]
-            if shingle < end_of_sample:
-                place_bin = (_mixed(shingle) * half_bins >> _HALF_WORD) << _ONE
-                if shingle >= middle:
-                    place_bin += _ONE
-                row[place_bin >> _BITS] ^= _ONE << (place_bin & _BIT)
+        if size < len(low_bits):
+            _list(distinct[:size], row, bins, low_bits[size], codes, ends)
+        else:
+            _put_into_bins(distinct[:size], row, half_bins, np.int64(np.searchsorted(limits, size)))
         row[words] = np.uint64(size)
         word = _NONE
         for fifth in range(MINIMA):
@@ -117,3 +114,62 @@ def _sketches(
             word += (least[from_here] & MASKS[fifth]) * PLACES[fifth]
         row[words + 1] = word
     return sketches
+
+
+@compiled
+def _put_into_bins(
+    distinct: NDArray[np.uint64], row: NDArray[np.uint64], half_bins: np.uint64, halved: np.int64
+) -> None:
+    """The odd sketch of a set that is sampled by half so many times, into a row of zeros."""
+    end_of_sample = _ONE << np.uint64(32 - halved)
+    middle = _ONE << np.uint64(31 - halved)
+    for shingle in distinct:
+        if shingle < end_of_sample:
+            place = (_mixed(shingle) * half_bins >> _HALF_WORD) << _ONE
+            if shingle >= middle:
+                place += _ONE
+            row[place >> _BITS] ^= _ONE << (place & _BIT)
+
+
+@compiled
+def _list(
+    distinct: NDArray[np.uint64],
+    row: NDArray[np.uint64],
+    bins: int,
+    low: np.int64,
+    codes: NDArray[np.uint64],
+    ends: NDArray[np.int64],
+) -> None:
+    """`small_sets.listed`, into a row of zeros. `codes`, for as many as the set has, and `ends`, a bucket
+    each, are overwritten."""
+    size, width, more = len(distinct), np.uint64(low), np.uint64(low - BIN_BITS)
+    half_bins, least_bits = np.uint64(bins // 2), _HALF_WORD - more
+    ends[:] = 0
+    for i in range(size):
+        scaled = _mixed(distinct[i]) * half_bins
+        place = (scaled >> _HALF_WORD) << _ONE | distinct[i] >> np.uint64(31)
+        distinct[i] = place << more | (scaled & _WORD) >> least_bits
+        ends[distinct[i] >> width] += 1
+    before = 0
+    for bucket in range(len(ends)):
+        before, ends[bucket] = before + ends[bucket], before
+    for i in range(size):  # in order of their buckets
+        bucket = distinct[i] >> width
+        codes[ends[bucket]] = distinct[i]
+        ends[bucket] += 1
+    low_mask = (_ONE << width) - _ONE
+    start = np.uint64(len(ends) + size)
+    for i in range(size):
+        code, at = codes[i], i
+        while at and codes[at - 1] > code:  # and in order within a bucket, by insertion
+            codes[at] = codes[at - 1]
+            at -= 1
+        codes[at] = code
+    for i in range(size):
+        unary = (codes[i] >> width) + np.uint64(i)
+        row[unary >> _BITS] |= _ONE << (unary & _BIT)
+        at_bit = start + np.uint64(i) * width
+        word, shift = np.int64(at_bit >> _BITS), at_bit & _BIT
+        row[word] |= (codes[i] & low_mask) << shift
+        if shift + width > _BIT + _ONE:
+            row[word + 1] |= (codes[i] & low_mask) >> (_BIT + _ONE - shift)

@@ -10,11 +10,14 @@ from numpy.typing import NDArray
 from stream.compiled import compiled, popcount
 from stream.fingerprint.parity import ONE, SCALE, differing, limits
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.small_sets import BIN_BITS, BINS_A_BUCKET, low_bits
 
 _SCALE: Final = np.int64(SCALE)
 _LOWER: Final = np.uint64(0x5555555555555555)
 """Mask of the even bins, which hold the lower half of the sampled range."""
-_JOIN: Final = np.uint64(1)
+_ONE: Final = np.uint64(1)
+_BIT: Final = np.uint64(63)
+_WORD_BITS: Final = np.uint64(6)
 
 
 class Estimator(NamedTuple):
@@ -28,12 +31,14 @@ class Estimator(NamedTuple):
     """The same where two sets were sampled at different rates (bins / 2 + 1,)."""
     largest: NDArray[np.int64]
     """The largest sets that are sampled whole, by half, by a quarter ... (32,)."""
+    code_bits: NDArray[np.int64]
+    """Low bits of the codes of a set that is listed whole, by its size (`stream.fingerprint.small_sets`)."""
 
 
 def estimator(scheme: Scheme) -> Estimator:
     """That of a scheme."""
     bits, bins = scheme.sketch_bits if scheme.sketch == "minhash" else 0, scheme.sketch_bins
-    return Estimator(bits, differing(bins), differing(bins // 2), limits(bins))
+    return Estimator(bits, differing(bins), differing(bins // 2), limits(bins), low_bits(bins))
 
 
 @compiled
@@ -67,6 +72,13 @@ def similarity_of(
     size_one, size_two, sampled = np.int64(one[last]), np.int64(two[last]), by.largest
     if not size_one + size_two:
         return ONE
+    listed = np.uint64(len(by.code_bits))
+    if one[last] < listed and two[last] < listed:
+        return _of_lists(one, two, by.code_bits)
+    if one[last] < listed:
+        one = _bins_of_list(one, by.code_bits)
+    elif two[last] < listed:
+        two = _bins_of_list(two, by.code_bits)
     halved_one = halved_two = np.int64(0)  # as of most pages
     if size_one > sampled[0]:
         halved_one = np.int64(np.searchsorted(sampled, size_one))
@@ -80,7 +92,7 @@ def similarity_of(
     elif np.abs(halved_one - halved_two) == 1:
         coarser = one if halved_one > halved_two else two
         for word in range(last):
-            unequal += popcount((one[word] ^ two[word] ^ coarser[word] >> _JOIN) & _LOWER)
+            unequal += popcount((one[word] ^ two[word] ^ coarser[word] >> _ONE) & _LOWER)
         apart = by.of_even[unequal] << np.maximum(halved_one, halved_two)
     else:  # less than half as large
         return 0
@@ -88,6 +100,94 @@ def similarity_of(
     both = (size_one + size_two) * _SCALE
     apart = np.maximum(apart, np.abs(size_one - size_two) * _SCALE)
     return int(ONE * np.maximum(both - apart, 0) // (both + apart))
+
+
+@compiled
+def counted(
+    a: NDArray[np.uint64],
+    row_a: int | np.signedinteger[Any],
+    b: NDArray[np.uint64],
+    row_b: int | np.signedinteger[Any],
+    by: Estimator,
+) -> bool:
+    """Whether the similarity of a pair is counted, as both are listed whole, rather than estimated."""
+    size, listed = a.shape[1] - 2, np.uint64(len(by.code_bits))
+    return not by.bits and a[row_a, size] < listed and b[row_b, size] < listed
+
+
+@compiled
+def counted_of(
+    a: NDArray[np.uint64],
+    rows_a: NDArray[np.int64],
+    b: NDArray[np.uint64],
+    rows_b: NDArray[np.int64],
+    by: Estimator,
+) -> NDArray[np.bool_]:
+    """The same of the m pairs `a[rows_a]` and `b[rows_b]`: (m,)."""
+    found = np.zeros(len(rows_a), np.bool_)
+    for i in range(len(rows_a)):
+        found[i] = counted(a, rows_a[i], b, rows_b[i], by)
+    return found
+
+
+@compiled
+def _of_lists(one: NDArray[np.uint64], two: NDArray[np.uint64], code_bits: NDArray[np.int64]) -> int:
+    """The same of two small sets, counted."""
+    bins, last = 64 * (len(one) - 2), len(one) - 2
+    size_one, size_two = np.int64(one[last]), np.int64(two[last])
+    equal = True
+    for word in range(len(one) - 1):
+        equal = equal and one[word] == two[word]
+    if equal:
+        return ONE
+    low = min(code_bits[size_one], code_bits[size_two])
+    codes_one, codes_two = _codes(one, code_bits, low), _codes(two, code_bits, low)
+    i = j = common = 0
+    while i < len(codes_one) and j < len(codes_two):  # without branches, which cannot be predicted here
+        code_one, code_two = codes_one[i], codes_two[j]
+        common += code_one == code_two
+        i += code_one <= code_two
+        j += code_two <= code_one
+    only_one, only_two = size_one - common, size_two - common
+    # Some of those that differ have equal codes by chance, and took each other for common: none near J = 0.8.
+    by_chance = 2 * only_one * only_two // (bins // BINS_A_BUCKET << low)
+    apart = only_one + only_two + by_chance
+    both = size_one + size_two
+    return int(ONE * max(both - apart, 0) // (both + apart))
+
+
+@compiled
+def _codes(row: NDArray[np.uint64], code_bits: NDArray[np.int64], kept: int) -> NDArray[np.uint64]:
+    """The codes of a small set, ascending, with so many of their low bits; fewer than its size if the row is
+    no such list."""
+    last = len(row) - 2
+    size, bins = np.int64(row[last]), 64 * last
+    codes, width = np.empty(size, np.uint64), np.uint64(code_bits[size])
+    mask, dropped = (_ONE << width) - _ONE, width - np.uint64(kept)
+    start, found = np.uint64(bins // BINS_A_BUCKET + size), 0
+    for word in range(last):
+        ones = row[word]
+        while ones and found < size:
+            bucket = np.uint64(64 * word - found + popcount(~ones & (ones - _ONE)))
+            ones &= ones - _ONE
+            at = start + np.uint64(found) * width
+            place, shift = np.int64(at >> _WORD_BITS), at & _BIT
+            # The next word, shifted twice so that a shift is never by 64, as that is undefined.
+            low = row[place] >> shift | row[place + 1] << _ONE << (_BIT - shift)
+            codes[found] = (bucket << width | low & mask) >> dropped
+            found += 1
+        if found == size:
+            break
+    return codes[:found]
+
+
+@compiled
+def _bins_of_list(row: NDArray[np.uint64], code_bits: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The odd sketch of a small set, in a row of the same length."""
+    found, last = np.zeros(len(row), np.uint64), np.uint64(len(row) - 3)
+    for place in _codes(row, code_bits, BIN_BITS):
+        found[min(place >> _WORD_BITS, last)] ^= _ONE << (place & _BIT)
+    return found
 
 
 @compiled

@@ -34,7 +34,7 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "url_key": 2,
     "hashes": 1,
     "simhash": 3,
-    "sketch": 6,
+    "sketch": 7,
 }
 
 Count = Annotated[int, msgspec.Meta(ge=0)]

@@ -82,3 +82,16 @@ def similarities_at(
     from stream.fingerprint.parity_similarity_compiled import estimator, similarities_of
 
     return similarities_of(a, rows_a, b, rows_b, estimator(scheme))
+
+
+def counted_at(
+    a: NDArray[np.uint64],
+    rows_a: NDArray[np.int64],
+    b: NDArray[np.uint64],
+    rows_b: NDArray[np.int64],
+    scheme: Scheme,
+) -> NDArray[np.bool_]:
+    """Whether the similarity of each of those pairs is counted, as both sets are small: (m,)."""
+    from stream.fingerprint.parity_similarity_compiled import counted_of, estimator
+
+    return counted_of(a, rows_a, b, rows_b, estimator(scheme))

@@ -125,7 +125,8 @@ class _Search:
         anchors = self._read(found.anchor)
         place = anchors.places(found.anchor)
         similarity = rule.similarities_at(sketches, found.row, anchors.sketch, place)
-        similar = (similarity >= rule.least_similarity) & rule.near(found.distance, statuses[found.row])
+        enough = similarity >= rule.least(sketches, found.row, anchors.sketch, place)
+        similar = enough & rule.near(found.distance, statuses[found.row])
         return Compared(found, anchors, place, similarity, similar, ends, met)
 
 

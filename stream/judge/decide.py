@@ -22,7 +22,7 @@ from stream.judge.batch import Batch
 from stream.judge.batch_anchors import CrowdedBuckets, shared_buckets
 from stream.judge.candidates_compared import Compared, compare_in_parts
 from stream.judge.ids import NO_PAGE
-from stream.judge.rule import NO_SIMILARITY, Rule
+from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
 from stream.judge.state import Baseline, State
 from stream.judge.verdict_loop_compiled import (
     BASELINE,
@@ -226,6 +226,7 @@ class _Pass:
         stored, said = self._stored(parts, known.dying), RowVerdicts.blank(len(self.ready), known.urls)
         limits = Limits(
             self.rule.least_similarity,
+            self.rule.least_counted,
             self.rule.options.strict,
             self.rule.compared,
             estimator(self.rule.scheme),
@@ -279,7 +280,8 @@ class _Pass:
             distance[some] = distances(self.batch.fingerprint[at], theirs[of[some]])
             similarity[some] = self.rule.similarities_at(self.batch.sketch, at, sketches, of[some])
             near = self.rule.near(distance[some], self.batch.status[at])
-            similar[some] = near & (similarity[some] >= self.rule.least_similarity)
+            least = self.rule.least(self.batch.sketch, at, sketches, of[some])
+            similar[some] = near & (similarity[some] >= least)
         changed = some[~similar[some]]
         which, first = np.unique(of[changed], return_index=True)
         order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
@@ -364,7 +366,7 @@ class _Pass:
             ends=np.append(0, np.cumsum(np.concatenate(of_row))),
             page=np.concatenate([each.anchors.page[each.place] for each in pairs]),
             distance=np.concatenate([each.found.distance for each in pairs]),
-            similarity=np.concatenate([each.similarity for each in pairs]),
+            similarity=np.concatenate([np.where(each.similar, each.similarity, UNLIKE) for each in pairs]),
             dies=dies,
         )
 

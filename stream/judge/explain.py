@@ -187,6 +187,7 @@ def explain(
     distance = apart.bit_count()
     tables = _tables(anchor, page, scheme, options)
     estimated, exact = _similarities(anchor, page, scheme)
+    least = _least_similarity(anchor, page, scheme, options)
     same_text = (
         anchor.text_hash == page.text_hash
         if anchor.text_hash is not None and page.text_hash is not None
@@ -198,7 +199,8 @@ def explain(
         passed=distance <= largest,
         reason=f"the fingerprints differ in {distance} bits; at most {largest} are allowed",
     )
-    checks, verdict = _checks(anchor, page, scheme, options, near, tables, estimated)
+    alike = None if least is None else _similarity_check(estimated, least)
+    checks, verdict = _checks(anchor, page, scheme, options, near, alike, tables)
     return Explanation(
         anchor=_described(anchor, scheme),
         page=_described(page, scheme),
@@ -214,7 +216,7 @@ def explain(
         probes=sum(_probes(table, options) for table in tables),
         estimated_similarity=estimated,
         exact_similarity=exact,
-        least_similarity=None if options.strict else float(options.least_similarity),
+        least_similarity=least,
         same_text=same_text,
         features=_features(anchor, page, scheme),
     )
@@ -313,13 +315,30 @@ def _bits(
     ]
 
 
+def _least_similarity(
+    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
+) -> float | None:
+    if options.strict:
+        return None
+    rule, only = Rule(options, scheme), np.zeros(1, np.int64)
+    least = rule.least_similarity
+    if anchor.sketch is not None and page.sketch is not None:
+        a, b = _rows(anchor.sketch, page.sketch)
+        least = int(rule.least(a, only, b, only)[0])
+    return rule.published(least)
+
+
+def _rows(*sketches: bytes) -> tuple[NDArray[np.uint64], ...]:
+    return tuple(np.frombuffer(each, "<u8").astype(np.uint64)[None] for each in sketches)
+
+
 def _similarities(
     anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme
 ) -> tuple[float | None, float | None]:
     estimated = exact = None
     if anchor.sketch is not None and page.sketch is not None:
         rule = Rule(VerdictOptions(), scheme)  # compares sketches in strict mode too
-        a, b = (np.frombuffer(s, "<u8").astype(np.uint64)[None] for s in (anchor.sketch, page.sketch))
+        a, b = _rows(anchor.sketch, page.sketch)
         estimated = rule.published(int(rule.similarities(a, b)[0]))
     if anchor.shingles is not None and page.shingles is not None:
         union = len(anchor.shingles | page.shingles)
@@ -364,14 +383,13 @@ def _checks(
     scheme: Scheme,
     options: VerdictOptions,
     near: Check,
+    alike: Check | None,
     tables: list[Probe],
-    estimated: float | None,
 ) -> tuple[list[Check], Outcome]:
     if insufficient := _too_short(anchor, page, scheme):
         return insufficient, "insufficient"
     same_url = anchor.url_key is not None and anchor.url_key == page.url_key
     met = SAME_URL if same_url else _tables_check(page, options, tables)
-    alike = None if options.strict else _similarity_check(estimated, float(options.least_similarity))
     checks = [check for check in (met, near, alike) if check is not None]
     if not (near.passed and (alike is None or alike.passed)):
         return checks, "unique"

@@ -16,12 +16,14 @@ from stream.errors import SettingsError
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.sketch import similarities, similarities_at
+from stream.fingerprint.sketch import counted_at, similarities, similarities_at
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
 
 NO_SIMILARITY: Final = -1
 """Marks pages that were not compared, and all similarities in strict mode, which ignores sketches."""
+UNLIKE: Final = -2
+"""Marks similarities that do not suffice, where those that do are compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +71,29 @@ class Rule:
 
     @property
     def least_similarity(self) -> int:
-        """Least similarity of near-duplicates, in ten-thousandths; in strict mode below all similarities."""
+        """Least estimated similarity of near-duplicates, in ten-thousandths; in strict mode below all
+        similarities."""
         return NO_SIMILARITY if self.options.strict else round(self.options.least_similarity * ONE)
+
+    @property
+    def least_counted(self) -> int:
+        """The same of two pages so small that their similarity is counted."""
+        if self.options.strict:
+            return NO_SIMILARITY
+        return min(ONE, round((self.options.least_similarity + self.options.least_margin) * ONE))
+
+    def least(
+        self,
+        a: NDArray[np.uint64],
+        rows_a: NDArray[np.int64],
+        b: NDArray[np.uint64],
+        rows_b: NDArray[np.int64],
+    ) -> NDArray[np.int64]:
+        """The one or the other for each of the m pairs of sketches (a[rows_a], b[rows_b])."""
+        if self.options.strict:
+            return np.full(len(rows_a), NO_SIMILARITY, np.int64)
+        counted = counted_at(a, rows_a, b, rows_b, self.scheme)
+        return np.where(counted, self.least_counted, self.least_similarity)
 
     def similarities(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Estimate the Jaccard similarities of m pairs of sketches, each (m, lanes), in integer

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.fingerprint.distance_compiled import hamming_distance
-from stream.fingerprint.parity_similarity_compiled import Estimator, similarity_of
+from stream.fingerprint.parity_similarity_compiled import Estimator, counted, similarity_of
 from stream.judge.batch_anchors import Buckets, enter, leave, members_near
 from stream.judge.ids import NO_PAGE
 from stream.judge.nearest import DISTANCES, cutoff, youngest_of
-from stream.judge.rule import NO_SIMILARITY
+from stream.judge.rule import NO_SIMILARITY, UNLIKE
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import I16, I32, I64, U8, U64
 from stream.tables.packed_pairs import Integer
@@ -69,6 +69,7 @@ class StoredCandidates(NamedTuple):
     page: I64
     distance: U8
     similarity: I64
+    """UNLIKE if it does not suffice."""
     dies: I64
     """The row from which on the anchor is dead."""
 
@@ -77,6 +78,7 @@ class Limits(NamedTuple):
     """When two pages are alike, and how many are compared."""
 
     least_similarity: int
+    least_counted: int
     strict: bool
     compared: int
     sketches: Estimator
@@ -196,7 +198,7 @@ def _against_baseline(
         distance = hamming_distance(buckets.fingerprints, row, buckets.fingerprints, earlier)
         if distance <= pages.within[row]:
             similarity = _similarity(row, earlier, pages, limits)
-            if similarity >= limits.least_similarity:
+            if similarity > UNLIKE:
                 other = _best_match(EARLIER, earlier, pages.page[earlier], distance, similarity)
                 _name(row, said, other, said.cluster[earlier])
                 said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
@@ -247,7 +249,7 @@ def _against_anchors(
         for bits in apart:
             at_distance[bits] += 1
         last, left = cutoff(at_distance, limits.compared)
-    best = _best_match(NOBODY, 0, NO_PAGE, 0, limits.least_similarity - 1)
+    best = _best_match(NOBODY, 0, NO_PAGE, 0, UNLIKE)
     for pair in range(first, end):
         bits = np.int64(stored.distance[pair])
         if stored.dies[pair] <= row or bits > within or bits > last or (bits == last and not left):
@@ -262,7 +264,7 @@ def _against_anchors(
         if bits > last or (bits == last and member > youngest):
             continue
         similarity = _similarity(row, member, pages, limits)
-        if similarity < best.similarity or similarity < limits.least_similarity:
+        if similarity < best.similarity or similarity == UNLIKE:
             continue
         as_good = similarity == best.similarity and bits == best.distance
         if (
@@ -276,6 +278,11 @@ def _against_anchors(
 
 @compiled
 def _similarity(row: int, other: Integer, pages: FingerprintedRows, limits: Limits) -> np.int64:
+    """Their similarity if it suffices, else UNLIKE."""
     if limits.strict:
         return np.int64(NO_SIMILARITY)
-    return np.int64(similarity_of(pages.sketch, row, pages.sketch, other, limits.sketches))
+    similarity = np.int64(similarity_of(pages.sketch, row, pages.sketch, other, limits.sketches))
+    least = limits.least_similarity
+    if counted(pages.sketch, row, pages.sketch, other, limits.sketches):
+        least = limits.least_counted
+    return similarity if similarity >= least else np.int64(UNLIKE)

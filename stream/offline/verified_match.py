@@ -142,7 +142,8 @@ class Verified:
         for asked, met in search_all(self._tables, chunks, self._threads, later=own):
             pairs = met.pairs
             similarity = rule.similarities_at(asked.sketches, pairs.row, held.sketches, pairs.stored)
-            similar = np.flatnonzero(similarity >= rule.least_similarity)
+            least = rule.least(asked.sketches, pairs.row, held.sketches, pairs.stored)
+            similar = np.flatnonzero(similarity >= least)
             self._compared += met.compared
             self._matches += len(similar)
             row, stored = pairs.row[similar], pairs.stored[similar]

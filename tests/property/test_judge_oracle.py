@@ -7,9 +7,11 @@ import random
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 from msgspec import structs
 
+from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge import decide
@@ -38,6 +40,7 @@ def crawl(
     rng = random.Random(seed)
     urls = max(4, n // (6 if dense else 2))
     pages: list[OraclePage] = []
+    small: dict[int, list[int]] = {}  # place of a page -> its shingles, of one that has few
     for _ in range(n):
         kind = rng.random()
         url = f"http://host/{rng.randrange(urls)}"
@@ -61,8 +64,14 @@ def crawl(
                 sketch ^= (rng.getrandbits(12) << 13 * place) << 256
         for _ in range(rng.choice([0, 0, 1, 2, 3, 4, 6, 9, 12, 14]) if base else 0):
             fingerprint ^= 1 << rng.randrange(width)
-        for _ in range(rng.choice([0, 0, 3, 12, 15, 16, 34, 36, 37, 60]) if base else 0):
-            sketch ^= 1 << rng.randrange(194)
+        own = _few(rng, small.get(pages.index(base)) if base else None)
+        if own and (base is None or pages.index(base) in small):
+            small[len(pages)] = own
+            content = parity_sketch(np.array(own, np.uint32), SCHEME.sketch_bins)
+            sketch = sketch >> 256 << 256 | int.from_bytes(content, "little")
+        else:
+            for _ in range(rng.choice([0, 0, 3, 12, 15, 16, 34, 36, 37, 60]) if base else 0):
+                sketch ^= 1 << rng.randrange(194)
         if rng.random() < skew:
             fingerprint = fingerprint & (1 << width - 26) - 1 | 0x1234567 << width - 26
             sketch = sketch & (1 << 256 + 38) - 1 | 0x1234567 << 256 + 38
@@ -73,6 +82,19 @@ def crawl(
         order = (flipped + rest if rng.random() < 0.7 else rest + flipped)[:32]
         pages.append(OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(40, "little")))
     return pages
+
+
+def _few(rng: random.Random, base: list[int] | None) -> list[int] | None:
+    """The shingles of a page that has few, about as many as a sketch lists at most, or those of an edited
+    copy; now and then None."""
+    if base is None:
+        return (
+            sorted(rng.getrandbits(32) for _ in range(rng.choice([1, 5, 20, 30, 38])))
+            if rng.random() < 0.4
+            else None
+        )
+    some = rng.sample(base, len(base) - min(len(base) - 1, rng.choice([0, 0, 1, 2, 3, 4])))
+    return sorted(set(some) | {rng.getrandbits(32) for _ in range(rng.choice([0, 0, 1, 2, 4]))})
 
 
 def _word(minima: list[int]) -> int:

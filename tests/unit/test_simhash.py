@@ -158,9 +158,24 @@ def test_sums_of_heavy_features_are_exact() -> None:
 def test_many_texts_have_the_sketches_of_each(bins: int) -> None:
     rng = np.random.default_rng(6)
     scheme = Scheme(sketch_bins=bins)
-    sizes = [0, 1, 2, 3, 4, 30, bins * 5 // 2 + 2, bins * 5 // 2 + 3, 9000, 40_000, 5]
+    sizes = [
+        0,
+        1,
+        2,
+        3,
+        4,
+        30,
+        130,
+        bins * 7 // 40 + 2,
+        bins * 7 // 40 + 3,
+        bins * 5 // 2 + 2,
+        bins * 5 // 2 + 3,
+        9000,
+        40_000,
+        5,
+    ]
     bounds = np.cumsum([0, *sizes])
     units = rng.integers(0, 2**32, bounds[-1], np.uint32)
-    units[bounds[8] : bounds[9]] %= 20  # with repetitions
+    units[bounds[11] : bounds[12]] %= 20  # with repetitions
     expected = [sketch(shingles(units[a:b], 3), scheme) for a, b in pairwise(bounds.tolist())]
     assert [row.tobytes() for row in parity_sketches(units, bounds, 3, bins)] == expected

@@ -9,6 +9,7 @@ from stream.fingerprint.hashes import hash_tokens
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.sketch import shingles, similarities, sketch
+from stream.fingerprint.small_sets import low_bits
 
 KEYS = hash_keys(PUBLIC_SEED)
 PARITY = Scheme()
@@ -103,10 +104,46 @@ def test_minhash_is_planar() -> None:
 
 
 def test_a_parity_sketch_ends_with_the_size_of_the_set_and_its_minima() -> None:
-    made = sketch(np.array([7, 7, 8, 9], np.uint32), PARITY)
+    hashes = np.random.default_rng(5).integers(0, 2**32, 345, np.uint32)
+    made = sketch(np.append(hashes, hashes[:9]), PARITY)
     assert len(made) == 256
-    assert int.from_bytes(made[-16:-8], "little") == 3
-    assert int.from_bytes(made[:-16], "little").bit_count() == 3
+    assert int.from_bytes(made[-16:-8], "little") == 345
+    assert 345 - 120 < int.from_bytes(made[:-16], "little").bit_count() < 345
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 40, 120])
+def test_of_small_sets_similarity_is_counted(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for only in (0, 1, n // 9, n):
+        a, b = two_sets(rng, n, only, only // 2)
+        assert estimate(a, b, PARITY) == n * 10_000 // (n + only + only // 2) / 10_000
+
+
+@pytest.mark.parametrize("n", [20, 100, 200, 330])
+def test_a_small_set_is_compared_with_a_larger_one_by_bins(n: int) -> None:
+    rng = np.random.default_rng(n)
+    errors = [estimate(*two_sets(rng, n, 0, 345 - n), PARITY) - n / 345 for _ in range(12)]
+    assert np.max(np.abs(errors)) < 0.06
+    far = (rng.integers(0, 2**32, size, np.uint32) for size in (20, 90_000))
+    assert estimate(*far, PARITY) == 0
+
+
+def test_the_largest_set_that_is_listed_fills_the_bins() -> None:
+    hashes = np.random.default_rng(3).integers(0, 2**32, 336, np.uint32)
+    assert low_bits(1920).size == 337
+    assert 240 + 336 * (1 + int(low_bits(1920)[336])) == 1920
+    assert estimate(hashes, hashes[::-1], PARITY) == 1
+    assert 0.97 < estimate(hashes, hashes[5:], PARITY) < 0.99
+
+
+def test_rows_that_are_no_lists_are_compared_all_the_same() -> None:
+    rng = np.random.default_rng(8)
+    rows = rng.integers(0, 2**64, (400, 32), np.uint64)
+    rows[:, 30] = np.arange(400)
+    rows[::7, :30] = 0
+    found = similarities(rows, rows[::-1], PARITY)
+    assert (found >= 0).all()
+    assert (found <= 10_000).all()
 
 
 @pytest.mark.parametrize("scheme", [PARITY, Scheme(sketch="minhash", sketch_bins=1984)])

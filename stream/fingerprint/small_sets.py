@@ -1,0 +1,53 @@
+"""Small sets of shingles, kept whole in the place of an odd sketch's bins (`sketch=parity`).
+
+The shingles of a short page are listed, each by a code that begins with its bin, so that the list gives the
+bins too when the other set is larger. The codes are kept in order as Elias and Fano proposed: the high bits,
+the *bucket*, in unary, and the low bits as they are. The fewer shingles, the more low bits each has.
+
+Equal codes are all kept, so that only shingles of either set that the other has not can be taken for equal:
+at J = 0.8, of 60 shingles 7 of one set and 7 of the other, among 15 million codes; of 336, which are most, 37
+and 37, among 3,840. The estimate allows for that.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+BINS_A_BUCKET: Final = 8
+BIN_BITS: Final = 3
+"""Low bits that say which bin of the bucket a code belongs to; those after them come from the hash."""
+FEWEST: Final = 4
+"""Low bits of the codes of the largest sets that are listed."""
+MOST: Final = 16
+"""Low bits of the codes of the smallest sets."""
+
+
+@functools.cache
+def low_bits(bins: int) -> NDArray[np.int64]:
+    """Low bits of each code of a set that is listed in the place of so many bins, by its size: what is left
+    beside a bit a bucket and one a code. (s + 1,), where s is the size of the largest such set."""
+    left = bins - bins // BINS_A_BUCKET
+    return np.array(
+        [min(MOST, left // max(1, size) - 1) for size in range(left // (FEWEST + 1) + 1)], np.int64
+    )
+
+
+def listed(places: NDArray[np.uint64], fractions: NDArray[np.uint64], bins: int) -> bytes:
+    """The list of a set of shingles (n,) of these bins; `fractions`, of 32 bits, tell those of a bin apart.
+
+    Bucket by bucket a 1 for each code, and a 0; then the low bits of each code. Bit j is bit j % 8 of byte
+    j // 8.
+    """
+    size = places.size
+    low = int(low_bits(bins)[size])
+    more = low - BIN_BITS
+    codes = np.sort(places << np.uint64(more) | fractions >> np.uint64(32 - more)).tolist()
+    bits = 0
+    for number, code in enumerate(codes):
+        bits |= 1 << (code >> low) + number
+        bits |= (code & (1 << low) - 1) << bins // BINS_A_BUCKET + size + number * low
+    return bits.to_bytes(bins // 8, "little")
