@@ -126,8 +126,8 @@ def run_page(page: Path, directory: Path, environment: Mapping[str, str]) -> Non
     """Run the page's commands in one shell, in order, and compare what they print with what the page shows.
 
     A role that the page starts in the foreground, for a terminal of its own, is started in the background;
-    all are told to stop at the end, and must have been running until then. In the output that a page shows,
-    `...` stands for anything.
+    all are told to stop at the end, and must have been running until then. What a page shows must
+    be among what was printed, as warnings of this machine may be there too; `...` stands for anything.
     """
     brokers = environment.get("NEARDUP_BOOTSTRAP_SERVERS", BROKERS)
     script = ["set -eo pipefail", "roles=()", _STOP]
@@ -188,4 +188,4 @@ def _output(page: Path, number: int) -> str:
 
 def _like(shown: str, printed: str) -> bool:
     pattern = ".*".join(map(re.escape, shown.strip().split("...")))
-    return re.fullmatch(pattern, printed.strip(), re.DOTALL) is not None
+    return re.search(f"^{pattern}$", printed, re.DOTALL | re.MULTILINE) is not None
