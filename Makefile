@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 BENCHED := $(VENV)/.benched
 FUZZED := $(VENV)/.fuzzed
+# Oldest to newest; ARGS='4.2.0' of `make compat` for one. The page docs/compatibility.md names them too.
+KAFKAS := 3.7.2 3.9.1 4.1.0 4.2.0 4.3.0
 ARGS ?=
 
 say = printf '\n==> %s\n' $(1)
@@ -26,6 +28,13 @@ demo: broker-tools compiled ## a broker, pages with near-duplicates, and the ver
 test: broker-tools browser compiled ## all tests, on a real broker (ARGS='-k name' for some)
 	@$(call say,"pytest: starts a Kafka broker of its own where a test needs one")
 	$(BIN)/pytest $(ARGS)
+
+.PHONY: compat
+compat: broker-tools compiled ## the demo on every version of Kafka that is supported (ARGS=4.3.0 for one)
+	@for version in $(or $(ARGS),$(KAFKAS)); do
+	    $(call say,"neardup demo on Apache Kafka $$version")
+	    env -u NEARDUP_BOOTSTRAP_SERVERS NEARDUP_BROKER=embedded NEARDUP_KAFKA_VERSION=$$version $(BIN)/neardup demo
+	done
 
 .PHONY: chaos
 chaos: broker-tools compiled ## faults of every kind against three brokers (ARGS='--minutes 60 --seed 7'; --help for more)

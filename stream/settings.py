@@ -48,7 +48,7 @@ CONFIG: Final = "NEARDUP_CONFIG"
 
 SUPERVISOR: Final = "NEARDUP_SUPERVISOR"
 """Environment variable of a supervised role: the process id of its supervisor."""
-OWN_VARIABLES: Final = (CONFIG, "NEARDUP_BROKER", "NEARDUP_FAILPOINT", SUPERVISOR)
+OWN_VARIABLES: Final = (CONFIG, "NEARDUP_BROKER", "NEARDUP_FAILPOINT", "NEARDUP_KAFKA_VERSION", SUPERVISOR)
 """Environment variables with our prefix that are not settings."""
 _TESTS: Final = "NEARDUP_TEST_"
 _SERVICE: Final = re.compile(

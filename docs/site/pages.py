@@ -25,7 +25,7 @@ EXAMPLE = re.compile(r"^(?:>>> .*\n)(?:.+\n)*", re.MULTILINE)
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Pages by their place in the repository, so that links between them hold here and there."""
     found = Files([file for file in files if file.src_dir != config.docs_dir])
-    written = [ROOT / "README.md", *(ROOT / "schemas").iterdir()]
+    written = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "schemas").iterdir()]
     documents = (path for path in (ROOT / "docs").rglob("*") if path.suffix in SUFFIXES)
     written += [path for path in documents if path.parent.name != "site"]
     for path in sorted(written):

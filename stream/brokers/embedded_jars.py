@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 import platformdirs
 
@@ -21,6 +22,8 @@ from stream.errors import BrokerError
 FETCH_SECONDS = 900
 """Longest time for Maven to fetch about 43 MB."""
 REPORT_SECONDS = 10
+VARIABLE: Final = "NEARDUP_KAFKA_VERSION"
+"""Environment variable with the version of Kafka to run instead of the one in pom.xml: `make compat`."""
 
 
 def deployment() -> Path:
@@ -33,7 +36,11 @@ def deployment() -> Path:
 
 
 def version() -> str:
-    """The version of Kafka in pom.xml."""
+    """The version of Kafka that NEARDUP_KAFKA_VERSION names, or else pom.xml. Raises BrokerError."""
+    if asked := os.environ.get(VARIABLE):
+        if not re.fullmatch(r"\d+\.\d+\.\d+", asked):
+            raise BrokerError(f"{VARIABLE}: {asked!r} is no version of Kafka, such as 4.1.0")
+        return asked
     found = re.search(r"<kafka\.version>([^<]+)<", (deployment() / "pom.xml").read_text())
     if found is None:
         raise BrokerError("deploy/kafka/pom.xml names no kafka.version")
@@ -74,6 +81,7 @@ def _fetch(work: Path, progress: Callable[[str], None]) -> None:
             [
                 *("mvn", "-q", "-B", "-C", "dependency:copy-dependencies"),
                 *("-DincludeScope=runtime", f"-DoutputDirectory={work / 'jars'}"),
+                f"-Dkafka.version={version()}",
             ],
             cwd=work,
             stdin=subprocess.DEVNULL,
