@@ -30,12 +30,13 @@ def supply_chain() -> None:
 
 
 @supply_chain.command()
-def sbom() -> None:
-    """Write the image's bill of materials (CycloneDX) to build/sbom.cdx.json."""
+@click.option("--output", type=click.Path(path_type=Path), default=BILL, show_default=True)
+def sbom(output: Path) -> None:
+    """Write the image's bill of materials (CycloneDX)."""
     bill = _bill()
-    BILL.parent.mkdir(exist_ok=True)
-    BILL.write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n", "utf-8")
-    click.echo(f"{BILL}: {len(bill['components'])} packages")
+    output.parent.mkdir(exist_ok=True)
+    output.write_text(json.dumps(bill, indent=1, sort_keys=True) + "\n", "utf-8")
+    click.echo(f"{output}: {len(bill['components'])} packages")
 
 
 @supply_chain.command(name="licences")
