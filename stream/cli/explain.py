@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.scheme import Scheme
     from stream.judge.explain import ExplainedPage, Explanation, Feature
+    from stream.judge.shingle_diff import Run, ShingleDiff
     from stream.messages.verdict_options import VerdictOptions
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
 _REMEMBERED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
 """A URL or a verdict id, to be looked up in a state directory."""
+_MARKS: Final = re.compile(r"\[-|-\]|\{\+|\+\}")
 
 
 @click.command("explain")
@@ -133,6 +135,8 @@ def _show(found: Explanation) -> None:
     _show_tables(console, found)
     if found.features is not None:
         _show_features(console, found)
+    if found.shingles is not None:
+        _show_shingles(console, found.shingles)
 
 
 def _said(value: float | None) -> str:
@@ -210,3 +214,25 @@ def _show_features(console: Any, found: Explanation) -> None:
             cell(columns[0], place, (0, 1)), cell(columns[1], place, (0,)), cell(columns[2], place, (1,))
         )
     console.print(table)
+
+
+def _show_shingles(console: Any, found: ShingleDiff) -> None:
+    """Both texts, with what is in no shared shingle in marks and, on a terminal, in colours."""
+    from rich.text import Text
+
+    shared, only_a, only_b = found.counts
+    console.print(f"Shingles: {shared:,} shared, {only_a:,} only in A, {only_b:,} only in B")
+
+    def said(name: str, runs: list[Run], left_out: int, marks: tuple[str, str], style: str) -> Text:
+        text = Text(f"{name} ")
+        for run in runs:
+            # So that no text imitates the marks.
+            shown = _MARKS.sub(r"\\\g<0>", run.text)
+            if run.shared:
+                text.append(shown + " ")
+            else:
+                text.append(f"{marks[0]}{shown}{marks[1]}", style).append(" ")
+        return text.append(f"(and {left_out:,} more runs)") if left_out else text
+
+    console.print(said("A:", found.anchor, found.left_out[0], ("[-", "-]"), "red"))
+    console.print(said("B:", found.page, found.left_out[1], ("{+", "+}"), "green"))

@@ -19,6 +19,7 @@ from stream.fingerprint.row import WORD
 from stream.fingerprint.scheme import MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
 from stream.judge.rule import Rule
+from stream.judge.shingle_diff import Shingled, ShingleDiff, diff
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.tables.design import Design
@@ -47,7 +48,7 @@ class ExplainedPage:
     """Feature -> weight."""
     sums: NDArray[np.int64] | None = None
     """(width,): for each bit, the weight of features with a 1 minus that of features with a 0."""
-    shingles: frozenset[bytes] | None = None
+    shingled: Shingled | None = None
 
 
 class PageSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,6 +140,8 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     least_similarity: float | None
     same_text: bool | None
     features: Features | None
+    shingles: ShingleDiff | None
+    """What their shingles share, and do not, as text."""
 
 
 def side_of_page(name: str, page: Page, fingerprinter: Fingerprinter) -> ExplainedPage:
@@ -158,12 +161,6 @@ def side_of_text(
     recipe = Recipe(scheme, fingerprinter.seed)
     names, weights = recipe.named(normalised, tokens)
     hashes = recipe.hash(names, scheme.width) if names else np.zeros(0, np.uint64)
-    found_units = units(normalised)
-    length = min(scheme.shingle, len(found_units))
-    shingles = frozenset(
-        b" ".join(found_units[i : i + length])
-        for i in range(len(found_units) - length + 1 if found_units else 0)
-    )
     return ExplainedPage(
         name=name,
         fingerprint=found.fingerprint,
@@ -175,7 +172,7 @@ def side_of_text(
         tokens=found.tokens,
         weights=dict(zip(names, weights.tolist(), strict=True)),
         sums=bit_sums(hashes, weights, scheme.width),
-        shingles=shingles,
+        shingled=Shingled.of(normalised, units(normalised), scheme.shingle),
     )
 
 
@@ -186,7 +183,8 @@ def explain(
     apart = anchor.fingerprint ^ page.fingerprint
     distance = apart.bit_count()
     tables = _tables(anchor, page, scheme, options)
-    estimated, exact = _similarities(anchor, page, scheme)
+    shingles = diff(anchor.shingled, page.shingled) if anchor.shingled and page.shingled else None
+    estimated, exact = _similarities(anchor, page, scheme, shingles)
     least = _least_similarity(anchor, page, scheme, options)
     same_text = (
         anchor.text_hash == page.text_hash
@@ -219,6 +217,7 @@ def explain(
         least_similarity=least,
         same_text=same_text,
         features=_features(anchor, page, scheme),
+        shingles=shingles,
     )
 
 
@@ -230,7 +229,7 @@ def _described(side: ExplainedPage, scheme: Scheme) -> PageSummary:
         text_hash=side.text_hash.hex() if side.text_hash is not None else None,
         tokens=side.tokens,
         features=len(side.weights) if side.weights is not None else None,
-        shingles=len(side.shingles) if side.shingles is not None else None,
+        shingles=len(set(side.shingled.shingles)) if side.shingled is not None else None,
     )
 
 
@@ -333,16 +332,16 @@ def _rows(*sketches: bytes) -> tuple[NDArray[np.uint64], ...]:
 
 
 def _similarities(
-    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme
+    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, found: ShingleDiff | None
 ) -> tuple[float | None, float | None]:
     estimated = exact = None
     if anchor.sketch is not None and page.sketch is not None:
         rule = Rule(VerdictOptions(), scheme)  # compares sketches in strict mode too
         a, b = _rows(anchor.sketch, page.sketch)
         estimated = rule.published(int(rule.similarities(a, b)[0]))
-    if anchor.shingles is not None and page.shingles is not None:
-        union = len(anchor.shingles | page.shingles)
-        exact = round(len(anchor.shingles & page.shingles) / union, 4) if union else None
+    if found is not None:
+        union = sum(found.counts)
+        exact = round(found.counts[0] / union, 4) if union else None
     return estimated, exact
 
 
