@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -12,6 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+import pyarrow
+import pyarrow.parquet
+
+from stream import Index
 from tests.waiting import HANG_SECONDS
 
 ROOT: Final = Path(__file__).parents[1]
@@ -36,6 +41,12 @@ NEEDS_KAFKA: Final = re.compile(
 )
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _ROLE: Final = re.compile(r"^(?:\w+=\S+ )*neardup (?:run|worker|judge|dashboard)\b[^&]*$")
+_GIVEN: Final = """
+import pyarrow
+text = other_text = "a text of some words " * 9
+pages = pyarrow.RecordBatch.from_pylist([{"order": 1, "url": "https://example.com/", "text": text}])
+"""
+"""What blocks of Python take for granted."""
 _STOP: Final = """trap 'left=$(jobs -p); [ -z "$left" ] || kill $left || true; wait' EXIT"""
 _STILL_RUNNING: Final = """
 for role in "${roles[@]}"; do
@@ -85,9 +96,7 @@ def needs_kafka(page: Path) -> bool:
 
 
 def furnish(directory: Path) -> None:
-    """Write the files that guides speak of: pages, an archive, saved pages, an index and the examples."""
-    from stream import Index
-
+    """Write the files that guides speak of: pages in several formats, an index and the examples."""
     tutorial = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
     pages = tutorial.split("<<'END'\n", 1)[1].split("END\n", 1)[0]
     directory.mkdir(parents=True, exist_ok=True)
@@ -100,6 +109,7 @@ def furnish(directory: Path) -> None:
     (directory / "crawl.warc.gz").write_bytes(
         b"".join(_record(each["url"], each["text"]) for each in messages)
     )
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(messages), directory / "more.parquet")
     with Index(directory / "pages.index") as index:
         list(index.add_all([(each["url"], each["text"]) for each in messages]))
     for example in (ROOT / "docs" / "examples").glob("*.py"):
@@ -108,8 +118,6 @@ def furnish(directory: Path) -> None:
 
 def _record(url: str, text: str) -> bytes:
     """A gzip member with a response of a web archive."""
-    import gzip
-
     body = f"<html><body><p>{text}</p></body></html>".encode()
     http = b"HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: %d\r\n\r\n" % len(
         body
@@ -165,8 +173,7 @@ def run_page(page: Path, directory: Path, environment: Mapping[str, str]) -> Non
 
 def run_python(page: Path, directory: Path) -> None:
     """Run the page's blocks of Python, in order, as one program."""
-    program = "text = 'a text of some words ' * 9\nother_text = text\n"
-    program += "\n".join(content for _, language, content in fences(page) if language == "python")
+    program = _GIVEN + "\n".join(content for _, language, content in fences(page) if language == "python")
     done = subprocess.run(
         [sys.executable, "-c", program],
         cwd=directory, env=_environment({}), capture_output=True, text=True, check=False, timeout=HANG_SECONDS
