@@ -111,13 +111,12 @@ class Fingerprinter:
     def warm(self) -> None:
         """Load tables, dictionaries and all compiled loops, so that no page has to wait for them. Takes 10 s
         if the loops have to be compiled first."""
-        from stream.text.markup import stripped, too_costly
+        from stream.text.extract import extract
 
         self._warm = True
         for texts in _EVERY_LOOP:
             self.texts(texts)
-        too_costly(b"")
-        stripped(b"")
+        extract("")
 
     def normalised(self, text: str) -> str:
         """The normalised form of a text, which is what gets fingerprinted."""

@@ -18,13 +18,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from resiliparse.extract.html2text import extract_plain_text
-from resiliparse.parse.html import HTMLTree
-
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
 from stream.text.extract import extract
+from tests.bench.bench_extract import _extracted
 from tests.bench.quality import extraction, ours
 from tests.bench.quality.environments import call
 from tests.bench.quality.truth import Truth
@@ -71,22 +69,10 @@ def run(data: Path | None = None) -> dict[str, Any]:
 
 def _extracts(html: list[str]) -> dict[str, list[str]]:
     """Way -> the text of each page."""
-    ways: dict[str, Callable[[str], str]] = {"ours": extract, "resiliparse": _resiliparse}
+    ways: dict[str, Callable[[str], str]] = {"ours": extract, "resiliparse": _extracted}
     texts = {name: [way(each) for each in html] for name, way in ways.items()}
     answers = call("extractors", "extractors.py", *PEERS, content=html) or {}
     return texts | {name: answer["texts"] for name, answer in answers.items()}
-
-
-def _resiliparse(html: str) -> str:
-    html = html.replace("\0", "\ufffd")
-    text: str = extract_plain_text(
-        HTMLTree.parse(html),
-        preserve_formatting=False,
-        main_content=True,
-        list_bullets=False,
-        alt_texts=False,
-    )
-    return text
 
 
 def _likeness(texts: Sequence[str], references: Sequence[str]) -> dict[str, float]:

@@ -110,7 +110,7 @@ GOALS = (
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(
         "end_to_end", "times the plain Faust job, HTML", ("html", "ratio"), ">=", 5,
-        "extraction is the same library on both sides: children spend "
+        "children spend "
         "{html[processor_us_a_page][children]:,} us a page, the job "
         "{html[faust_processor_us_a_page][faust]:,} us on one core; broker, worker, judge and crawler take "
         "the rest of two cores",

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from resiliparse.parse.html import HTMLTree
 
 from stream.errors import PageError
 from stream.pages.content import page_text
 from stream.pages.page import Page
-from stream.text.extract import _prose, extract
+from stream.text.extract import extract
 
 ARTICLE = "The journal gives every page one place in one order. " * 8
 PAGE = f"""<!doctype html><html><head><title>A title</title><style>p {{ color: red }}</style></head><body>
@@ -64,9 +63,58 @@ SENTENCES = [f"Sentence {i} of the article tells of harbour number {i} and of it
 def test_prose_is_told_from_lists_of_links_whatever_the_classes_say() -> None:
     prose = "".join(f"<div>{SENTENCES[i]}{SENTENCES[i + 1]}</div>" for i in range(0, 60, 2))
     links = "".join(f'<div><a href="/{i}">Another story, number {i}</a></div>' for i in range(40))
-    text = _prose(HTMLTree.parse(f"<body><div>{links}</div><div>{prose}</div></body>"))
+    text = extract(f"<body><div>{links}</div><div>{prose}</div></body>")
     assert all(sentence.strip() in text for sentence in SENTENCES)
     assert "Another story" not in text
+
+
+NOTE = (
+    "A note beside the text says more of the harbour, of its walls, and of those who built them long ago. "
+    * 2
+)
+
+
+@pytest.mark.parametrize("box", ["<aside>", '<div class="sidebar">'])
+def test_a_box_of_prose_in_an_article_stays_and_one_of_links_goes(box: str) -> None:
+    prose = "".join(f"<p>{SENTENCES[i]}{SENTENCES[i + 1]}</p>" for i in range(0, 20, 2))
+    links = "".join(f'<li><a href="/{i}">Another story, number {i}</a></li>' for i in range(20))
+    end = "</div>" if "div" in box else "</aside>"
+    text = extract(f"<body><div>{prose}{box}<p>{NOTE}</p>{end}{prose}{box}<ul>{links}</ul>{end}</div></body>")
+    assert NOTE.strip() in text
+    assert "Another story" not in text
+
+
+def test_comments_of_readers_are_left_out_of_an_article() -> None:
+    prose = "".join(f"<p>{SENTENCES[i]}{SENTENCES[i + 1]}</p>" for i in range(0, 20, 2))
+    comments = "".join(
+        f"<li><p>Reader {i} says much about it, and then says it again.</p></li>" for i in range(90)
+    )
+    text = extract(f"<body><div>{prose}</div><ol class='commentlist'>{comments}</ol></body>")
+    assert SENTENCES[19].strip() in text
+    assert "Reader" not in text
+
+
+def test_a_name_of_a_bar_on_the_whole_article_takes_nothing_from_it() -> None:
+    prose = "".join(f"<p>{SENTENCES[i]}{SENTENCES[i + 1]}</p>" for i in range(0, 20, 2))
+    for name in ("nav", "sidebar", "widget", "footer"):
+        assert SENTENCES[19].strip() in extract(f"<body><div class='{name}'>{prose}</div></body>")
+
+
+def test_an_article_is_the_same_in_a_template_of_tables_and_in_one_of_elements() -> None:
+    prose = "".join(f"<p>{SENTENCES[i]}{SENTENCES[i + 1]}</p>" for i in range(0, 20, 2))
+    links = "".join(f'<li><a href="/{i}">Another story, number {i}</a>' for i in range(20))
+    old = f"<table><tr><td><ul>{links}</ul><td>{prose}<td><ul>{links}</ul></table>"
+    new = f"<header><nav><ul>{links}</ul></nav></header><main><article>{prose}</article></main>"
+    assert extract(old).split() == extract(new).split()
+
+
+@pytest.mark.parametrize("hidden", ["hidden", "style='color: red; display: none'", 'style="display:none"'])
+def test_hidden_elements_have_no_text(hidden: str) -> None:
+    assert extract(f"<p>seen</p><div {hidden}><p>not seen</p></div><p>seen too</p>").split() == [
+        "seen",
+        "seen",
+        "too",
+    ]
 
 
 def test_reference_documentation_keeps_signatures_tables_and_boxes_whatever_the_template() -> None:

@@ -1,0 +1,373 @@
+"""A page's HTML as a flat list of blocks of text within containers, read by a compiled loop over its bytes.
+
+No tree is built: start tags of containers open one, end tags close the nearest one of that name, and the tags
+that imply an end are those of lists and tables. Time and memory are linear in the page, whatever it contains.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.compiled import compiled
+from stream.text.markup import (
+    APOSTROPHE,
+    BANG,
+    EQUAL,
+    GREATER,
+    IN_NAME,
+    IS_BLANK,
+    LESS,
+    MARK,
+    QUOTE,
+    SLASH,
+    A,
+    Z,
+    after_bogus,
+    after_declaration,
+    raw_end,
+    tag_name,
+    word,
+)
+
+DEPTH: Final = 256
+"""Most containers open at once; deeper ones belong to the deepest."""
+SEARCH: Final = 64
+"""Open containers among which the one that an end tag closes is looked for."""
+
+CONTAINER: Final = 1
+"""Element whose text is content or not as a whole."""
+BREAK: Final = 1 << 1
+"""Its tags end a block."""
+TITLE: Final = 1 << 2
+LIST: Final = 1 << 3
+ITEM: Final = 1 << 4
+CELL: Final = 1 << 5
+TABLE: Final = 1 << 6
+SILENT: Final = 1 << 7
+"""Its text is none of the page's: forms' controls, scripts, hidden parts."""
+RAW: Final = 1 << 8
+"""Its content has no tags."""
+BAR: Final = 1 << 9
+"""Navigation, by element, role or name."""
+BOX: Final = 1 << 10
+"""Beside the text, or about it: `aside`, and names such as related, share, comments."""
+COMMENTS: Final = 1 << 11
+CONTENT: Final = 1 << 12
+"""Named or marked as the main content."""
+PARAGRAPH: Final = 1 << 13
+CODE: Final = 1 << 14
+LINK: Final = 1 << 15
+LINE: Final = 1 << 16
+
+_ELEMENTS: Final[dict[int, str]] = {
+    CONTAINER | BREAK: "article aside blockquote body center dd details dialog div dl fieldset figure footer "
+    "form header hgroup li main menu nav ol search section table td th ul template noscript svg math object "
+    "select button datalist canvas audio video",
+    BREAK: "p h1 h2 h3 h4 h5 h6 pre dt tr caption figcaption address hr summary legend tbody thead tfoot "
+    "option listing marquee optgroup",
+    TITLE: "h1 h2 h3 h4 h5 h6",
+    LIST: "ul ol menu",
+    ITEM: "li",
+    CELL: "td th",
+    TABLE: "table",
+    SILENT: "template noscript svg math object select button datalist canvas audio video",
+    RAW: "iframe noembed noframes plaintext script style textarea title xmp",
+    BAR: "nav footer menu",
+    BOX: "aside",
+    CONTENT: "article main",
+    PARAGRAPH: "p pre blockquote",
+    CODE: "code pre tt dt kbd",
+    LINK: "a",
+    LINE: "br",
+}
+_WORDS: Final[dict[int, str]] = {
+    BAR: "nav navbar navigation menu submenu topnav footer breadcrumb breadcrumbs masthead pagination pager "
+    "contentinfo topnav subnav bottomnav navlist docnav toolbar cookie cookies consent gdpr skip",
+    BOX: "sidebar aside related recommended recommend share sharing social addthis sharethis widget widgets "
+    "promo promotion ad ads advert advertisement sponsor sponsored popup modal newsletter subscribe signup "
+    "login complementary trending popular tools poll outbrain taboola",
+    COMMENTS: "comment comments disqus respond trackback trackbacks pingback commentlist",
+    CONTENT: "article entry post content body main story articlebody hentry",
+}
+_SLOTS: Final = 1 << 10
+_MIX: Final = 0x1E37_79B9_7F4A_7C15
+_CLASS, _ID, _ROLE, _STYLE, _HIDDEN, _ITEMPROP, _HREF = map(
+    word, ("class", "id", "role", "style", "hidden", "itemprop", "href")
+)
+
+START, END, SIZE, LINKED, INSIDE, KIND = range(6)
+"""Columns of blocks: where the text is, [START, END); its size, and how much of it is in links, in bytes that
+are no white space (letters of two bytes count one); number of the container; flags of the element."""
+PARENT, FLAGS = range(2)
+"""Columns of containers."""
+
+
+class Blocks(NamedTuple):
+    """A page."""
+
+    text: NDArray[np.uint8]
+    blocks: NDArray[np.int32]
+    """Shape (blocks, 6)."""
+    containers: NDArray[np.int32]
+    """Shape (containers, 2). Number 0 is the page, and its own parent; a parent comes before its children."""
+    code: int
+    """Number of elements that hold code, or terms that are defined."""
+
+
+def read(page: bytes) -> Blocks:
+    """The blocks of a UTF-8 page that have text, in the order of the page."""
+    source = np.frombuffer(page, np.uint8)
+    tags = page.count(b"<") + 2
+    text = np.empty(len(page) + 2, np.uint8)
+    blocks = np.empty((tags, 6), np.int32)
+    containers = np.empty((tags, 2), np.int32)
+    length, count, held, code = _read(source, text, blocks, containers)
+    return Blocks(text[:length], blocks[:count], containers[:held], code)
+
+
+def _table(names: dict[int, str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """A hash table with open addressing from the first 8 letters of a name to its flags; key 0 is a free
+    slot. Shapes (1024,)."""
+    flags: dict[int, int] = {}
+    for flag, listed in names.items():
+        for name in listed.split():
+            key = word(name[:8])
+            flags[key] = flags.get(key, 0) | flag
+    keys, found = np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, np.int32)
+    for key, flag in flags.items():
+        slot = key * _MIX >> 40 & _SLOTS - 1
+        while keys[slot]:
+            slot = slot + 1 & _SLOTS - 1
+        keys[slot], found[slot] = key, flag
+    return keys, found
+
+
+@compiled
+def _flags_of(key: int, keys: NDArray[np.int64], flags: NDArray[np.int32]) -> int:
+    slot = key * _MIX >> 40 & _SLOTS - 1
+    while keys[slot]:
+        if keys[slot] == key:
+            return int(flags[slot])
+        slot = slot + 1 & _SLOTS - 1
+    return 0
+
+
+@compiled
+def _rest_of_tag(page: NDArray[np.uint8], at: int, named: bool) -> tuple[int, int]:
+    """The end of the tag (beyond the page if it is not closed), and what its attributes say of the element,
+    classes and the like only if `named`."""
+    found = 0
+    while True:
+        while at < len(page) and (IS_BLANK[page[at]] or page[at] == SLASH):
+            at += 1
+        if at >= len(page):
+            return len(page) + 1, found
+        if page[at] == GREATER:
+            return at + 1, found
+        start, name = at, 0
+        at += 1
+        while at < len(page) and IN_NAME[page[at]] and page[at] != EQUAL:
+            at += 1
+        if at - start <= 8:
+            for place in range(start, at):
+                name = name << 8 | int(IN_NAME[page[place]])
+        if name == _HREF:
+            found |= LINK
+        elif name == _HIDDEN:
+            found |= SILENT
+        while at < len(page) and IS_BLANK[page[at]]:
+            at += 1
+        if at >= len(page) or page[at] != EQUAL:
+            continue
+        at += 1
+        while at < len(page) and IS_BLANK[page[at]]:
+            at += 1
+        if at >= len(page) or page[at] == GREATER:
+            continue
+        start = at
+        if page[at] == QUOTE or page[at] == APOSTROPHE:
+            quote, start = page[at], at + 1
+            at += 1
+            while at < len(page) and page[at] != quote:
+                at += 1
+            end = at
+            at += 1
+        else:
+            while at < len(page) and not IS_BLANK[page[at]] and page[at] != GREATER:
+                at += 1
+            end = at
+        if named and name in (_CLASS, _ID, _ROLE, _STYLE, _ITEMPROP):
+            found |= _said(page, start, min(end, len(page)), name == _STYLE)
+
+
+@compiled
+def _said(page: NDArray[np.uint8], at: int, end: int, style: bool) -> int:
+    """What the words of an attribute's value say of the element."""
+    found = key = letters = 0
+    display = False
+    while at <= end:
+        letter = int(page[at]) | 0x20 if at < end else 0
+        if A <= letter <= Z:
+            if letters < 8:
+                key = key << 8 | letter
+            letters += 1
+        elif letters:
+            if style:
+                if key == _NONE_WORD and display:
+                    found |= SILENT
+                display = key == _DISPLAY
+            else:
+                found |= _flags_of(key, _WORD_KEYS, _WORD_FLAGS)
+            key = letters = 0
+        at += 1
+    return found
+
+
+_NONE_WORD, _DISPLAY = word("none"), word("display")
+
+
+@compiled
+def _closes(kind: int, first: int, kinds: NDArray[np.int32], names: NDArray[np.int64], height: int) -> int:
+    """How many containers remain open when a tag of that kind implies the end of others."""
+    for place in range(height - 1, max(0, height - SEARCH), -1):
+        if kind & ITEM:
+            if kinds[place] & ITEM:
+                return place
+            if kinds[place] & (LIST | CELL):
+                return height
+        elif kind & CELL or first in (_TR, _TBODY):
+            if kinds[place] & CELL:
+                return place
+            if kinds[place] & TABLE:
+                return height
+        elif names[place] == first:  # `dd`
+            return place
+        elif kinds[place] & (CELL | ITEM) or names[place] == _DL:
+            return height
+    return height
+
+
+_TR, _TBODY, _DD, _DT, _DL = map(word, ("tr", "tbody", "dd", "dt", "dl"))
+
+
+@compiled
+def _read(
+    page: NDArray[np.uint8],
+    text: NDArray[np.uint8],
+    blocks: NDArray[np.int32],
+    containers: NDArray[np.int32],
+) -> tuple[int, int, int, int]:
+    names = np.zeros(DEPTH, np.int64)
+    kinds = np.zeros(DEPTH, np.int32)
+    numbers = np.zeros(DEPTH, np.int32)
+    containers[0, PARENT] = containers[0, FLAGS] = 0
+    height, held, count, length, code = 1, 1, 0, 0, 0
+    start = size = linked = kind = 0
+    in_link = False
+    blank = True
+    silent = False
+    at = 0
+    while at < len(page):
+        letter = page[at]
+        if letter != LESS or at + 1 == len(page):
+            if not silent:
+                if IS_BLANK[letter]:
+                    if not blank:
+                        text[length] = _SPACE
+                        length += 1
+                        blank = True
+                else:
+                    text[length] = letter
+                    length += 1
+                    blank = False
+                    # Every byte of letters of three or four; one of those of two.
+                    if not 0xC0 <= letter < 0xE0:
+                        size += 1
+                        linked += in_link
+            at += 1
+            continue
+        following = page[at + 1]
+        if following == BANG:
+            at = after_declaration(page, at + 2)
+            continue
+        if following == MARK:
+            at = after_bogus(page, at + 2)
+            continue
+        closing = following == SLASH
+        begin = at + 1 + closing
+        if begin >= len(page) or not A <= IN_NAME[page[begin]] <= Z:
+            if closing:
+                at = after_bogus(page, begin)
+            else:
+                if not silent:
+                    text[length] = letter
+                    length += 1
+                    blank = False
+                at += 1
+            continue
+        at, first, second = tag_name(page, begin)
+        flags = _flags_of(first, _ELEMENT_KEYS, _ELEMENT_FLAGS)
+        at, said = _rest_of_tag(page, at, not closing and flags & CONTAINER != 0)
+        if at > len(page):
+            break
+        if flags & RAW and not closing:
+            if first == _PLAINTEX:
+                break
+            at = raw_end(page, at, first, second)
+            continue
+        if flags & LINK:
+            in_link = not closing and said & LINK != 0
+        if flags & LINE and not silent:
+            text[length] = _NEWLINE
+            length += 1
+            blank = True
+        if flags & CODE and not closing:
+            code += 1
+        if not flags & BREAK:
+            continue
+        # The block ends.
+        if size:
+            block = blocks[count]
+            block[START], block[END], block[SIZE], block[LINKED] = start, length, size, linked
+            block[INSIDE], block[KIND] = numbers[height - 1], kind
+            count += 1
+            text[length] = _NEWLINE
+            length += 1
+        else:
+            length = start
+        start, size, linked, blank = length, 0, 0, True
+        kind = 0 if closing else flags
+        if closing:
+            if flags & CONTAINER:
+                for place in range(height - 1, max(0, height - SEARCH), -1):
+                    if names[place] == first:
+                        height = place
+                        break
+                    if kinds[place] & CELL and not flags & (CELL | TABLE):
+                        break
+        else:
+            if flags & (ITEM | CELL) or first in (_TR, _TBODY, _DD, _DT):
+                height = _closes(flags, _DD if first == _DT else first, kinds, names, height)
+            if flags & CONTAINER and height < DEPTH:
+                names[height] = first
+                kinds[height] = flags | said | (kinds[height - 1] & SILENT)
+                containers[held, PARENT], containers[held, FLAGS] = numbers[height - 1], flags | said
+                numbers[height] = held
+                held += 1
+                height += 1
+        silent = kinds[height - 1] & SILENT != 0
+    if size:
+        block = blocks[count]
+        block[START], block[END], block[SIZE], block[LINKED] = start, length, size, linked
+        block[INSIDE], block[KIND] = numbers[height - 1], kind
+        count += 1
+    return length, count, held, code
+
+
+_SPACE, _NEWLINE = ord(" "), ord("\n")
+_PLAINTEX: Final = word("plaintex")
+_ELEMENT_KEYS, _ELEMENT_FLAGS = _table(_ELEMENTS)
+_WORD_KEYS, _WORD_FLAGS = _table(_WORDS)
