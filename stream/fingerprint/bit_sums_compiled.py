@@ -8,24 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.fingerprint.default_weights import UNIT, weigh
+from stream.fingerprint.default_weights import MOST_COUNTED, weigh
 
 WIDTH: Final = 64
 
 _NONE: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
-_BYTE: Final = np.uint64(255)
-_EIGHT: Final = np.uint64(8)
-_WEIGHTS: Final = weigh(np.arange(256))
-"""Weights of features by their counts, up to 255."""
-_SPREAD: Final = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1, bitorder="little").astype(
-    np.int32
-)
-"""Byte -> its bits, lowest first (256, 8)."""
-_FULL: Final = 1 << 30
-"""Limit of 32-bit partial sums. They are added to the 64-bit sums before they can exceed it."""
-_COUNTED: Final = 4
-"""Features with at most this count, which most have, are summed bit-parallel rather than one by one."""
+_COUNTED: Final = MOST_COUNTED
+_WEIGHTS: Final = weigh(np.arange(_COUNTED + 1))
+"""Weights of features by their counts; larger counts weigh as much as the last one."""
 _PLANES: Final = 40
 """Binary digits of a bit-parallel count."""
 
@@ -53,7 +44,6 @@ def _sums(
     owners = np.zeros(slots, np.int64)
     taken = np.empty(slots // 2 + 1, np.uint64)
     words = np.empty(slots // 2 + 8, np.uint64)
-    part = np.empty(WIDTH, np.int32)
     for text in range(texts):
         size = 0
         for token in range(bounds[text], bounds[text + 1]):
@@ -62,13 +52,13 @@ def _sums(
             while owners[slot] == text + 1 and keys[slot] != key:
                 slot = slot + _ONE & mask
             if owners[slot] == text + 1:
-                counts[slot] += 1
+                counts[slot] = min(counts[slot] + 1, _COUNTED)
                 continue
             owners[slot], keys[slot], counts[slot] = text + 1, key, 1
             taken[size] = slot
             size += 1
         row = sums[text]
-        total = carried = np.int64(0)
+        total = np.int64(0)
         for count in range(1, _COUNTED + 1):
             same = 0
             for i in range(size):
@@ -77,29 +67,8 @@ def _sums(
             words[same : same + 8] = _NONE
             _add_counted(words, same, _WEIGHTS[count], row)
             total += same * _WEIGHTS[count]
-        carried = total
-        part[:] = 0
-        for i in range(size):
-            slot = taken[i]
-            count = counts[slot]
-            if count <= _COUNTED:
-                continue
-            weight = _WEIGHTS[count] if count < len(_WEIGHTS) else np.int64(np.rint(UNIT * np.sqrt(count)))
-            if total + weight - carried > _FULL:
-                for bit in range(WIDTH):
-                    row[bit] += part[bit]
-                part[:] = 0
-                carried = total
-            total += weight
-            key = keys[slot]
-            light = np.int32(weight)
-            for byte in range(8):
-                bits = _SPREAD[np.int64(key & _BYTE)]
-                key >>= _EIGHT
-                for bit in range(8):
-                    part[8 * byte + bit] += bits[bit] * light
         for bit in range(WIDTH):
-            row[bit] = 2 * (row[bit] + part[bit]) - total
+            row[bit] = 2 * row[bit] - total
         features[text] = size
     return sums, features
 

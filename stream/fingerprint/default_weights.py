@@ -9,6 +9,9 @@ from numpy.typing import NDArray
 
 UNIT: Final = 4096
 """Weight of a token that occurs once. A power of two, so that scaling a square root is exact."""
+MOST_COUNTED: Final = 4
+"""Occurrences of a token beyond these count nothing. One word repeated 200 times would move more bits of a
+short page's fingerprint than the distance allows, and so hide a copy with all of its shingles."""
 
 
 def features(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
@@ -27,9 +30,12 @@ def features(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np
 
 
 def weigh(counts: NDArray[np.int64]) -> NDArray[np.int64]:
-    """rint(UNIT * sqrt(tf)) for each term frequency, so that the commonest words do not dominate long pages.
+    """rint(UNIT * sqrt(min(tf, MOST_COUNTED))) for each term frequency, so that the commonest words do not
+    dominate long pages.
 
     IEEE 754 specifies square root and rounding exactly, so all machines agree.
     """
-    weights: NDArray[np.int64] = np.rint(UNIT * np.sqrt(counts.astype(np.float64))).astype(np.int64)
+    weights: NDArray[np.int64] = np.rint(
+        UNIT * np.sqrt(np.minimum(counts, MOST_COUNTED).astype(np.float64))
+    ).astype(np.int64)
     return weights

@@ -33,7 +33,7 @@ BEHAVIOUR: Final[dict[str, int]] = {
     "segment": 3,
     "url_key": 2,
     "hashes": 1,
-    "simhash": 3,
+    "simhash": 4,
     "sketch": 7,
 }
 
@@ -80,7 +80,8 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stem: str = "none"
     """Snowball algorithm by which tokens are stemmed, such as `english`."""
     weights: Literal["tf", "sqrt", "log", "tfidf", "score"] = "sqrt"
-    """Weight of a feature by its frequency, or `score`, the score of the keyword method."""
+    """Weight of a feature by its frequency, or `score`, the score of the keyword method. `sqrt` counts four
+    occurrences at most."""
     idf: Path = ""
     """File of inverse document frequencies, a "feature number" per line; jieba's own if not set."""
     idf_digest: str = ""

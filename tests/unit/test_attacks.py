@@ -41,6 +41,17 @@ def article(number: int) -> list[str]:
     return ["".join(word) for word in letters.tolist()]
 
 
+# Hiding: a copy with one word added very often, whose weight would move more bits than the distance allows.
+
+
+@pytest.mark.parametrize("words", [60, 100, 300])
+def test_a_word_repeated_200_times_hides_no_copy(secret: Index, words: int) -> None:
+    original = " ".join(article(3)[:words])
+    secret.add("original", original)
+    copy = secret.add("copy", original + " qzx" * 200)
+    assert (copy.verdict, copy.duplicate_of) == ("duplicate", "original")
+
+
 # Hiding: a copy with 25 words that move more bits than the distance allows.
 
 

@@ -56,9 +56,9 @@ def test_no_feature_gives_the_fixed_word() -> None:
     assert simhash(np.empty(0, np.uint64), np.empty(0, np.int64))[0] == TIES
 
 
-def test_weights_are_rounded_square_roots() -> None:
+def test_weights_are_rounded_square_roots_of_up_to_four_occurrences() -> None:
     counts = np.arange(1, 3000)
-    assert weigh(counts).tolist() == [round(4096 * math.sqrt(tf)) for tf in counts.tolist()]
+    assert weigh(counts).tolist() == [round(4096 * math.sqrt(min(tf, 4))) for tf in counts.tolist()]
 
 
 def test_features_are_distinct_hashes_with_the_weight_of_their_count() -> None:

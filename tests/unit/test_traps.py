@@ -126,8 +126,7 @@ def test_error_pages_below_the_floor_share_a_text_hash(tmp_path: Path) -> None:
 
 def test_one_heavy_term_does_not_make_pages_alike() -> None:
     """Two different pages repeat one word a hundred times. Weighted by its count, the word determines every
-    bit; by the square root, fewer; by the logarithm or with a cap, hardly any. A thousand would need the cap.
-    """
+    bit; by the logarithm, some; by the square root of four occurrences at most, or with a cap, hardly any."""
     spam = " casino" * 100
     pages = [text_of(1) + spam, text_of(2) + spam]
 
@@ -136,9 +135,9 @@ def test_one_heavy_term_does_not_make_pages_alike() -> None:
         return apart(*map(fingerprinter.text, pages))
 
     assert distance(weights="tf") == 0
-    assert 3 < distance() < 32
-    assert distance(weights="log") > distance()
-    assert distance(weight_cap=2) > 16
+    assert distance(weights="log") > 3
+    assert distance() > 16
+    assert distance(weights="log", weight_cap=2) > 16
 
 
 def test_one_heavy_term_is_no_duplicate(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ COUNTS = {b"one": 1, b"two": 2, b"nine": 9}
     ("weights", "expected"),
     [
         ("tf", [4096, 8192, 36864]),
-        ("sqrt", [4096, round(4096 * 2**0.5), 12288]),
+        ("sqrt", [4096, round(4096 * 2**0.5), 8192]),
         ("log", [4096, math.floor(4096 * math.log2(3)), math.floor(4096 * math.log2(10))]),
     ],
 )
