@@ -93,7 +93,7 @@ def try_wheel(wheel: Path, lock: Path) -> None:
             "install",
             "--quiet",
         ]
-        _run([*pip, "--require-hashes", "-r", str(lock)], place, {**os.environ, "HOME": name})
+        _run([*pip, "--require-hashes", "-r", str(lock)], place)
         _run([*pip, "--no-deps", "--no-index", str(wheel)], place, own)
         pages = ({"url": url, "text": text} for url, (text, _) in TRIED.items())
         (place / "pages.jsonl").write_text("".join(json.dumps(page) + "\n" for page in pages), "utf-8")
