@@ -58,6 +58,27 @@ $(FUZZED): $(INSTALLED) requirements-fuzz.lock
 	$(BIN)/pip install --disable-pip-version-check --quiet --only-binary :all: --require-hashes -r requirements-fuzz.lock
 	touch $@
 
+.PHONY: images
+images: COMPOSE := .cache/podman-compose
+images: $(INSTALLED) broker-tools engine ## build the image, run deploy/compose.yaml with it under Podman, kill containers, audit
+	@if ! cmp -s requirements-images.lock $(COMPOSE)/installed; then
+	    $(call say,"installing what requirements-images.lock names into $(COMPOSE)")
+	    $(BIN)/python -m venv --clear $(COMPOSE)
+	    $(COMPOSE)/bin/pip install --disable-pip-version-check --quiet --require-hashes -r requirements-images.lock
+	    cp requirements-images.lock $(COMPOSE)/installed
+	fi
+	$(call say,"tests.images: some ten minutes the first time; images stay in .cache/images")
+	$(BIN)/python -m tests.images --compose $(COMPOSE)/bin/podman-compose $(ARGS)
+
+.PHONY: engine
+engine: # Podman, and Debian's own base where no registry can be reached
+	@lacking=; for each in podman runc iptables catatonit debootstrap; do command -v $$each >/dev/null || lacking="$$lacking $$each"; done
+	[ -n "$$lacking" ] || exit 0
+	[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { echo "make images needs root, and:$$lacking" >&2; exit 1; }
+	$(call say,"apt-get install podman runc netavark iptables catatonit debootstrap")
+	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
+	    podman buildah runc netavark aardvark-dns iptables catatonit debootstrap >/dev/null
+
 .PHONY: lint
 lint: $(INSTALLED) docs ## ruff (rules and format), mypy (strict) and the documentation without a warning
 	@$(call say,"ruff check")
@@ -122,7 +143,10 @@ lock: ## resolve the dependencies anew into requirements.lock and deploy/require
 	printf "atheris==3.0.0; python_version < '3.12'\natheris>=3.1; python_version >= '3.12'\n" | $(UV) pip compile --quiet \
 	    --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	    $(ARGS) --output-file requirements-fuzz.lock -
-	grep -c == requirements.lock deploy/requirements.lock requirements-fuzz.lock
+	$(call say,"what make images takes: requirements-images.lock")
+	echo podman-compose | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+	    --no-header --no-emit-index-url --no-annotate $(ARGS) --output-file requirements-images.lock -
+	grep -c == requirements.lock deploy/requirements.lock requirements-fuzz.lock requirements-images.lock
 
 # The build needs hatchling and editables, which the lock file has too: nothing is fetched without a hash.
 $(INSTALLED): requirements.lock pyproject.toml
