@@ -9,11 +9,11 @@ import os
 import tempfile
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import msgspec
 
@@ -55,6 +55,18 @@ _FLUSHED: Final = "flushed"
 which RocksDB opens as an older state; without a journal, the lost items could not be restored."""
 _ROWS: Final = 512
 """Batch size of `Index.add_all`."""
+
+
+class RowsId(NamedTuple):
+    """What rows come from: in verdicts, the topic and its id."""
+
+    name: str
+    digest: str
+    """32 hex digits."""
+
+
+OWN: Final = RowsId(_SOURCE, TOPIC_ID)
+"""Whatever is added without a source."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,23 +186,36 @@ class Index:
             for each in found
         ]
 
-    def judge(self, rows: Sequence[Row]) -> JudgedBatch:
+    def judge(
+        self,
+        rows: Sequence[Row],
+        source: RowsId = OWN,
+        before: Callable[[JudgedBatch], None] = lambda decided: None,
+    ) -> JudgedBatch:
         """Judge and store at most 65,535 rows, made by a fingerprinter with this index's scheme.
 
-        Returns the decided batch, in the form in which a deployment publishes it.
+        `source` is what they come from, and `judged` counts them by it. `before` is called with the decided
+        batch before it is stored. Returns the decided batch, in the form in which a deployment publishes it.
         """
-        offset = len(self)
-        source = SourceRange(
-            _SOURCE, _SOURCE, TOPIC_ID, 0, offset, offset + len(rows), len(rows), opening=not offset
+        offset = self.judged(source)
+        end = offset + len(rows)
+        covered = SourceRange(
+            _SOURCE, source.name, source.digest, 0, offset, end, len(rows), opening=not offset
         )
         offsets = range(offset, offset + len(rows))
         columns = Rows.of(
-            self.scheme, [source], rows, offsets, [None] * len(rows), uncertain=bool(self.options.flips)
+            self.scheme, [covered], rows, offsets, [None] * len(rows), uncertain=bool(self.options.flips)
         )
         entry = Entry(self._state.meta.applied, int(time.time() * 1000), b"", columns)
         decided = self._judge.decide([entry])
+        before(decided)
         self._judge.apply([entry], decided.record())
         return decided
+
+    @property
+    def journal(self) -> str:
+        """32 hex digits that identify the index."""
+        return self._judge.genesis.journal
 
     @property
     def scheme(self) -> Scheme:
@@ -209,7 +234,11 @@ class Index:
 
     def __len__(self) -> int:
         """Number of texts and pages added, whatever their verdict."""
-        progress = self._state.ledger.progress.get((_SOURCE, TOPIC_ID, 0))
+        return sum(each.expected for each in self._state.ledger.progress.values())
+
+    def judged(self, source: RowsId) -> int:
+        """Number of rows of a source that are judged."""
+        progress = self._state.ledger.progress.get((_SOURCE, source.digest, 0))
         return progress.expected if progress else 0
 
     def flush(self) -> None:

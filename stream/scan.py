@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import aclosing
+from itertools import chain, groupby, islice
 from pathlib import Path
 from typing import Final
 
@@ -13,18 +14,22 @@ import structlog
 
 from stream.children.memory import memory_limit, overcommitted
 from stream.children.pool import ChildPool, configuration_of
+from stream.errors import SettingsError
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.index import Index
+from stream.index import Index, RowsId
 from stream.judge.judged_batch import JudgedBatch
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings
 from stream.sources.feed import feed
+from stream.sources.rows import RowsSource
 from stream.sources.source import Message
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
+ROWS: Final = 512
+"""Rows of a batch that comes from a directory of rows."""
 
 log = structlog.get_logger(__name__)
 
@@ -41,8 +46,7 @@ async def scan(
 
     Tables are stored in `directory`, which the caller removes. Yields the decided batches in order.
     """
-    if wrong := overcommitted(settings, memory_limit(), "tables_memory"):
-        log.warning("memory_overcommitted", error=wrong)
+    warn_if_overcommitted(settings)
     with Index(
         directory,
         scheme=scheme,
@@ -51,9 +55,53 @@ async def scan(
         generation=settings.tables_generation,
         cache=settings.tables_cache,
     ) as index:
-        async with aclosing(fingerprinted(settings, index.scheme, index.seed, messages)) as chunks:
-            async for rows in chunks:
-                yield index.judge(rows)
+        async with aclosing(judged(settings, index, [messages])) as batches:
+            async for decided in batches:
+                yield decided
+
+
+def warn_if_overcommitted(settings: Settings) -> None:
+    """Log a warning if children and tables could exceed the memory there is."""
+    if wrong := overcommitted(settings, memory_limit(), "tables_memory"):
+        log.warning("memory_overcommitted", error=wrong)
+
+
+async def judged(
+    settings: Settings,
+    index: Index,
+    sources: Sequence[Iterable[Message]],
+    before: Callable[[JudgedBatch], None] = lambda decided: None,
+) -> AsyncGenerator[JudgedBatch, None]:
+    """Judge sources one after another with an index; of rows that it has judged before, only the rest.
+
+    `before` is called with each batch before the index stores it. Rows are judged in batches that begin at
+    multiples of ROWS, so that one that is judged again after a crash gets the same ids. Raises
+    SchemeMismatchError and SettingsError for rows that do not fit the index.
+    """
+    for are_rows, some in groupby(sources, lambda each: isinstance(each, RowsSource)):
+        if not are_rows:
+            messages = chain.from_iterable(some)
+            async with aclosing(fingerprinted(settings, index.scheme, index.seed, messages)) as chunks:
+                async for rows in chunks:
+                    yield index.judge(rows, before=before)
+            continue
+        for source in some:
+            if not isinstance(source, RowsSource):
+                raise TypeError(source)
+            if index.options.flips and not source.uncertain:
+                raise SettingsError(
+                    f"source {source.name}: rows were made without --uncertain, which the verdict option"
+                    f" flips={index.options.flips} needs"
+                )
+            known = rows_id(source)
+            coming = source.rows(index.scheme, index.judged(known))
+            while found := list(islice(coming, ROWS)):
+                yield index.judge(found, known, before)
+
+
+def rows_id(source: RowsSource) -> RowsId:
+    """The identity of rows in an index: their content, wherever they lie."""
+    return RowsId("rows", source.digest)
 
 
 async def fingerprinted(

@@ -19,7 +19,7 @@ _RULE = re.compile(r" \(rule \d+\)")
 """References to the rules of docs/architecture.md, which help texts omit."""
 PATH = click.Path()
 """An argument that may be a file, so that shells complete it. The code that opens it checks what it is."""
-SOURCE_FORMAT = click.Choice(["auto", "jsonl", "warc", "directory", "csv", "parquet"])
+SOURCE_FORMAT = click.Choice(["auto", "jsonl", "warc", "directory", "csv", "parquet", "rows"])
 """The values of `stream.sources.open.FORMATS`, repeated because that module is slow to import."""
 CONNECTION = ("bootstrap_servers", "namespace")
 

@@ -9,16 +9,15 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from contextlib import aclosing, nullcontext
-from itertools import chain
+from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream.cli.options import with_output, with_scheme, with_settings, with_sources, with_verdict_options
+from stream.cli.options import with_scheme, with_settings, with_sources, with_verdict_options
 from stream.ops import logging
-from stream.output import Output, if_interrupted, writing
+from stream.output import if_interrupted
 from stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,7 +27,12 @@ if TYPE_CHECKING:
 @click.command("scan")
 @with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
 @with_sources
-@with_output("verdicts")
+@click.option("-o", "--output", type=click.Path(path_type=Path),
+              help="Write the verdicts to NAME.parquet (a directory), NAME.duckdb, or else as JSON Lines; -"
+              " for stdout.")  # fmt: skip
+@click.option("--index", "index_directory", type=click.Path(path_type=Path, file_okay=False),
+              help="Continue the index in this directory, or make it: pages are judged against all that it"
+              " has.  [default: a new one, removed at the end]")  # fmt: skip
 @with_verdict_options
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print a summary as one JSON line at the end.")
@@ -36,14 +40,17 @@ def command(
     settings: Settings,
     opened: list[Any],
     output: Path | None,
+    index_directory: Path | None,
     options: Any,
     scheme: Any,
     as_json: bool,
 ) -> None:
     """Judge the pages in SOURCES without a broker, each against those before it.
 
-    SOURCES are JSON Lines, CSV, TSV, Parquet, web archives (WARC), saved pages or directories of them, or -
-    for stdin. Exits with code 1 when all pages are rejected.
+    SOURCES are JSON Lines, CSV, TSV, Parquet, web archives (WARC), saved pages or directories of them, rows
+    of `neardup fingerprint --output`, or - for stdin. With --index, a scan of rows that was interrupted or
+    killed goes on when it is run again, and its output gets every verdict once. Exits with code 1 when all
+    pages are rejected.
     """
     from stream.cli.progress import passed_over_by, show_passed_over
 
@@ -51,11 +58,13 @@ def command(
     started = time.monotonic()
     seen = ScanCounts()
     with (
-        writing(output) if output else nullcontext() as sink,
-        tempfile.TemporaryDirectory(prefix="neardup-scan-") as directory,
+        tempfile.TemporaryDirectory(prefix="neardup-scan-") as temporary,
         if_interrupted(lambda: f"{seen.verdicts.total():,} pages were judged"),
     ):
-        asyncio.run(_scan(settings, opened, Path(directory) / "state", scheme, options, sink, seen))
+        place = index_directory or Path(temporary) / "index"
+        asyncio.run(
+            _scan(settings, opened, place, index_directory is not None, scheme, options, output, seen)
+        )
     seconds = time.monotonic() - started
     passed_over = passed_over_by(opened)
     if as_json:
@@ -90,7 +99,7 @@ class ScanCounts:
         self.verdicts: Counter[str] = Counter()
         self.reasons: Counter[str] = Counter()
         """Why pages were rejected."""
-        self._offsets: Counter[int] = Counter()
+        self._offsets: Counter[tuple[str, int]] = Counter()
 
     def counting_messages(self, messages: Iterable[Any]) -> Iterator[Any]:
         """Yield the messages and count them."""
@@ -101,7 +110,7 @@ class ScanCounts:
     def count_verdict(self, verdict: VerdictRecord) -> None:
         """Count a verdict, also by the offset of its page."""
         self.verdicts[verdict.verdict] += 1
-        self._offsets[verdict.source.offset] += 1
+        self._offsets[verdict.source.topic_id, verdict.source.offset] += 1
         if verdict.reason is not None:
             self.reasons[verdict.reason] += 1
 
@@ -122,25 +131,55 @@ async def _scan(
     settings: Settings,
     opened: list[Any],
     directory: Path,
+    kept: bool,
     scheme: Any,
     options: Any,
-    sink: Output | None,
+    output: Path | None,
     seen: ScanCounts,
 ) -> None:
     import msgspec
 
     from stream.cli.progress import reading
+    from stream.index import Index
+    from stream.judge.judged_batch import JudgedBatch
     from stream.messages.verdict import VerdictRecord
-    from stream.scan import scan
+    from stream.scan import judged, rows_id, warn_if_overcommitted
+    from stream.scan_output import LOG, verdicts_to
+    from stream.sources.rows import RowsSource
 
     decode = msgspec.json.Decoder(VerdictRecord).decode
-    with reading(opened) as advance:
-        messages = seen.counting_messages(chain.from_iterable(opened))
-        async with aclosing(scan(settings, messages, directory, scheme=scheme, options=options)) as chunks:
-            async for decided in chunks:
-                values = decided.json()
-                for verdict in map(decode, values):
-                    seen.count_verdict(verdict)
-                if sink:
-                    sink.write(b"".join(value + b"\n" for value in values))
-                advance(seen.verdicts.total())
+    warn_if_overcommitted(settings)
+    with Index(
+        directory,
+        scheme=scheme,
+        options=options,
+        memory=settings.tables_memory,
+        generation=settings.tables_generation,
+        cache=settings.tables_cache,
+    ) as index:
+        of_rows = [each for each in opened if isinstance(each, RowsSource)]
+        left = {each: each.count - index.judged(rows_id(each)) for each in of_rows}
+        if len(of_rows) == len(opened) and not any(left.values()) and not (directory / LOG).exists():
+            return  # an output is left as it is
+        begun = next((each.name for each, rows in left.items() if 0 < rows < each.count), None)
+        with (
+            verdicts_to(output, index, directory if kept else None, begun) as verdicts,
+            reading(opened) as advance,
+        ):
+
+            def before(decided: JudgedBatch) -> None:
+                if kept and output:
+                    verdicts.log(decided.json())
+
+            sources = [
+                each if isinstance(each, RowsSource) else seen.counting_messages(each) for each in opened
+            ]
+            seen.pages += sum(left.values())
+            async with aclosing(judged(settings, index, sources, before)) as chunks:
+                async for decided in chunks:
+                    values = decided.json()
+                    records = list(map(decode, values))
+                    for record in records:
+                        seen.count_verdict(record)
+                    verdicts.write(values, records)
+                    advance(seen.verdicts.total())

@@ -45,8 +45,15 @@ class Sink(abc.ABC):
         """Return partition of the verdicts topic -> the next offset to export."""
 
     @abc.abstractmethod
+    def topics(self) -> set[str]:
+        """Return the ids of topics of which verdicts were exported."""
+
+    @abc.abstractmethod
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
         """Store rows and the offsets after them atomically. Raises ExportError."""
+
+    def flush(self) -> None:  # noqa: B027 - most sinks have nothing to do
+        """Make everything appended so far durable. Raises ExportError."""
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 from stream.messages.verdict import VerdictRecord
 from stream.sinks.base import COLUMNS, ExportError, Sink, values_of
-from stream.sinks.sql import ADVANCE, CREATE, OFFSETS, TABLE
+from stream.sinks.sql import ADVANCE, CREATE, OFFSETS, TABLE, TOPICS
 
 SUFFIXES: Final = (".duckdb", ".ddb", ".db")
 
@@ -31,6 +31,11 @@ class DuckSink(Sink):
         """See `Sink`."""
         with self._explained():
             return dict(self._database.execute(OFFSETS.replace("%s", "?"), [topic_id]).fetchall())
+
+    def topics(self) -> set[str]:
+        """See `Sink`."""
+        with self._explained():
+            return {topic_id for (topic_id,) in self._database.execute(TOPICS).fetchall()}
 
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
         """See `Sink`."""

@@ -32,7 +32,7 @@ class ParquetSink(Sink):
     """Writes verdicts to files `verdicts-000001.parquet` and so on, each complete once it appears and
     immutable.
 
-    Appended rows become durable when their file is full, or at `close`.
+    Appended rows become durable when their file is full, by `flush`, or at `close`.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -60,6 +60,10 @@ class ParquetSink(Sink):
         """See `Sink`."""
         return dict(self._offsets.get(topic_id, {}))
 
+    def topics(self) -> set[str]:
+        """See `Sink`."""
+        return set(self._offsets)
+
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
         """See `Sink`."""
         with self._explained():
@@ -75,6 +79,11 @@ class ParquetSink(Sink):
             self._offsets.setdefault(topic_id, {}).update(offsets)
             if self._rows >= ROWS:
                 self._finish()
+
+    def flush(self) -> None:
+        """See `Sink`."""
+        with self._explained():
+            self._finish()
 
     def close(self) -> None:
         """See `Sink`."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 from stream.errors import SettingsError
 from stream.messages.verdict import VerdictRecord
 from stream.sinks.base import ExportError, Sink, values_of
-from stream.sinks.sql import ADVANCE, CREATE, OFFSETS, TABLE
+from stream.sinks.sql import ADVANCE, CREATE, OFFSETS, TABLE, TOPICS
 
 UNREADABLE: Final = (
     "target postgresql: not a valid postgresql://user@host:port/database: give the password in PGPASSWORD, "
@@ -44,6 +44,13 @@ class PostgresSink(Sink):
         """See `Sink`."""
         with self._explained():
             found: dict[int, int] = dict(self._database.execute(OFFSETS, [topic_id]).fetchall())
+            self._database.commit()
+            return found
+
+    def topics(self) -> set[str]:
+        """See `Sink`."""
+        with self._explained():
+            found = {topic_id for (topic_id,) in self._database.execute(TOPICS).fetchall()}
             self._database.commit()
             return found
 

@@ -18,3 +18,4 @@ ADVANCE: Final = (
     "ON CONFLICT (topic_id, partition) DO UPDATE SET next = excluded.next"
 )
 OFFSETS: Final = f"SELECT partition, next FROM {PROGRESS} WHERE topic_id = %s"  # noqa: S608
+TOPICS: Final = f"SELECT DISTINCT topic_id FROM {PROGRESS}"  # noqa: S608

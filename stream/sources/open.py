@@ -15,11 +15,12 @@ from stream.errors import SettingsError
 from stream.sources.compressed import STDIN, first_bytes
 from stream.sources.directory import CONTENT_TYPES, DirectorySource
 from stream.sources.jsonl import JsonlSource
+from stream.sources.rows import RowsSource, is_rows
 from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
 
-FORMATS: Final = ("auto", "jsonl", "warc", "directory", "csv", "parquet")
+FORMATS: Final = ("auto", "jsonl", "warc", "directory", "csv", "parquet", "rows")
 _WARC: Final = re.compile(r"\.(warc|wet)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _JSONL: Final = re.compile(r"\.(jsonl|ndjson|jl|json)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 
@@ -30,11 +31,12 @@ _SOURCES: Final[dict[str, Callable[[str], Source]]] = {
     "warc": WarcSource,
     "csv": CsvSource,
     "parquet": ParquetSource,
+    "rows": RowsSource,
 }
 
 
 def open_source(path: str, *, format: str = "auto", base_url: str | None = None) -> Source:  # noqa: A002 - the option's name
-    """The source at `path`: a directory, a WARC, JSON Lines, CSV, Parquet, one saved page, or `-`.
+    """The source at `path`: a directory, a WARC, JSON Lines, CSV, Parquet, rows, one saved page, or `-`.
 
     The format `auto` is detected by name, then by content. Standard input is JSON Lines unless `format` is
     `warc` or `csv`. `base_url` is prefixed to the relative paths of saved pages; without it, these have
@@ -43,13 +45,13 @@ def open_source(path: str, *, format: str = "auto", base_url: str | None = None)
     if format not in FORMATS:
         raise SettingsError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
     if path == STDIN:
-        if format in ("directory", "parquet"):
+        if format in ("directory", "parquet", "rows"):
             raise SettingsError(f"format: standard input cannot be {format}, only jsonl, warc or csv")
         return _SOURCES["jsonl" if format == "auto" else format](path)
     if not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
     kind = _kind(path) if format == "auto" else format
-    if Path(path).is_dir() and kind != "directory":
+    if Path(path).is_dir() and kind not in ("directory", "rows"):
         raise SettingsError(f"format: {path} is a directory, not {kind}")
     if kind == "directory":
         if not Path(path).is_dir() and Path(path).suffix.lower() not in CONTENT_TYPES:
@@ -110,6 +112,8 @@ def _refuse_shared_urls(saved: Sequence[DirectorySource]) -> None:
 
 
 def _kind(path: str) -> str:
+    if Path(path).is_dir() and is_rows(Path(path)):
+        return "rows"
     if Path(path).is_dir() or Path(path).suffix.lower() in CONTENT_TYPES:
         return "directory"
     if _WARC.search(path):

@@ -48,6 +48,8 @@ def fields(number: int) -> dict[str, Any]:
             return {"url": url, "fetched_at": TIME + number}
         case 8:
             return {"url": url, "html": f"<html lang=en><body><p>{text(number)}</p></body></html>"}
+        case 9:
+            return fields(number - 1)
         case _:
             return {"url": url, "text": text(number), "fetched_at": TIME + 1000 * (number * 7919 % 64)}
 

@@ -1,0 +1,207 @@
+"""Rows give the verdicts of their pages, in the same order; a scan that is killed gives each once."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from stream.errors import DamagedStateError, RowsError, SchemeMismatchError, SettingsError
+from stream.failpoints import VARIABLE
+from stream.fingerprint.scheme import Scheme
+from stream.scan_output import LOG
+from tests.commands import neardup
+from tests.unit.test_rows import directory, fields, fingerprint_batch, jsonl, table
+from tests.verdict_projection import projection
+
+COUNT = 1_200
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Pages, and their rows in files of which each has pages of the whole corpus."""
+    folder = tmp_path_factory.mktemp("corpus")
+    made = fingerprint_batch(table(COUNT))
+    places = list(range(COUNT))
+    random.Random(0).shuffle(places)
+    parts = [made.take(pa.array(sorted(places[first::3]))) for first in range(3)]
+    return jsonl(folder / "pages.jsonl", COUNT), directory(folder / "rows", *parts)
+
+
+def scan(*arguments: str | Path) -> Any:
+    return neardup("scan", "--worker-processes", "1", *arguments)
+
+
+def killed(failpoint: str, *arguments: str | Path, checkpoint: int = 600) -> None:
+    """A scan in a process of its own, which is killed at a failpoint."""
+    program = (
+        f"import stream.scan_output; stream.scan_output.CHECKPOINT = {checkpoint};"
+        " from stream.cli import main; main()"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, "scan", "--worker-processes", "1", *map(str, arguments)],
+        env=os.environ | {VARIABLE: failpoint},
+        capture_output=True,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+
+
+def lines(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def rows_of_table(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for file in sorted(path.glob("*.parquet")):
+        found += parquet.read_table(file).to_pylist()
+    return found
+
+
+def of_table(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Verdicts as records, from the columns of a table."""
+    return [
+        row
+        | {"source": {"offset": row["source_offset"]}}
+        | {"duplicate_of": {"id": row["duplicate_of_id"]} if row["duplicate_of_id"] else None}
+        for row in rows
+    ]
+
+
+def test_verdicts_on_rows_are_those_on_their_pages(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    pages, rows = corpus
+    assert scan(pages, "-o", tmp_path / "pages").exit_code == 0
+    said = scan(rows, "-o", tmp_path / "rows", "--json")
+    summary = json.loads(said.stdout)
+    assert (summary["pages"], summary["missing"], summary["repeated"]) == (COUNT, 0, 0)
+    assert {"unique", "duplicate", "recrawl", "insufficient", "rejected"} == summary["verdicts"].keys()
+    expected = projection(lines(tmp_path / "pages"))
+    assert expected.count(b"\n") == COUNT
+    assert projection(lines(tmp_path / "rows")) == expected
+    scan(rows, "-o", tmp_path / "verdicts.parquet")
+    assert projection(of_table(rows_of_table(tmp_path / "verdicts.parquet"))) == expected
+
+
+def test_an_index_is_continued_by_a_later_scan(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    """New data against an old corpus: together they get the verdicts of one scan."""
+    pages, _ = corpus
+    scan(pages, "-o", tmp_path / "whole")
+    made = fingerprint_batch(table(COUNT))
+    old = directory(tmp_path / "old", made.slice(0, 700))
+    new = directory(tmp_path / "new", made.slice(700))
+    output, index = tmp_path / "verdicts.parquet", tmp_path / "index"
+    for rows in (old, new):
+        scan(rows, "--index", index, "-o", output)
+    found = of_table(rows_of_table(output))
+    for verdict in found[700:]:
+        verdict["source"]["offset"] += 700
+    assert projection(found) == projection(lines(tmp_path / "whole"))
+    assert "0 pages" in scan(new, "--index", index, "-o", output).stderr  # all of them are judged
+    assert len(rows_of_table(output)) == COUNT
+    (tmp_path / "more.jsonl").write_text(json.dumps(fields(1)))
+    scan(tmp_path / "more.jsonl", "--index", index, "-o", tmp_path / "more")
+    assert [verdict["verdict"] for verdict in lines(tmp_path / "more")] == ["recrawl"]
+
+
+@pytest.mark.parametrize(
+    ("failpoint", "output"),
+    [
+        ("scan.logged", "verdicts.parquet"),
+        ("scan.logged:2", "verdicts.jsonl"),
+        ("scan.applied:2", "verdicts.parquet"),
+        ("scan.flushed", "verdicts.parquet"),
+        ("scan.flushed", "verdicts.duckdb"),
+        ("flush", "verdicts.duckdb"),
+        ("scan.closed", "verdicts.parquet"),
+        ("scan.kept", "verdicts.jsonl"),
+    ],
+)
+def test_a_scan_killed_anywhere_gives_every_verdict_once(
+    corpus: tuple[Path, Path], tmp_path: Path, failpoint: str, output: str
+) -> None:
+    _, rows = corpus
+    scan(rows, "-o", tmp_path / "whole")
+    arguments = (rows, "--index", tmp_path / "index", "-o", tmp_path / output)
+    killed(failpoint, *arguments)
+    with pytest.raises(SettingsError, match=r"interrupted scan that \S+ lacks; run it again"):
+        scan(rows, "--index", tmp_path / "index")
+    scan(*arguments)
+    assert projection(read(tmp_path / output)) == projection(lines(tmp_path / "whole"))
+    assert not (tmp_path / "index" / LOG).exists()
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    if path.suffix == ".jsonl":
+        return lines(path)
+    if path.suffix == ".parquet":
+        return of_table(rows_of_table(path))
+    duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)")
+    with duckdb.connect(str(path), read_only=True) as database:
+        found = database.execute("FROM verdicts")
+        names = [name for name, *_ in found.description]
+        return of_table([dict(zip(names, row, strict=True)) for row in found.fetchall()])
+
+
+def test_verdicts_that_an_output_would_lack_are_named(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    _, rows = corpus
+    output, index, other = tmp_path / "verdicts.jsonl", tmp_path / "index", tmp_path / "other"
+    killed("scan.kept", rows, "--index", index, "-o", output)
+    (index / LOG).write_bytes((index / LOG).read_bytes()[:-5])
+    with pytest.raises(DamagedStateError, match=r"verdicts\.log: damaged, has 1199 verdicts"):
+        scan(rows, "--index", index, "-o", output)
+    killed("scan.logged:3", rows, "--index", other, "-o", tmp_path / "verdicts.parquet")
+    (other / LOG).unlink()
+    with pytest.raises(SettingsError, match="would lack the first verdicts of"):
+        scan(rows, "--index", other, "-o", output)
+
+
+def test_a_table_of_other_verdicts_is_left_alone(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    _, rows = corpus
+    scan(rows, "-o", tmp_path / "verdicts.parquet")
+    with pytest.raises(SettingsError, match="has verdicts of another index"):
+        scan(rows, "-o", tmp_path / "verdicts.parquet")
+    assert len(rows_of_table(tmp_path / "verdicts.parquet")) == COUNT
+
+
+def test_rows_that_do_not_fit_are_refused(corpus: tuple[Path, Path], tmp_path: Path) -> None:
+    _, rows = corpus
+    seed = tmp_path / "seed"
+    seed.write_text("0123456789abcdef" * 2)
+    with pytest.raises(SchemeMismatchError, match="seed_digest="):
+        scan(rows, "--scheme", f"seed_file={seed}")
+    with pytest.raises(SettingsError, match="made without --uncertain"):
+        scan(rows, "--option", "keys=fingerprint", "--option", "flips=2")
+    with pytest.raises(SettingsError, match="only `neardup scan` reads them"):
+        neardup("fingerprint", rows)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RowsError, match="no _neardup_rows"):
+        scan(tmp_path / "empty", "--format", "rows")
+
+
+def test_rows_with_uncertain_bits_serve_options_that_flip_them(tmp_path: Path) -> None:
+    options = ["--option", "keys=fingerprint", "--option", "flips=2"]
+    rows = tmp_path / "rows"
+    pages = jsonl(tmp_path / "pages.jsonl", 200)
+    neardup("fingerprint", pages, "-o", rows, "--uncertain", "--worker-processes", "1")
+    scan(pages, "-o", tmp_path / "a", *options)
+    scan(rows, "-o", tmp_path / "b", *options)
+    assert projection(lines(tmp_path / "b")) == projection(lines(tmp_path / "a"))
+
+
+def test_a_wide_scheme_is_scanned_as_its_pages(tmp_path: Path) -> None:
+    rows, scheme = tmp_path / "rows", ["--scheme", "width=128"]
+    pages = jsonl(tmp_path / "pages.jsonl", 100)
+    directory(rows, fingerprint_batch(table(100), Scheme(width=128)), scheme=Scheme(width=128))
+    scan(pages, "-o", tmp_path / "a", *scheme)
+    scan(rows, "-o", tmp_path / "b", *scheme)
+    assert projection(lines(tmp_path / "b")) == projection(lines(tmp_path / "a"))
