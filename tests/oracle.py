@@ -47,12 +47,13 @@ class Anchor:
 class Oracle:
     def __init__(
         self, *, strict=False, distance=14, similarity="0.795", margin="0.005", keys="minima",
-        blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, bins=1920, width=64,
+        blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
+        bins=1920, width=64,
     ):  # fmt: skip
         self.strict, self.distance, self.cap, self.compared = strict, distance, bucket_cap, compared
         self.by_minima = keys == "minima" and not strict
         width = 64 if self.by_minima else width
-        self.flip_bits, self.flips, self.bins = flip_bits, flips, bins
+        self.flip_bits, self.flips, self.bins, self.kept = flip_bits, flips, bins, baselines
         self.least = Fraction(similarity) * 10_000
         self.least_counted = min(Fraction(1), Fraction(similarity) + Fraction(margin)) * 10_000
         small, wide = width // blocks, width % blocks
@@ -61,7 +62,7 @@ class Oracle:
         masks = [((1 << size) - 1) << edge for size, edge in zip(sizes, edges, strict=True)]
         self.tables = [sum(chosen) for chosen in combinations(masks, choose)]
         self.anchors: list[Anchor] = []
-        self.baselines: dict[str, tuple[OraclePage, object]] = {}
+        self.baselines: dict[str, list[tuple[OraclePage, object]]] = {}
         self.load: dict[tuple[int, int], int] = {}
 
     def word(self, page):
@@ -186,12 +187,14 @@ class Oracle:
         if page.status == 1:
             return OracleVerdict(page.id, "insufficient")
         verdict = OracleVerdict(page.id, "unique", "new")
-        if page.url in self.baselines:
-            baseline, cluster = self.baselines[page.url]
+        known = self.baselines.setdefault(page.url, [])  # newest first
+        for baseline, cluster in known:
             same = self.similar(page, baseline)
             if same:
                 return OracleVerdict(page.id, "recrawl", "unchanged", cluster, baseline.id, *same)
+        if known:
             verdict.change = "changed"
+            baseline = known[0][0]
             anchor = self.leave(baseline)
             if anchor is not None:
                 verdict.superseded = baseline.id
@@ -221,5 +224,5 @@ class Oracle:
             for bucket in anchor.entered:
                 self.load[bucket] = self.load.get(bucket, 0) + 1
             self.enter(anchor)
-        self.baselines[page.url] = (page, verdict.cluster)
+        self.baselines[page.url] = [(page, verdict.cluster), *known][: self.kept]
         return verdict

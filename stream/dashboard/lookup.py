@@ -182,7 +182,8 @@ def _why_of_history(history: list[VerdictRecord]) -> str:
 
 
 def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near | None]:
-    """Return the nearest live anchors, matching ones first, and the URL's baseline page if it has one."""
+    """Return the nearest live anchors, matching ones first, and the URL's newest baseline that the page is
+    like, or its newest one."""
     state, rule = judge.state, judge.rule
     uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
     sketch = np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
@@ -203,8 +204,8 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
         for i in order[:NEAREST].tolist()
     ]
     key = row.url_key.encode() if url and row.url_key else None
-    baseline = state.baselines([key]).get(key) if key else None
-    return near, _near_baseline(judge, baseline, row, sketch) if baseline else None
+    compared = [_near_baseline(judge, each, row, sketch) for each in (state.baselines(key) if key else [])]
+    return near, next((each for each in compared if each.alike), compared[0] if compared else None)
 
 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
@@ -233,7 +234,7 @@ def _explained(
 def _judged(near: list[Near], baseline: Near | None) -> tuple[str, str]:
     """Return the verdict that the page would get now, and why."""
     if baseline and baseline.alike:
-        return "recrawl", f"recrawl: matches the last page of this URL; {baseline.why}"
+        return "recrawl", f"recrawl: matches a last page of this URL; {baseline.why}"
     alike = [each for each in near if each.alike and not (baseline and each.id == baseline.id)]
     if alike:
         return "duplicate", f"duplicate of {alike[0].url}; {alike[0].why}"

@@ -40,6 +40,7 @@ from stream.judge.verdict_loop_compiled import (
 )  # fmt: skip
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict import Verdict
+from stream.tables.arrays import distinct
 from stream.tables.probing import Nearest
 
 THREADS = 2
@@ -164,7 +165,9 @@ class _KnownUrls(NamedTuple):
     urls: int
     baselines: list[Baseline]
     of: NDArray[np.int64]
-    """Which baseline, -1 for none (n,)."""
+    """The newest baseline that the page is like, or the URL's newest, -1 for none (n,)."""
+    newer: NDArray[np.int64]
+    """How many baselines of the URL are newer than that one (n,)."""
     similar: NDArray[np.bool_]
     """Whether the page is a near-duplicate of that baseline (n,); distance and similarity follow."""
     distance: NDArray[np.int64]
@@ -229,6 +232,7 @@ class _Pass:
             self.rule.least_counted,
             self.rule.options.strict,
             self.rule.compared,
+            self.rule.options.baselines,
             estimator(self.rule.scheme),
         )
         given = Given(self._pages(known), self._baselines(known, crowded), stored, limits)
@@ -261,32 +265,45 @@ class _Pass:
         return asked.result(), searched[: short + 1]
 
     def _known(self, url_keys: list[bytes]) -> _KnownUrls:
-        """A page that is not like its URL's stored baseline supersedes it, the first one that is not."""
+        """The first page that is not like any of its URL's stored baselines supersedes the newest of them.
+        Older ones are read for those pages alone that are not like newer ones."""
         rows, scheme = len(self.ready), self.rule.scheme
         numbers: dict[bytes, int] = {}
         url = np.array([numbers.setdefault(key, len(numbers)) for key in url_keys], np.int64)
-        found = self.state.baselines(numbers)
-        baselines = list(found.values())
-        of_url = np.full(len(numbers), -1)
-        of_url[[numbers[key] for key in found]] = np.arange(len(found))
-        of = of_url[url]
+        references = {numbers[key]: each for key, each in self.state.references(numbers).items()}
+        baselines: list[Baseline] = []
+        of, newer = np.full(rows, -1), np.zeros(rows, np.int64)
         similar, distance, similarity = np.zeros(rows, np.bool_), *np.zeros((2, rows), np.int64)
+        for age in range(self.rule.options.baselines):
+            having = [number for number, each in references.items() if len(each) > age]
+            of_url = np.full(len(numbers), -1)
+            of_url[having] = np.arange(len(having))
+            some = np.flatnonzero((of_url[url] >= 0) & ~similar)
+            asked = distinct(of_url[url[some]])
+            if not len(asked):
+                break
+            found = self.state.resolved([references[having[each]][age] for each in asked.tolist()])
+            theirs, at = np.searchsorted(asked, of_url[url[some]]), self.ready[some]
+            prints = as_column([each.fingerprint for each in found], scheme.width)
+            bits = distances(self.batch.fingerprint[at], prints[theirs])
+            sketches = np.stack([each.sketch for each in found])
+            alike = self.rule.similarities_at(self.batch.sketch, at, sketches, theirs)
+            least = self.rule.least(self.batch.sketch, at, sketches, theirs)
+            like = self.rule.near(bits, self.batch.status[at]) & (alike >= least)
+            named = like | (age == 0)
+            at = some[named]
+            of[at], newer[at], similar[at] = len(baselines) + theirs[named], age, like[named]
+            distance[at], similarity[at] = bits[named], alike[named]
+            baselines += found
         alive = np.array([-1 if each.anchor is None else each.anchor for each in baselines], np.int64)
         alive[alive >= 0] = np.where(self.state.tables.alive(alive[alive >= 0]), alive[alive >= 0], -1)
-        some = np.flatnonzero(of >= 0)
-        if len(some):
-            at, theirs = self.ready[some], as_column([each.fingerprint for each in baselines], scheme.width)
-            sketches = np.stack([each.sketch for each in baselines])
-            distance[some] = distances(self.batch.fingerprint[at], theirs[of[some]])
-            similarity[some] = self.rule.similarities_at(self.batch.sketch, at, sketches, of[some])
-            near = self.rule.near(distance[some], self.batch.status[at])
-            least = self.rule.least(self.batch.sketch, at, sketches, of[some])
-            similar[some] = near & (similarity[some] >= least)
-        changed = some[~similar[some]]
+        changed = np.flatnonzero((of >= 0) & ~similar)
         which, first = np.unique(of[changed], return_index=True)
         order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
         dying = Nearest(self.rule.compared, alive[which][order], changed[first][order])
-        return _KnownUrls(url, len(numbers), baselines, of, similar, distance, similarity, alive, dying)
+        return _KnownUrls(
+            url, len(numbers), baselines, of, newer, similar, distance, similarity, alive, dying
+        )
 
     def _search(self, start: int, dying: Callable[[], Nearest]) -> _Searched:
         """Find similar stored anchors of the rows from `start` on; `dying` may wait for those."""
@@ -331,6 +348,7 @@ class _Pass:
             ),
             url=known.url,
             baseline=known.of,
+            newer=known.newer,
             similar=known.similar,
             distance=known.distance,
             similarity=known.similarity,

@@ -89,6 +89,7 @@ class Judge:
                 time=decisions.time,
                 sources=decisions.sources,
                 verdict=verdict,
+                change=decisions.change[batch.place],
                 cluster=_clusters(decisions, batch),
                 superseded=np.array([each.anchor for each in decisions.superseded], np.int64),
                 skipped={int(rank[row]): mask for row, mask in decisions.skipped},

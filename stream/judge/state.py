@@ -1,14 +1,14 @@
 """The judge's state: anchors, baselines of URLs and source offsets, in one RocksDB (rules 9 and 13).
 
-Column families: `anchors` and `duplicates` hold pages by number, `urls` maps URL keys to their baseline page,
-and `default` holds the meta record, the progress of all sources and incomplete groups of pages. `log` and
+Column families: `anchors` and `duplicates` hold pages by number, `urls` maps URL keys to their baselines, and
+`default` holds the meta record, the progress of all sources and incomplete groups of pages. `log` and
 `table-*` belong to `stream.tables`. The journal is the write-ahead log: after a crash, lost changes are
 applied again from journal and decisions.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +29,7 @@ from stream.judge.rule import Rule
 from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
-from stream.messages.verdict import Verdict
+from stream.messages.verdict import Change, Verdict
 from stream.tables.anchors import with_prefix
 from stream.tables.arrays import distinct
 from stream.tables.contents import joined
@@ -43,13 +43,15 @@ _SOURCE: Final = b"source/"
 _ANCHOR: Final = ord("a")
 _DUPLICATE: Final = ord("d")
 _REFERENCE: Final = np.dtype([("kind", "u1"), ("number", "<u8")])
-"""Value of the family `urls`: the number of the anchor or duplicate that is the URL's baseline."""
+"""Kind and number of an anchor or duplicate. A value of the family `urls` consists of references to the URL's
+baselines, newest first (rule 20)."""
 _BYTES: Final = np.dtype(("V", _REFERENCE.itemsize))
 
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """The last page of a URL with the verdict `unique` or `duplicate`, or such a page looked up by its id."""
+    """One of the last pages of a URL with the verdict `unique` or `duplicate`, or such a page looked up by
+    its id."""
 
     page: int
     cluster: int
@@ -127,6 +129,7 @@ class StateChange:
     time: int
     sources: list[SourceProgress]
     verdict: NDArray[np.uint8]
+    change: NDArray[np.uint8]
     cluster: NDArray[np.int64]
     superseded: NDArray[np.int64]
     """Numbers of superseded anchors, including anchors of this transaction."""
@@ -145,7 +148,7 @@ class Prepared:
     anchors: Added
     duplicates: Added
     urls: dict[bytes, bytes]
-    """URL key -> reference to its baseline."""
+    """URL key -> references to its baselines."""
     writes: Writes
     """Further writes, filled by `advance`."""
 
@@ -213,27 +216,38 @@ class StateReader:
             anchor=None,
         )
 
-    def baselines(self, url_keys: Iterable[bytes]) -> dict[bytes, Baseline]:
-        """Return URL key -> baseline, for the URLs that have one."""
-        known = self._references(list(dict.fromkeys(url_keys)))
-        if not known:
-            return {}
-        references = np.frombuffer(b"".join(known.values()), _REFERENCE)
-        numbers = references["number"].astype(np.int64)
-        is_anchor = references["kind"] == _ANCHOR
+    def baselines(self, url_key: bytes) -> list[Baseline]:
+        """Return the baselines of a URL, newest first."""
+        return self.resolved(self.references([url_key]).get(url_key, []))
+
+    def references(self, url_keys: Iterable[bytes]) -> dict[bytes, list[bytes]]:
+        """Return URL key -> references to its baselines, newest first, for the URLs that have any."""
+        size = _REFERENCE.itemsize
+        return {
+            key: [value] if len(value) == size else [value[i : i + size] for i in range(0, len(value), size)]
+            for key, value in self._references(list(dict.fromkeys(url_keys))).items()
+        }
+
+    def resolved(self, references: Sequence[bytes]) -> list[Baseline]:
+        """Return the pages that references name."""
+        if not references:
+            return []
+        found = np.frombuffer(b"".join(references), _REFERENCE)
+        numbers = found["number"].astype(np.int64)
+        is_anchor = found["kind"] == _ANCHOR
         anchors = self.anchors(numbers[is_anchor])
         duplicates = distinct(numbers[~is_anchor])
         pages = self._duplicates.pages(duplicates)
         places = np.where(
             is_anchor, np.searchsorted(anchors.number, numbers), np.searchsorted(duplicates, numbers)
         )
-        return {
-            key: anchors.baseline(place) if of_anchor else self._duplicate(pages, place)
-            for key, of_anchor, place in zip(known, is_anchor.tolist(), places.tolist(), strict=True)
-        }
+        return [
+            anchors.baseline(place) if of_anchor else self._duplicate(pages, place)
+            for of_anchor, place in zip(is_anchor.tolist(), places.tolist(), strict=True)
+        ]
 
     def _references(self, url_keys: list[bytes]) -> dict[bytes, bytes]:
-        """Return URL key -> reference to the baseline, for the URLs that have one."""
+        """Return URL key -> references to its baselines back to back, for the URLs that have any."""
         found, ahead = self.store.get(URLS, url_keys), self._urls_ahead
         if ahead and not ahead.keys().isdisjoint(url_keys):
             found = [ahead.get(key, value) for key, value in zip(url_keys, found, strict=True)]
@@ -260,6 +274,7 @@ class State(StateReader):
         """Open or create a state. Raises StateError."""
         options = genesis.options
         self._by_minima = options.by_minima
+        self._reference_bytes = options.baselines * _REFERENCE.itemsize
         self.design = Rule(options, genesis.scheme).design()
         store = Store(path, self.design.tables, cache)
         try:
@@ -352,22 +367,33 @@ class State(StateReader):
             unique=unique,
             anchors=self._anchors.prepare(*_pages(batch, unique, masks)),
             duplicates=self._duplicates.prepare(*_pages(batch, duplicate, change.cluster.astype(np.uint64))),
-            urls=self._new_baselines(batch, unique, duplicate),
+            urls=self._new_baselines(batch, unique, duplicate, change.change),
             writes=self.store.batch(),
         )
 
     def _new_baselines(
-        self, batch: Batch, unique: NDArray[np.int64], duplicate: NDArray[np.int64]
+        self,
+        batch: Batch,
+        unique: NDArray[np.int64],
+        duplicate: NDArray[np.int64],
+        change: NDArray[np.uint8],
     ) -> dict[bytes, bytes]:
-        """Return URL key -> reference to the new baseline."""
+        """Return URL key -> references to its baselines, for the URLs that get a new one."""
         references = np.zeros(len(batch), _REFERENCE)
         for rows, kind, log in ((unique, _ANCHOR, self._anchors), (duplicate, _DUPLICATE, self._duplicates)):
             references["kind"][rows] = kind
             references["number"][rows] = np.arange(log.count, log.count + len(rows))
         kept = np.flatnonzero(references["kind"])
         keys = [each or b"" for each in batch.url_key.take(kept).strings()]
-        # Of several rows with the same URL, the last one counts.
-        return dict(zip(keys, references[kept].view(_BYTES).tolist(), strict=True))
+        made = references[kept].view(_BYTES).tolist()
+        urls = dict(zip(keys, made, strict=True))
+        changed = {keys[i] for i in np.flatnonzero(change[kept] == Change.CHANGED).tolist()}
+        if changed:
+            before = self._references(list(changed))
+            for key, reference in zip(keys, made, strict=True):
+                if key in changed:
+                    urls[key] = before[key] = (reference + before.get(key, b""))[: self._reference_bytes]
+        return urls
 
     def apply(self, prepared: Prepared, decided: int) -> None:
         """Apply a decided batch in one atomic write. `decided` is the next offset of the decisions topic.

@@ -63,7 +63,7 @@ class StoredPages:
             key = self._key(found.url) if found else None
         else:
             key = self._key(name)
-            found = self._records.baselines([key.encode()]).get(key.encode()) if key else None
+            found = next(iter(self._records.baselines(key.encode())), None) if key else None
         if found is None:
             return None
         return ExplainedPage(

@@ -42,7 +42,10 @@ class FingerprintedRows(NamedTuple):
     url: I64
     """Which of the batch's u URLs."""
     baseline: I64
-    """Which of b stored baselines its URL has, -1 for none."""
+    """Which of b stored baselines it is like, the newest one that it is like; else its URL's newest, -1 for
+    none."""
+    newer: I64
+    """How many stored baselines of the URL are newer than that one."""
     similar: NDArray[np.bool_]
     """Whether the page is like that baseline, at this distance and similarity."""
     distance: I64
@@ -81,6 +84,7 @@ class Limits(NamedTuple):
     least_counted: int
     strict: bool
     compared: int
+    baselines: int
     sketches: Estimator
 
 
@@ -108,7 +112,7 @@ class RowVerdicts(NamedTuple):
     superseded: U8
     """BASELINE or EARLIER where the row's page supersedes the anchor of its URL; else NOBODY."""
     before: I64
-    """The row of this batch that was its URL's baseline, -1 for none."""
+    """The row of this batch that was its URL's newest baseline, -1 for none; of rows that became it."""
     latest: I64
     """The last row that became the baseline of each URL (u,)."""
 
@@ -192,9 +196,11 @@ def _against_baseline(
     limits: Limits,
     said: RowVerdicts,
 ) -> bool:
-    """Whether the page is like its URL's last one, and so judged; if not, that is superseded."""
-    earlier, baseline = said.latest[pages.url[row]], pages.baseline[row]
-    if earlier >= 0:
+    """Whether the page is like one of its URL's baselines, and so judged; if not, the newest one is
+    superseded."""
+    latest, baseline = said.latest[pages.url[row]], pages.baseline[row]
+    earlier, newer = latest, 0
+    while earlier >= 0 and newer < limits.baselines:
         distance = hamming_distance(buckets.fingerprints, row, buckets.fingerprints, earlier)
         if distance <= pages.within[row]:
             similarity = _similarity(row, earlier, pages, limits)
@@ -203,16 +209,19 @@ def _against_baseline(
                 _name(row, said, other, said.cluster[earlier])
                 said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
                 return True
-        if said.verdict[earlier] == _UNIQUE:
-            leave(earlier, buckets)
-            said.superseded[row], said.before[row] = EARLIER, earlier
+        earlier, newer = said.before[earlier], newer + 1
+    if baseline >= 0 and pages.similar[row] and newer + pages.newer[row] < limits.baselines:
+        page, distance, similarity = baselines.page[baseline], pages.distance[row], pages.similarity[row]
+        other = _best_match(BASELINE, baseline, page, distance, similarity)
+        _name(row, said, other, baselines.cluster[baseline])
+        said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
+        return True
+    said.before[row] = latest
+    if latest >= 0:
+        if said.verdict[latest] == _UNIQUE:
+            leave(latest, buckets)
+            said.superseded[row] = EARLIER
     elif baseline >= 0:
-        if pages.similar[row]:
-            page, distance, similarity = baselines.page[baseline], pages.distance[row], pages.similarity[row]
-            other = _best_match(BASELINE, baseline, page, distance, similarity)
-            _name(row, said, other, baselines.cluster[baseline])
-            said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
-            return True
         if baselines.anchor[baseline] >= 0:
             for bucket in baselines.buckets[baselines.ends[baseline] : baselines.ends[baseline + 1]]:
                 buckets.crowd[bucket] -= 1

@@ -46,6 +46,9 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     compared: Count = 64
     """Maximum number of candidates whose sketches are compared with that of a page: the nearest by distance,
     ties going to the oldest. 0 compares all, as strict mode does (rule 18)."""
+    baselines: Annotated[int, msgspec.Meta(ge=1, le=16)] = 2
+    """Number of a URL's last different pages that its next page is compared with: one that is like any of
+    them is a recrawl (rule 20)."""
 
     def __post_init__(self) -> None:
         """Check the options against each other. Raises ValueError that names the option at fault."""

@@ -208,7 +208,7 @@ def oracle_of(options: VerdictOptions) -> Oracle:
     return Oracle(
         strict=options.strict, distance=options.distance, keys=options.keys,
         blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
-        bucket_cap=options.bucket_cap, compared=options.compared, bins=192,
+        bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines, bins=192,
     )  # fmt: skip
 
 
@@ -226,6 +226,8 @@ OPTIONS = [
     ),
     pytest.param(VerdictOptions.paper(), id="strict"),
     pytest.param(VerdictOptions.paper(k=3, blocks=6), id="strict-6-choose-3"),
+    pytest.param(VerdictOptions(baselines=1), id="one-baseline"),
+    pytest.param(VerdictOptions(baselines=3, bucket_cap=2), id="three-baselines"),
 ]
 
 
@@ -278,7 +280,8 @@ def test_fingerprints_of_every_width_are_judged_as_the_oracle_does(
     oracle = Oracle(
         strict=options.strict, distance=options.distance, keys=options.keys,
         blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
-        bucket_cap=options.bucket_cap, compared=options.compared, bins=192, width=width,
+        bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines,
+        bins=192, width=width,
     )  # fmt: skip
     state, genesis = open_state(tmp_path / "one", options, memory=memory, generation=64, scheme=scheme)
     again, _ = open_state(tmp_path / "two", options, memory=memory, generation=64, scheme=scheme)
@@ -370,6 +373,66 @@ def test_rule_18_pages_are_compared_with_the_nearest_alone(
     limitless = expected(oracle_of(structs.replace(options, compared=0)), pages)
     if compared < 12:
         assert (want != limitless) == (not options.strict)
+
+
+def flips(seed: int, n: int, bodies: int) -> list[OraclePage]:
+    """URLs that answer each time with one of their own `bodies`, of which some are those of other URLs."""
+    pages, rng = crowd(seed, 40), random.Random(seed)
+    own = [rng.sample(pages, bodies) for _ in range(n // 20)]
+    found = []
+    for _ in range(n):
+        which = rng.randrange(len(own))
+        found.append(dataclasses.replace(rng.choice(own[which]), url=f"http://host/{which}"))
+    return found
+
+
+@pytest.mark.parametrize("baselines", [1, 2, 3])
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1], OPTIONS[7]])
+@pytest.mark.parametrize("memory", [64 << 20, 0])
+def test_rule_20_a_page_like_one_of_its_urls_last_baselines_is_a_recrawl(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, baselines: int, memory: int
+) -> None:
+    options = structs.replace(options, baselines=baselines)
+    pages = flips(baselines, 400, 5)
+    entries = redelivered(entries_of(pages, baselines), pages, baselines)
+    want = expected(oracle_of(options), pages)
+    found = []
+    for cut in (1, 2):
+        if cut == 2:
+            monkeypatch.setattr(decide, "FEW", 8)
+            monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
+        state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64)
+        try:
+            found.append(judge_all(Judge(state, genesis), entries, cut))
+        finally:
+            state.close()
+    assert found[0] == found[1] == want
+    whole, genesis = open_state(tmp_path / "whole", options, memory=memory, generation=64)
+    ahead, _ = open_state(tmp_path / "ahead", options, memory=memory, generation=64)
+    try:
+        said = [each for part in judge_ahead(Judge(ahead, genesis), entries, 5) for each in part]
+        judge = Judge(whole, genesis)
+        decided = judge.decide(entries)
+        judge.apply(entries, decided.record(), ahead.meta.decided)
+        assert said == decided.json()
+        assert whole.digest() == ahead.digest()
+    finally:
+        whole.close()
+        ahead.close()
+    changed = sum(change == "changed" for _, _, change, *_ in want)
+    fewer = expected(oracle_of(structs.replace(options, baselines=baselines + 1)), pages)
+    assert sum(change == "changed" for _, _, change, *_ in fewer) < changed
+
+
+def test_rule_20_a_url_that_flips_between_two_pages_adds_no_anchor(tmp_path: Path) -> None:
+    pages = flips(3, 300, 2)
+    state, genesis = open_state(tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64)
+    try:
+        found = judge_all(Judge(state, genesis), entries_of(pages, 3), 3)
+    finally:
+        state.close()
+    urls = {page.url for page in pages}
+    assert sum(verdict != "recrawl" for _, verdict, *_ in found) <= 2 * len(urls)
 
 
 def test_applying_decisions_rebuilds_an_equal_state(tmp_path: Path) -> None:
