@@ -115,12 +115,12 @@ def _ratio(of: list[float], to: list[float]) -> float:
 
 
 def _child(frames: Sequence[bytes], fingerprinter: Fingerprinter) -> None:
-    """What a child does from the frames of chunks to those of their rows."""
+    """What a child does from the frames of requests to those of their rows."""
     with closing(Position()) as position:
         guard = Guard(600, PAGE_BYTES, position)
         for content in frames:
-            chunk = child._CHUNK.decode(content[child.LENGTH :])
-            child._answer(chunk, fingerprinter, guard, _Sink(), OUTSIDE)  # type: ignore[arg-type]
+            request = child._REQUEST.decode(content[child.LENGTH :])
+            child._answer(request, fingerprinter, guard, _Sink(), OUTSIDE)  # type: ignore[arg-type]
 
 
 def _library(value: bytes) -> str:

@@ -77,7 +77,8 @@ def _handbook(package: Path) -> list[str]:
 def _chapter(html: str) -> str:
     """The text of a page of the handbook without its bars and lists of contents."""
     html = re.sub(r"<head>.*?</head>", " ", html, flags=re.DOTALL)
-    html = re.sub(r'<ul[^>]*class="docnav".*?</ul>', " ", html, flags=re.DOTALL)
+    html = re.sub(r'<div id="banner".*?</div>', " ", html, flags=re.DOTALL)
+    html = re.sub(r'<ul[^>]*class="docnav\b.*?</ul>', " ", html, flags=re.DOTALL)
     html = re.sub(r'<div[^>]*id="(?:navigation|tocdiv)".*?</div>', " ", html, flags=re.DOTALL)
     return _text(html)
 
