@@ -46,7 +46,7 @@ class Anchor:
 
 class Oracle:
     def __init__(
-        self, *, strict=False, distance=14, similarity="0.795", margin="0.005", keys="minima",
+        self, *, strict=False, distance=14, similarity="0.798", margin="0.002", keys="minima",
         blocks=5, choose=2, flip_bits=0, flips=0, bucket_cap=128, compared=64, baselines=2,
         bins=1920, width=64,
     ):  # fmt: skip

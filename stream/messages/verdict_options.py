@@ -24,10 +24,10 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     docs/quality.md was farther apart than the default."""
     short_distance: Annotated[int, msgspec.Meta(ge=0, le=63)] = 0
     """Largest distance if the later page is short (the scheme's `short_tokens`), if more than `distance`."""
-    similarity: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.795"
+    similarity: Annotated[str, msgspec.Meta(pattern=r"^(0\.\d{1,4}|1|1\.0+)$")] = "0.798"
     """Least estimated Jaccard similarity of near-duplicates, a decimal string to avoid rounding. The default
     is a little below 0.8, so that the noise of the estimate loses few pairs just above 0.8."""
-    margin: Annotated[str, msgspec.Meta(pattern=r"^0(\.\d{1,4})?$")] = "0.005"
+    margin: Annotated[str, msgspec.Meta(pattern=r"^0(\.\d{1,4})?$")] = "0.002"
     """What `similarity` leaves for that noise: two pages so short that their similarity is counted (336
     shingles at most; see `stream.fingerprint.small_sets`) must be that much more alike."""
     keys: Literal["minima", "fingerprint"] = "minima"

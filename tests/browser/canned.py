@@ -248,7 +248,7 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
         ClusterFigures(f"{JOURNAL}.3.{i}", url, 1 + pages * (3 - i), i == 1) for i, url in enumerate(urls)
     ]
     members = [MemberPage(url, f"{JOURNAL}.3.7", 3, 0.9871, "2026-01-02T12:00:01.010Z") for url in urls]
-    why = "distance {} is {} 14 bits; similarity {} is {} 0.795"
+    why = "distance {} is {} 14 bits; similarity {} is {} 0.798"
     near = [
         Near(
             urls[0], f"{JOURNAL}.3.1", 3, 0.9871, alike=True,
