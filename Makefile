@@ -11,6 +11,7 @@ BENCHED := $(VENV)/.benched
 FUZZED := $(VENV)/.fuzzed
 # Oldest to newest; ARGS='4.2.0' of `make compat` for one. The page docs/compatibility.md names them too.
 KAFKAS := 3.7.2 3.9.1 4.1.0 4.2.0 4.3.0
+SPARK := .cache/spark
 ARGS ?=
 
 say = printf '\n==> %s\n' $(1)
@@ -79,6 +80,18 @@ engine: # Podman, and Debian's own base where no registry can be reached
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
 	    podman buildah runc netavark aardvark-dns iptables catatonit debootstrap >/dev/null
 
+.PHONY: spark
+spark: compiled $(SPARK)/.installed ## rows on a real Spark (in an environment of its own)
+	@$(call say,"pytest tests/spark: needs Java 17")
+	PYTHONPATH=$(CURDIR) $(SPARK)/bin/python -m pytest -W default tests/spark $(ARGS)
+
+$(SPARK)/.installed: $(INSTALLED) requirements-spark.lock
+	@$(call say,"installing what requirements-spark.lock names$(comma) beside $(VENV)")
+	$(BIN)/python -m venv --clear $(SPARK)
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(SPARK)/lib/python*/site-packages)/shared.pth
+	$(SPARK)/bin/pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r requirements-spark.lock
+	touch $@
+
 .PHONY: lint
 lint: $(INSTALLED) docs ## ruff (rules and format), mypy (strict) and the documentation without a warning
 	@$(call say,"ruff check")
@@ -146,7 +159,10 @@ lock: ## resolve the dependencies anew into requirements.lock and deploy/require
 	$(call say,"what make images takes: requirements-images.lock")
 	echo podman-compose | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-emit-index-url --no-annotate $(ARGS) --output-file requirements-images.lock -
-	grep -c == requirements.lock deploy/requirements.lock requirements-fuzz.lock requirements-images.lock
+	$(call say,"what make spark takes beside requirements.lock: requirements-spark.lock")
+	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	    --no-annotate --constraint requirements.lock --extra spark $(ARGS) --output-file requirements-spark.lock pyproject.toml
+	grep -c == requirements.lock deploy/requirements.lock requirements-fuzz.lock requirements-images.lock requirements-spark.lock
 
 # The build needs hatchling and editables, which the lock file has too: nothing is fetched without a hash.
 $(INSTALLED): requirements.lock pyproject.toml

@@ -1,0 +1,73 @@
+"""Fingerprints a Spark DataFrame of pages into rows (`pip install 'neardup-stream[spark]'`).
+
+    from stream.integrations.spark import write_rows
+
+    pages = spark.read.parquet("crawl/")        # url, html or text or body, ...; and `order`
+    write_rows(pages, "rows/", work="rows-unsorted/")
+
+Workers need the same Python with this package: set `PYSPARK_PYTHON`, or they take the first `python3`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from stream.fingerprint.scheme import Scheme
+from stream.rows.files import seal
+from stream.rows.fingerprint import PAGE_BYTES, fingerprint_batch
+from stream.rows.manifest import Manifest
+
+SCHEMA: Final = (
+    "order BIGINT, source STRING, position BIGINT, url STRING, url_key STRING, key BINARY, status TINYINT,"
+    " fingerprint BINARY, uncertain BINARY, sketch BINARY, text_hash BINARY, length BIGINT, language STRING,"
+    " fetched_at BIGINT, reason STRING, detail STRING, scheme STRING"
+)
+"""The columns of rows in Spark's words."""
+
+
+def fingerprint(
+    pages: DataFrame, scheme: Scheme | None = None, *, page_bytes: int = PAGE_BYTES, uncertain: bool = False
+) -> DataFrame:
+    """The rows of pages (`stream.rows.fingerprint.fingerprint_batch`), lazily, without an order among them.
+
+    A scheme with a secret seed names its `seed_file`, which each worker reads from its own disk, such as a
+    mounted secret: so the seed is neither in the plan nor in the event log.
+    """
+    return pages.mapInArrow(_of_batches(scheme or Scheme(), page_bytes, uncertain), SCHEMA)
+
+
+def _of_batches(
+    scheme: Scheme, page_bytes: int, uncertain: bool
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield fingerprint_batch(batch, scheme, page_bytes=page_bytes, uncertain=uncertain)
+
+    return of_batches
+
+
+def write_rows(
+    pages: DataFrame,
+    directory: str,
+    *,
+    work: str,
+    scheme: Scheme | None = None,
+    page_bytes: int = PAGE_BYTES,
+    uncertain: bool = False,
+) -> Manifest:
+    """Fingerprint pages into a directory of sorted rows with a manifest, for `neardup scan`.
+
+    Rows are first written unsorted to `work`, which the caller removes: a sort by range runs its input twice,
+    and fingerprints are the costly part. Both directories are on a file system that driver and workers share.
+    """
+    session: Any = pages.sparkSession
+    fingerprint(pages, scheme, page_bytes=page_bytes, uncertain=uncertain).write.parquet(work)
+    place = ["order", "source", "position"]
+    written = session.read.parquet(work)
+    written.repartitionByRange(*place).sortWithinPartitions(*place).write.parquet(directory)
+    return seal(Path(directory), scheme or Scheme())
