@@ -29,7 +29,7 @@ _TEXT: Final = (
 )
 TRIED: Final = {
     "https://a.example/1": (_TEXT, "unique"),
-    "https://b.example/1": (_TEXT.replace("Tuesday", "Wednesday"), "duplicate"),
+    "https://b.example/1": (_TEXT.upper(), "duplicate"),
     "https://a.example/2": (
         "Tomatoes want warm soil and a wall that keeps the wind away, says the gardener of the old abbey, "
         "who has grown forty kinds of them in the hills since his apprenticeship.",

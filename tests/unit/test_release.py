@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.release import ROOT, ReleaseError, build, refuse, refuse_checkout, write_hashes
+from deploy.release import ROOT, TRIED, ReleaseError, build, refuse, refuse_checkout, write_hashes
+from stream import Index
 
 CHANGES = "# Changes\n\n## Unreleased\n\n## 1.2.3 - 2027-01-31\n\n- A thing.\n"
 PACKED = {
@@ -86,6 +87,12 @@ def test_a_tag_that_is_not_the_version_ends_the_command() -> None:
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert "v999.0.0 is not the version" in done.stderr
+
+
+def test_the_pages_that_a_wheel_is_tried_on_have_their_verdicts() -> None:
+    with Index() as index:
+        found = {url: index.add(url, text).verdict for url, (text, _) in TRIED.items()}
+    assert found == {url: verdict for url, (_, verdict) in TRIED.items()}
 
 
 def test_hashes_are_those_that_sha256sum_checks(tmp_path: Path) -> None:
