@@ -125,7 +125,8 @@ def raw_end(page: NDArray[np.uint8], at: int, first: int, second: int) -> int:
         if not closing and not escaped:
             at += 1
             continue
-        end, one, other = tag_name(page, at + 1 + closing)
+        name = at + 1 + closing
+        end, one, other = tag_name(page[: name + LETTERS + 1], name)  # bounded: names may overlap
         if end < len(page) and one == first and other == second and not (closing and twice):
             if closing:
                 return at

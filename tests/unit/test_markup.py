@@ -24,6 +24,8 @@ TRAPS = {
     "nesting in attributes": "<div a='</div>'>" * TIMES,
     "nesting in scripts": "<div><script></div></script>" * TIMES,
     "nesting in scripts twice": "<div><script><!--<script></script></div>--></script>" * TIMES,
+    "names in a script": "<script><!--" + "<a" * 100 * TIMES,
+    "no names in a script": "<script><!--" + "<" * 100 * TIMES,
     "nesting in styles": "<div><style></div></style><title></div></title>" * TIMES,
     "nesting in text fields": "<div><textarea></div></textarea>" * TIMES,
     "nesting in sections": "<div><svg><![CDATA[</svg></div>]]></svg>" * TIMES,
