@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from html.entities import html5
 from typing import Final
 from urllib.parse import urljoin
 
@@ -38,7 +39,12 @@ _TEXT_ENDS: Final = {
 }
 """Where the content of elements ends that have text only."""
 _HEADER_LINK: Final = re.compile(r'<([^<>]*+)>((?:"[^"]*+(?:"|\Z)|[^",<])*+)')
-_PARAMETER: Final = re.compile(r'([^\s=;"]++)\s*+=\s*+(?:"([^"]*+)"|([^\s";]++))')
+_PARAMETER: Final = re.compile(r'(?<![^\s=;"])([^\s=;"]++)\s*+=\s*+(?:"([^"]*+)"|([^\s";]++))')
+"""A parameter, from the start of its name: each letter of a long name would read the rest of it."""
+_REFERENCE: Final = re.compile(
+    r"&(?:#(?:\d{1,7}(?!\d)|x[\da-f]{1,6}(?![\da-f]));?|([a-z][a-z\d]{1,31}(?:;|(?![=a-z\d]))))", _FLAGS
+)
+"""A character reference of an attribute: `?a=1&region=eu` has none (WHATWG HTML, 13.2.5.73)."""
 _OF_HEAD: Final = frozenset({"html", "head", "base", "basefont", "bgsound", "link", "meta", *_TEXT_ENDS})
 _END_OF_HEAD: Final = frozenset({"/head", "/body", "/html", "/br"})
 
@@ -83,8 +89,13 @@ def _attributes(text: str) -> dict[str, str]:
     """Attributes by name; of several of one name the first counts."""
     named: dict[str, str] = {}
     for found in _ATTRIBUTES.finditer(text) if len(text) <= _LONGEST else ():
-        named.setdefault(found[1].lower(), unescape(found[2] or found[3] or found[4] or ""))
+        named.setdefault(found[1].lower(), _REFERENCE.sub(_referred, found[2] or found[3] or found[4] or ""))
     return named
+
+
+def _referred(reference: re.Match[str]) -> str:
+    name: str | None = reference[1]
+    return unescape(reference[0]) if name is None or name in html5 else reference[0]
 
 
 def _joined(base: str, href: str) -> str | None:

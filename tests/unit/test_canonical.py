@@ -27,6 +27,9 @@ ANYWHERE = Scheme(url_key="canonical,anywhere")
         ("<!doctype html><html lang=en><head>\n<LINK HREF='c' REL='x Canonical'/>", C),
         ('<link rel="canonical" href="//b.com/?a=1&amp;b=2">', "https://b.com/?a=1&b=2"),
         ('<link href="?y" data-x="<p>" rel=canonical>', "https://example.com/a/b?y"),
+        ("<link rel=canonical href='c?a&region=eu&section;&amp;&copy'>", f"{C}?a&region=eu&section;&\xa9"),
+        ("<link rel=canonical href='&#47;c&#x2f;&#xd8'>", "https://example.com/c/\xd8"),
+        (f"<link rel=canonical href='c#{'&#' + '1' * 5000};'>", f"{C}#&#{'1' * 5000};"),
         ("<link/rel=canonical/href=/c>", None),  # the value is canonical/href=/c
         ("<base href=/z/><link rel=canonical href=c>", "https://example.com/z/c"),
         ("<base target=x><base href=//b.com/><base href=/z/><link rel=canonical href=c>", "https://b.com/c"),
@@ -79,6 +82,7 @@ def test_no_markup_finds_a_link_that_is_not_there(piece: str) -> None:
         ("canonical", None),
         ("<" * 100_000, None),
         ("<a>;" * 100_000, None),
+        ("<c>; a b=; " + "a" * 99 + '=";rel=canonical', C),
     ],
 )
 def test_the_header_link_names_one_too(value: str, canonical: str | None) -> None:
