@@ -31,6 +31,8 @@ MOST: Final = (5, 2)
 noise of sampling, fewer that of collisions in a bin."""
 SIZE_BYTES: Final = 8
 """Bytes after the bins that hold the size of the set, u64 little-endian."""
+LARGEST_SET: Final = 2**32
+"""Shingles are hashes of 32 bits. The estimate of similarity relies on no size being larger."""
 ONE: Final = 10_000
 """Similarity 1; similarities are integers in ten-thousandths (rule 15)."""
 SCALE: Final = 1024

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from stream.errors import RecordError, SchemeMismatchError
 from stream.fingerprint.columns import as_column
+from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.fingerprint.seed import digest_of
@@ -296,6 +297,8 @@ class Rows:
                 f"{where}: fingerprints of {64 * words} bits and sketches of {sketch_bytes} bytes do not fit "
                 f"scheme {self.scheme}"
             )
+        if genesis.scheme.sketch == "parity" and (size := int(self.sketch[:, -2].max())) > LARGEST_SET:
+            raise RecordError(f"{where}: a sketch of {size} shingles")
         if bool(self.uncertain.size) != bool(genesis.options.flips):
             raise RecordError(
                 f"{where}: has {'' if self.uncertain.size else 'no '}uncertain bits, which does not fit the "

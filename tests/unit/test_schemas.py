@@ -7,6 +7,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import datetime
 from hashlib import blake2b, sha256
 from pathlib import Path
@@ -325,6 +326,20 @@ def test_a_record_with_uncertain_bits_that_nobody_flips_or_without_them_is_refus
     options = VerdictOptions(keys="fingerprint", flip_bits=1, flips=flips)
     with pytest.raises(RecordError, match=f"here: has (no )?uncertain bits, .* flips={flips}"):
         rows.refuse_foreign(genesis(options), "here")
+
+
+def test_a_record_with_a_sketch_of_more_shingles_than_there_are_is_refused() -> None:
+    """A size that overflows would end every judge in the estimate of a similarity."""
+    scheme, ranges = Scheme(), [SourceRange(CLUSTER, "pages", TOPIC_ID, 3, 0, 1, 1)]
+    start = msgspec.structs.replace(
+        genesis(VerdictOptions()), scheme=scheme, scheme_id=scheme.id, seed=scheme.seed()
+    )
+    row = Fingerprinter(scheme).page(Page(url=NEWS, text=HARBOUR))
+    for size, refused in ((2**32, False), (2**32 + 1, True), (2**64 - 1, True)):
+        forged = row.sketch[:-16] + size.to_bytes(8, "little") + bytes(8)
+        rows = Rows.of(scheme, ranges, [msgspec.structs.replace(row, sketch=forged)], [0], [None])
+        with pytest.raises(RecordError, match=f"here: a sketch of {size}") if refused else nullcontext():
+            rows.refuse_foreign(start, "here")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stream.fingerprint.hashes import hash_tokens
+from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.sketch import shingles, similarities, sketch
@@ -174,3 +175,26 @@ def test_a_text_shorter_than_a_shingle_is_one_shingle() -> None:
     units = hash_tokens([b"a", b"b"], KEYS).astype(np.uint32)
     assert shingles(units, 5).shape == (1,)
     assert shingles(units[:0], 5).shape == (0,)
+
+
+def test_bytes_that_are_no_sketch_have_a_similarity() -> None:
+    """Whoever can write to the journal can write any bytes in the place of a sketch."""
+    rng = np.random.default_rng(0)
+    sizes = [
+        0,
+        1,
+        2,
+        100,
+        low_bits(1920).size - 1,
+        low_bits(1920).size,
+        3840,
+        10**6,
+        LARGEST_SET - 1,
+        LARGEST_SET,
+    ]
+    bits = [np.zeros(30, np.uint64), np.full(30, 2**64 - 1, np.uint64), rng.integers(0, 2**64, 30, np.uint64)]
+    every = np.array([[*some, size, 0] for some in bits for size in sizes], np.uint64)
+    for one in every:
+        found = similarities(one, every, PARITY)
+        assert found.min() >= 0
+        assert found.max() <= 10_000
