@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
+from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.messages.times import writable
@@ -127,8 +128,17 @@ class PlacedRow(NamedTuple):
 
 def rows_of(batch: pa.RecordBatch, scheme: Scheme) -> list[PlacedRow]:
     """The rows in columns. Raises ValueError for values that no fingerprinter of the scheme makes."""
+    refuse_nulls(batch)
     columns = [batch.column(name).to_pylist() for name in TYPES]
     return [_row(_Cells(*cells), scheme) for cells in zip(*columns, strict=True)]
+
+
+def refuse_nulls(columns: pa.RecordBatch | pa.Table) -> None:
+    """Raise ValueError if one of these columns, all or some of TYPES, lacks a value that every row has: to an
+    engine all columns are nullable."""
+    for name in _REQUIRED:
+        if name in columns.column_names and columns.column(name).null_count:
+            raise ValueError(f"column `{name}` has nulls")
 
 
 class _Cells(NamedTuple):
@@ -187,6 +197,9 @@ def _wrong(row: Row, cells: _Cells, scheme: Scheme) -> str | None:
         len(cells.fingerprint or b"") != scheme.width // 8 or len(row.sketch) != scheme.sketch_bytes
     ):
         return "a fingerprint or sketch of another size than the scheme's"
+    size = int.from_bytes(row.sketch[-16:-8], "little") if scheme.sketch == "parity" else 0
+    if size > LARGEST_SET:
+        return f"a sketch of {size} shingles"
     if not row.ready and (cells.fingerprint or row.sketch):
         return "a fingerprint of a page that has none"
     if row.status != Status.REJECTED and row.url_key is None:

@@ -14,7 +14,7 @@ from pyarrow import compute, parquet
 from stream.errors import RowsError
 from stream.fingerprint.scheme import Scheme
 from stream.output import writing
-from stream.rows.columns import TYPES, Place, PlacedRow, foreign, rows_of, schema
+from stream.rows.columns import TYPES, Place, PlacedRow, foreign, refuse_nulls, rows_of, schema
 from stream.rows.manifest import SUFFIX, Manifest, RowsFile, digest_of, read_manifest, visible
 
 GROUP_ROWS: Final = 8192
@@ -124,7 +124,8 @@ def _table(path: Path, scheme: Scheme) -> pa.Table:
             if wrong := foreign(file.schema_arrow, scheme.id):
                 raise RowsError(f"rows {path}: {wrong}")
             table = file.read([*_PLACE, "scheme", "fingerprint", "uncertain"])
-    except (pa.ArrowException, OSError) as error:
+            refuse_nulls(table)
+    except (pa.ArrowException, OSError, ValueError) as error:
         raise RowsError(f"rows {path}: damaged: {error}") from error
     for other in compute.unique(table.column("scheme")).to_pylist():
         if other != scheme.id:

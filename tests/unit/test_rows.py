@@ -251,6 +251,31 @@ def test_what_an_engine_wrote_is_sealed(tmp_path: Path) -> None:
         seal(tmp_path, SCHEME)
 
 
+@pytest.mark.parametrize("name", ["order", "source", "position", "status", "length", "language", "scheme"])
+def test_nulls_in_columns_that_every_row_has_are_refused(tmp_path: Path, name: str) -> None:
+    """An engine's columns are nullable."""
+    rows = fingerprint_batch(table(4)).to_pylist()
+    rows[2][name] = None
+    made = pa.Table.from_pylist(rows, pa.schema(TYPES))
+    parquet.write_table(made, tmp_path / "a.parquet")
+
+    def sealed_and_read() -> None:
+        seal(tmp_path, SCHEME)
+        read(tmp_path)
+
+    with pytest.raises(RowsError, match=f"column `{name}` has nulls"):
+        sealed_and_read()
+
+
+def test_a_sketch_of_more_shingles_than_there_are_is_refused(tmp_path: Path) -> None:
+    rows = fingerprint_batch(table(4)).to_pylist()
+    rows[1]["sketch"] = rows[1]["sketch"][:-16] + bytes([255] * 16)
+    parquet.write_table(pa.Table.from_pylist(rows, pa.schema(TYPES)), tmp_path / "a.parquet")
+    seal(tmp_path, SCHEME)
+    with pytest.raises(RowsError, match="a sketch of 18446744073709551615 shingles"):
+        read(tmp_path)
+
+
 def test_the_command_writes_rows_of_all_pages_in_the_order_of_the_input(tmp_path: Path) -> None:
     source, output = jsonl(tmp_path / "pages.jsonl", 100), tmp_path / "rows"
     said = make(source, output, "--pages-per-file", "30", "--json")
