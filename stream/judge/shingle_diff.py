@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice, pairwise
 from typing import Final
 
 import msgspec
@@ -60,39 +61,38 @@ def diff(anchor: Shingled, page: Shingled) -> ShingleDiff:
     """Compare the shingles of two texts."""
     a, b = set(anchor.shingles), set(page.shingles)
     shared = a & b
-    runs = _runs(anchor, shared), _runs(page, shared)
+    (anchor_runs, anchor_left_out), (page_runs, page_left_out) = _runs(anchor, shared), _runs(page, shared)
     return ShingleDiff(
         counts=(len(shared), len(a) - len(shared), len(b) - len(shared)),
-        anchor=runs[0][:MOST_RUNS],
-        page=runs[1][:MOST_RUNS],
-        left_out=(max(0, len(runs[0]) - MOST_RUNS), max(0, len(runs[1]) - MOST_RUNS)),
+        anchor=anchor_runs,
+        page=page_runs,
+        left_out=(anchor_left_out, page_left_out),
     )
 
 
-def _runs(of: Shingled, shared: set[bytes]) -> list[Run]:
-    if not of.units:
-        return []
+def _runs(of: Shingled, shared: set[bytes]) -> tuple[list[Run], int]:
+    """The first runs, and the number of those left out."""
     edges = np.zeros(len(of.units) + 1, np.int64)
     found = np.array([each in shared for each in of.shingles], np.int64)
     edges[: len(found)] += found
     edges[of.length : of.length + len(found)] -= found
     within = np.cumsum(edges)[:-1] > 0
-    firsts = np.flatnonzero(np.diff(within, prepend=~within[:1]))
+    firsts = np.flatnonzero(np.diff(within, prepend=~within[:1])).tolist() if of.units else []
+    left_out = max(0, len(firsts) - MOST_RUNS)
+    # Units have to be found in the text in order, up to the end of the last run shown.
     starts, at = [], 0
-    for unit in of.units:
+    for unit in islice(of.units, firsts[MOST_RUNS if left_out else -1] + 1 if firsts else 0):
         at = of.text.find(unit.decode(), at)
         starts.append(at)
         at += len(unit.decode())
-    ends = [starts[first] for first in firsts[1:].tolist()] + [len(of.text)]
-    sizes = np.diff(firsts, append=len(of.units)).tolist()
-    return [
-        Run(
-            shared=bool(within[first]),
-            text=_shown(of.text[starts[first] : end], bool(within[first])),
-            units=size,
-        )
-        for first, end, size in zip(firsts.tolist(), ends, sizes, strict=True)
-    ]
+    bounds = [(first, starts[first] if first else 0) for first in firsts[: MOST_RUNS + 1]]
+    if not left_out:
+        bounds.append((len(of.units), len(of.text)))
+    runs = []
+    for (first, start), (stop, end) in pairwise(bounds):
+        is_shared = bool(within[first])
+        runs.append(Run(shared=is_shared, text=_shown(of.text[start:end], is_shared), units=stop - first))
+    return runs, left_out
 
 
 def _shown(text: str, shared: bool) -> str:
