@@ -5,7 +5,7 @@ The page in progress is recorded in shared memory that outlives the process. It 
 
 Each message is a frame: a 4-byte big-endian length, then msgpack. The parent sends a `ChildConfiguration`,
 which is answered by `Ready`. Then it sends `FingerprintRequest`s, each answered by lists of `Row`, in the
-order of the pages.
+order of the pages, or `CompareRequest`s, each answered by `Compared` or by the row of what failed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -122,7 +122,7 @@ class SchemaResponse(msgspec.Struct, frozen=True):
     """Why the schema is not available now. The child asks again later."""
 
 
-class FingerprintRequest(msgspec.Struct, frozen=True, array_like=True):
+class FingerprintRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Page messages to fingerprint."""
 
     values: list[bytes | None]
@@ -132,6 +132,20 @@ class FingerprintRequest(msgspec.Struct, frozen=True, array_like=True):
     """Other requests are queued, so larger batches are preferred."""
     crashes: Mapping[str, int] = {}
     """Number of processes killed by pages, by host."""
+
+
+class CompareRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Two page messages to compare, by a fingerprinter that is a `PageComparer`."""
+
+    anchor: bytes
+    page: bytes
+
+
+class Compared(msgspec.Struct, frozen=True, tag=True):
+    """The answer to `CompareRequest`."""
+
+    content: bytes
+    """As the fingerprinter returned it."""
 
 
 class MessageFingerprinter(Protocol):
@@ -160,6 +174,14 @@ class BatchFingerprinter(Protocol):
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
         """Fingerprint a batch of pages."""
+        ...
+
+
+class PageComparer(Protocol):
+    """A fingerprinter that compares pages, too."""
+
+    def compare(self, anchor: bytes, page: bytes, page_bytes: int) -> bytes | Row:
+        """The comparison of two page messages, or the row that rejects one of them."""
         ...
 
 
@@ -201,6 +223,9 @@ def main() -> None:
     outside = Outside(claim_root=configuration.claim_root, ask=ask)
     while (frame := _read(requests_in)) is not None:
         request = _REQUEST.decode(frame)
+        if isinstance(request, CompareRequest):
+            _compare(request, cast("PageComparer", fingerprinter), guard, outbox)
+            continue
         outbox.pause = QUEUED_BATCHING_SECONDS if request.busy else CHILD_BATCHING_SECONDS
         _answer(request, fingerprinter, guard, outbox, outside)
 
@@ -223,6 +248,18 @@ def _answer(
                 outbox.flush()
     guard.rest()
     outbox.flush()
+
+
+def _compare(request: CompareRequest, comparer: PageComparer, guard: Guard, outbox: _Outbox) -> None:
+    # Two pages and all their shingles take longer than one page, so the largest page's time is allowed.
+    guard.enter(0, 2, guard.page_bytes)
+    found = guard.run(comparer.compare, request.anchor, request.page, guard.page_bytes)
+    guard.rest()
+    if isinstance(found, Row):
+        outbox.add(found)
+        outbox.flush()
+    else:
+        outbox.say(Compared(found))
 
 
 def _answer_together(
@@ -343,7 +380,7 @@ class _Outbox:
             if rows:
                 _write(self._pipe, rows)
 
-    def say(self, message: Unavailable | SchemaRequest) -> None:
+    def say(self, message: Unavailable | SchemaRequest | Compared) -> None:
         """Send a message other than rows at once."""
         with self._lock:
             _write(self._pipe, message)
@@ -422,7 +459,7 @@ def frame(message: object) -> bytes:
 
 _ENCODER = msgspec.msgpack.Encoder()
 _CONFIGURATION = msgspec.msgpack.Decoder(ChildConfiguration)
-_REQUEST = msgspec.msgpack.Decoder(FingerprintRequest)
+_REQUEST = msgspec.msgpack.Decoder(FingerprintRequest | CompareRequest)
 _SCHEMA_RESPONSE = msgspec.msgpack.Decoder(SchemaResponse)
 
 

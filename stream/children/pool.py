@@ -12,10 +12,10 @@ import signal
 import sys
 import time
 from asyncio.subprocess import PIPE, Process
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final, Self, cast
+from typing import Any, Final, Self, TypeVar, cast
 
 import msgspec
 import structlog
@@ -24,6 +24,8 @@ from stream.children.child import (
     FINGERPRINTER,
     LENGTH,
     ChildConfiguration,
+    Compared,
+    CompareRequest,
     FingerprintRequest,
     Ready,
     SchemaRequest,
@@ -46,6 +48,8 @@ SLOW_START_SECONDS: Final = 30.0
 but the first child compiles, which takes minutes on a busy machine. The pool waits while the child lives."""
 EXIT_SECONDS: Final = 5.0
 """Longest wait for the exit of a process that has closed its pipe."""
+
+T = TypeVar("T")
 
 log = structlog.get_logger(__name__, role="worker")
 
@@ -78,7 +82,7 @@ class ChildPool:
         self._configuration = configuration
         self._free: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a process still to be started
         self._gathering = asyncio.Lock()
-        self._conversations: set[asyncio.Task[list[Row]]] = set()
+        self._conversations: set[asyncio.Task[Any]] = set()
         self._ended = False
         self._hosts = CrashedHosts()
         self.crashes = 0
@@ -128,6 +132,17 @@ class ChildPool:
         preferred. If the caller is cancelled, the child still finishes the request, since that is cheaper
         than starting another child. Raises ChildError.
         """
+        child = await self._free_child()
+        return await asyncio.shield(self._begin(self._converse(child, values, answered, busy)))
+
+    async def compare(self, anchor: bytes, page: bytes) -> bytes | Row:
+        """The comparison of two page messages by a fingerprinter that is a `PageComparer`, or a row that
+        rejects them. Waits for a free child. Raises ChildError."""
+        child = await self._free_child()
+        return await asyncio.shield(self._begin(self._compare(child, CompareRequest(anchor, page))))
+
+    async def _free_child(self) -> _Child | None:
+        """Wait for a free child, or one still to be started. Raises ChildError."""
         self.waiting += 1
         try:
             child = await self._free.get()
@@ -136,7 +151,7 @@ class ChildPool:
         if self._ended:
             self._free.put_nowait(child)
             raise ChildError("the pool of fingerprinting processes has ended")
-        return await asyncio.shield(self._begin(child, values, answered, busy))
+        return child
 
     async def fingerprint_alone(
         self, value: bytes | None, before: Callable[[], Awaitable[bool]], after: Callable[[], Awaitable[None]]
@@ -151,7 +166,7 @@ class ChildPool:
         async with self._all_free() as children:
             if not await before():
                 return None
-            conversation = self._begin(children.pop(), [value], waits=over.set)
+            conversation = self._begin(self._converse(children.pop(), [value], waits=over.set))
             conversation.add_done_callback(lambda _: over.set())
             await over.wait()
             await after()
@@ -171,17 +186,10 @@ class ChildPool:
                 for child in children:
                     self._free.put_nowait(child)
 
-    def _begin(
-        self,
-        child: _Child | None,
-        values: list[bytes | None],
-        answered: Callable[[list[Row]], None] | None = None,
-        busy: bool = False,
-        waits: Callable[[], None] | None = None,
-    ) -> asyncio.Task[list[Row]]:
+    def _begin(self, conversing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a task that has a child process a request and then releases the child. The task goes on if
         the caller is cancelled."""
-        conversation = asyncio.create_task(self._converse(child, values, answered, busy, waits))
+        conversation = asyncio.create_task(conversing)
         self._conversations.add(conversation)
         conversation.add_done_callback(self._conversations.discard)
         conversation.add_done_callback(_retrieve)
@@ -191,9 +199,9 @@ class ChildPool:
         self,
         child: _Child | None,
         values: list[bytes | None],
-        answered: Callable[[list[Row]], None] | None,
-        busy: bool,
-        waits: Callable[[], None] | None,
+        answered: Callable[[list[Row]], None] | None = None,
+        busy: bool = False,
+        waits: Callable[[], None] | None = None,
     ) -> list[Row]:
         rows: list[Row] = []
         unfinished = _Unfinished(len(values))
@@ -239,6 +247,25 @@ class ChildPool:
             self._free.put_nowait(child)
         return rows
 
+    async def _compare(self, child: _Child | None, request: CompareRequest) -> bytes | Row:
+        try:
+            child = child or await _Child.start(self._configuration)
+            found = await child.compared(request)
+            if found is None:
+                death = await child.post_mortem()
+                child = None
+                self.crashes += 1
+                log.warning("child_died", how=death.how, host=None, rejected=True, unanswered=1)
+                found = death.row
+        except BaseException:
+            if child:
+                await child.kill()
+            child = None
+            raise
+        finally:
+            self._free.put_nowait(child)
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class _Death:
@@ -253,6 +280,11 @@ class _Death:
     by_itself: bool
     """Whether only the page can have caused it. A process may also be killed because of other processes'
     memory, and wall-clock time passes while other processes run."""
+
+    @property
+    def row(self) -> Row:
+        """The row of the page that caused it."""
+        return Row(Status.REJECTED, None, None, None, reason="crash", detail=self.how)
 
 
 class _Unfinished:
@@ -288,7 +320,7 @@ class _Unfinished:
         else:
             self._again = at or range(answered, end)
         if guilty is not None:
-            self.crashed[guilty] = Row(Status.REJECTED, None, None, None, reason="crash", detail=death.how)
+            self.crashed[guilty] = death.row
         return guilty
 
 
@@ -366,6 +398,16 @@ class _Child:
                 missing -= len(more)
                 yield more
 
+    async def compared(self, request: CompareRequest) -> bytes | Row | None:
+        """The comparison, or the row that rejects the pages; None if the process dies."""
+        self._position.leave()
+        with suppress(*_DIED):
+            self._stdin.write(frame(request))
+            await self._stdin.drain()
+            answer = _COMPARED.decode(await self._read())
+            return answer.content if isinstance(answer, Compared) else answer[0]
+        return None
+
     async def _first_frame(self) -> bytes:
         """The child's first frame. Waits for as long as the child lives, and logs a slow start."""
         reading, began = asyncio.ensure_future(self._read()), time.monotonic()
@@ -432,7 +474,7 @@ async def _all_of(tasks: Sequence[asyncio.Task[_Child]]) -> list[_Child | BaseEx
         raise
 
 
-def _retrieve(conversation: asyncio.Task[list[Row]]) -> None:
+def _retrieve(conversation: asyncio.Task[Any]) -> None:
     """Mark the task's exception as retrieved, lest asyncio log it: the caller may have been cancelled."""
     if not conversation.cancelled():
         conversation.exception()
@@ -441,4 +483,5 @@ def _retrieve(conversation: asyncio.Task[list[Row]]) -> None:
 _PERHAPS_BY_OTHERS: Final = (None, -signal.SIGALRM, -signal.SIGKILL)
 _DIED = (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError)
 _READY = msgspec.msgpack.Decoder(Ready)
+_COMPARED = msgspec.msgpack.Decoder(Compared | list[Row])
 _ROWS = msgspec.msgpack.Decoder(list[Row] | Unavailable | SchemaRequest)

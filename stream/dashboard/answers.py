@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
+from stream.judge.shingle_diff import ShingleDiff
 from stream.messages.verdict import VerdictRecord
 
 PageCount = Annotated[int, Meta(ge=0, description="Pages: verdicts of committed transactions.")]
@@ -216,12 +217,23 @@ class About(Struct):
     rejected_topic: Annotated[str, Meta(description="Topic with the bytes of rejected pages.")]
 
 
+class OtherPage(Struct, forbid_unknown_fields=True):
+    """A page to compare with: either text or html."""
+
+    text: str | None = None
+    html: str | None = None
+
+
 class LookupRequest(Struct, forbid_unknown_fields=True):
     """A page to look up: a URL, or one of text and html, or both."""
 
     url: Annotated[str, Meta(max_length=8192)] | None = None
     text: str | None = None
     html: str | None = None
+    compare: Annotated[
+        OtherPage | None,
+        Meta(description="An earlier page to compare that text or html with, as if it were its anchor."),
+    ] = None
 
 
 class Near(Struct):
@@ -233,6 +245,24 @@ class Near(Struct):
     similarity: Annotated[float | None, Meta(description="Estimated Jaccard similarity of the shingles.")]
     alike: Annotated[bool, Meta(description="Whether it is similar enough to be a near-duplicate.")]
     why: Annotated[str, Meta(description="The rule, with this page's figures.")]
+
+
+class Comparison(Struct):
+    """The page and the one to compare it with, as if that were its anchor."""
+
+    why: Annotated[str, Meta(description="The rule, with the figures of both pages, or why there are none.")]
+    alike: Annotated[
+        bool | None, Meta(description="Whether they are near-duplicates; null if one has no fingerprint.")
+    ] = None
+    distance: Annotated[int | None, Meta(description="Hamming distance of the fingerprints, in bits.")] = None
+    similarity: Annotated[float | None, Meta(description="Estimated Jaccard similarity of the shingles.")] = (
+        None
+    )
+    exact_similarity: Annotated[float | None, Meta(description="The same, counted.")] = None
+    shingles: Annotated[
+        ShingleDiff | None,
+        Meta(description="What their shingles share, and do not, as text; `anchor` is the other page."),
+    ] = None
 
 
 class Lookup(Struct):
@@ -248,6 +278,9 @@ class Lookup(Struct):
     fingerprint: str | None
     near: Annotated[list[Near], Meta(description="The nearest anchors, best first.")]
     behind: Annotated[int, Meta(description="Decision records that the look-up has not applied yet.")]
+    comparison: Annotated[
+        Comparison | None, Meta(description="null unless a page to compare with was given.")
+    ] = None
 
 
 class Problem(Struct):

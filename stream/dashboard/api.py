@@ -175,6 +175,11 @@ class Api:
             raise ProblemError(400, "Bad request", "text and html exclude each other")
         if not (asked.url or asked.text is not None or asked.html is not None):
             raise ProblemError(400, "Bad request", "one of url, text and html is required")
+        if asked.compare is not None:
+            if (asked.compare.text is None) == (asked.compare.html is None):
+                raise ProblemError(400, "Bad request", "compare: either text or html is required")
+            if asked.text is None and asked.html is None:
+                raise ProblemError(400, "Bad request", "compare: the text or html to be compared is missing")
         try:
             return answer(await self.finder.look_up(asked))
         except BusyError as error:

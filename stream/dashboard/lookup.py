@@ -1,7 +1,8 @@
 """Looks up the verdicts of a URL, and the verdict that a page would get now. Nothing is stored or published.
 
 The dashboard has its own copy of the judge's state, which follows the decisions topic like that of a standby
-judge. Pasted pages are fingerprinted in a child process, because they may crash it.
+judge. Pasted pages are fingerprinted, and compared with each other, in a child process, because they may
+crash it.
 """
 
 from __future__ import annotations
@@ -13,9 +14,18 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from stream.children.pool import ChildPool, configuration_of
-from stream.dashboard.answers import ClusterPages, Lookup, LookupRequest, MemberPage, Near
+from stream.dashboard.answers import (
+    ClusterPages,
+    Comparison,
+    Lookup,
+    LookupRequest,
+    MemberPage,
+    Near,
+    OtherPage,
+)
 from stream.dashboard.rows import ClusterRow
 from stream.dashboard.verdict_columns import normal
 from stream.errors import NeardupError
@@ -25,6 +35,8 @@ from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.candidates_compared import compare
 from stream.judge.ids import show
 from stream.judge.judge import Judge
+from stream.judge.rule import Rule
+from stream.judge.shingle_diff import ShingleDiff
 from stream.judge.state import Baseline
 from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.in_flight import in_thread
@@ -33,6 +45,7 @@ from stream.messages.verdict import VerdictRecord
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import MIB, Settings
 
+COMPARER: Final = "stream.dashboard.comparer.Comparer"
 MEMORY: Final = 64 * MIB
 """RAM for the newest anchors. It is small because a look-up may wait for RocksDB."""
 NEAREST: Final = 10
@@ -75,7 +88,7 @@ class Finder:
 
     async def run(self) -> None:
         """Follow the decisions until cancelled, starting over after an error."""
-        configuration = configuration_of(self._settings, self._genesis.scheme, self._genesis.seed)
+        configuration = configuration_of(self._settings, self._genesis.scheme, self._genesis.seed, COMPARER)
         while True:
             try:
                 async with (
@@ -133,7 +146,11 @@ class Finder:
         pool = self._pool
         if pool is None or self._follower is None:
             raise BusyError("the anchors are still being loaded; try again in a moment")
-        row = await self._row(pool, url or NO_URL, request)
+        page = _message(url or NO_URL, request)
+        (row,) = await pool.fingerprint([page])
+        if request.compare is not None:
+            rule = Rule(self._genesis.options, self._genesis.scheme)
+            found.comparison = await compared(pool, rule, _message(NO_URL, request.compare), (page, row))
         if row.status == Status.REJECTED:
             found.verdict, found.why = "rejected", f"rejected: {row.reason} ({row.detail or 'no detail'})"
             return found
@@ -152,13 +169,47 @@ class Finder:
             found.cluster = self.cluster(near[0].id)
         return found
 
-    async def _row(self, pool: ChildPool, url: str, request: LookupRequest) -> Row:
-        content = {"html": request.html} if request.html is not None else {"text": request.text}
-        return (await pool.fingerprint([msgspec.json.encode({"url": url, **content})]))[0]
-
     def cluster(self, cluster: str) -> ClusterPages | None:
         """Return the size and some pages of a cluster, or None if it has no duplicates."""
         return cluster_pages(cluster, self._cluster_rows(cluster))
+
+
+def _message(url: str, page: LookupRequest | OtherPage) -> bytes:
+    """The page message of a pasted page."""
+    content = {"html": page.html} if page.html is not None else {"text": page.text}
+    return msgspec.json.encode({"url": url, **content})
+
+
+async def compared(pool: ChildPool, rule: Rule, other: bytes, page: tuple[bytes, Row]) -> Comparison:
+    """Compare a page message with that of another page, as if that were its anchor. `page` is the message
+    with its row."""
+    value, row = page
+    (anchor,) = await pool.fingerprint([other])
+    for name, side in (("the page to compare with", anchor), ("the page", row)):
+        if side.status == Status.REJECTED:
+            return Comparison(f"{name} is rejected: {side.reason} ({side.detail or 'no detail'})")
+    content = await pool.compare(other, value)
+    if isinstance(content, Row):
+        return Comparison(f"the pages could not be compared: {content.reason} ({content.detail})")
+    shingles = msgspec.msgpack.decode(content, type=ShingleDiff)
+    found = Comparison("", shingles=shingles)
+    if union := sum(shingles.counts):
+        found.exact_similarity = round(shingles.counts[0] / union, 4)
+    for name, side in (("the page to compare with", anchor), ("the page", row)):
+        if side.status == Status.INSUFFICIENT:
+            found.why = f"{name} has too little text for a fingerprint"
+            return found
+    theirs, ours = _sketch(anchor), _sketch(row)
+    only = np.zeros(1, np.int64)
+    similarity = int(rule.similarities(ours, theirs)[0]), int(rule.least(ours, only, theirs, only)[0])
+    found.distance = (anchor.fingerprint ^ row.fingerprint).bit_count()
+    found.alike, found.similarity, found.why = _ruled(rule, found.distance, similarity, row.status)
+    return found
+
+
+def _sketch(row: Row) -> NDArray[np.uint64]:
+    """(1, lanes)"""
+    return np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
 
 
 def cluster_pages(cluster: str, rows: list[ClusterRow]) -> ClusterPages | None:
@@ -186,7 +237,7 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     like, or its newest one."""
     state, rule = judge.state, judge.rule
     uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
-    sketch = np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
+    sketch = _sketch(row)
     fingerprint, status = as_column([row.fingerprint], rule.scheme.width), np.array([row.status], np.uint8)
     pairs = compare(state, rule, fingerprint, uncertain, sketch, status)
     candidates, anchors, place = pairs.found, pairs.anchors, pairs.place
@@ -218,8 +269,16 @@ def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> N
 def _explained(
     judge: Judge, url: str, page: int, distance: int, similarities: tuple[int, int], status: int
 ) -> Near:
-    """`similarities` are that of the pages and the least that suffices."""
-    rule, (similarity, least) = judge.rule, similarities
+    alike, published, why = _ruled(judge.rule, distance, similarities, status)
+    return Near(url, show(judge.genesis.journal, page), distance, published, alike, why)
+
+
+def _ruled(
+    rule: Rule, distance: int, similarities: tuple[int, int], status: int
+) -> tuple[bool, float | None, str]:
+    """Whether two pages are alike, their published similarity, and why. `similarities` are that of the pages
+    and the least that suffices."""
+    similarity, least = similarities
     published = rule.published(similarity)
     largest = rule.largest_distance(status)
     close = distance <= largest
@@ -228,7 +287,7 @@ def _explained(
     if published is not None:
         enough = "at least" if similarity >= least else "below"
         why += f"; similarity {published:.3f} is {enough} {rule.published(least)}"
-    return Near(url, show(judge.genesis.journal, page), distance, published, alike, why)
+    return alike, published, why
 
 
 def _judged(near: list[Near], baseline: Near | None) -> tuple[str, str]:

@@ -95,7 +95,8 @@ def document() -> dict[str, Any]:
         "/api/v1/about": _get("Version, scheme and rule", [], _answers(About)),
         "/api/v1/lookup": {
             "post": {
-                "summary": "Stored verdicts of a URL, or the verdict a page would get; inserts nothing",
+                "summary": "Stored verdicts of a URL, or the verdict a page would get, and its comparison"
+                " with another page; inserts nothing",
                 "requestBody": _body(LookupRequest, f"At most {LOOKUP_BYTES} bytes."),
                 "responses": _answers(Lookup, 400, 403, 413, 415, 503, 504),
             }

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from stream.dashboard.comparer import Comparer
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
@@ -200,3 +201,15 @@ class Stalling(Fingerprinter):
         if b"stall" in (value or b"") and not os.path.exists(os.path.join(os.environ[SLOW_GATE], "gate")):
             raise FetchNeededError("archive at byte 7", lambda: time.sleep(3600))
         return super().decode(value, page_bytes, outside)
+
+
+class HostileComparer(Comparer):
+    """Dies, or fails, when it compares pages that ask for it."""
+
+    def compare(self, anchor: bytes, page: bytes, page_bytes: int) -> bytes | Row:
+        """The comparison, unless the anchor says `memory` or `fail`."""
+        if b"memory" in anchor:
+            raise MemoryError
+        if b"fail" in anchor:
+            raise ValueError("on purpose")
+        return super().compare(anchor, page, page_bytes)

@@ -251,7 +251,14 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
             found = await client.post("/api/v1/lookup", {"html": f"<p>{text('new')}</p>"})
             assert found["verdict"] == "unique"
             assert (await client.post("/api/v1/lookup", {"text": "short"}))["verdict"] == "insufficient"
+            compare = {"html": f"<p>old words {text(3)}</p>"}
+            found = await client.post("/api/v1/lookup", {"text": text(3), "compare": compare})
+            comparison = found["comparison"]
+            assert (found["verdict"], comparison["alike"]) == ("duplicate", True), comparison
+            assert comparison["shingles"]["anchor"][0] == {"shared": False, "text": "old words", "units": 2}
+            assert [each["shared"] for each in comparison["shingles"]["page"]] == [True]
             found = await client.post("/api/v1/lookup", {"url": "http://b.example/copy"})
+            assert found["comparison"] is None
             assert [each["verdict"] for each in found["history"]] in (["duplicate"], ["unique"])
 
             async def healthy() -> bool:
@@ -318,6 +325,11 @@ async def _refuses_bad_look_ups(client: Client) -> None:
         ({"text": "a", "html": "b"}, 400),
         ({"text": 5}, 400),
         ({"colour": "red"}, 400),
+        ({"url": "http://a.example/", "compare": {"text": "a"}}, 400),
+        ({"text": "a", "compare": {}}, 400),
+        ({"text": "a", "compare": {"text": "a", "html": "b"}}, 400),
+        ({"text": "a", "compare": {"url": "http://a.example/"}}, 400),
+        ({"text": "x" * (3 << 20), "compare": {"text": "x" * (3 << 20)}}, 413),
         ({"text": "x" * (5 << 20)}, 413),
     ):
         assert (await client.post("/api/v1/lookup", body, status))["detail"]

@@ -1,0 +1,29 @@
+"""Compares two pages in the child process of look-ups. It imports no more than fingerprinting needs."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
+from stream.fingerprint.row import Row
+from stream.judge.shingle_diff import Shingled, diff
+from stream.text.segment import units
+
+
+class Comparer(Fingerprinter):
+    """Fingerprints pages, and compares the shingles of two."""
+
+    def compare(self, anchor: bytes, page: bytes, page_bytes: int) -> bytes | Row:
+        """The `ShingleDiff` of two page messages in msgpack, or the row that rejects one of them."""
+        sides = []
+        for value in (anchor, page):
+            read = self._read(value, page_bytes)
+            if isinstance(read, Row):
+                return read
+            text = self.normalised(read.text)
+            sides.append(Shingled.of(text, units(text), self.scheme.shingle))
+        return msgspec.msgpack.encode(diff(*sides))
+
+    def _read(self, value: bytes, page_bytes: int) -> ReadPage | Row:
+        page = self.decode(value, page_bytes)
+        return page if isinstance(page, Row) else self.read_page(page)

@@ -1,0 +1,146 @@
+"""The dashboard compares two pasted pages, whatever is in them, and says why where it cannot."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import jsonschema
+import msgspec
+import pytest
+
+from stream.children.child import ChildConfiguration
+from stream.children.pool import ChildPool
+from stream.dashboard.answers import Comparison
+from stream.dashboard.api import LOOKUP_BYTES
+from stream.dashboard.lookup import COMPARER, compared
+from stream.dashboard.openapi import document
+from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge.rule import Rule
+from stream.judge.shingle_diff import LONGEST_OWN, MOST_RUNS, Run
+from stream.messages.verdict_options import VerdictOptions
+from tests.waiting import HANG_SECONDS
+
+RULE = Rule(VerdictOptions(), Scheme())
+WORDS = "the harbour authority will repair the old lighthouse at the north pier before the winter storms come"
+LONG = " ".join(f"{WORDS} in year {n}" for n in range(5))
+
+
+def configuration(fingerprinter: str = COMPARER) -> ChildConfiguration:
+    return ChildConfiguration(
+        scheme=Scheme(),
+        seed=PUBLIC_SEED,
+        page_bytes=16 << 20,
+        memory=2 << 30,
+        deadline=10.0,
+        fingerprinter=fingerprinter,
+    )
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[ChildPool]:
+    async with asyncio.timeout(HANG_SECONDS), ChildPool(1, configuration()) as pool:
+        yield pool
+
+
+async def comparison(pool: ChildPool, other: dict[str, Any], page: dict[str, Any]) -> Comparison:
+    values = [json.dumps({"url": "http://a.example/", **each}).encode() for each in (other, page)]
+    (row,) = await pool.fingerprint([values[1]])
+    found = await compared(pool, RULE, values[0], (values[1], row))
+    contract = document()["components"]
+    schema = {"$ref": "#/components/schemas/Comparison", "components": contract}
+    jsonschema.validate(json.loads(msgspec.json.encode(found)), schema, jsonschema.Draft202012Validator)
+    return found
+
+
+async def test_two_texts_are_compared_like_an_anchor_and_a_page(pool: ChildPool) -> None:
+    found = await comparison(pool, {"text": LONG}, {"html": f"<p>{LONG} and a new word</p>"})
+    assert found.shingles
+    assert found.shingles.anchor == [Run(shared=True, text=found.shingles.anchor[0].text, units=100)]
+    assert found.shingles.page[1:] == [Run(shared=False, text="and a new word", units=4)]
+    shared, of_anchor, of_page = found.shingles.counts
+    assert (of_anchor, of_page) == (0, 4)
+    assert found.exact_similarity == round(shared / (shared + 4), 4)
+    assert found.distance is not None
+    assert found.why.startswith(f"distance {found.distance} is within 14 bits; similarity ")
+    assert found.alike
+    same = await comparison(pool, {"text": LONG}, {"text": LONG})
+    assert (same.alike, same.distance, same.similarity, same.exact_similarity) == (True, 0, 1.0, 1.0)
+    other = await comparison(pool, {"text": LONG}, {"text": "quite another page about ships " * 20})
+    assert (other.alike, other.exact_similarity) == (False, 0.0)
+
+
+async def test_a_page_without_a_fingerprint_still_has_its_shingles_shown(pool: ChildPool) -> None:
+    found = await comparison(pool, {"text": "a few words"}, {"text": LONG})
+    assert found.why == "the page to compare with has too little text for a fingerprint"
+    assert (found.alike, found.distance, found.similarity) == (None, None, None)
+    assert found.shingles
+    assert found.shingles.anchor == [Run(shared=False, text="a few words", units=3)]
+    empty = await comparison(pool, {"text": LONG}, {"text": ""})
+    assert empty.why == "the page has too little text for a fingerprint"
+    assert empty.shingles
+    assert empty.shingles.page == []
+
+
+async def test_hostile_texts_are_text_without_control_characters(pool: ChildPool) -> None:
+    hostile = f"<script>alert(1)</script> \x1b[31m \u202egnp.exe\u2066 {WORDS} \x00\x9b"
+    found = await comparison(pool, {"text": hostile}, {"text": f"{WORDS} \u202e<img src=x onerror=alert(2)>"})
+    assert found.shingles
+    shown = " ".join(run.text for run in found.shingles.anchor + found.shingles.page)
+    assert "<script>alert(1)</script>" in shown
+    assert "img src=x onerror=alert(2)>" in shown
+    assert not set(shown) & set("\x00\x1b\x9b\u202e\u2066")
+    # As HTML, scripts are no text.
+    found = await comparison(pool, {"html": f"<p>{LONG}</p><script>alert(1)</script>"}, {"text": LONG})
+    assert found.shingles
+    assert found.shingles.counts[1:] == (0, 0)
+
+
+@pytest.mark.parametrize("unit", ["a ", "灯塔修复", "\u202e\u0301", "<p>", "&lt;", "x"])
+async def test_the_largest_texts_have_a_bounded_answer(pool: ChildPool, unit: str) -> None:
+    most = LOOKUP_BYTES // 2
+    text = (unit * most)[: most // len(unit.encode()) * len(unit)]
+    for kind in ("text", "html"):
+        found = await comparison(pool, {kind: text}, {kind: f"b c d {text}"})
+        assert pool.crashes == 0, found
+        assert found.shingles or "rejected" in found.why
+        assert len(msgspec.json.encode(found)) < 2 * MOST_RUNS * 6 * LONGEST_OWN
+
+
+async def test_numerous_runs_and_units_are_compared_in_time(pool: ChildPool) -> None:
+    characters = [chr(0x4E00 + n * 7919 % 20_000) for n in range(LOOKUP_BYTES // 6)]
+    changed = ["x" if n % 50 == 0 else each for n, each in enumerate(characters)]
+    found = await comparison(pool, {"text": "".join(characters)}, {"text": "".join(changed)})
+    assert pool.crashes == 0
+    assert found.shingles
+    assert len(found.shingles.page) == MOST_RUNS
+    assert found.shingles.left_out[1] > 10_000
+
+
+async def test_a_rejected_page_is_not_compared(pool: ChildPool) -> None:
+    found = await comparison(pool, {"text": "x" * (17 << 20)}, {"text": LONG})
+    assert found.why.startswith("the page to compare with is rejected: too_large (")
+    assert found.shingles is None
+    found = await comparison(pool, {"text": LONG}, {"url": "no url", "text": LONG})
+    assert found.why.startswith("the page is rejected: bad_url (")
+
+
+@pytest.mark.parametrize(
+    ("order", "why", "crashes"),
+    [
+        ("memory", "crash (needed more memory than child_memory", 1),
+        ("fail", "failed (ValueError: on purpose", 0),
+    ],
+)
+async def test_a_comparison_that_kills_its_process_takes_no_other_with_it(
+    order: str, why: str, crashes: int, children_find_the_tests: None
+) -> None:
+    hostile = configuration("tests.kafka.fingerprinters.HostileComparer")
+    async with asyncio.timeout(HANG_SECONDS), ChildPool(1, hostile) as pool:
+        found = await comparison(pool, {"text": f"{LONG} {order}"}, {"text": LONG})
+        assert found.why.startswith(f"the pages could not be compared: {why}")
+        assert pool.crashes == crashes
+        assert (await comparison(pool, {"text": LONG}, {"text": LONG})).alike
