@@ -61,6 +61,8 @@ PARAGRAPH: Final = 1 << 13
 CODE: Final = 1 << 14
 LINK: Final = 1 << 15
 LINE: Final = 1 << 16
+FOREIGN: Final = 1 << 17
+"""A `/` at the end of its start tag closes it, and so it does those in it."""
 
 _ELEMENTS: Final[dict[int, str]] = {
     CONTAINER | BREAK: "article aside blockquote body center dd details dialog div dl fieldset figure footer "
@@ -82,6 +84,7 @@ _ELEMENTS: Final[dict[int, str]] = {
     CODE: "code pre tt dt kbd",
     LINK: "a",
     LINE: "br",
+    FOREIGN: "svg math",
 }
 _WORDS: Final[dict[int, str]] = {
     BAR: "nav navbar navigation menu submenu topnav footer breadcrumb breadcrumbs masthead pagination pager "
@@ -136,6 +139,10 @@ def _table(names: dict[int, str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]
         for name in listed.split():
             key = word(name[:8])
             flags[key] = flags.get(key, 0) | flag
+    return _hashed(flags)
+
+
+def _hashed(flags: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     keys, found = np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, np.int32)
     for key, flag in flags.items():
         slot = key * _MIX >> 40 & _SLOTS - 1
@@ -153,6 +160,14 @@ def _flags_of(key: int, keys: NDArray[np.int64], flags: NDArray[np.int32]) -> in
             return int(flags[slot])
         slot = slot + 1 & _SLOTS - 1
     return 0
+
+
+@compiled
+def _flags_of_element(first: int, second: int) -> int:
+    """Those of an element, by both halves of its name: `template-view` is no `template`."""
+    if second and second != _flags_of(first, _LONG_KEYS, _LONG_ENDS):
+        return 0
+    return _flags_of(first, _ELEMENT_KEYS, _ELEMENT_FLAGS)
 
 
 @compiled
@@ -309,11 +324,12 @@ def _read(
                 at += 1
             continue
         at, first, second = tag_name(page, begin)
-        flags = _flags_of(first, _ELEMENT_KEYS, _ELEMENT_FLAGS)
+        flags = _flags_of_element(first, second)
         at, said = _rest_of_tag(page, at, not closing and flags & CONTAINER != 0)
         if at > len(page):
             break
-        if flags & RAW and not closing:
+        closed = page[at - 2] == SLASH and (flags | kinds[height - 1]) & FOREIGN != 0
+        if flags & RAW and not closing and not closed:
             if first == _PLAINTEX:
                 break
             at = raw_end(page, at, first, second)
@@ -351,7 +367,9 @@ def _read(
         else:
             if flags & (ITEM | CELL) or first in (_TR, _TBODY, _DD, _DT):
                 height = _closes(flags, _DD if first == _DT else first, kinds, names, height)
-            if flags & CONTAINER and height < DEPTH:
+            if first == _BODY:
+                said &= ~SILENT  # shown by a script
+            if flags & CONTAINER and height < DEPTH and not closed:
                 names[height] = first
                 kinds[height] = flags | said | (kinds[height - 1] & SILENT)
                 containers[held, PARENT], containers[held, FLAGS] = numbers[height - 1], flags | said
@@ -369,5 +387,10 @@ def _read(
 
 _SPACE, _NEWLINE = ord(" "), ord("\n")
 _PLAINTEX: Final = word("plaintex")
+_BODY: Final = word("body")
 _ELEMENT_KEYS, _ELEMENT_FLAGS = _table(_ELEMENTS)
+_LONG_KEYS, _LONG_ENDS = _hashed(
+    {word(name[:8]): word(name[8:]) for names in _ELEMENTS.values() for name in names.split() if name[8:]}
+)
+"""The first 8 letters of long names of elements, and the rest of them."""
 _WORD_KEYS, _WORD_FLAGS = _table(_WORDS)

@@ -108,6 +108,23 @@ def test_an_article_is_the_same_in_a_template_of_tables_and_in_one_of_elements()
     assert extract(old).split() == extract(new).split()
 
 
+@pytest.mark.parametrize("name", ["template-view", "textarea-x", "noscript-page", "plaintexts", "datalist-a"])
+def test_elements_are_told_apart_by_their_whole_names(name: str) -> None:
+    assert ARTICLE.strip() in extract(f"<body><{name}><p>{ARTICLE}</p></{name}>")
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["<svg/>", "<svg class='a' />", "<svg><title/><g/></svg>", "<svg><style/><script /></svg>", "<math/>"],
+)
+def test_a_picture_that_its_start_tag_closes_hides_nothing(before: str) -> None:
+    assert ARTICLE.strip() in extract(f"<body>{before}<p>{ARTICLE}</p>")
+
+
+def test_a_body_that_is_hidden_until_its_script_has_run_is_the_page() -> None:
+    assert ARTICLE.strip() in extract(f"<body style='display: none'><p>{ARTICLE}</p>")
+
+
 @pytest.mark.parametrize("hidden", ["hidden", "style='color: red; display: none'", 'style="display:none"'])
 def test_hidden_elements_have_no_text(hidden: str) -> None:
     assert extract(f"<p>seen</p><div {hidden}><p>not seen</p></div><p>seen too</p>").split() == [
