@@ -19,6 +19,7 @@ from stream.dashboard.answers import (
     ClusterFigures,
     ClusterPages,
     Clusters,
+    Comparison,
     Figures,
     GroupLag,
     HostFigures,
@@ -40,6 +41,7 @@ from stream.dashboard.role import about
 from stream.dashboard.server import application
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
+from stream.judge.shingle_diff import LONGEST_OWN, Run, ShingleDiff
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
@@ -282,5 +284,25 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             "2f4dc81575bc7d19",
             near,
             12,
+            comparison(*words.urls),
         ),
     }
+
+
+def comparison(*texts: str) -> Comparison:
+    """Of two pages that share a sentence, and differ in texts such as these."""
+    shared = Run(shared=True, text="the harbour authority will repair the lighthouse before winter", units=9)
+    own = [Run(shared=False, text=each[:LONGEST_OWN], units=7) for each in texts]
+    return Comparison(
+        why="distance 3 is within 14 bits; similarity 0.987 is at least 0.798",
+        alike=True,
+        distance=3,
+        similarity=0.9871,
+        exact_similarity=0.9865,
+        shingles=ShingleDiff(
+            counts=(7, 7, 14),
+            anchor=[own[0], shared],
+            page=[shared, own[1], shared, own[-1]],
+            left_out=(0, 1234),
+        ),
+    )

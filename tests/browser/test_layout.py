@@ -28,6 +28,7 @@ async def filled(page: Page, api: Canned) -> None:
         await expect(page.locator("#clusters ol li").first).to_be_visible()
     await page.fill("#lookup-url", "https://example.org/")
     await page.fill("#lookup-content", "The harbour authority will repair the old lighthouse.")
+    await page.fill("#compare-content", "The harbour authority repairs the lighthouse.")
     await page.click("#lookup button[type=submit]")
     await expect(page.locator("#found .judgement")).to_be_visible()
     assert len(api.asked) > len(api.answers) - 1

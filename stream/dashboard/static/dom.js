@@ -38,13 +38,18 @@ export function row(columns, cells, attributes = {}) {
 const LONGEST_SHOWN = 200;
 const LONGEST_LOOKUP = 8192;
 
-/** Text from a crawled page, with invisible and reordering characters escaped, and line breaks after punctuation. */
+/** Text from a crawled page as children of an element: invisible and reordering characters escaped, and line breaks
+ * after punctuation. */
+export function legible(text) {
+  const visible = text.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
+  return visible.split(/(?<=[/?&=._-])(?![/?&=._-])/u).map((part, i) => (i ? [element("wbr"), part] : part));
+}
+
+/** The same of at most so many characters, isolated from what stands beside it. */
 export function spelled(text, most = LONGEST_SHOWN) {
   const shown = text.match(new RegExp(`^.{0,${most}}`, "su"))[0];
-  const visible = shown.replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, (each) => `\\u{${each.codePointAt(0).toString(16)}}`);
-  const parts = (shown.length < text.length ? `${visible}…` : visible).split(/(?<=[/?&=._-])(?![/?&=._-])/u);
-  return element("bdi", { dir: "ltr", title: shown.length < text.length ? `${text.length} characters` : null },
-    parts.map((part, i) => (i ? [element("wbr"), part] : part)));
+  const cut = shown.length < text.length;
+  return element("bdi", { dir: "ltr", title: cut ? `${text.length} characters` : null }, legible(cut ? `${shown}…` : shown));
 }
 
 /** A URL as a link to its look-up. Only a marked link beside it opens the page itself, which may be hostile. */

@@ -1,6 +1,6 @@
 // Look-up of a URL or page.
 import { post } from "./api.js";
-import { address, badge, by, element, empty, fill, row, spelled, table } from "./dom.js";
+import { address, badge, by, element, empty, fill, legible, row, spelled, table } from "./dom.js";
 import { clusterPages } from "./lists.js";
 import { verdictTable } from "./live.js";
 
@@ -29,6 +29,7 @@ export function listenToLookup(told) {
 export function lookUp(url) {
   by("lookup-url").value = url;
   by("lookup-content").value = "";
+  by("compare-content").value = "";
   find();
   by("lookup-panel").scrollIntoView();
   by("found").focus({ preventScroll: true });
@@ -37,12 +38,18 @@ export function lookUp(url) {
 async function find() {
   looked = by("lookup-url").value.trim();
   const content = by("lookup-content").value;
+  const other = by("compare-content").value;
+  const kinds = new FormData(by("lookup"));
   const asked = {};
   if (looked) asked.url = looked;
-  if (content.trim()) asked[new FormData(by("lookup")).get("as")] = content;
+  if (content.trim()) asked[kinds.get("as")] = content;
+  if (other.trim()) asked.compare = { [kinds.get("compare-as")]: other };
   fill(by("found"), empty("looking up"));
+  fill(by("comparison"));
   try {
-    show(await post("/api/v1/lookup", asked));
+    const found = await post("/api/v1/lookup", asked);
+    show(found);
+    fill(by("comparison"), compared(found.comparison));
   } catch (error) {
     fill(by("found"), empty(error.message));
   }
@@ -66,4 +73,34 @@ function explained({ why, near }) {
   if (!named) return spelled(why, 600);
   const at = why.indexOf(named.url);
   return [why.slice(0, at), spelled(named.url), why.slice(at + named.url.length)];
+}
+
+/** The page and the one compared with it: figures, and what their shingles share. */
+function compared(comparison) {
+  if (!comparison) return [];
+  const { alike, why, exact_similarity: exact, shingles } = comparison;
+  return [
+    element("h3", {}, "Comparison"),
+    element("p", {}, alike === null ? null : element("strong", {}, alike ? "near-duplicates: " : "no near-duplicates: "), spelled(why, 600)),
+    exact === null ? null : element("p", { class: "like" }, `Exact similarity: ${exact.toFixed(3)}.`),
+    shingles ? differences(shingles) : null,
+  ];
+}
+
+/** Both texts, with what is in no shared shingle marked by a sign, a line and a colour. */
+function differences({ counts: [shared, onlyOther, onlyPage], anchor, page, left_out: [otherLeft, pageLeft] }) {
+  const text = (heading, runs, left, mark, sign) => [
+    element("h4", {}, heading),
+    element("div", { class: "runs", dir: "auto", tabindex: "0", role: "region", "aria-label": heading },
+      runs.map((run) => [run.shared ? element("span", {}, legible(run.text)) : element(mark, {}, `${sign} `, legible(run.text)), " "]),
+      runs.length ? null : "no text",
+      left ? element("em", {}, `and ${left} more runs`) : null),
+  ];
+  return [
+    element("p", { class: "like" }, `Shingles: ${shared} shared, ${onlyOther} only in the compared page, ${onlyPage} only in this page.`),
+    element("p", { class: "like" }, "Normalised texts. ", element("del", {}, "− only in the compared page"), " ",
+      element("ins", {}, "+ only in this page"), " and plain what shared shingles cover; long runs are cut."),
+    text("Compared page", anchor, otherLeft, "del", "−"),
+    text("This page", page, pageLeft, "ins", "+"),
+  ];
 }
