@@ -317,6 +317,7 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
             journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options, seed=seed
         )
         with TranslatedErrors(directory):
+            _refuse_others_files(directory)
             private_directory(directory)
         with writing(path) as file:
             file.write(encode_genesis(genesis))
@@ -338,6 +339,16 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
     if options is not None and options.id != found.options.id:
         raise SchemeMismatchError(f"index {directory} was made with other verdict options: {found.options}")
     return found
+
+
+def _refuse_others_files(directory: Path) -> None:
+    """Raise StateError for a directory that has files without being an index: they would become private, and
+    rows with other files are damaged."""
+    if not directory.is_dir():
+        return
+    for left in directory.iterdir():
+        if left.suffix != ".part" and left.name != "lost+found":  # of a start that was killed; of a volume
+            raise StateError(f"index {directory}: is no index and not empty, it has {left.name}")
 
 
 def _answer(verdict: VerdictRecord) -> Answer:

@@ -8,6 +8,7 @@ import os
 import secrets
 import stat
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -60,7 +61,7 @@ def if_interrupted(say: Callable[[], str]) -> Iterator[None]:
     """If Ctrl-C or SIGTERM interrupts the block, print what `say` returns as the last line of the command."""
     try:
         yield
-    except (KeyboardInterrupt, SystemExit):
+    except (KeyboardInterrupt, SystemExit, CancelledError):  # at Ctrl-C, asyncio.run cancels its task
         interrupted.append(say())
         raise
 

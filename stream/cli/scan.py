@@ -57,10 +57,7 @@ def command(
     logging.configure(settings.log_format, "scan")
     started = time.monotonic()
     seen = ScanCounts()
-    with (
-        tempfile.TemporaryDirectory(prefix="neardup-scan-") as temporary,
-        if_interrupted(lambda: f"{seen.verdicts.total():,} pages were judged"),
-    ):
+    with tempfile.TemporaryDirectory(prefix="neardup-scan-") as temporary:
         place = index_directory or Path(temporary) / "index"
         asyncio.run(
             _scan(settings, opened, place, index_directory is not None, scheme, options, output, seen)
@@ -158,13 +155,15 @@ async def _scan(
         cache=settings.tables_cache,
     ) as index:
         of_rows = [each for each in opened if isinstance(each, RowsSource)]
-        left = {each: each.count - index.judged(rows_id(each)) for each in of_rows}
+        once = {rows_id(each): each for each in of_rows}.values()
+        left = {each: each.count - index.judged(rows_id(each)) for each in once}
         if len(of_rows) == len(opened) and not any(left.values()) and not (directory / LOG).exists():
             return  # an output is left as it is
         begun = next((each.name for each, rows in left.items() if 0 < rows < each.count), None)
         with (
             verdicts_to(output, index, directory if kept else None, begun) as verdicts,
             reading(opened) as advance,
+            if_interrupted(lambda: f"{seen.verdicts.total():,} pages were judged"),
         ):
 
             def before(decided: JudgedBatch) -> None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from stream.errors import DamagedStateError, RowsError, SchemeMismatchError, SettingsError
+from stream.errors import DamagedStateError, RowsError, SchemeMismatchError, SettingsError, StateError
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
 from stream.scan_output import LOG
@@ -111,6 +111,20 @@ def test_an_index_is_continued_by_a_later_scan(corpus: tuple[Path, Path], tmp_pa
     (tmp_path / "more.jsonl").write_text(json.dumps(fields(1)))
     scan(tmp_path / "more.jsonl", "--index", index, "-o", tmp_path / "more")
     assert [verdict["verdict"] for verdict in lines(tmp_path / "more")] == ["recrawl"]
+
+
+def test_an_index_is_not_put_among_rows(corpus: tuple[Path, Path]) -> None:
+    _, rows = corpus
+    before = sorted(rows.iterdir())
+    with pytest.raises(StateError, match=r"is no index and not empty, it has (_neardup|rows-0)"):
+        scan(rows, "--index", rows)
+    assert sorted(rows.iterdir()) == before
+
+
+def test_rows_that_are_named_twice_are_judged_and_counted_once(tmp_path: Path) -> None:
+    rows = directory(tmp_path / "rows", fingerprint_batch(table(20)))
+    summary = json.loads(scan(rows, rows, "--json").stdout)
+    assert (summary["pages"], summary["missing"], summary["repeated"]) == (20, 0, 0)
 
 
 @pytest.mark.parametrize(
