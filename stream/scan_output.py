@@ -124,7 +124,7 @@ class _Written:
             self._at = first if target.next is None else max(first, min(target.next, count))
             self._next = max(self._at, target.next or 0)
             values = log.values[self._at - first :]
-            self.write(values, [_DECODE(value) for value in values])
+            self.write(values, log.decoded(values))
         if log and not (log.values and isinstance(target, _Lines)):
             target.flush()
             log.begin(self._at)
@@ -170,6 +170,13 @@ class _Log:
         with self._path.open("rb") as file:
             return len(file.readline())
 
+    def decoded(self, values: Sequence[bytes]) -> list[VerdictRecord]:
+        """Verdicts of this log. Raises DamagedStateError."""
+        try:
+            return [_DECODE(value) for value in values]
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise DamagedStateError(f"{self._path}: damaged: {error}") from error
+
     def begin(self, first: int) -> None:
         """Begin anew at page `first`, since the output has what came before."""
         self.close()
@@ -200,7 +207,7 @@ def _read(path: Path, output: str, count: int) -> tuple[int, list[bytes]]:
     header, *lines = path.read_bytes().split(b"\n")
     try:
         found = msgspec.json.decode(header, type=Header)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise DamagedStateError(f"{path}: damaged: {error}") from error
     if found.output != output:
         raise SettingsError(

@@ -170,7 +170,12 @@ def test_verdicts_that_an_output_would_lack_are_named(corpus: tuple[Path, Path],
     _, rows = corpus
     output, index, other = tmp_path / "verdicts.jsonl", tmp_path / "index", tmp_path / "other"
     killed("scan.kept", rows, "--index", index, "-o", output)
-    (index / LOG).write_bytes((index / LOG).read_bytes()[:-5])
+    whole = (index / LOG).read_bytes()
+    for damaged in (b"\xff" + whole[1:], whole.replace(b'"verdict":', b'"verdict"-', 1)):
+        (index / LOG).write_bytes(damaged)
+        with pytest.raises(DamagedStateError, match=r"verdicts\.log: damaged"):
+            scan(rows, "--index", index, "-o", output)
+    (index / LOG).write_bytes(whole[:-5])
     with pytest.raises(DamagedStateError, match=r"verdicts\.log: damaged, has 1199 verdicts"):
         scan(rows, "--index", index, "-o", output)
     killed("scan.logged:3", rows, "--index", other, "-o", tmp_path / "verdicts.parquet")
