@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ LARGEST_BYTES: Final = 400_000_000
 """Uncompressed, beyond the base."""
 PAGES: Final = 400
 """Pages of one publication; every fourth is a copy of the one before it."""
+WORDS: Final = [f"word{number}" for number in range(5000)]
 TOKEN: Final = "this machine only"  # noqa: S105 (the default of compose.yaml)
 
 
@@ -64,7 +66,7 @@ def pages(prefix: str) -> str:
     lines = []
     for number in range(PAGES):
         of = number - (number % 4 == 3)
-        words = " ".join(f"word{(of * 7919 + place * 104729) % 9973}" for place in range(120))
+        words = " ".join(random.Random(f"{prefix} {of}").choices(WORDS, k=120))
         lines.append(json.dumps({"url": f"http://{prefix}.example/{number}", "text": words}))
     return "\n".join(lines)
 

@@ -38,16 +38,21 @@ class Deployment:
         self._compose = [str(program), "-p", project, "-f", str(COMPOSE)]
 
     def up(self, names: list[str]) -> None:
-        """Start services and wait until what they depend on is healthy."""
-        scales = [
-            f"--scale={name}={service['deploy']['replicas']}"  # podman-compose leaves `replicas` aside
-            for name, service in services().items()
-            if "replicas" in service["deploy"] and name in names
-        ]
-        self.engine.command(
-            [*self._compose, "up", "--detach", "--no-build", "--no-recreate", *scales, *names],
-            seconds=UP_SECONDS,
-        )
+        """Start services, each when the conditions of those that it depends on hold.
+
+        Older releases of Podman know no healthy containers, and none that depend on one that has ended, so
+        podman-compose is given one service at a time. It leaves `replicas` aside, too.
+        """
+        for name in names:
+            service = services()[name]
+            for needed, wanted in service.get("depends_on", {}).items():
+                holds = self.healthy if wanted["condition"] == "service_healthy" else self.ended_well
+                self.wait_until(f"{needed}: {wanted['condition']}", lambda: holds(needed))  # noqa: B023
+            scale = f"--scale={name}={service['deploy'].get('replicas', 1)}"
+            self.engine.command(
+                [*self._compose, "up", "--detach", "--no-build", "--no-recreate", "--no-deps", scale, name],
+                seconds=UP_SECONDS,
+            )
 
     def down(self) -> None:
         """Remove containers, network and volumes."""
@@ -86,6 +91,13 @@ class Deployment:
         return bool(found) and all(
             each["State"]["Running"] and each["State"].get("Health", {}).get("Status") == "healthy"
             for each in found
+        )
+
+    def ended_well(self, service: str) -> bool:
+        """Whether the containers of a service have ended with exit code 0."""
+        found = self.containers(service)
+        return bool(found) and all(
+            each["State"]["Status"] == "exited" and each["State"]["ExitCode"] == 0 for each in found
         )
 
     @contextmanager

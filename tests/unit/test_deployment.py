@@ -194,6 +194,12 @@ def test_probes_and_ports_are_those_that_roles_serve() -> None:
     assert SERVICES["dashboard"]["ports"] == [f"127.0.0.1:{dashboard}:{dashboard}"]
 
 
+def test_prometheus_of_the_compose_file_may_read_the_dashboards_metrics() -> None:
+    scraped = (DEPLOY / "prometheus" / "prometheus.compose.yml").read_text("utf-8")
+    assert "authorization" not in scraped
+    assert OURS["dashboard"]["environment"]["NEARDUP_DASHBOARD_METRICS_OPEN"] == "true"
+
+
 def test_services_and_budgets_select_pods_that_exist() -> None:
     labels = [
         each["spec"]["template"]["metadata"]["labels"] for each in BASE if "template" in each.get("spec", {})
