@@ -96,10 +96,8 @@ class Account:
             return True
 
         self._deployment.wait_until("a clean audit", complete)
-        require(
-            audited["pages"] == self._published,
-            f"audit: {self._published} pages, one verdict each: {audited}",
-        )
+        verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in audited["verdicts"].items())
+        require(audited["pages"] == self._published, f"{self._published} pages, one verdict each: {verdicts}")
 
 
 def check_confinement(deployment: Deployment) -> None:
@@ -177,7 +175,11 @@ def check_testcontainers(engine: Engine, work: Path) -> None:
             "broker = DockerBroker(print)\n"
             "broker.kill(); broker.restart(); print(broker.description); broker.stop()\n"
         )
-        environment = {"DOCKER_HOST": f"unix://{socket}", "TESTCONTAINERS_RYUK_DISABLED": "true"}
+        environment = {
+            "DOCKER_HOST": f"unix://{socket}",
+            "TESTCONTAINERS_RYUK_DISABLED": "true",  # an image of its own, without a stand-in
+            "TESTCONTAINERS_CONNECTION_MODE": "docker_host",
+        }
         command = ["env", *(f"{name}={value}" for name, value in environment.items())]
         say("  " + engine.command([*command, sys.executable, "-c", program]).splitlines()[-1])
     finally:

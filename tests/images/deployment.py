@@ -56,6 +56,9 @@ class Deployment:
 
     def down(self) -> None:
         """Remove containers, network and volumes."""
+        left = [each["Id"] for each in self.containers()]  # podman-compose does not know of further replicas
+        if left:
+            self.engine("rm", "--force", "--time", "5", *left)
         self.engine.command([*self._compose, "down", "--volumes", "--timeout", "5"])
 
     def containers(self, service: str | None = None) -> list[dict[str, Any]]:
