@@ -46,24 +46,27 @@ async def scan(
 
     Tables are stored in `directory`, which the caller removes. Yields the decided batches in order.
     """
-    warn_if_overcommitted(settings)
-    with Index(
+    with index_in(directory, settings, scheme, options) as index:
+        async with aclosing(judged(settings, index, [messages])) as batches:
+            async for decided in batches:
+                yield decided
+
+
+def index_in(
+    directory: Path, settings: Settings, scheme: Scheme | None, options: VerdictOptions | None
+) -> Index:
+    """The index in a directory, with the memory that the settings name; logs a warning if children and tables
+    could exceed what there is."""
+    if wrong := overcommitted(settings, memory_limit(), "tables_memory"):
+        log.warning("memory_overcommitted", error=wrong)
+    return Index(
         directory,
         scheme=scheme,
         options=options,
         memory=settings.tables_memory,
         generation=settings.tables_generation,
         cache=settings.tables_cache,
-    ) as index:
-        async with aclosing(judged(settings, index, [messages])) as batches:
-            async for decided in batches:
-                yield decided
-
-
-def warn_if_overcommitted(settings: Settings) -> None:
-    """Log a warning if children and tables could exceed the memory there is."""
-    if wrong := overcommitted(settings, memory_limit(), "tables_memory"):
-        log.warning("memory_overcommitted", error=wrong)
+    )
 
 
 async def judged(

@@ -137,23 +137,14 @@ async def _scan(
     import msgspec
 
     from stream.cli.progress import reading
-    from stream.index import Index
     from stream.judge.judged_batch import JudgedBatch
     from stream.messages.verdict import VerdictRecord
-    from stream.scan import judged, rows_id, warn_if_overcommitted
+    from stream.scan import index_in, judged, rows_id
     from stream.scan_output import LOG, verdicts_to
     from stream.sources.rows import RowsSource
 
     decode = msgspec.json.Decoder(VerdictRecord).decode
-    warn_if_overcommitted(settings)
-    with Index(
-        directory,
-        scheme=scheme,
-        options=options,
-        memory=settings.tables_memory,
-        generation=settings.tables_generation,
-        cache=settings.tables_cache,
-    ) as index:
+    with index_in(directory, settings, scheme, options) as index:
         of_rows = [each for each in opened if isinstance(each, RowsSource)]
         once = {rows_id(each): each for each in of_rows}.values()
         left = {each: each.count - index.judged(rows_id(each)) for each in once}
@@ -165,18 +156,18 @@ async def _scan(
             reading(opened) as advance,
             if_interrupted(lambda: f"{seen.verdicts.total():,} pages were judged"),
         ):
+            values: list[bytes] = []
 
             def before(decided: JudgedBatch) -> None:
-                if kept and output:
-                    verdicts.log(decided.json())
+                values[:] = decided.json()
+                verdicts.log(values)
 
             sources = [
                 each if isinstance(each, RowsSource) else seen.counting_messages(each) for each in opened
             ]
             seen.pages += sum(left.values())
             async with aclosing(judged(settings, index, sources, before)) as chunks:
-                async for decided in chunks:
-                    values = decided.json()
+                async for _ in chunks:
                     records = list(map(decode, values))
                     for record in records:
                         seen.count_verdict(record)
