@@ -127,7 +127,7 @@ bench: broker-tools $(BENCHED) compiled ## measure this machine, side by side wi
 	@$(call say,"neardup bench")
 	$(BIN)/neardup bench $(ARGS)
 
-$(BENCHED): $(INSTALLED) $(wildcard requirements-bench*.lock)
+$(BENCHED): $(INSTALLED) $(wildcard requirements-bench*.lock) tests/bench/quality/environments.py
 	@$(call say,"installing the peers that requirements-bench.lock names")
 	$(BIN)/pip install --disable-pip-version-check --quiet --require-hashes -r requirements-bench.lock
 	$(BIN)/python -m tests.bench.quality.environments

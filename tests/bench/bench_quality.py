@@ -4,7 +4,8 @@
 
 DATA has revisions-LANGUAGE.jsonl.xz and web-html.jsonl.xz. All first revisions are judged, then all second
 ones under other URLs, by `scan`. Nothing is downloaded: peers that `make bench` has not installed are left
-out, and so are files other than those of zh and en that are not there.
+out, and so are German manual pages that it has not fetched, and files other than those of zh and en that are
+not there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any, Final
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
-from tests.bench.quality import chrome, ours, truth
+from tests.bench.quality import chrome, manpages, ours, truth
 from tests.bench.quality.environments import call
 from tests.bench.quality.figures import EDGES, LanguageFigures
 
@@ -28,7 +29,7 @@ LANGUAGES = ("zh", "en")
 """Those that every way is measured on."""
 OTHERS = ("ja", "ko", "th", "indic", "ar", "ru", "short")
 """Those that the default and the peers of `VERIFIED` alone are measured on; `short` are short pages in many
-languages."""
+languages. German, `de`, is measured in the same way."""
 VERIFIED = ("datasketch 256 verified", "rensa 128 verified")
 GOALS = {
     "precision_08": (0.99, 0.985),
@@ -75,6 +76,9 @@ def run(data: Path | None = None, picture: Path | None = None) -> dict[str, Any]
     report["by_floor"] = _by_floor(truth.revisions(data, "zh"))
     there = [language for language in OTHERS if (data / f"revisions-{language}.jsonl.xz").exists()]
     report["others"] = {language: _other(truth.revisions(data, language)) for language in there}
+    german = manpages.revisions()
+    if german:
+        report["others"]["de"] = _other(german)
     report["short_of"] = [
         f"{language} {name}"
         for language in LANGUAGES

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ ROOT = Path(__file__).parents[3]
 CACHE = ROOT / ".cache" / "bench"
 ENVIRONMENTS = ("peers", "simhash", "tables", "extractors")
 GUIDES = ("amd64", "arm64", "s390x")
+MANPAGES = (("bookworm", "4.18.1"), ("trixie", "4.27.0"))
+"""Debian's releases, each with its version of `manpages-de`."""
 JAVADOC = (
     ("com.google.code.gson:gson", "2.8.9", "2.10.1"),
     ("org.apache.commons:commons-lang3", "3.12.0", "3.14.0"),
@@ -40,6 +43,12 @@ def python(environment: str) -> Path | None:
 def guides() -> list[Path]:
     """The packages of Debian's guides, one an architecture; empty where they are not all there."""
     found = [sorted(CACHE.glob(f"installation-guide-{each}_*.deb"))[-1:] for each in GUIDES]
+    return [each[0] for each in found] if all(found) else []
+
+
+def manpages() -> list[Path]:
+    """The packages of German manual pages, one a release; empty where they are not all there."""
+    found = [sorted(CACHE.glob(f"manpages-de_{version}*.deb"))[-1:] for _, version in MANPAGES]
     return [each[0] for each in found] if all(found) else []
 
 
@@ -130,6 +139,8 @@ def make() -> None:
         done.touch()
     packages = [] if guides() else [f"installation-guide-{each}" for each in GUIDES]
     _fetch_packages(packages + ([] if handbook() else ["debian-handbook"]))
+    if not manpages():
+        _fetch_manpages()
     _fetch_javadoc()
 
 
@@ -142,6 +153,41 @@ def _fetch_packages(packages: list[str]) -> None:
     say(f"fetching {' '.join(packages)}")
     if subprocess.run(["apt-get", "-qq", "download", *packages], cwd=CACHE, check=False).returncode:
         say("apt-get download failed (apt-get update may help): Debian's guides will not be measured")
+
+
+def _fetch_manpages() -> None:
+    """From where this machine has Debian's packages, whatever release it runs itself."""
+    say("fetching manpages-de of " + " and ".join(release for release, _ in MANPAGES))
+    if shutil.which("apt-get") is None:
+        say("no apt-get here: German will not be measured")
+        return
+    command = ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Label: Debian"]
+    sites = subprocess.run(command, capture_output=True, text=True, check=False).stdout.split()[:1]
+    keys = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+    signed = f"[signed-by={keys}] " if keys.exists() else ""
+    with tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
+        own = Path(directory)
+        for part in ("lists/partial", "cache/archives/partial"):
+            Path(own, part).mkdir(parents=True)
+        lines = [f"deb {signed}{site} {release} main\n" for site in sites for release, _ in MANPAGES]
+        Path(own, "sources").write_text("".join(lines))
+        options = {
+            "Dir::Etc::SourceList": own / "sources",
+            "Dir::Etc::SourceParts": "/dev/null",
+            "Dir::State::Lists": own / "lists",
+            "Dir::Cache": own / "cache",
+            "Acquire::Languages": "none",
+            "APT::Sandbox::User": "root",
+        }
+        Path(own, "conf").write_text("".join(f'{name} "{value}";\n' for name, value in options.items()))
+        environment = os.environ | {"APT_CONFIG": str(own / "conf")}
+        wanted = [f"manpages-de/{release}" for release, _ in MANPAGES]
+        for command in (["update"], ["download", *wanted]):
+            if subprocess.run(
+                ["apt-get", "-qq", *command], cwd=CACHE, env=environment, check=False
+            ).returncode:
+                say("manpages-de cannot be had here: German will not be measured")
+                return
 
 
 def _fetch_javadoc() -> None:
