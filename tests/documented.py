@@ -109,10 +109,11 @@ def furnish(directory: Path) -> None:
     (directory / "crawl.warc.gz").write_bytes(
         b"".join(_record(each["url"], each["text"]) for each in messages)
     )
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(messages), directory / "more.parquet")
+    for name in ("more", "corpus"):
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(messages), directory / f"{name}.parquet")
     with Index(directory / "pages.index") as index:
         list(index.add_all([(each["url"], each["text"]) for each in messages]))
-    for example in (ROOT / "docs" / "examples").glob("*.py"):
+    for example in (ROOT / "docs" / "examples").iterdir():
         (directory / example.name).write_bytes(example.read_bytes())
 
 

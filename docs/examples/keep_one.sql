@@ -1,0 +1,54 @@
+-- Keeps one page of each cluster. DuckDB, with the variable `keep`: 'first', 'longest' or 'newest'. Needs the table
+-- `judged` of judged.sql, or another with a line for each verdict of one index or namespace and the columns
+-- id, url, url_key, verdict, cluster, fingerprint, text_hash, length, fetched_at.
+-- Makes the tables `kept` and `dropped`. Each verdict is in one of them.
+
+SELECT error('keep: set this variable to ''first'', ''longest'' or ''newest''')
+WHERE coalesce(getvariable('keep') NOT IN ('first', 'longest', 'newest'), true);
+
+-- The newest version of each URL that could be read, in the order of judgement, which the ids have. A URL that changed
+-- is not in its old cluster any more, even if it was the anchor. Pages with too little text have no cluster; of those
+-- with equal texts, one is kept.
+CREATE OR REPLACE TEMP TABLE newest_versions AS
+SELECT
+    *,
+    coalesce(cluster, text_hash) AS alike,
+    split_part(id, '.', 2)::BIGINT * 100_000 + split_part(id, '.', 3)::BIGINT AS place,
+    min(place) OVER (PARTITION BY url_key, alike) AS first_place
+FROM judged
+WHERE verdict <> 'rejected'
+QUALIFY row_number() OVER (PARTITION BY url_key ORDER BY place DESC) = 1;
+
+SELECT error('keep: `judged` has pages without a length, so the longest is not known')
+FROM newest_versions WHERE getvariable('keep') = 'longest' AND length IS NULL LIMIT 1;
+
+-- The first page of a cluster is that of the URL that was in it first. Of pages of the same length or time, the first is
+-- kept, and those without a time count as the oldest.
+CREATE OR REPLACE TEMP TABLE kept AS
+FROM newest_versions
+QUALIFY row_number() OVER (
+    PARTITION BY alike
+    ORDER BY
+        CASE getvariable('keep') WHEN 'longest' THEN length WHEN 'newest' THEN epoch_ms(fetched_at) END
+            DESC NULLS LAST,
+        first_place
+) = 1;
+
+-- Why each other page is dropped, and the page that is kept in its place. `bits` is the distance of the two fingerprints:
+-- the verdict compared the page with the anchor of the cluster, which need not be the page that is kept.
+CREATE OR REPLACE TEMP TABLE dropped AS
+SELECT
+    judged.*,
+    CASE
+        WHEN judged.verdict = 'rejected' THEN 'rejected'
+        WHEN newest_versions.id IS NULL THEN 'old version'
+        WHEN judged.cluster IS NULL THEN 'same short text'
+        ELSE 'same cluster'
+    END AS why,
+    kept.id AS kept_id,
+    kept.url AS kept_url,
+    bit_count(xor(unhex(judged.fingerprint)::BIT, unhex(kept.fingerprint)::BIT)) AS bits
+FROM judged
+LEFT JOIN newest_versions USING (id)
+LEFT JOIN kept USING (alike)
+WHERE judged.id NOT IN (SELECT id FROM kept);
