@@ -7,6 +7,8 @@ durable in a log beside the index before the batch is stored, and stay there unt
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +17,10 @@ from typing import BinaryIO, Final, Protocol
 import msgspec
 
 from stream import failpoints
-from stream.errors import DamagedStateError, SettingsError
+from stream.errors import DamagedStateError, OutputError, SettingsError
 from stream.index import Index
 from stream.messages.verdict import VerdictRecord
-from stream.output import Output, writing
+from stream.output import STDOUT, Output, if_interrupted, writing
 from stream.private import tighten
 from stream.sinks.base import Sink
 from stream.sinks.open import open_sink
@@ -238,10 +240,10 @@ def verdicts_to(
             _read(left, "nothing", len(index))
         yield NoVerdicts()
         return
-    log = _Log(left, str(output), len(index)) if left else None
+    log = _Log(left, _absolute(output), len(index)) if left else None
     try:
         if output.suffix in TABLES:
-            with open_sink(str(output)) as sink:
+            with _table(output, whole=left is None) as target, open_sink(str(target)) as sink:
                 _refuse_verdicts_of_others(output, sink, index)
                 table = _Table(sink, index.journal)
                 _refuse_beginning(output, log, begun, len(index) - (table.next or 0))
@@ -259,6 +261,36 @@ def verdicts_to(
     finally:
         if log:
             log.close()
+
+
+def _absolute(output: Path) -> str:
+    return str(output) if str(output) == STDOUT else str(output.resolve())
+
+
+@contextmanager
+def _table(output: Path, *, whole: bool) -> Iterator[Path]:
+    """Where to write a table. If it has to appear `whole`, for no later scan can complete it, a new one is
+    written beside `output` and renamed."""
+    if not whole or (output.exists() and not _empty(output)):
+        yield output
+        return
+    part = output.with_name(f".neardup-{secrets.token_hex(8)}.part{output.suffix}")
+    try:
+        with if_interrupted(lambda: f"{output} is unchanged"):
+            yield part
+        try:
+            part.replace(output)
+        except OSError as error:
+            raise OutputError(f"{output}: {error.strerror}") from error
+    finally:
+        if part.is_dir():
+            shutil.rmtree(part)
+        part.unlink(missing_ok=True)
+        part.with_name(f"{part.name}.wal").unlink(missing_ok=True)  # of DuckDB
+
+
+def _empty(output: Path) -> bool:
+    return output.is_dir() and not any(output.iterdir())
 
 
 def _refuse_beginning(output: Path, log: _Log | None, begun: str | None, lacks: int) -> None:

@@ -102,7 +102,11 @@ def seal(directory: Path, scheme: Scheme) -> Manifest:
     """
     found = []
     uncertain = True
-    for path in visible(directory):
+    try:
+        paths = list(visible(directory))
+    except OSError as error:
+        raise RowsError(f"rows {directory}: {error.strerror}") from error
+    for path in paths:
         if path.suffix != SUFFIX:
             raise RowsError(f"rows {path}: not a Parquet file")
         table = _table(path, scheme)
@@ -124,6 +128,7 @@ def _table(path: Path, scheme: Scheme) -> pa.Table:
             if wrong := foreign(file.schema_arrow, scheme.id):
                 raise RowsError(f"rows {path}: {wrong}")
             table = file.read([*_PLACE, "scheme", "fingerprint", "uncertain"])
+            table.validate(full=True)  # an engine may have written strings that are not UTF-8
             refuse_nulls(table)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise RowsError(f"rows {path}: damaged: {error}") from error

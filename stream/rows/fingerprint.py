@@ -16,6 +16,7 @@ from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.pages.fields import FIELDS, message_fields, missing_columns
 from stream.rows.columns import FIRST, Place, batch_of
+from stream.text.extract import OUT_OF_MEMORY
 
 PAGE_BYTES: Final = 16 << 20
 """Default of the setting `page_bytes`."""
@@ -39,8 +40,9 @@ def fingerprint_batch(
     copied, and so is `key`, the message key. The result has the columns `stream.rows.columns.TYPES`.
 
     A bad page is a row with a reason, as it is in a stream, and so is one at which an exception is raised
-    (`failed`). But a page that never ends, or ends the process, does the same here: there is no deadline, and
-    the engine decides what happens to its task.
+    (`failed`). MemoryError is raised, since the limit is the engine's, which tries its task again. A page
+    that never ends, or ends the process, does the same here: there is no deadline, and the engine decides
+    what happens to its task.
 
     `seed` is that of the scheme; without it, the seed in its file, or the public one. Raises SettingsError
     for a table without these columns, and for a scheme that cannot be used here.
@@ -137,11 +139,14 @@ def _read(fingerprinter: Fingerprinter, cells: dict[str, Any], page_bytes: int) 
             given = {name: value for name, value in cells.items() if value is not None}
             value = msgspec.json.encode(message_fields(given))
         page = fingerprinter.decode(value, page_bytes)
-        return page if isinstance(page, Row) else fingerprinter.read_page(page)
+        read = page if isinstance(page, Row) else fingerprinter.read_page(page)
+        if isinstance(read, Row) and (read.reason, read.detail) == ("extraction_failed", OUT_OF_MEMORY):
+            raise MemoryError(f"{page.url}: not enough memory to extract its text")
     except MemoryError:  # the engine's limit, not the page's fault: the task is tried again
         raise
     except Exception as error:
         return failed(error)
+    return read
 
 
 def _together(fingerprinter: Fingerprinter, pages: Sequence[ReadPage]) -> list[Row]:

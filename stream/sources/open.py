@@ -15,7 +15,7 @@ from stream.errors import SettingsError
 from stream.sources.compressed import STDIN, first_bytes
 from stream.sources.directory import CONTENT_TYPES, DirectorySource
 from stream.sources.jsonl import JsonlSource
-from stream.sources.rows import RowsSource, is_rows
+from stream.sources.rows import MARKS, RowsSource, is_rows
 from stream.sources.source import Source
 from stream.sources.table import CsvSource, ParquetSource
 from stream.sources.warc import WarcSource
@@ -50,6 +50,8 @@ def open_source(path: str, *, format: str = "auto", base_url: str | None = None)
         return _SOURCES["jsonl" if format == "auto" else format](path)
     if not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
+    if Path(path).name in MARKS:
+        raise SettingsError(f"source {path}: belongs to rows; name their directory, {Path(path).parent}")
     kind = _kind(path) if format == "auto" else format
     if Path(path).is_dir() and kind not in ("directory", "rows"):
         raise SettingsError(f"format: {path} is a directory, not {kind}")

@@ -12,6 +12,9 @@ CODE_BYTES: Final = 10_000
 """Reference documentation has at least CODE code elements and one definition or code element more for every
 CODE_BYTES / CODE bytes of HTML. Its signatures and tables are content, but no prose."""
 
+OUT_OF_MEMORY: Final = "MemoryError"
+"""Detail of `extraction_failed`."""
+
 
 def extract(html: str) -> str:
     """The main content of a page as plain text, a line a block.
@@ -43,4 +46,4 @@ def extract(html: str) -> str:
             kept = body(text, blocks, containers)
         return unescaped(kept.tobytes().decode("utf-8", "replace"))
     except MemoryError as error:
-        raise PageError("extraction_failed", "MemoryError") from error
+        raise PageError("extraction_failed", OUT_OF_MEMORY) from error

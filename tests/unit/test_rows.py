@@ -165,6 +165,16 @@ def test_bad_pages_are_rows_with_reasons(monkeypatch: pytest.MonkeyPatch) -> Non
     assert made.column("detail")[1].as_py() == "ZeroDivisionError: by the page"
 
 
+def test_memory_that_does_not_suffice_is_an_error_of_the_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(page: bytes) -> Any:
+        raise MemoryError
+
+    monkeypatch.setattr("stream.text.blocks.read", read)
+    pages = pa.record_batch({"url": ["http://a.example/"], "html": ["<p>a"], "order": [0]})
+    with pytest.raises(MemoryError, match=r"http://a\.example/: not enough memory"):
+        fingerprint_batch(pages)
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -249,6 +259,14 @@ def test_what_an_engine_wrote_is_sealed(tmp_path: Path) -> None:
     parquet.write_table(made.drop_columns("sketch"), tmp_path / "b.parquet")
     with pytest.raises(RowsError, match=r"b\.parquet: has no column `sketch`"):
         seal(tmp_path, SCHEME)
+    binary = [b"\xff"] * made.num_rows
+    parquet.write_table(
+        made.set_column(1, "source", pa.array(binary).view(pa.string())), tmp_path / "b.parquet"
+    )
+    with pytest.raises(RowsError, match=r"b\.parquet: damaged: .*[Ii]nvalid UTF8"):
+        seal(tmp_path, SCHEME)
+    with pytest.raises(RowsError, match=r"missing: No such file"):
+        seal(tmp_path / "missing", SCHEME)
 
 
 @pytest.mark.parametrize("name", ["order", "source", "position", "status", "length", "language", "scheme"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import random
@@ -16,7 +17,14 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from stream.errors import DamagedStateError, RowsError, SchemeMismatchError, SettingsError, StateError
+from stream.errors import (
+    DamagedStateError,
+    PageError,
+    RowsError,
+    SchemeMismatchError,
+    SettingsError,
+    StateError,
+)
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
 from stream.scan_output import LOG
@@ -192,6 +200,30 @@ def test_a_table_of_other_verdicts_is_left_alone(corpus: tuple[Path, Path], tmp_
     assert len(rows_of_table(tmp_path / "verdicts.parquet")) == COUNT
 
 
+@pytest.mark.parametrize("name", ["verdicts.parquet", "verdicts.duckdb"])
+def test_a_table_appears_whole_where_no_later_scan_can_complete_it(tmp_path: Path, name: str) -> None:
+    page = json.dumps(fields(0))
+    (tmp_path / "pages.jsonl").write_text(f"{page}\n{page}\n")
+    (tmp_path / "pages.jsonl.gz").write_bytes(gzip.compress(page.encode() * 1000)[:-20])
+    (tmp_path / "verdicts.parquet").mkdir()  # empty, it is no table yet
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(PageError, match="damaged_source"):
+        scan(tmp_path / "pages.jsonl", tmp_path / "pages.jsonl.gz", "-o", tmp_path / name)
+    assert sorted(tmp_path.rglob("*")) == before
+    scan(tmp_path / "pages.jsonl", "-o", tmp_path / name)
+    assert [verdict["verdict"] for verdict in read(tmp_path / name)] == ["unique", "recrawl"]
+
+
+def test_an_output_is_the_same_by_another_name(
+    corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, rows = corpus
+    killed("scan.logged:2", rows, "--index", tmp_path / "index", "-o", tmp_path / "verdicts.jsonl")
+    monkeypatch.chdir(tmp_path)
+    scan(rows, "--index", "index", "-o", "verdicts.jsonl")
+    assert len(lines(tmp_path / "verdicts.jsonl")) == COUNT
+
+
 def test_rows_that_do_not_fit_are_refused(corpus: tuple[Path, Path], tmp_path: Path) -> None:
     _, rows = corpus
     seed = tmp_path / "seed"
@@ -202,6 +234,8 @@ def test_rows_that_do_not_fit_are_refused(corpus: tuple[Path, Path], tmp_path: P
         scan(rows, "--option", "keys=fingerprint", "--option", "flips=2")
     with pytest.raises(SettingsError, match="only `neardup scan` reads them"):
         neardup("fingerprint", rows)
+    with pytest.raises(SettingsError, match=rf"_neardup_rows\.json: belongs to rows; name .*, {rows}$"):
+        scan(rows / "_neardup_rows.json")
     (tmp_path / "empty").mkdir()
     with pytest.raises(RowsError, match="no _neardup_rows"):
         scan(tmp_path / "empty", "--format", "rows")
