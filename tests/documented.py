@@ -25,6 +25,8 @@ PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NOT_RUN: Final = {
     "make ": "runs these very tests, or what has tests of its own; test_documentation.py has it parsed",
     "pip install ": "needs a package index",
+    "python crawl_": "needs a site: tests/kafka/test_crawl_examples.py has one",
+    "connect-standalone.sh ": "of a Kafka distribution; tests/kafka/test_crawl_examples.py runs what it does",
     "PGPASSWORD=": "needs a PostgreSQL server; tests/kafka/test_export.py has one where it is installed",
 }
 """Beginnings of commands that no test can run, and why."""
@@ -36,7 +38,7 @@ PAGES_NOT_RUN: Final = {
 """Pages whose commands need what this sandbox has not, and why."""
 NEEDS_KAFKA: Final = re.compile(
     r"^(\w+=\S+ )*(neardup (topics|run|worker|judge|dashboard|publish|tail|verdicts|query|audit)"
-    r"|python (publish_pages|read_verdicts|crawl_with_scrapy))\b",
+    r"|python (publish_pages|read_verdicts))\b",
     re.MULTILINE,
 )
 _FENCE: Final = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT))
 WIDTH = 100
-SUFFIXES = {".md", ".svg", ".png", ".toml", ".py", ".sql"}
+SUFFIXES = {".md", ".svg", ".png", ".toml", ".py", ".sql", ".properties"}
 """Of files under docs/ that are pages, or that pages show or link to."""
 WIDE = ".md-grid { max-width: 82rem } .md-typeset table:not([class]) code { word-break: normal }\n"
 """Our tables and figures are wide."""

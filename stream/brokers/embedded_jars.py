@@ -47,12 +47,13 @@ def version() -> str:
     return found[1]
 
 
-def jars(progress: Callable[[str], None]) -> Path:
+def jars(progress: Callable[[str], None], pom: Path | None = None) -> Path:
     """The directory of Kafka's jars, which are fetched if missing. Concurrent callers wait for one fetch.
 
-    The directory exists only if it is complete, and its name changes with pom.xml. Raises BrokerError.
+    `pom` names other jars than a broker's, of the same version of Kafka. The directory exists only if it is
+    complete, and its name changes with the pom. Raises BrokerError.
     """
-    pom = deployment() / "pom.xml"
+    pom = pom or deployment() / "pom.xml"
     stamp = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
     cache = Path(platformdirs.user_cache_dir("neardup"))
     ready = cache / f"kafka-{version()}-{stamp}"
@@ -63,7 +64,7 @@ def jars(progress: Callable[[str], None]) -> Path:
         with _lock(cache / "kafka.lock"):
             if not ready.is_dir():
                 with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as work:
-                    shutil.copy(pom, work)
+                    shutil.copy(pom, Path(work) / "pom.xml")
                     _fetch(Path(work), progress)
                     os.rename(Path(work) / "jars", ready)
     except OSError as error:

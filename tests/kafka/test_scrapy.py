@@ -145,19 +145,3 @@ async def test_a_crawl_that_does_not_wait_has_sent_everything_when_it_closes(
     assert not any(FIELD in each for each in items)
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         assert (await audited(settings, len(SITE))).clean
-
-
-async def test_the_example_crawl_writes_pages_with_their_verdicts(
-    site: str, settings: Settings, tmp_path: Path
-) -> None:
-    await create(settings)
-    example, out = ROOT / "docs" / "examples" / "crawl_with_scrapy.py", tmp_path / "items.jsonl"
-    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
-        command = (sys.executable, str(example), site, str(out))
-        code, _, log = await finished(
-            *command, environment={"PYTHONPATH": str(ROOT), **settings.environment()}
-        )
-    assert code == 0, log
-    items = [json.loads(line) for line in (await asyncio.to_thread(out.read_text)).splitlines()]
-    verdicts = sorted(each[FIELD]["verdict"] for each in items if each["url"] != site)
-    assert verdicts == ["duplicate", "insufficient", "unique", "unique"]
