@@ -14,7 +14,6 @@ import structlog
 
 from stream.children.memory import memory_limit, overcommitted
 from stream.children.pool import ChildPool, configuration_of
-from stream.errors import SettingsError
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.index import Index, RowsId
@@ -91,11 +90,7 @@ async def judged(
         for source in some:
             if not isinstance(source, RowsSource):
                 raise TypeError(source)
-            if index.options.flips and not source.uncertain:
-                raise SettingsError(
-                    f"source {source.name}: rows were made without --uncertain, which the verdict option"
-                    f" flips={index.options.flips} needs"
-                )
+            source.refuse_misfits(index.scheme, index.options)
             known = rows_id(source)
             coming = source.rows(index.scheme, index.judged(known))
             while found := list(islice(coming, ROWS)):

@@ -37,7 +37,7 @@ PAGES_NOT_RUN: Final = {
 }
 """Pages whose commands need what this sandbox has not, and why."""
 NEEDS_KAFKA: Final = re.compile(
-    r"^(\w+=\S+ )*(neardup (topics|run|worker|judge|dashboard|publish|tail|verdicts|query|audit)"
+    r"^(\w+=\S+ )*(neardup (topics|run|worker|judge|dashboard|publish|load|tail|verdicts|query|audit)"
     r"|python (publish_pages|read_verdicts))\b",
     re.MULTILINE,
 )

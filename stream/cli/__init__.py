@@ -29,6 +29,7 @@ SECTIONS = {
     },
     "Use a deployment": {
         "publish": "publish pages from files to the pages topic",
+        "load": "bring fingerprinted pages into a running deployment",
         "tail": "follow the verdicts",
         "verdicts": "export the verdicts to DuckDB, Parquet or PostgreSQL",
         "query": "find the anchors that match given pages, without inserting them",

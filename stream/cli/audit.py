@@ -6,10 +6,12 @@ import asyncio
 import json
 import sys
 import time
+from pathlib import Path
 
 import click
 
 from stream.cli.options import CONNECTION, with_settings
+from stream.errors import SettingsError
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -17,8 +19,12 @@ from stream.settings import Settings
 @click.command("audit")
 @with_settings(*CONNECTION)
 @click.option("--recompute", is_flag=True, help="Also decide the whole journal again and compare.")
+@click.option("--rows", "directories", multiple=True,
+              type=click.Path(path_type=Path, file_okay=False),
+              help="Also check that each row of this directory, which was loaded, has exactly one verdict."
+              " Only the manifest is read; may be repeated.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON line.")
-def command(settings: Settings, recompute: bool, as_json: bool) -> None:
+def command(settings: Settings, recompute: bool, directories: tuple[Path, ...], as_json: bool) -> None:
     """Check that every page on the pages topic has exactly one verdict. Exit with code 1 if not.
 
     The deployment may be running.
@@ -30,6 +36,7 @@ def command(settings: Settings, recompute: bool, as_json: bool) -> None:
     from stream.kafka.recompute import recompute as decide_again
 
     logging.configure(settings.log_format, "audit")
+    rows = _rows(directories)
     console = Console(stderr=as_json)
     started = time.monotonic()
     with console.status("reading pages and verdicts") as status:
@@ -37,7 +44,7 @@ def command(settings: Settings, recompute: bool, as_json: bool) -> None:
         def progress(topic: str, records: int) -> None:
             status.update(f"{topic}: {records:,} records")
 
-        findings = asyncio.run(audit.audit(settings, progress))
+        findings = asyncio.run(audit.audit(settings, progress, rows))
         differences = asyncio.run(decide_again(settings, progress)) if recompute else []
     seconds = time.monotonic() - started
     if as_json:
@@ -50,6 +57,7 @@ def command(settings: Settings, recompute: bool, as_json: bool) -> None:
                     "repeated": findings.repeated,
                     "unexplained": findings.unexplained,
                     "earlier": findings.earlier,
+                    "loaded": findings.loaded,
                     "lost": findings.lost,
                     "different": len(differences) if recompute else None,
                     "seconds": round(seconds, 3),
@@ -58,7 +66,7 @@ def command(settings: Settings, recompute: bool, as_json: bool) -> None:
         )
     else:
         table = Table("", "count", title=f"audit of {settings.namespace}")
-        for name in ("pages", "missing", "repeated", "unexplained", "earlier", "lost"):
+        for name in ("pages", "missing", "repeated", "unexplained", "earlier", "loaded", "lost"):
             table.add_row(name, f"{getattr(findings, name):,}")
         for verdict, count in sorted(findings.verdicts.items()):
             table.add_row(f"verdict {verdict}", f"{count:,}")
@@ -68,4 +76,18 @@ def command(settings: Settings, recompute: bool, as_json: bool) -> None:
         for line in (*findings.examples, *differences):
             console.print(line)
         console.print("every page has exactly one verdict" if findings.clean else "[bold red]not clean")
+        if findings.loaded:
+            console.print("the manifests of loaded rows were not named: --rows DIRECTORY checks them too")
     sys.exit(0 if findings.clean and not differences else 1)
+
+
+def _rows(directories: tuple[Path, ...]) -> dict[str, int]:
+    """The numbers of rows of directories, by digest. Raises RowsError and SettingsError."""
+    if not directories:
+        return {}
+    try:
+        from stream.rows.manifest import manifest_alone
+    except ImportError as error:
+        raise SettingsError(f"--rows: pip install 'neardup-stream[export]' ({error})") from error
+    manifests = map(manifest_alone, directories)
+    return {each.digest: each.rows for each in manifests}

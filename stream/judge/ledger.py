@@ -12,7 +12,7 @@ import xxhash
 from numpy.typing import NDArray
 
 from stream.messages.decision import SourceProgress
-from stream.messages.journal import Rows, SourceRange
+from stream.messages.journal import LOAD, Rows, SourceRange
 from stream.tables.contents import joined
 
 SourceKey = tuple[str, str, int]
@@ -41,6 +41,11 @@ class SourceGap:
             missing, cure = "from its opening", "the log start (--to-earliest)"
         else:
             missing, cure = f"from offset {self.expected}", f"{self.expected} (--to-offset {self.expected})"
+        if self.topic == LOAD:
+            return (
+                f"source_gap: loaded rows with the digest {self.topic_id}: rows {missing} up to {self.start} "
+                "are missing; run `neardup load` with these rows again"
+            )
         return (
             f"source_gap: {self.topic}[{self.partition}] (topic id {self.topic_id}): pages {missing} "
             f"up to {self.start} are missing; stop the workers, set their group to {cure}, start them"

@@ -76,6 +76,14 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("group", "{ns}.judge", (_READ,), "elect a leader, commit for lag tools"),
         ("transactional-id", "{ns}.judge", (_WRITE,), "one transaction per batch; fence the previous leader"),
     ),
+    "load": (
+        ("topic", "{ns}.genesis", (_READ, _CONFIGS), "read scheme and options"),
+        ("topic", "{ns}.journal", (_WRITE, _CONFIGS), "append rows"),
+        ("topic", "{ns}.decisions", (_READ,), "find what is judged"),
+        ("topic", "{ns}.pages", ("Describe",), "measure the workers' lag"),
+        ("group", "{ns}.load", (_READ,), "load alone"),
+        ("group", "{ns}.workers", ("Describe",), "measure the workers' lag"),
+    ),
     "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; a crawler needs the same"),),
     "tail": (
         ("topic", "{ns}.verdicts", (_READ, _CONFIGS), "read; other consumers of verdicts need Read only"),

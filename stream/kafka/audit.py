@@ -7,7 +7,7 @@ On purpose, the audit shares no code with the judge and reads pages and verdicts
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -23,6 +23,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import decode_decisions
+from stream.messages.journal import LOAD
 from stream.settings import Settings
 
 GENESIS_SECONDS: Final = 10.0
@@ -33,6 +34,7 @@ EXAMPLES: Final = 10
 class PageSource(msgspec.Struct):
     """Where the page of a verdict came from."""
 
+    topic: str
     topic_id: str
     partition: int
     offset: int
@@ -60,6 +62,8 @@ class Findings:
     """Verdicts of the current topic for an offset above the log start that has no page."""
     earlier: int = 0
     """Verdicts of deleted pages, of an earlier topic with the same name or below the log start."""
+    loaded: int = 0
+    """Verdicts of loaded rows whose manifest was not given."""
     lost: int = 0
     """Offsets that retention deleted before they were read, as declared in the journal."""
     examples: list[str] = field(default_factory=list)
@@ -71,10 +75,15 @@ class Findings:
 
 
 @clients.explains_errors
-async def audit(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> Findings:
+async def audit(
+    settings: Settings,
+    progress: Callable[[str, int], None] = lambda *_: None,
+    rows: Mapping[str, int] | None = None,
+) -> Findings:
     """Read both topics up to their current ends, and compare them page by page.
 
-    `progress` is called with the topic and the number of records read so far.
+    `progress` is called with the topic and the number of records read so far. `rows` maps the digests of
+    loaded rows to their numbers; each row is a page, too.
     """
     names, findings = TopicNames(settings.namespace), Findings()
     async with broker_metadata.connect(settings) as client:
@@ -82,6 +91,7 @@ async def audit(settings: Settings, progress: Callable[[str, int], None] = lambd
     # Read pages first: verdicts on pages that arrive later are beyond the masks and ignored.
     pages, starts = await _pages(settings, names.pages, progress)
     seen = {p: np.zeros(len(present), np.uint16) for p, present in pages.items()}
+    seen_rows = {digest: np.zeros(count, np.uint16) for digest, count in (rows or {}).items()}
     reader = VerdictReader(settings)
     # Close the generator, and thereby its consumer, also if decoding a record fails.
     async with aclosing(committed_records(settings, names.verdicts, progress)) as records:
@@ -89,18 +99,24 @@ async def audit(settings: Settings, progress: Callable[[str, int], None] = lambd
             verdict = _decode(record, reader.json(record))
             findings.verdicts[verdict.verdict] += 1
             source = verdict.source
+            if source.topic == LOAD:
+                of_rows = seen_rows.get(source.topic_id)
+                if of_rows is None:
+                    findings.loaded += 1
+                elif source.offset < len(of_rows):
+                    of_rows[source.offset] += 1
+                else:
+                    findings.unexplained += 1
+                continue
             place = source.offset - starts.get(source.partition, 0)
             if source.topic_id != topic_id or place < 0:
                 findings.earlier += 1
             elif source.partition in seen and place < len(seen[source.partition]):
                 seen[source.partition][place] += 1
     for partition, present in pages.items():
-        verdicts, start = seen[partition], starts[partition]
-        findings.pages += int(present.sum())
-        _list(findings, "missing", partition, start, present & (verdicts == 0))
-        _list(findings, "repeated", partition, start, verdicts > 1)
-        _list(findings, "unexplained", partition, start, ~present & (verdicts > 0))
-        findings.repeated += int(np.maximum(verdicts.astype(np.int64) - 2, 0).sum())
+        _compare(findings, f"partition {partition} offset", starts[partition], present, seen[partition])
+    for digest, verdicts in seen_rows.items():
+        _compare(findings, f"rows {digest} number", 0, np.ones(len(verdicts), bool), verdicts)
     findings.lost = await _lost(settings, names)
     return findings
 
@@ -177,9 +193,20 @@ def _decode(record: Any, value: bytes) -> AuditedVerdict:
         raise RecordError(f"{record.topic}[{record.partition}] offset {record.offset}: {error}") from error
 
 
-def _list(findings: Findings, kind: str, partition: int, start: int, mask: NDArray[np.bool_]) -> None:
+def _compare(
+    findings: Findings, where: str, start: int, present: NDArray[np.bool_], verdicts: NDArray[np.uint16]
+) -> None:
+    """Count pages against their numbers of verdicts. The first of both is at offset `start`."""
+    findings.pages += int(present.sum())
+    _list(findings, "missing", where, start, present & (verdicts == 0))
+    _list(findings, "repeated", where, start, verdicts > 1)
+    _list(findings, "unexplained", where, start, ~present & (verdicts > 0))
+    findings.repeated += int(np.maximum(verdicts.astype(np.int64) - 2, 0).sum())
+
+
+def _list(findings: Findings, kind: str, where: str, start: int, mask: NDArray[np.bool_]) -> None:
     """Count the offsets in `mask`, and list the first of them."""
     places = np.flatnonzero(mask)
     setattr(findings, kind, getattr(findings, kind) + len(places))
     for place in places[:EXAMPLES].tolist():
-        findings.examples.append(f"{kind}: partition {partition} offset {start + place}")
+        findings.examples.append(f"{kind}: {where} {start + place}")

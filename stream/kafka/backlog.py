@@ -236,8 +236,7 @@ class Backlog:
             return
         for row in rows:
             index = len(chunk.rows)
-            if len(chunk.keys[index] or b"") > KEY_BYTES:
-                row = Row(Status.REJECTED, row.url, row.url_key, row.fetched_at, reason="key_too_large")
+            row = without_large_key(row, chunk.keys[index])
             if row.status != Status.REJECTED:
                 self.held -= len(chunk.values[index] or b"")
                 chunk.values[index] = None
@@ -265,7 +264,7 @@ class Backlog:
             if not chunk.pending:
                 break
             row, key = chunk.rows[chunk.taken], chunk.keys[chunk.taken]
-            weight = _weight(row, key) + len(chunk.traces.get(chunk.taken, ""))
+            weight = weight_of(row, key) + len(chunk.traces.get(chunk.taken, ""))
             if batch.rows and batch.size + weight > size:
                 break
             self._move(chunk, batch, weight)
@@ -284,7 +283,7 @@ class Backlog:
         row, offset, key = chunk.rows[index], chunk.offsets[index], chunk.keys[index]
         batch.rows.append(row)
         batch.offsets.append(offset)
-        batch.keys.append(key if len(key or b"") <= KEY_BYTES else None)
+        batch.keys.append(None if has_large_key(key) else key)
         batch.times.append(chunk.times[index])
         if index in chunk.traces:
             batch.traces[len(batch.rows) - 1] = chunk.traces[index]
@@ -342,7 +341,19 @@ class Backlog:
         return SourceRange(cluster_id, topic, topic_id, partition, start, end, rows, opening, lost, published)
 
 
-def _weight(row: Row, key: bytes | None) -> int:
+def has_large_key(key: bytes | None) -> bool:
+    """Whether a message key would not fit the journal."""
+    return len(key or b"") > KEY_BYTES
+
+
+def without_large_key(row: Row, key: bytes | None) -> Row:
+    """The row of a page, which is rejected if its message key is too large."""
+    if not has_large_key(key):
+        return row
+    return Row(Status.REJECTED, row.url, row.url_key, row.fetched_at, reason="key_too_large")
+
+
+def weight_of(row: Row, key: bytes | None) -> int:
     """Return the approximate size of a row in an encoded record, in bytes."""
     strings = sum(len(each.encode()) for each in (row.url, row.url_key, row.reason) if each)
     return ROW_OVERHEAD + len(row.sketch) + strings + len(key or b"")

@@ -56,6 +56,11 @@ class TopicNames:
         return f"{self.namespace}.workers"
 
     @property
+    def load(self) -> str:
+        """Consumer group of loaders, by which only one loads at a time."""
+        return f"{self.namespace}.load"
+
+    @property
     def judge(self) -> str:
         """Consumer group and transactional id of the judge."""
         return f"{self.namespace}.judge"

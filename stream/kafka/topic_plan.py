@@ -10,7 +10,7 @@ from stream.kafka.broker_metadata import Topic
 from stream.kafka.names import TopicNames
 from stream.settings import MIB, Settings
 
-Role = Literal["worker", "judge", "publish", "follow"]
+Role = Literal["worker", "judge", "load", "publish", "follow"]
 """`follow` reads verdicts: tail, export, dashboard."""
 
 GENESIS_BYTES: Final = 64 << 10
@@ -112,6 +112,7 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
         None: tuple(topics),
         "worker": ("pages", "genesis", "journal", "rejected"),
         "judge": ("genesis", "journal", "decisions", "verdicts", "clusters", *routed),
+        "load": ("genesis", "journal"),
         "publish": ("pages",),
         "follow": ("verdicts",),
     }

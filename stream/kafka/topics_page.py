@@ -19,11 +19,15 @@ _MEANING: Final = {
         "one record: scheme, verdict options and seed of the namespace",
     ),
     "journal": (
-        "workers",
+        "workers, `neardup load`",
         "judge, dashboard",
         "fingerprints and sketches of all pages, in the order of judgement",
     ),
-    "decisions": ("judge", "judge, `audit`, `query`", "what was decided of each page; recovery replays it"),
+    "decisions": (
+        "judge",
+        "judge, `load`, `audit`, `query`",
+        "what was decided of each page; recovery replays it",
+    ),
     "verdicts": ("judge", "you, dashboard", "one verdict for each page, with the key of its page"),
     "clusters": ("judge", "you, dashboard", "anchors that were superseded"),
     "rejected": ("workers", "you", "the bytes of rejected pages, with the reason in the headers"),

@@ -32,6 +32,8 @@ AS_URL: Final = -2
 LANGUAGE_BYTES: Final = 3
 MAX_ROWS: Final = 65_535
 """Maximum number of rows in a journal record. The index of a row must fit 16 bits (see `judge.ids`)."""
+LOAD: Final = "load"
+"""`topic` of the ranges of loaded rows (rule 21). The topic of pages has a dot in its name."""
 
 
 class SourceRange(msgspec.Struct, frozen=True, array_like=True):
@@ -60,6 +62,14 @@ class SourceRange(msgspec.Struct, frozen=True, array_like=True):
     """
 
 
+class Corpus(msgspec.Struct, frozen=True):
+    """The rows that a record was loaded from. Their digest is the topic id of its range."""
+
+    name: str
+    rows: int
+    """Number of rows of the whole corpus."""
+
+
 class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind", omit_defaults=True):
     """Wire format of `Rows`: msgpack, with columns of numbers as little-endian buffers.
 
@@ -84,6 +94,7 @@ class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind", omit_defaults=Tr
     strings: bytes
     reason: dict[int, str]
     traceparent: dict[int, str] = {}
+    corpus: Corpus | None = None
 
 
 class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
@@ -213,6 +224,8 @@ class Rows:
     """Row -> why the page was rejected."""
     traceparent: dict[int, str] = field(default_factory=dict)
     """Row -> `traceparent` of the page message (W3C Trace Context), which is copied to the verdict."""
+    corpus: Corpus | None = None
+    """What the rows were loaded from, if a loader wrote them. No verdict depends on it."""
 
     def __len__(self) -> int:
         return len(self.status)
@@ -276,6 +289,7 @@ class Rows:
                 strings=self.strings.data,
                 reason=self.reason,
                 traceparent=self.traceparent,
+                corpus=self.corpus,
             )
         )
 
@@ -332,6 +346,7 @@ class Rows:
             strings=Strings.of_record(record, n),
             reason=record.reason,
             traceparent=record.traceparent,
+            corpus=record.corpus,
         )
         rows._refuse_unbounded(wide)
         return rows

@@ -149,19 +149,34 @@ class RowsReader:
         """Bytes of files read so far, of those that the manifest lists."""
 
     def read(self, scheme: Scheme, start: int = 0) -> Iterator[PlacedRow]:
-        """Yield the rows from number `start` on. Raises RowsError, and SchemeMismatchError."""
+        """Yield the rows from number `start` on. Files that lie wholly before it in their order are not read.
+
+        Raises RowsError, and SchemeMismatchError.
+        """
         self.manifest.refuse_other_scheme(str(self._directory), scheme)
+        files, first = self._from(start)
         before: Place | None = None
-        for number, row in enumerate(self._merged(scheme)):
+        for number, row in enumerate(self._merged(files, scheme), first):
             if before is not None:
                 refuse_disorder(str(self._directory), before, row.place)
             before = row.place
             if number >= start:
                 yield row
 
-    def _merged(self, scheme: Scheme) -> Iterator[PlacedRow]:
-        """All rows by place. A file is opened when its first row is due."""
-        waiting = [each for each in reversed(self.manifest.files) if each.rows]  # the first at the end
+    def _from(self, start: int) -> tuple[list[RowsFile], int]:
+        """The files that have rows from number `start` on, and the number of their first row."""
+        files, first = [each for each in self.manifest.files if each.rows], 0
+        while (
+            files and first + files[0].rows <= start and (len(files) == 1 or files[0].last < files[1].first)
+        ):
+            passed = files.pop(0)
+            first += passed.rows
+            self.bytes_read += passed.bytes
+        return files, first
+
+    def _merged(self, files: Sequence[RowsFile], scheme: Scheme) -> Iterator[PlacedRow]:
+        """The rows of files by place. A file is opened when its first row is due."""
+        waiting = list(reversed(files))  # the first at the end
         opened: list[tuple[Place, int, PlacedRow, Iterator[PlacedRow]]] = []
         while waiting or opened:
             while waiting and (not opened or waiting[-1].first <= opened[0][0]):

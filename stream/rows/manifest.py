@@ -96,7 +96,7 @@ def read_manifest(directory: Path) -> Manifest:
 
     Raises RowsError, which names the file.
     """
-    manifest = _decoded(directory)
+    manifest = manifest_alone(directory)
     known = {each.name for each in manifest.files}
     for each in manifest.files:
         path = directory / each.name
@@ -110,7 +110,8 @@ def read_manifest(directory: Path) -> Manifest:
     return manifest
 
 
-def _decoded(directory: Path) -> Manifest:
+def manifest_alone(directory: Path) -> Manifest:
+    """The manifest of a directory, whatever files are there. Raises RowsError."""
     path = directory / NAME
     try:
         found = msgspec.json.decode(path.read_bytes(), type=dict)

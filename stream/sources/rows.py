@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from stream.errors import SettingsError
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
+from stream.messages.verdict_options import VerdictOptions
 from stream.sources.source import Message, Source
 
 if TYPE_CHECKING:
+    from stream.rows.columns import PlacedRow
     from stream.rows.files import RowsReader
 
 MARKS = ("_neardup_rows.json", "_neardup_plan.json")
@@ -48,6 +50,16 @@ class RowsSource(Source):
         """Whether they have the bits that the verdict option `flips` needs."""
         return self._reader.manifest.uncertain
 
+    def refuse_misfits(self, scheme: Scheme, options: VerdictOptions) -> None:
+        """Raise SchemeMismatchError for rows of another scheme or seed, and SettingsError for rows without
+        what the options need."""
+        self._reader.manifest.refuse_other_scheme(self.name, scheme)
+        if options.flips and not self.uncertain:
+            raise SettingsError(
+                f"source {self.name}: rows were made without --uncertain, which the verdict option"
+                f" flips={options.flips} needs"
+            )
+
     @property
     def total_bytes(self) -> int | None:
         return sum(each.bytes for each in self._reader.manifest.files)
@@ -56,14 +68,19 @@ class RowsSource(Source):
     def bytes_read(self) -> int:
         return self._reader.bytes_read
 
+    def placed(self, scheme: Scheme, start: int = 0) -> Iterator[PlacedRow]:
+        """Yield the rows from number `start` on, with their places and message keys. Raises RowsError, and
+        SchemeMismatchError for rows of another scheme or seed."""
+        return self._reader.read(scheme, start)
+
     def rows(self, scheme: Scheme, start: int = 0) -> Iterator[Row]:
-        """Yield the rows from number `start` on. Raises RowsError, and SchemeMismatchError for rows of
-        another scheme or seed."""
+        """Yield the rows alone, like `placed`."""
         return (each.row for each in self._reader.read(scheme, start))
 
     def __iter__(self) -> Iterator[Message]:
         raise SettingsError(
-            f"source {self.name}: rows have fingerprints and no pages; only `neardup scan` reads them"
+            f"source {self.name}: rows have fingerprints and no pages; only `neardup scan` and"
+            " `neardup load` read them"
         )
 
 

@@ -23,6 +23,7 @@ from stream.kafka.acls import ROLES, Grant, grants, table
 from stream.kafka.audit import audit
 from stream.kafka.export import export
 from stream.kafka.judge import JudgeRole
+from stream.kafka.load import Loading, load
 from stream.kafka.names import TopicNames
 from stream.kafka.page_publisher import publish
 from stream.kafka.recompute import recompute
@@ -31,12 +32,15 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from stream.sinks.duckdb import DuckSink
 from stream.sources.open import open_source
+from stream.sources.rows import RowsSource
 from tests.commands import neardup_process
 from tests.kafka.dashboard_helpers import dashboard
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.open_sockets import open_sockets
 from tests.kafka.secured import PASSWORD, USER, SecuredBroker
 from tests.kafka.worker_helpers import running
+from tests.unit.test_rows import directory, fingerprint_batch
+from tests.unit.test_rows import table as pages_table
 from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
@@ -60,6 +64,12 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
     broker = SecuredBroker(tmp_path_factory.mktemp("secured"))
     yield broker
     broker.close()
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of rows."""
+    return directory(tmp_path_factory.mktemp("corpus") / "rows", fingerprint_batch(pages_table(3)))
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +136,15 @@ async def test_every_role_works_with_just_its_grants(roles: dict[str, Settings],
         assert await export(roles["verdicts export"], sink) == len(PAGES)
 
 
+async def test_rows_are_loaded_with_just_the_grants_for_it(roles: dict[str, Settings], rows: Path) -> None:
+    loading = Loading(3)
+    under_way = asyncio.create_task(load(roles["load"], RowsSource(str(rows)), loading))
+    await until(lambda: under_way.done() or loading.appended == 3)
+    assert not under_way.done(), under_way.exception()  # it waits for the judge
+    under_way.cancel()
+    await asyncio.gather(under_way, return_exceptions=True)
+
+
 async def test_the_dashboard_works_with_just_its_grants(roles: dict[str, Settings], tmp_path: Path) -> None:
     own = {"state_dir": tmp_path / "state", "dashboard_port": 0}
     async with dashboard(roles["dashboard"].model_copy(update=own)) as client:
@@ -142,7 +161,7 @@ async def test_the_dashboard_works_with_just_its_grants(roles: dict[str, Setting
         assert min(lags["worker"], lags["judge"]) > 0
 
 
-async def attempt(role: str, settings: Settings, crawl: Path) -> None:
+async def attempt(role: str, settings: Settings, crawl: Path, rows: Path) -> None:
     """Do what the role does until it is refused."""
     match role:
         case "topics create":
@@ -156,6 +175,8 @@ async def attempt(role: str, settings: Settings, crawl: Path) -> None:
             await WorkerRole(settings).run()
         case "judge":
             await JudgeRole(settings).run()
+        case "load":
+            await load(settings, RowsSource(str(rows)))
         case "publish":
             await publish(settings, [open_source(str(crawl))])
         case "audit":
@@ -194,7 +215,13 @@ def without(role: str, names: TopicNames) -> Iterator[tuple[Grant, str, list[Gra
 
 @pytest.mark.parametrize("role", ROLES)
 async def test_without_one_grant_a_role_is_refused_and_says_which(
-    secured: SecuredBroker, roles: dict[str, Settings], namespace: str, crawl: Path, tmp_path: Path, role: str
+    secured: SecuredBroker,
+    roles: dict[str, Settings],
+    namespace: str,
+    crawl: Path,
+    rows: Path,
+    tmp_path: Path,
+    role: str,
 ) -> None:
     shared = roles[role].namespace
     if role == "dashboard":
@@ -210,7 +237,7 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
             continue  # the topics are there: tried on its own
         await secured.grant(principal, rest)
         settings = secured.by_token(used, principal, state_dir=tmp_path / principal, **ROUTED)
-        refused = await refused_access(role, settings, crawl)
+        refused = await refused_access(role, settings, crawl, rows)
         assert refused, f"{operation} on {missing.kind} {missing.name} is granted for nothing"
         assert missing.name in refused, f"without {operation} on {missing.kind} {missing.name}"
         assert "docs/operations.md" in refused
@@ -249,11 +276,11 @@ async def make(settings: Settings, wanted: list[Grant]) -> None:
         await admin.close()
 
 
-async def refused_access(role: str, settings: Settings, crawl: Path) -> str | None:
+async def refused_access(role: str, settings: Settings, crawl: Path, rows: Path) -> str | None:
     """What the role says when it is refused."""
     try:
         async with asyncio.timeout(HANG_SECONDS):
-            await attempt(role, settings, crawl)
+            await attempt(role, settings, crawl, rows)
     except AccessError as error:
         return str(error)
     return None

@@ -285,6 +285,19 @@ def test_nulls_in_columns_that_every_row_has_are_refused(tmp_path: Path, name: s
         sealed_and_read()
 
 
+def test_files_before_the_first_wanted_row_are_not_read(tmp_path: Path) -> None:
+    made = fingerprint_batch(table(60))
+    path = directory(tmp_path / "rows", made.slice(0, 20), made.slice(20, 20), made.slice(40))
+    first = path / "rows-000000.parquet"
+    first.write_bytes(bytes(first.stat().st_size))
+    for start in (20, 33, 59):
+        reader = RowsReader(path)
+        assert [each.place.order for each in reader.read(SCHEME, start)] == list(range(start, 60))
+        assert reader.bytes_read == sum(each.bytes for each in reader.manifest.files)
+    with pytest.raises(RowsError, match=r"rows-000000\.parquet: damaged"):
+        list(RowsReader(path).read(SCHEME, 19))
+
+
 def test_a_sketch_of_more_shingles_than_there_are_is_refused(tmp_path: Path) -> None:
     rows = fingerprint_batch(table(4)).to_pylist()
     rows[1]["sketch"] = rows[1]["sketch"][:-16] + bytes([255] * 16)

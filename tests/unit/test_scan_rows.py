@@ -232,7 +232,7 @@ def test_rows_that_do_not_fit_are_refused(corpus: tuple[Path, Path], tmp_path: P
         scan(rows, "--scheme", f"seed_file={seed}")
     with pytest.raises(SettingsError, match="made without --uncertain"):
         scan(rows, "--option", "keys=fingerprint", "--option", "flips=2")
-    with pytest.raises(SettingsError, match="only `neardup scan` reads them"):
+    with pytest.raises(SettingsError, match="only `neardup scan` and `neardup load` read them"):
         neardup("fingerprint", rows)
     with pytest.raises(SettingsError, match=rf"_neardup_rows\.json: belongs to rows; name .*, {rows}$"):
         scan(rows / "_neardup_rows.json")

@@ -246,7 +246,8 @@ def test_a_journal_record_is_laid_out_as_documented() -> None:
     for entry in entries():
         rows = entry.rows
         plain = msgspec.msgpack.decode(rows.encode())
-        assert [*plain, "traceparent"] == list(kinds), "no column of traces unless a page has one"
+        rare = ["traceparent", "corpus"]
+        assert [*plain, *rare] == list(kinds), "there only if a page has a trace, or rows were loaded"
         assert (plain["kind"], plain["version"], plain["scheme"]) == ("rows", 2, SCHEME.id)
         sizes = {"n": len(plain["status"]), "w": SCHEME.sketch_bins * SCHEME.sketch_bits // 64 + 1}
         strings = strings_of(plain, sizes["n"])

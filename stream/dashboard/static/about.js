@@ -30,6 +30,7 @@ export async function learn() {
   }).map(([name, value]) => element("div", {}, element("dt", {}, name), element("dd", {}, value))));
 }
 
-/** The position of a rejected message, and the topic with its bytes. */
-export const bytesOf = ({ topic, partition, offset }) =>
-  `Message: ${topic}, partition ${partition}, offset ${offset}. Its bytes are on the topic ${known?.rejected_topic ?? "for rejected pages"}.`;
+/** The position of a rejected message, and the topic with its bytes; or of a loaded row, which has none. */
+export const bytesOf = ({ topic, topic_id, partition, offset }) => topic === "load"
+  ? `Row ${offset} of the loaded rows with the digest ${topic_id}.`
+  : `Message: ${topic}, partition ${partition}, offset ${offset}. Its bytes are on the topic ${known?.rejected_topic ?? "for rejected pages"}.`;

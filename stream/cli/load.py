@@ -1,0 +1,54 @@
+"""`neardup load`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import click
+
+from stream.cli.options import CONNECTION, with_settings
+from stream.ops import logging
+from stream.output import if_interrupted
+from stream.settings import Settings
+
+
+@click.command("load")
+@with_settings(*CONNECTION, "session_seconds")
+@click.argument("rows", type=click.Path(path_type=Path, file_okay=False))
+@click.option("--max-lag", type=click.IntRange(0), default=1_000, show_default=True,
+              help="Pause while more live pages than this wait for workers.")  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON line.")
+def command(settings: Settings, rows: Path, max_lag: int, as_json: bool) -> None:
+    """Bring the fingerprinted pages in directory ROWS into a running deployment, in their order.
+
+    `neardup fingerprint --output ROWS`, Spark or Ray make such a directory, with the seed of the namespace.
+    Every page gets one verdict. After an interruption, run the same command again.
+    """
+    from stream.kafka.load import Loading, load
+    from stream.sources.rows import RowsSource
+
+    logging.configure(settings.log_format, "load")
+    source = RowsSource(str(rows))
+    loading = Loading(source.count)
+    with if_interrupted(
+        lambda: f"{loading.judged:,} of {loading.rows:,} rows are judged; run the same command again"
+    ):
+        asyncio.run(load(settings, source, loading, max_lag=max_lag))
+    loaded = loading.rows - loading.found
+    if as_json:
+        found = {
+            "rows": loading.rows,
+            "judged_before": loading.found,
+            "digest": source.digest,
+            "seconds": round(loading.seconds, 3),
+        }
+        sys.stdout.write(json.dumps(found) + "\n")
+        return
+    click.echo(
+        f"{loading.rows:,} rows of {rows} have verdicts"
+        f"{f', {loading.found:,} of them from before' if loading.found else ''}"
+        f"{f'; {loading.rate:,.0f} rows/s' if loaded else ''}"
+    )

@@ -1,0 +1,218 @@
+"""Loads fingerprinted pages into the journal of a deployment, in their order (rule 21)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
+from typing import Final
+
+import structlog
+from aiokafka import AIOKafkaProducer
+from aiokafka.admin import AIOKafkaAdminClient
+
+from stream.errors import RefusedError, StaleError
+from stream.failpoints import reach
+from stream.kafka import acl_check, clients, topics
+from stream.kafka.decided_positions import judged_rows, rows_judged
+from stream.kafka.election import Election
+from stream.kafka.in_flight import in_thread
+from stream.kafka.live_lag import live_lag
+from stream.kafka.loaded_records import LoadedRecord, LoadedSource, records
+from stream.kafka.names import TopicNames
+from stream.kafka.reader import POLL_SECONDS, TopicReader
+from stream.kafka.worker_clients import started_producer
+from stream.messages.decision import decode_decisions
+from stream.messages.journal import Corpus, Genesis
+from stream.settings import Settings
+from stream.sources.rows import RowsSource
+
+MAX_LAG: Final = 1_000
+"""Default of the live pages that may wait for workers while rows are loaded."""
+WINDOW: Final = 32_768
+"""Rows that may be in the journal without a verdict. Live pages wait for them: some 0.4 s."""
+GENESIS_SECONDS: Final = 10.0
+LOOK_SECONDS: Final = 1.0
+"""Interval of looking at the live pages."""
+PROGRESS_SECONDS: Final = 5.0
+
+log = structlog.get_logger(__name__, role="load")
+
+
+@dataclass(slots=True)
+class Loading:
+    """How far a load has come."""
+
+    rows: int
+    """Rows of the corpus."""
+    found: int = 0
+    """Rows that were judged before this run."""
+    appended: int = 0
+    """Rows in the journal."""
+    judged: int = 0
+    """Rows with a verdict."""
+    lag: int | None = None
+    """Live pages that wait for workers, if known."""
+    waits_for: str | None = None
+    """Why nothing is appended at present."""
+    seconds: float = 0.0
+
+    @property
+    def rate(self) -> float:
+        """Rows judged a second, in this run."""
+        return (self.judged - self.found) / self.seconds if self.seconds else 0.0
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time until the end at this rate."""
+        return (self.rows - self.judged) / self.rate if self.rate else None
+
+
+@clients.explains_errors
+async def load(
+    settings: Settings, rows: RowsSource, loading: Loading | None = None, *, max_lag: int = MAX_LAG
+) -> Loading:
+    """Append all rows to the journal and wait for their verdicts. Called again after it was killed, it goes
+    on behind the last row that was judged.
+
+    It pauses while more than `max_lag` live pages wait for workers, and while WINDOW rows wait for the judge.
+    `loading` is kept up to date. Raises SchemeMismatchError and SettingsError for rows that do not fit the
+    journal, RefusedError while another process loads, RowsError for damaged rows, and StaleError if another
+    process began to load because this one did not answer.
+    """
+    names = TopicNames(settings.namespace)
+    loading = Loading(rows.count) if loading is None else loading
+    genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
+    rows.refuse_misfits(genesis.scheme, genesis.options)
+    await topics.check(settings, "load")
+    await acl_check.check(settings, "load")
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        election = await enter(Election(settings, names.load, names.journal, None))
+        await _alone(election, names)
+        admin = await enter(clients.started(settings, clients.admin(settings)))
+        decisions = await enter(TopicReader(settings, names.decisions, 0))
+        _, end = await decisions.bounds()
+        loading.found = loading.appended = loading.judged = await judged_rows(decisions, rows.digest)
+        decisions.seek(end)
+        log.info(
+            "loading", name=rows.name, digest=rows.digest, rows=loading.rows, judged_before=loading.found
+        )
+        producer = await enter(started_producer(settings))
+        await _Loader(genesis, names, rows, loading, election, decisions, admin, producer, max_lag).run()
+    return loading
+
+
+async def _alone(election: Election, names: TopicNames) -> None:
+    """Wait for an answer of the group. A loader that was killed is forgotten after its session's time-out.
+
+    Raises RefusedError if another process loads.
+    """
+    while not election.answers:
+        await election.attend()
+        await asyncio.sleep(POLL_SECONDS)
+    if not election.won.is_set():
+        raise RefusedError(
+            f"group {names.load}: another process loads rows into this namespace; wait until it ends"
+        )
+
+
+@dataclass(slots=True)
+class _Loader:
+    genesis: Genesis
+    names: TopicNames
+    source: RowsSource
+    loading: Loading
+    election: Election
+    decisions: TopicReader
+    admin: AIOKafkaAdminClient
+    producer: AIOKafkaProducer
+    max_lag: int
+
+    async def run(self) -> None:
+        """Append and follow the verdicts until every row has one."""
+        loading, began = self.loading, time.monotonic()
+        looked = told = began - LOOK_SECONDS
+        async with aclosing(self._records()) as coming:
+            record = await anext(coming, None)
+            while loading.judged < loading.rows:
+                await self.election.attend()
+                if self.election.lost.is_set():
+                    raise StaleError("another process loads rows now; run the same command again after it")
+                now = time.monotonic()
+                loading.seconds = now - began
+                if now - looked >= LOOK_SECONDS:
+                    looked, loading.lag = now, await live_lag(self.admin, self.names)
+                loading.waits_for = self._waits_for(record)
+                if now - told >= PROGRESS_SECONDS:
+                    told = now
+                    self._tell()
+                if record is None or loading.waits_for:
+                    await self._follow(POLL_SECONDS)
+                    continue
+                await self._append(record)
+                record = await anext(coming, None)
+                await self._follow(0)
+        self._tell()
+
+    async def _append(self, record: LoadedRecord) -> None:
+        """Append a record. One at a time, as in rule 2: an idempotent producer would accept one behind a
+        refused one."""
+        reach("load.before_append")
+        async with clients.acknowledged(f"topic {self.names.journal}"):
+            await self.producer.send_and_wait(self.names.journal, record.value, partition=0)
+        self.loading.appended = record.end
+        reach("load.appended_all" if record.end == self.loading.rows else "load.append")
+
+    async def _follow(self, seconds: float) -> None:
+        """Note which rows are judged, waiting for news for at most this long."""
+        for found in await self.decisions.poll(seconds):
+            progress = decode_decisions(found.value, found.offset).sources
+            self.loading.judged = max(self.loading.judged, rows_judged(progress, self.source.digest))
+
+    def _waits_for(self, record: LoadedRecord | None) -> str | None:
+        loading = self.loading
+        waiting = loading.appended - loading.judged
+        if record is None or waiting > WINDOW:
+            return f"the judge: {waiting:,} rows are not judged"
+        if loading.lag is None:
+            return "the coordinator of the workers' group"
+        if loading.lag > self.max_lag:
+            return f"live pages: {loading.lag:,} wait for workers, at most {self.max_lag:,} may (--max-lag)"
+        return None
+
+    async def _records(self) -> AsyncGenerator[LoadedRecord, None]:
+        """Yield the records to append. The next one is made in a thread while one is appended."""
+        genesis, rows = self.genesis, self.source
+        source = LoadedSource(rows.digest, Corpus(rows.name, rows.count))
+        start = self.loading.found
+        coming = records(
+            source,
+            genesis.scheme,
+            rows.placed(genesis.scheme, start),
+            start,
+            uncertain=bool(genesis.options.flips),
+        )
+        making = asyncio.create_task(in_thread(next, coming, None))
+        try:
+            while (record := await making) is not None:
+                making = asyncio.create_task(in_thread(next, coming, None))
+                yield record
+        finally:
+            making.cancel()
+            await asyncio.gather(making, return_exceptions=True)
+
+    def _tell(self) -> None:
+        loading = self.loading
+        left = loading.seconds_left
+        log.info(
+            "progress",
+            judged=loading.judged,
+            rows=loading.rows,
+            rows_per_second=round(loading.rate),
+            seconds_left=None if left is None else round(left),
+            live_lag=loading.lag,
+            waits_for=loading.waits_for,
+        )

@@ -1,0 +1,131 @@
+"""Rows are loaded into a deployment exactly once, in their order, and give way to live pages (rule 21)."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from stream.errors import RefusedError, RowsError, SchemeMismatchError
+from stream.failpoints import VARIABLE
+from stream.fingerprint.scheme import Scheme
+from stream.kafka.audit import Findings, audit
+from stream.kafka.judge import JudgeRole
+from stream.kafka.load import Loading, load
+from stream.kafka.names import TopicNames
+from stream.kafka.recompute import recompute
+from stream.kafka.worker import WorkerRole
+from stream.messages.journal import Corpus
+from stream.settings import Settings
+from stream.sources.rows import RowsSource
+from tests.chaos.deployment import Crawler
+from tests.commands import finished, neardup, neardup_process
+from tests.kafka.judge_helpers import verdicts
+from tests.kafka.worker_helpers import create, journal, publish, read_all, running
+from tests.unit.test_rows import directory, fingerprint_batch, table
+from tests.verdict_projection import projection
+from tests.waiting import until
+
+pytestmark = pytest.mark.broker
+
+COUNT, MORE = 1_300, 150
+"""Rows of two corpora: three blocks, and less than one."""
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("corpora")
+    made = fingerprint_batch(table(COUNT + MORE))
+    first = directory(folder / "rows", made.slice(0, 700), made.slice(700, COUNT - 700))
+    return first, directory(folder / "more", made.slice(COUNT, MORE - 50), made.slice(COUNT + MORE - 50))
+
+
+@pytest.fixture(scope="module")
+def scanned(corpora: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """What a scan says about the first corpus."""
+    output = tmp_path_factory.mktemp("scanned") / "verdicts.jsonl"
+    neardup("scan", corpora[0], "-o", output)
+    return projection(map(json.loads, output.read_text("utf-8").splitlines()))
+
+
+async def killed(settings: Settings, rows: Path, failpoint: str) -> None:
+    """Load in a process of its own, which is killed at a failpoint."""
+    code, _, error = await finished(
+        sys.executable, "-m", "stream.cli", "load", str(rows),
+        environment=settings.environment() | {VARIABLE: failpoint},
+    )  # fmt: skip
+    assert code == -signal.SIGKILL, error
+
+
+async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
+    settings: Settings, corpora: tuple[Path, Path], scanned: bytes, tmp_path: Path
+) -> None:
+    settings = settings.model_copy(update={"session_seconds": 1.0})
+    rows, more = map(RowsSource, map(str, corpora))
+    await create(settings)
+    scheme = Scheme(width=32)
+    foreign = directory(tmp_path / "foreign", fingerprint_batch(table(3), scheme), scheme=scheme)
+    with pytest.raises(SchemeMismatchError, match=r"width=32 \(not 64\)"):
+        await load(settings, RowsSource(str(foreign)))
+    assert await journal(settings) == []
+
+    # Alone, in the order of a scan.
+    async with running(JudgeRole(settings)):
+        for failpoint in ("load.before_append", "load.append", "load.before_append:2", "load.appended_all"):
+            await killed(settings, corpora[0], failpoint)
+        code, out, error = await neardup_process(settings, "load", str(corpora[0]), "--json")
+        assert code == 0, error
+        assert json.loads(out)["rows"] == COUNT
+    assert projection(await verdicts(settings)) == scanned
+    assert {each.corpus for each in await journal(settings)} == {Corpus(str(corpora[0]), COUNT)}
+    records = await read_all(settings, TopicNames(settings.namespace).verdicts)
+    assert {each.partition for each in records} == {0, 1, 2}
+
+    # Damage is named. A second load is refused and does not disturb the first.
+    damaged = corpora[1] / "rows-000001.parquet"
+    whole = damaged.read_bytes()
+    damaged.write_bytes(whole[:50] + bytes([whole[50] ^ 1]) + whole[51:])
+    with pytest.raises(RowsError, match=r"rows-000001\.parquet: damaged"):
+        await load(settings, more)
+    damaged.write_bytes(whole)
+    loading = Loading(MORE)
+    first = asyncio.create_task(load(settings, more, loading))
+    await until(lambda: loading.appended == MORE)
+    with pytest.raises(RefusedError, match=r"\.load: another process loads rows"):
+        await load(settings, rows)
+    assert not first.done()
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+
+    # With live pages, to which it gives way. What is in the journal already is judged once.
+    crawler, done = Crawler(3), asyncio.Event()
+    await publish(settings, [crawler.page() for _ in range(20)])
+    loading = Loading(MORE)
+    second = asyncio.create_task(load(settings, more, loading, max_lag=5))
+    await until(lambda: (loading.waits_for or "").startswith("live pages: 20 wait"))
+    assert loading.appended == loading.found == 0
+    crawling = asyncio.create_task(crawler.crawl(settings, done, 0.01))
+    async with running(WorkerRole(settings)), running(JudgeRole(settings)):
+        assert (await second).judged == MORE
+        assert (await load(settings, rows)).found == COUNT
+        done.set()
+        await crawling
+        given = {each.digest: each.count for each in (rows, more)}
+        findings = Findings()
+
+        async def judged() -> bool:
+            nonlocal findings
+            findings = await audit(settings, rows=given)
+            return not findings.missing
+
+        await until(judged)
+    assert findings.clean, findings
+    assert findings.pages == 20 + crawler.published + COUNT + MORE
+    assert findings.verdicts.total() == findings.pages
+    assert (await audit(settings, rows={rows.digest: COUNT + 1})).missing == 1
+    assert (await audit(settings)).loaded == COUNT + MORE
+    assert await recompute(settings) == []
