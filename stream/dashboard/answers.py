@@ -146,6 +146,19 @@ class Verdicts(Struct):
     next: Annotated[int | None, Meta(description="`before` of the next page; null at the end.")]
 
 
+class PartitionBehind(Struct):
+    """A partition that is not read to its end."""
+
+    partition: int
+    lag_records: int
+    lag_seconds: Annotated[
+        float | None, Meta(description="Age of the oldest record not read yet; null if unknown.")
+    ]
+    read_from: Annotated[
+        str | None, Meta(description="Address of the process that reads it; null if none does.")
+    ]
+
+
 class GroupLag(Struct):
     """Lag of a consumer group."""
 
@@ -160,6 +173,62 @@ class GroupLag(Struct):
     lag_seconds: Annotated[
         float | None, Meta(description="Age of the oldest record not read yet; 0 without any.")
     ]
+    behind: Annotated[
+        list[PartitionBehind], Meta(description="Partitions with unread records, furthest behind first.")
+    ] = []
+    partitions_behind: Annotated[
+        int, Meta(description="Partitions with unread records, including those that `behind` leaves out.")
+    ] = 0
+
+
+class LagSeries(Struct):
+    """Lag of a role or partition over time: the largest in each step."""
+
+    role: str
+    partition: Annotated[
+        int | None, Meta(description="Partition of the role's input topic; null for the whole topic.")
+    ]
+    lag_seconds: Annotated[
+        list[float | None], Meta(description="Age of the oldest record not read yet; null if unknown.")
+    ]
+    lag_records: Annotated[list[int | None], Meta(description="Records not read yet; null if not measured.")]
+
+
+class Lag(Struct):
+    """Lag over time, as measured by this dashboard."""
+
+    range: RangeAnswer
+    since: Annotated[Moment, Meta(description="Start of this dashboard. Nothing was measured before.")]
+    time: Annotated[list[float], Meta(description="Start of each step, seconds since 1970-01-01T00:00:00Z.")]
+    roles: list[LagSeries]
+    partitions: Annotated[
+        list[LagSeries],
+        Meta(description="The partitions of `role` that were furthest behind; empty without `role`."),
+    ]
+    partitions_behind: Annotated[
+        int, Meta(description="The largest number of partitions of `role` that were behind at once.")
+    ]
+
+
+class Change(Struct):
+    """Something that happened to processes."""
+
+    at: Moment
+    role: str
+    kind: Annotated[str, Meta(description="start: a process was started. rebalance: a group changed.")]
+    detail: Annotated[str, Meta(description="What happened, in words.")]
+
+
+class Changes(Struct):
+    """Restarts and rebalances, as seen by this dashboard."""
+
+    range: RangeAnswer
+    since: Annotated[Moment, Meta(description="Start of this dashboard. Rebalances before were not seen.")]
+    changes: Annotated[list[Change], Meta(description="Those of the range, oldest first.")]
+    left_out: Annotated[
+        int, Meta(description="Earlier ones of the range that are not in the answer, as far as known.")
+    ]
+    complete: Annotated[bool, Meta(description="False if older changes of the range were dropped.")]
 
 
 class RoleHealth(Struct):
@@ -177,6 +246,9 @@ class Process(Struct):
     url: str
     state: Annotated[str, Meta(description="ready, not ready, or unreachable.")]
     detail: Annotated[str, Meta(description="Which checks fail, or why it cannot be reached.")]
+    started: Annotated[
+        float | None, Meta(description="When it was started, seconds since 1970-01-01T00:00:00Z.")
+    ] = None
 
 
 class System(Struct):
@@ -298,6 +370,8 @@ ANSWERS: tuple[Any, ...] = (
     ClusterPages,
     Verdicts,
     System,
+    Lag,
+    Changes,
     About,
     LookupRequest,
     Lookup,

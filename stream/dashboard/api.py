@@ -16,11 +16,13 @@ from aiohttp import web
 from stream.dashboard import latest_verdicts
 from stream.dashboard.answers import (
     About,
+    Changes,
     ClusterFigures,
     Clusters,
     Figures,
     HostFigures,
     Hosts,
+    Lag,
     LookupRequest,
     RangeAnswer,
     Series,
@@ -32,8 +34,8 @@ from stream.dashboard.latest_verdicts import LatestVerdicts, TooManyListenersErr
 from stream.dashboard.lookup import BusyError, Finder, cluster_pages
 from stream.dashboard.rows import Counts, Histogram
 from stream.dashboard.superseded import SupersededClusters
-from stream.dashboard.system import Watch
-from stream.dashboard.windows import DAY, HOUR, MINUTE
+from stream.dashboard.system import ROLES, Watch
+from stream.dashboard.windows import DAY, HOUR, MINUTE, WindowPlan
 from stream.messages.verdict import VERDICTS
 
 MOST: Final = 200
@@ -73,6 +75,8 @@ class Api:
             web.get("/api/v1/verdicts", self.verdicts),
             web.get("/api/v1/events", self.events),
             web.get("/api/v1/system", self.system),
+            web.get("/api/v1/lag", self.lag),
+            web.get("/api/v1/changes", self.changes),
             web.get("/api/v1/about", self.tell_about),
             web.post("/api/v1/lookup", self.lookup),
         ]
@@ -84,7 +88,6 @@ class Api:
         series, total = view.series(plan, host), Counts()
         for each in series:
             total.add(each)
-        times = [float(plan.start + i * plan.step) for i in range(plan.points)]
         return answer(
             Figures(
                 range=RangeAnswer(plan.start, plan.end, plan.step, host),
@@ -93,7 +96,7 @@ class Api:
                 duplicate_ratio=total.verdicts.get("duplicate", 0) / total.pages if total.pages else None,
                 pages_per_second=view.rate(time.time()),
                 series=Series(
-                    times, {kind: [each.verdicts.get(kind, 0) for each in series] for kind in VERDICTS}
+                    _times(plan), {kind: [each.verdicts.get(kind, 0) for each in series] for kind in VERDICTS}
                 ),
                 distances={kind: _places(found, 64) for kind, found in total.distances.items()},
                 similarities={kind: _places(found, 101) for kind, found in total.similarities.items()},
@@ -163,6 +166,41 @@ class Api:
     async def system(self, request: web.Request) -> web.Response:
         """Return roles, lag and positions."""
         return answer(self.watch.now)
+
+    async def lag(self, request: web.Request) -> web.Response:
+        """Return lag over time, of the roles and of the partitions of one."""
+        role = request.query.get("role")
+        if role is not None and role not in ROLES:
+            raise ProblemError(400, "Bad request", f"role must be one of {', '.join(ROLES)}")
+        lags = self.watch.lags
+        plan = lags.plan(*_range(request), time.time())
+        partitions, behind = lags.partitions(role, plan) if role else ([], 0)
+        return answer(
+            Lag(
+                range=RangeAnswer(plan.start, plan.end, plan.step),
+                since=lags.since,
+                time=_times(plan),
+                roles=[lags.of(each, plan) for each in ROLES],
+                partitions=partitions,
+                partitions_behind=behind,
+            )
+        )
+
+    async def changes(self, request: web.Request) -> web.Response:
+        """Return restarts and rebalances of a range."""
+        log = self.watch.changes
+        start, end = _range(request)
+        start, end = log.first if start is None else start, time.time() if end is None else end
+        found = log.between(start, end)
+        return answer(
+            Changes(
+                range=RangeAnswer(start, end, 0),
+                since=log.since,
+                changes=found[-MOST:],
+                left_out=max(0, len(found) - MOST),
+                complete=log.dropped_until is None or log.dropped_until < start,
+            )
+        )
 
     async def tell_about(self, request: web.Request) -> web.Response:
         """Return version, scheme and rule."""
@@ -242,6 +280,10 @@ def _range(request: web.Request) -> tuple[float | None, float | None]:
     if start is not None and (time.time() if end is None else end) - start > LONGEST:
         raise ProblemError(400, "Bad request", TOO_LONG)
     return start, end
+
+
+def _times(plan: WindowPlan) -> list[float]:
+    return [float(plan.start + i * plan.step) for i in range(plan.points)]
 
 
 def _moment(value: str | None, name: str) -> float | None:

@@ -9,10 +9,12 @@ import msgspec
 from stream.dashboard.answers import (
     ANSWERS,
     About,
+    Changes,
     ClusterPages,
     Clusters,
     Figures,
     Hosts,
+    Lag,
     LoginRequest,
     Lookup,
     LookupRequest,
@@ -21,6 +23,7 @@ from stream.dashboard.answers import (
     Verdicts,
 )
 from stream.dashboard.api import LOOKUP_BYTES, MOST
+from stream.dashboard.system import ROLES
 from stream.messages.verdict import VERDICTS
 
 _REFERENCE: Final = "#/components/schemas/{name}"
@@ -42,6 +45,9 @@ _VERDICT: Final = {
              items={"enum": list(VERDICTS)}),
     "explode": True,
 }  # fmt: skip
+_ROLE: Final = _query(
+    "role", "Also the partitions of this role's input topic.", type="string", enum=list(ROLES)
+)
 _LIMIT: Final = _query("limit", "Maximum number of items to return.", type="integer", minimum=1, maximum=MOST)
 _OFFSET: Final = _query(
     "offset", "Items to skip: `next` of the previous response.", type="integer", minimum=0
@@ -92,6 +98,8 @@ def document() -> dict[str, Any]:
             _answers(Verdicts, 400, 503, media="text/event-stream"),
         ),
         "/api/v1/system": _get("Roles, lag and positions", [], _answers(System)),
+        "/api/v1/lag": _get("Lag over time", [*_RANGE, _ROLE], _answers(Lag, 400)),
+        "/api/v1/changes": _get("Restarts and rebalances", _RANGE, _answers(Changes, 400)),
         "/api/v1/about": _get("Version, scheme and rule", [], _answers(About)),
         "/api/v1/lookup": {
             "post": {

@@ -20,7 +20,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream.dashboard.answers import GroupLag, Process, RoleHealth, System
+from stream.dashboard import groups
+from stream.dashboard.answers import GroupLag, PartitionBehind, Process, RoleHealth, System
+from stream.dashboard.changes import ChangeLog
+from stream.dashboard.groups import Group
+from stream.dashboard.lag import TopicLag, measured
+from stream.dashboard.lag_history import LagHistory
 from stream.errors import NeardupError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
@@ -28,13 +33,16 @@ from stream.kafka.names import TopicNames
 from stream.ops.health import Health
 from stream.settings import Settings
 
+ROLES: Final = ("worker", "judge", "dashboard")
 LOOK_SECONDS: Final = 2.0
-OLDEST_SECONDS: Final = 1.0
-"""Time-out for reading the oldest unread records."""
 ANSWER_SECONDS: Final = 1.5
 """Time-out for requests to roles."""
 BEHIND_SECONDS: Final = 60.0
 """A role whose lag exceeds this has the state `behind`."""
+MOST_SECONDS: Final = 253_402_300_799
+"""The last second that RFC 3339 can write."""
+MOST_BEHIND: Final = 20
+"""Partitions listed for each role: those furthest behind."""
 
 log = structlog.get_logger(__name__)
 
@@ -70,6 +78,8 @@ class Watch:
             WatchedRole("judge", names.judge, names.journal),
             WatchedRole("dashboard", names.dashboard, names.verdicts),
         )
+        self.lags = LagHistory(health.started)
+        self.changes = ChangeLog(health.started)
         self.now = System(
             namespace=settings.namespace,
             at=time.time(),
@@ -119,20 +129,22 @@ class Watch:
         bounds = await broker_metadata.log_bounds(
             client_of(admin), {each.topic for each in self._watched}, committed=True
         )
-        groups, roles, committed = [], [], {}
+        found, roles, committed = [], [], {}
         for watched in self._watched:
-            state, members = await _members(admin, watched.group)
-            offsets = await _committed(admin, watched.group)
+            group = await groups.described(admin, watched.group, watched.topic)
+            offsets = await groups.committed(admin, watched.group)
             if watched.role == "dashboard":
                 offsets |= {TopicPartition(watched.topic, p): o for p, o in self._folded().items()}
             committed[watched.role] = offsets
-            records, seconds = await _lag(consumer, watched.topic, bounds, offsets)
-            groups.append(
-                GroupLag(watched.role, watched.group, watched.topic, state, members, records, seconds)
-            )
-            roles.append(_health(watched.role, members, seconds))
+            self.changes.saw_group(watched.role, group, time.time())
+            lag = await measured(consumer, watched.topic, bounds, offsets)
+            self.lags.add(watched.role, time.time(), lag)
+            found.append(_group_lag(watched, group, lag))
+            roles.append(_health(watched.role, len(group.members), lag.seconds))
         journal = TopicPartition(self._names.journal, 0)
         processes, judge_gauges = await _ask(self._roles)
+        for each in processes:
+            self.changes.saw_process(each.role, each.url, each.started, time.time())
         anchors = judge_gauges.get("neardup_judge_anchors") or self._anchors()
         directory = self._settings.state_dir / self._settings.namespace / "judge"
         size = judge_gauges.get("neardup_judge_state_bytes") or await asyncio.to_thread(_size, directory)
@@ -140,7 +152,7 @@ class Watch:
             namespace=self._settings.namespace,
             at=time.time(),
             roles=roles,
-            groups=groups,
+            groups=found,
             processes=processes,
             journal_position=committed["judge"].get(journal),
             journal_end=bounds[journal].end,
@@ -179,9 +191,15 @@ async def _process(session: aiohttp.ClientSession, role: str, url: str) -> Proce
             answer = await response.json()
         failing = [name for name, holds in answer["checks"].items() if not holds]
         detail = f"failing checks: {', '.join(failing)}" if failing else "all checks pass"
-        return Process(role, url, "ready" if answer["ready"] else "not ready", detail)
+        state = "ready" if answer["ready"] else "not ready"
+        return Process(role, url, state, detail, _moment(answer.get("started")))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
         return Process(role, url, "unreachable", f"{type(error).__name__}: {error}")
+
+
+def _moment(value: object) -> float | None:
+    """A time that a process says, unless it is none: processes of earlier versions do not say it."""
+    return float(value) if isinstance(value, int | float) and 0 < value < MOST_SECONDS else None
 
 
 async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
@@ -198,53 +216,22 @@ async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
     return found
 
 
-async def _members(admin: AIOKafkaAdminClient, group: str) -> tuple[str, int]:
-    (answer,) = await admin.describe_consumer_groups([group])
-    _, _, state, _, _, members, *_ = answer.groups[0]
-    return state or "Unknown", len(members)
-
-
-async def _committed(admin: AIOKafkaAdminClient, group: str) -> dict[TopicPartition, int]:
-    try:
-        found = await admin.list_consumer_group_offsets(group)
-    except KafkaError:  # a Kafka cluster that never had a consumer group
-        return {}
-    return {key: value.offset for key, value in found.items() if value.offset >= 0}
-
-
-async def _lag(
-    consumer: AIOKafkaConsumer,
-    topic: str,
-    bounds: dict[TopicPartition, broker_metadata.LogBounds],
-    committed: dict[TopicPartition, int],
-) -> tuple[int | None, float | None]:
-    """Return the number of unread records and the age of the oldest.
-
-    Log ends include control records, which consumers do not see. If only those follow, there is no lag.
-    """
-    behind = {
-        key: (max(committed.get(key, bound.start), bound.start), bound.end)
-        for key, bound in bounds.items()
-        if key.topic == topic and committed.get(key, bound.start) < bound.end
-    }
-    if not behind:
-        return 0, 0.0
-    consumer.assign(list(behind))
-    for key, (start, _) in behind.items():
-        consumer.seek(key, start)
-    records, oldest, unknown = 0, time.time(), set(behind)
-    deadline = time.monotonic() + OLDEST_SECONDS
-    while unknown and time.monotonic() < deadline:
-        # Only the first record of each partition is needed.
-        for key, found in (await consumer.getmany(*unknown, timeout_ms=100, max_records=1)).items():
-            oldest = min(oldest, found[0].timestamp / 1000)
-            records += behind[key][1] - found[0].offset
-            unknown.discard(key)
-        unknown -= {key for key in unknown if await consumer.position(key) >= behind[key][1]}
-    records += sum(behind[key][1] - behind[key][0] for key in unknown)
-    if not records:
-        return 0, 0.0
-    return records, None if unknown else max(0.0, time.time() - oldest)
+def _group_lag(watched: WatchedRole, group: Group, lag: TopicLag) -> GroupLag:
+    behind = [
+        PartitionBehind(each.partition, each.records, each.seconds, group.reader(each.partition))
+        for each in lag.partitions[:MOST_BEHIND]
+    ]
+    return GroupLag(
+        role=watched.role,
+        group=watched.group,
+        topic=watched.topic,
+        state=group.state,
+        members=len(group.members),
+        lag_records=lag.records,
+        lag_seconds=lag.seconds,
+        behind=behind,
+        partitions_behind=len(lag.partitions),
+    )
 
 
 def _health(role: str, members: int, seconds: float | None) -> RoleHealth:

@@ -24,6 +24,8 @@ class Health:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._turned = clock()
+        self.started: Final = time.time()
+        """When the role was started, in seconds since the epoch."""
         self._excuses: list[str] = []
         self.checks: dict[str, Check] = {}
         """Name -> condition for the role to be ready."""

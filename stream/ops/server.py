@@ -35,7 +35,8 @@ def add_ops_routes(app: web.Application, metrics: Metrics, health: Health) -> No
     async def readyz(_: web.Request) -> web.Response:
         ready, checks = await health.ready()
         trouble = {"trouble": health.trouble} if health.trouble else {}
-        return web.json_response({"ready": ready, "checks": checks, **trouble}, status=200 if ready else 503)
+        answer = {"ready": ready, "checks": checks, "started": round(health.started, 3), **trouble}
+        return web.json_response(answer, status=200 if ready else 503)
 
     app.router.add_get("/metrics", show_metrics)
     app.router.add_get("/livez", livez)

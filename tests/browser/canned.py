@@ -16,6 +16,8 @@ import msgspec
 from aiohttp import web
 
 from stream.dashboard.answers import (
+    Change,
+    Changes,
     ClusterFigures,
     ClusterPages,
     Clusters,
@@ -24,9 +26,12 @@ from stream.dashboard.answers import (
     GroupLag,
     HostFigures,
     Hosts,
+    Lag,
+    LagSeries,
     Lookup,
     MemberPage,
     Near,
+    PartitionBehind,
     Process,
     RangeAnswer,
     RoleHealth,
@@ -213,7 +218,20 @@ def _system(namespace: str, size: int | None, detail: str) -> System:
         at=NOON,
         roles=[RoleHealth(role, state, "no process in its group") for role, _, state in roles],
         groups=[
-            GroupLag(role, f"{namespace}.{role}", f"{namespace}.{topic}", "Stable", 1, size or 0, 83.4)
+            GroupLag(
+                role,
+                f"{namespace}.{role}",
+                f"{namespace}.{topic}",
+                "Stable",
+                1,
+                size or 0,
+                83.4,
+                *(
+                    ([PartitionBehind(7, size, 83.4, "10.0.0.7"), PartitionBehind(8, 5, None, None)], 2)
+                    if size and role == "worker"
+                    else ([], 0)
+                ),
+            )
             for role, topic, _ in roles
         ],
         processes=[Process("judge", "http://127.0.0.1:9501", "not ready", detail)] if size else [],
@@ -227,6 +245,27 @@ def _system(namespace: str, size: int | None, detail: str) -> System:
     )
 
 
+def _lag(records: int) -> Lag:
+    """A worker that falls behind and catches up, a judge that keeps up, and no measurement of the rest."""
+    points = 30
+    ages = [max(0.0, 83.4 - abs(i - 15) * 8) for i in range(points)]
+    worker = LagSeries("worker", None, list(ages), [round(age) * records for age in ages])
+    partitions = [
+        LagSeries("worker", each, [age / (1 + each) for age in ages], [*worker.lag_records])
+        for each in (0, 7)
+    ]
+    judge = LagSeries("judge", None, [0.4] * points, [1] * points)
+    unknown = LagSeries("dashboard", None, [None] * points, [None] * points)
+    return Lag(
+        RangeAnswer(NOON, NOON + points * 2 * STEP, 2 * STEP),
+        NOON + 5,
+        [float(NOON + 2 * i * STEP) for i in range(points)],
+        [worker, judge, unknown] if records else [],
+        partitions if records else [],
+        12 if records else 0,
+    )
+
+
 def _empty() -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
     range_ = RangeAnswer(NOON, NOON + 60 * STEP, STEP)
     return {
@@ -235,6 +274,8 @@ def _empty() -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
         "clusters": Clusters([], 0, None),
         "verdicts": Verdicts([], None),
         "system": _system("neardup", None, ""),
+        "lag": _lag(0),
+        "changes": Changes(range_, NOON, [], 0, complete=True),
         "lookup": Lookup(None, None, "no verdict is stored for this URL", [], None, None, [], 0),
     }
 
@@ -275,6 +316,18 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             11,
         ),
         "system": _system(words.namespace, 1000 * pages, words.detail),
+        "lag": _lag(pages),
+        "changes": Changes(
+            range_,
+            NOON + 5,
+            [
+                Change(NOON + 40, "judge", "start", words.detail),
+                Change(NOON + 41, "worker", "rebalance", "1 joined and 1 left; 2 processes in the group"),
+                Change(NOON + 200, "worker", "start", "127.0.0.1:9502 was started"),
+            ],
+            7,
+            complete=False,
+        ),
         "lookup": Lookup(
             urls[0],
             "duplicate",

@@ -276,10 +276,35 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
         assert (await audited(settings, 21)).clean
 
 
+async def _says_which_partitions_are_behind(client: Client) -> None:
+    """Of 5 pages that no worker reads, 4 are in partition 0."""
+    group: dict[str, Any] = {}
+
+    async def measured() -> bool:
+        nonlocal group
+        groups = (await client.get("/api/v1/system"))["groups"]
+        group = next((each for each in groups if each["role"] == "worker"), {})
+        return group.get("lag_records") == 5
+
+    await until(measured)
+    assert {each["partition"]: each["lag_records"] for each in group["behind"]} == {0: 4, 1: 1}
+    assert [each["read_from"] for each in group["behind"]] == [None, None]
+    assert group["partitions_behind"] == 2
+    lag = await client.get("/api/v1/lag", role="worker", range="all")
+    assert [each["role"] for each in lag["roles"]] == ["worker", "judge", "dashboard"]
+    assert max(filter(None, lag["roles"][0]["lag_records"])) == 5
+    assert max(filter(None, lag["roles"][0]["lag_seconds"])) > 0
+    most = {each["partition"]: max(filter(None, each["lag_records"])) for each in lag["partitions"]}
+    assert (most, lag["partitions_behind"]) == ({0: 4, 1: 1}, 2)
+
+
 async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings: Settings) -> None:
     await decide(settings, VerdictMaker().some(30))
+    await publish(settings, [page(f"http://a.example/{i}", i) for i in range(4)])
+    await publish(settings, [page("http://b.example/", 3)], partition=1)
     async with dashboard(settings) as client:
         await client.counted(30)
+        await _says_which_partitions_are_behind(client)
         contract = await client.get("/api/openapi.json")
         clusters = (await client.get("/api/v1/clusters"))["clusters"]
         for path, methods in contract["paths"].items():
@@ -292,6 +317,7 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
             ("/api/v1/figures", 400, {"from": "nan"}),
             ("/api/v1/figures", 400, {"from": "1000"}),
             ("/api/v1/figures", 400, {"from": "20", "to": "10"}),
+            ("/api/v1/lag", 400, {"role": "king"}),
             ("/api/v1/hosts", 400, {"limit": "201"}),
             ("/api/v1/hosts", 400, {"limit": "-1"}),
             ("/api/v1/verdicts", 400, {"verdict": "maybe"}),

@@ -1,6 +1,6 @@
 // Charts with uPlot: stacked columns over time, and histograms.
 import { by, empty, fill, KINDS } from "./dom.js";
-import { clock, count, day, moment, short } from "./format.js";
+import { clock, count, day, moment, seconds, short } from "./format.js";
 
 const charts = new Map();
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -55,6 +55,48 @@ function tips(text) {
   } };
 }
 
+let marks = []; // restarts and rebalances, oldest first
+
+/** Set what is marked on charts over time when they are drawn next. */
+export function mark(changes) { marks = changes; }
+
+export const SIGNS = { start: "▲", rebalance: "◆" };
+const WORDS_SHOWN = 4; // changes in a tooltip
+
+/** Mark restarts and rebalances by dashed lines with a sign above: kinds differ by shape. */
+function marked() {
+  return { hooks: { draw: (plot) => {
+    const { ctx, bbox } = plot;
+    const ratio = devicePixelRatio;
+    ctx.save();
+    ctx.strokeStyle = ctx.fillStyle = resolved("--ink");
+    ctx.font = `${11 * ratio}px system-ui, sans-serif`;
+    ctx.textAlign = "center";
+    ctx.lineWidth = ratio;
+    ctx.setLineDash([3 * ratio, 3 * ratio]);
+    const places = new Set();
+    for (const { at, kind } of marks) {
+      const x = Math.round(plot.valToPos(at, "x", true));
+      if (x < bbox.left || x > bbox.left + bbox.width || places.has(`${kind}${x}`)) continue;
+      places.add(`${kind}${x}`);
+      ctx.beginPath();
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
+      ctx.stroke();
+      ctx.fillText(SIGNS[kind] ?? "|", x, bbox.top - 3 * ratio);
+    }
+    ctx.restore();
+  } } };
+}
+
+/** The changes of a step, for its tooltip. */
+function happened(from, length) {
+  const its = marks.filter(({ at }) => from <= at && at < from + length);
+  const left = its.length - WORDS_SHOWN;
+  return [...its.slice(0, WORDS_SHOWN).map(({ role, kind, detail }) => `${SIGNS[kind] ?? "|"} ${role}: ${detail}`),
+    ...(left > 0 ? [`and ${left} more`] : [])];
+}
+
 /** Labels of a time axis: hours and minutes, with the date at the first label and where it changes. */
 function times(marks, apart) {
   return marks.map((mark, i) => {
@@ -87,8 +129,23 @@ export function series(figures, shown) {
     series: [{}, ...stacks.map(([kind]) => ({ label: kind, fill: resolved(`--${kind}`), width: 0, points: { show: false },
       paths: bars({ size: [0.9, 60], align: 1 }) }))],
     plugins: [tips((i) => [`${moment(time[i] * 1000)} UTC`,
-      ...kinds.slice().reverse().map((kind) => `${kind}: ${count(verdicts[kind][i])} pages`)].join("\n"))],
+      ...kinds.slice().reverse().map((kind) => `${kind}: ${count(verdicts[kind][i])} pages`), ...happened(time[i], length)].join("\n")), marked()],
   }, [time, ...stacks.map(([, sums]) => sums)]);
+}
+
+const DASHES = [[], [8, 4], [2, 4], [12, 4, 2, 4]]; // lines differ by more than their colour
+
+/** Draw ages over time as lines. Each has a name, ages in seconds, and records for the text; null is a gap. */
+export function lines(id, { time, range }, named) {
+  draw(id, {
+    scales: { x: { time: true, range: [time[0], time[time.length - 1] + range.step] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
+    axes: [axis({ space: 80, values: (_, marks, __, ___, apart) => times(marks, apart) }), axis({ size: 64, values: (_, marks) => marks.map(seconds) })],
+    series: [{}, ...named.map(({ name }, i) => ({ label: name, stroke: resolved(`--line-${i}`), width: 2, dash: DASHES[i % DASHES.length],
+      points: { show: time.length < 3 ? true : undefined, size: 5, fill: resolved(`--line-${i}`) } }))],
+    plugins: [tips((i) => [`${moment(time[i] * 1000)} UTC`, ...named.map(({ name, values, records }) => (values[i] === null && records[i] === null
+      ? `${name}: not measured` : `${name}: ${seconds(values[i])}, ${count(records[i])} records`)),
+    ...happened(time[i], range.step)].join("\n")), marked()],
+  }, [time, ...named.map(({ values }) => values)]);
 }
 
 /** Draw a histogram of duplicates, with recrawls on top. */

@@ -2,8 +2,10 @@
 import { learn } from "./about.js";
 import { ask } from "./api.js";
 import * as charts from "./charts.js";
+import { showChanges } from "./changes.js";
 import { by, element, fill, KINDS, MEANINGS } from "./dom.js";
 import * as format from "./format.js";
+import { showBehind, showLag } from "./lag.js";
 import { showClusters, showHosts, showReasons } from "./lists.js";
 import { Live } from "./live.js";
 import { listenToLookup, lookedUp, lookUp } from "./lookup.js";
@@ -15,6 +17,7 @@ const SYSTEM_MS = 2000;
 
 const shown = new Set(KINDS);
 let figures = null;
+let lag = null;
 let system = null;
 let due = 0;
 let asking = false;
@@ -92,6 +95,7 @@ function draw() {
   charts.histogram("similarities", figures.similarities, shown,
     { from: null, to: 100, label: "estimated Jaccard similarity", words: (part) => `similarity ${(part / 100).toFixed(2)}` });
   showReasons(figures);
+  if (lag) showLag(lag);
 }
 
 /** Load everything that depends on the range, one request at a time. */
@@ -113,6 +117,10 @@ async function refresh() {
       return;
     }
     figures = found;
+    const same = { from: found.range.from, to: found.range.to };
+    const [measured, changes] = await Promise.all([ask("/api/v1/lag", { ...same, role: by("lag-of").value }), ask("/api/v1/changes", same)]);
+    lag = measured;
+    showChanges(changes);
     draw();
     showHosts(hosts, wantedHost(), choose);
     showClusters(clusters);
@@ -137,6 +145,7 @@ async function lookAtSystem() {
     by("namespace").textContent = by("namespace").title = named;
     document.title = `neardup ${named}`.trim();
     showRoles(system);
+    showBehind(system);
     if (figures) showTiles(figures, system);
   } catch (error) {
     notice("system", `The dashboard does not respond: ${error.message}`);
@@ -204,6 +213,7 @@ showKinds();
 chooseTheme();
 listenToLookup(remember);
 if (address.has("url")) lookUp(address.get("url"));
+by("lag-of").addEventListener("change", refresh);
 addEventListener("hashchange", follow);
 for (const id of ["range", "host", "from", "to"]) by(id).addEventListener("change", changed);
 by("filters").addEventListener("submit", (event) => event.preventDefault());

@@ -20,7 +20,9 @@ from stream.dashboard import gate as gates
 from stream.dashboard.answers import About
 from stream.dashboard.api import Api
 from stream.dashboard.app import Statistics
+from stream.dashboard.changes import ChangeLog
 from stream.dashboard.gate import Gate
+from stream.dashboard.lag_history import LagHistory
 from stream.dashboard.latest_verdicts import LatestVerdicts
 from stream.dashboard.lookup import BusyError, Finder
 from stream.dashboard.rows import Counts
@@ -39,11 +41,11 @@ ABOUT = About("neardup", "0.1.0", "0" * 16, {}, {}, {}, "neardup.rejected")
 PATHS = (
     "/", "/login", "/livez", "/readyz", "/metrics", "/api/openapi.json", "/api/v1/session", "/api/v1/figures",
     "/api/v1/hosts", "/api/v1/clusters", "/api/v1/clusters/abcd1234.1.1", "/api/v1/verdicts",
-    "/api/v1/system", "/api/v1/about",
+    "/api/v1/system", "/api/v1/lag", "/api/v1/changes", "/api/v1/about",
     "/api/v1/lookup", "/static/main.js", "/static/../server.py", "/nothing",
 )  # fmt: skip
 METHODS = ("GET", "GET", "GET", "POST", "POST", "HEAD", "OPTIONS", "DELETE", "PUT", "TRACE")
-NAMES = ("range", "from", "to", "host", "limit", "offset", "before", "verdict")
+NAMES = ("range", "from", "to", "host", "limit", "offset", "before", "verdict", "role")
 VALUES = (
     "15m",
     "all",
@@ -88,7 +90,8 @@ class Requests(Decoder):
         superseded = create_autospec(SupersededClusters, instance=True)
         superseded.clusters = set()
         watch = create_autospec(Watch, instance=True)
-        watch.now = {}
+        watch.now, watch.lags = {}, LagHistory(1_900_000_000.0)
+        watch.changes = ChangeLog(1_900_000_000.0)
         made = Api(statistics, LatestVerdicts(), watch, finder, superseded, ABOUT)
         gate = Gate(load(dashboard_token=TOKEN), lambda: next(self._clock))
         self._app = application(made, gate, "127.0.0.1", DashboardMetrics(), Health())

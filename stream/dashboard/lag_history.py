@@ -1,0 +1,135 @@
+"""Lag over time: of each role, and of its partitions that were furthest behind.
+
+It is kept in memory since the start of the dashboard, in windows, each with the largest lag measured in it.
+Their number is bounded, and so is the number of partitions in each.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from stream.dashboard.answers import LagSeries
+from stream.dashboard.lag import PartitionLag, TopicLag, furthest_behind
+from stream.dashboard.windows import DAY, HOUR, MINUTE, WindowPlan, plan
+
+KEPT: Final = {10: 2 * HOUR, MINUTE: DAY, 15 * MINUTE: 31 * DAY}
+"""Window size -> retention, in seconds."""
+MOST_PARTITIONS: Final = 8
+"""Partitions kept in each window, and shown of each range."""
+
+
+@dataclass(slots=True)
+class LagWindow:
+    """The largest lag of a role in some seconds."""
+
+    start: int
+    records: int = 0
+    seconds: float | None = 0.0
+    """None if the age was unknown each time that there was a lag."""
+    partitions: dict[int, PartitionLag] = field(default_factory=dict)
+    """Those furthest behind, at most MOST_PARTITIONS."""
+    behind: int = 0
+    """Partitions that were behind at once."""
+    complete: bool = True
+    """Whether all partitions that were behind are in `partitions`."""
+
+    def add(self, lag: TopicLag) -> None:
+        """Add a measurement."""
+        self.records = max(self.records, lag.records)
+        self.seconds = _larger(self.seconds, lag.seconds)
+        self.complete = self.complete and len(lag.partitions) <= MOST_PARTITIONS
+        self.merge({each.partition: each for each in lag.partitions[:MOST_PARTITIONS]}, len(lag.partitions))
+
+    def merge(self, others: dict[int, PartitionLag], behind: int) -> None:
+        """Add partitions, of which `behind` were behind at once."""
+        self.behind = max(self.behind, behind)
+        for number, other in others.items():
+            known = self.partitions.get(number, other)
+            self.partitions[number] = PartitionLag(
+                number, max(known.records, other.records), _larger(known.seconds, other.seconds)
+            )
+        if len(self.partitions) > MOST_PARTITIONS:
+            ranked = sorted(self.partitions.values(), key=furthest_behind)[:MOST_PARTITIONS]
+            self.partitions = {each.partition: each for each in ranked}
+            self.complete = False
+
+
+class LagHistory:
+    """Lag of roles over time."""
+
+    def __init__(self, now: float) -> None:
+        self.since = now
+        """When measuring began."""
+        self._windows: dict[str, dict[int, deque[LagWindow]]] = {}
+        """Role -> window size -> windows, oldest first."""
+
+    def add(self, role: str, now: float, lag: TopicLag) -> None:
+        """Add a measurement. Measurements come in the order of time."""
+        for size, windows in self._windows.setdefault(role, {size: deque() for size in KEPT}).items():
+            start = int(now // size * size)
+            if not windows or windows[-1].start < start:
+                windows.append(LagWindow(start, seconds=lag.seconds))
+            windows[-1].add(lag)
+            while windows[0].start + size + KEPT[size] <= now:
+                windows.popleft()
+
+    def plan(self, start: float | None, end: float | None, now: float) -> WindowPlan:
+        """Plan the query of a range; without a start, of all that was measured."""
+        end = now if end is None else end
+        return plan(min(self.since if start is None else start, end), end, KEPT, now)
+
+    def of(self, role: str, wanted: WindowPlan) -> LagSeries:
+        """Return the lag of a role in each step of a plan; None in steps without a measurement."""
+        steps = self._steps(role, wanted)
+        return LagSeries(
+            role,
+            None,
+            [None if each is None else each.seconds for each in steps],
+            [None if each is None else each.records for each in steps],
+        )
+
+    def partitions(self, role: str, wanted: WindowPlan) -> tuple[list[LagSeries], int]:
+        """Return the lag of those partitions of a role that were furthest behind, and how many at most were
+        behind at once."""
+        steps = self._steps(role, wanted)
+        worst = LagWindow(0)
+        for each in steps:
+            if each is not None:
+                worst.merge(each.partitions, each.behind)
+        shown = sorted(worst.partitions.values(), key=furthest_behind)
+        return [_series(role, each.partition, steps) for each in shown], worst.behind
+
+    def _steps(self, role: str, wanted: WindowPlan) -> list[LagWindow | None]:
+        steps: list[LagWindow | None] = [None] * wanted.points
+        for window in self._windows.get(role, {}).get(wanted.size, ()):
+            if not wanted.start <= window.start < wanted.end:
+                continue
+            at = (window.start - wanted.start) // wanted.step
+            step = steps[at]
+            if step is None:
+                steps[at] = step = LagWindow(window.start, seconds=window.seconds)
+            step.records = max(step.records, window.records)
+            step.seconds = _larger(step.seconds, window.seconds)
+            step.complete = step.complete and window.complete
+            step.merge(window.partitions, window.behind)
+        return steps
+
+
+def _series(role: str, partition: int, steps: list[LagWindow | None]) -> LagSeries:
+    found = LagSeries(role, partition, [], [])
+    for step in steps:
+        its = step and step.partitions.get(partition)
+        if its is None:  # known to be 0 only if no partition was left out
+            none = 0 if step is not None and step.complete else None
+            found.lag_seconds.append(none)
+            found.lag_records.append(none)
+        else:
+            found.lag_seconds.append(its.seconds)
+            found.lag_records.append(its.records)
+    return found
+
+
+def _larger(one: float | None, other: float | None) -> float | None:
+    return other if one is None else one if other is None else max(one, other)

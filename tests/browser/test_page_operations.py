@@ -1,0 +1,86 @@
+"""What somebody on call looks at: who is behind, since when, and what happened then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.async_api import expect
+
+from stream.dashboard.answers import Changes, Lag, System
+from tests.browser.canned import NOON, PLAIN, canned, served
+from tests.waiting import until
+
+MARKS = """
+() => {
+  const canvas = document.querySelector("#series canvas");
+  const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  let dark = 0;
+  for (let i = 0; i < data.length; i += 4) dark += data[i] < 40 && data[i + 1] < 50 && data[i + 3] > 200;
+  return dark;
+}
+"""
+"""How many pixels of the chart have the colour of text, which only marks have."""
+
+
+async def test_lag_says_who_is_behind_and_since_when(opened: Callable[..., Any]) -> None:
+    api = canned(PLAIN)
+    async with served(api) as url:
+        page = await opened(url, color_scheme="light")
+        await expect(page.locator("#lag .uplot")).to_be_visible()
+        # The legend says in words what the lines show.
+        legend = page.locator("#lag-legend li")
+        await expect(legend).to_have_text(
+            ["worker: at most 83 s", "judge: at most 400 ms", "dashboard: at most –"]
+        )
+        await expect(page.locator("#lag-since")).to_contain_text("when this dashboard started")
+        behind = page.locator("#behind tbody tr")
+        await expect(behind).to_have_count(2)
+        await expect(behind.first).to_contain_text("nobody")
+        await expect(behind.last).to_contain_text("10.0.0.7")
+
+        await page.locator("#lag-of").focus()
+        await page.select_option("#lag-of", "worker")
+        await expect(legend.first).to_have_text("partition 0: at most 83 s")
+        await expect(legend.last).to_have_text("and at most 10 more partitions at once")
+        assert f"/api/v1/lag?from={NOON}&to={NOON + 300}&role=worker" in api.asked
+
+        # Hovering says the figures of a step, and what happened in it.
+        await page.locator("#lag .u-over").hover(position={"x": 5, "y": 20})
+        await expect(page.locator("#lag .tip")).to_contain_text("partition 0: 0 s, 0 records")
+
+        lag, system = api.answers["lag"], api.answers["system"]
+        assert isinstance(lag, Lag)
+        assert isinstance(system, System)
+        lag.partitions, system.groups[0].behind, system.groups[0].partitions_behind = [], [], 0
+        await expect(page.locator("#behind")).to_have_text("Every partition is read to its end.")
+        await page.select_option("#lag-of", "dashboard")
+        await expect(page.locator("#lag")).to_contain_text("No partition was behind in this range")
+
+
+async def test_restarts_and_rebalances_are_marked_and_listed(opened: Callable[..., Any]) -> None:
+    api = canned(PLAIN)
+    async with served(api) as url:
+        page = await opened(url, color_scheme="light")
+        await expect(page.locator("#changes-count")).to_have_text(
+            "▲ 2 starts and ◆ 1 rebalance in this range"
+        )
+        with_marks = await page.evaluate(MARKS)
+        await page.locator("#changes summary").press("Enter")
+        rows = page.locator("#changes-list li")
+        await expect(rows).to_have_count(3)
+        await expect(rows.nth(1)).to_have_text(
+            "2026-01-02 12:00:41 ◆ worker: 1 joined and 1 left; 2 processes in the group"
+        )
+        await expect(page.locator("#changes-rest")).to_contain_text("Older ones were dropped.")
+
+        found = api.answers["changes"]
+        assert isinstance(found, Changes)
+        found.changes, found.left_out, found.complete = [], 0, True
+        await page.select_option("#range", "1h")
+        await expect(page.locator("#changes")).to_be_hidden()
+
+        async def fewer() -> bool:
+            return bool(await page.evaluate(MARKS) < with_marks)
+
+        await until(fewer)
