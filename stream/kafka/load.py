@@ -15,12 +15,13 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from stream.errors import RefusedError, StaleError
 from stream.failpoints import reach
+from stream.judge.ledger import key_of
 from stream.kafka import acl_check, clients, topics
-from stream.kafka.decided_positions import judged_rows, rows_judged
+from stream.kafka.decided_positions import last_expected
 from stream.kafka.election import Election
 from stream.kafka.in_flight import in_thread
 from stream.kafka.live_lag import live_lag
-from stream.kafka.loaded_records import LoadedRecord, LoadedSource, records
+from stream.kafka.loaded_records import Judged, LoadedRecord, LoadedSource, records
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import POLL_SECONDS, TopicReader
 from stream.kafka.worker_clients import started_producer
@@ -95,13 +96,18 @@ async def load(
         admin = await enter(clients.started(settings, clients.admin(settings)))
         decisions = await enter(TopicReader(settings, names.decisions, 0))
         _, end = await decisions.bounds()
-        loading.found = loading.appended = loading.judged = await judged_rows(decisions, rows.digest)
+        source = LoadedSource(rows.digest, Corpus(rows.name, rows.count))
+        judged = Judged(source)
+        judged.note(await last_expected(decisions, judged.sources))
+        loading.found = loading.appended = loading.judged = judged.rows
         decisions.seek(end)
         log.info(
             "loading", name=rows.name, digest=rows.digest, rows=loading.rows, judged_before=loading.found
         )
         producer = await enter(started_producer(settings))
-        await _Loader(genesis, names, rows, loading, election, decisions, admin, producer, max_lag).run()
+        await _Loader(
+            genesis, names, rows, source, judged, loading, election, decisions, admin, producer, max_lag
+        ).run()
     return loading
 
 
@@ -123,7 +129,9 @@ async def _alone(election: Election, names: TopicNames) -> None:
 class _Loader:
     genesis: Genesis
     names: TopicNames
-    source: RowsSource
+    rows: RowsSource
+    source: LoadedSource
+    judged: Judged
     loading: Loading
     election: Election
     decisions: TopicReader
@@ -170,7 +178,8 @@ class _Loader:
         """Note which rows are judged, waiting for news for at most this long."""
         for found in await self.decisions.poll(seconds):
             progress = decode_decisions(found.value, found.offset).sources
-            self.loading.judged = max(self.loading.judged, rows_judged(progress, self.source.digest))
+            self.judged.note({key_of(each): each.expected for each in progress})
+        self.loading.judged = self.judged.rows
 
     def _waits_for(self, record: LoadedRecord | None) -> str | None:
         loading = self.loading
@@ -185,16 +194,10 @@ class _Loader:
 
     async def _records(self) -> AsyncGenerator[LoadedRecord, None]:
         """Yield the records to append. The next one is made in a thread while one is appended."""
-        genesis, rows = self.genesis, self.source
-        source = LoadedSource(rows.digest, Corpus(rows.name, rows.count))
-        start = self.loading.found
-        coming = records(
-            source,
-            genesis.scheme,
-            rows.placed(genesis.scheme, start),
-            start,
-            uncertain=bool(genesis.options.flips),
-        )
+        scheme, start = self.genesis.scheme, self.loading.found
+        rows = self.rows.placed(scheme, start)
+        uncertain = bool(self.genesis.options.flips)
+        coming = records(self.source, scheme, rows, start, uncertain=uncertain)
         making = asyncio.create_task(in_thread(next, coming, None))
         try:
             while (record := await making) is not None:
