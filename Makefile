@@ -12,6 +12,8 @@ FUZZED := $(VENV)/.fuzzed
 # Oldest to newest; ARGS='4.2.0' of `make compat` for one. The page docs/compatibility.md names them too.
 KAFKAS := 3.7.2 3.9.1 4.1.0 4.2.0 4.3.0
 SPARK := .cache/spark
+# Tests run side by side, each process with a broker of its own; more than four help little.
+PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 ARGS ?=
 
 say = printf '\n==> %s\n' $(1)
@@ -28,7 +30,7 @@ demo: broker-tools compiled ## a broker, pages with near-duplicates, and the ver
 .PHONY: test
 test: broker-tools browser compiled ## all tests, on a real broker (ARGS='-k name' for some)
 	@$(call say,"pytest: starts a Kafka broker of its own where a test needs one")
-	$(BIN)/pytest $(ARGS)
+	$(PYTEST) $(ARGS)
 
 .PHONY: compat
 compat: broker-tools compiled ## the demo on every version of Kafka that is supported (ARGS=4.3.0 for one)
@@ -46,7 +48,7 @@ chaos: broker-tools compiled ## faults of every kind against three brokers (ARGS
 boundscheck: export NUMBA_BOUNDSCHECK := 1
 boundscheck: compiled ## unit and property tests, with every array access of the inner loops checked
 	@$(call say,"pytest under NUMBA_BOUNDSCHECK=1")
-	$(BIN)/pytest tests/unit tests/property $(ARGS)
+	$(PYTEST) tests/unit tests/property $(ARGS)
 
 .PHONY: fuzz
 fuzz: export NUMBA_BOUNDSCHECK := 1

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import hypothesis
@@ -136,29 +136,43 @@ def settings(broker: LocalBroker, namespace: str, tmp_path: Path) -> Settings:
     )
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Report failures at once with their duration, because an aborted run has no summary."""
-    report = yield
-    reporter = item.config.pluginmanager.getplugin("terminalreporter")
-    if report.failed and reporter is not None:
-        reporter.ensure_newline()
-        reporter.write_line(f"FAILED {report.nodeid} ({report.when}, after {report.duration:.0f} s)")
-        reporter.write_line(report.longreprtext[-4000:])
-    return report
-
-
-_REPORTED = pytest.StashKey[list[str]]()
-
-
 @pytest.fixture
 def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """`report(line)` adds a line to the summary of the test run."""
-    lines = request.config.stash.setdefault(_REPORTED, [])
-    return lambda line: lines.append(f"{request.node.name}: {line}")
+    properties = request.node.user_properties
+    return lambda line: properties.append((_REPORTED, f"{request.node.name}: {line}"))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+_REPORTED = "reported"
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Report failures at once with their duration, because an aborted run has no summary."""
+    if reporter := config.pluginmanager.getplugin("terminalreporter"):
+        config.pluginmanager.register(_FailuresAtOnce(reporter))
+
+
+class _FailuresAtOnce:
+    """Where the run is reported, which is not where tests are run side by side."""
+
+    def __init__(self, reporter: pytest.TerminalReporter) -> None:
+        self._reporter = reporter
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self._reporter.ensure_newline()
+            self._reporter.write_line(
+                f"FAILED {report.nodeid} ({report.when}, after {report.duration:.0f} s)"
+            )
+            self._reporter.write_line(report.longreprtext[-4000:])
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the reported lines below the results."""
-    for line in config.stash.get(_REPORTED, []):
-        terminalreporter.write_line(line)
+    for reports in terminalreporter.stats.values():
+        for each in reports:
+            if isinstance(each, pytest.TestReport) and each.when == "teardown":
+                for name, line in each.user_properties:
+                    if name == _REPORTED:
+                        terminalreporter.write_line(str(line))
