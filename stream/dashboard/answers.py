@@ -130,6 +130,31 @@ class ClusterPages(Struct):
     anchor: str
     pages: Annotated[int, Meta(description="The anchor and its duplicates.")]
     members: Annotated[list[MemberPage], Meta(description="The first duplicates of each partition.")]
+    superseded: Annotated[
+        bool | None,
+        Meta(description="Whether the anchor's URL changed; null in the answer to a look-up."),
+    ] = None
+
+
+class HostPages(Struct):
+    """A host, and how many pages."""
+
+    host: str
+    pages: PageCount
+
+
+class Neighbours(Struct):
+    """Hosts that share pages with a host, among the latest verdicts."""
+
+    host: str
+    verdicts: Annotated[int, Meta(description="The latest verdicts of all hosts that were looked at.")]
+    anchors: Annotated[
+        list[HostPages], Meta(description="Hosts of the anchors that this host's duplicates are like.")
+    ]
+    duplicates: Annotated[
+        list[HostPages], Meta(description="Hosts whose duplicates are like anchors of this host.")
+    ]
+    left_out: Annotated[int, Meta(description="Hosts that are in neither list, having fewer pages.")]
 
 
 class SeenVerdict(Struct):
@@ -372,6 +397,8 @@ ANSWERS: tuple[Any, ...] = (
     System,
     Lag,
     Changes,
+    Neighbours,
+    Comparison,
     About,
     LookupRequest,
     Lookup,

@@ -18,6 +18,7 @@ from stream.dashboard.answers import (
     About,
     Changes,
     ClusterFigures,
+    ClusterPages,
     Clusters,
     Figures,
     HostFigures,
@@ -32,11 +33,13 @@ from stream.dashboard.app import Statistics
 from stream.dashboard.gate import ProblemError, answer, decoded
 from stream.dashboard.latest_verdicts import LatestVerdicts, TooManyListenersError, VerdictFilter
 from stream.dashboard.lookup import BusyError, Finder, cluster_pages
+from stream.dashboard.member_pages import PageGoneError
 from stream.dashboard.rows import Counts, Histogram
 from stream.dashboard.superseded import SupersededClusters
 from stream.dashboard.system import ROLES, Watch
+from stream.dashboard.verdict_columns import normal
 from stream.dashboard.windows import DAY, HOUR, MINUTE, WindowPlan
-from stream.messages.verdict import VERDICTS
+from stream.messages.verdict import VERDICTS, VerdictRecord
 
 MOST: Final = 200
 """Maximum `limit`."""
@@ -71,7 +74,9 @@ class Api:
             web.get("/api/v1/figures", self.figures),
             web.get("/api/v1/hosts", self.hosts),
             web.get("/api/v1/clusters", self.clusters),
+            web.get("/api/v1/neighbours", self.neighbours),
             web.get("/api/v1/clusters/{cluster}", self.cluster),
+            web.get("/api/v1/clusters/{cluster}/comparison", self.comparison),
             web.get("/api/v1/verdicts", self.verdicts),
             web.get("/api/v1/events", self.events),
             web.get("/api/v1/system", self.system),
@@ -147,13 +152,50 @@ class Api:
             )
         )
 
+    async def neighbours(self, request: web.Request) -> web.Response:
+        """Return the hosts that share pages with a host."""
+        host = _host(request)
+        if host is None:
+            raise ProblemError(400, "Bad request", "host is required")
+        return answer(self.recent.neighbours(host))
+
     async def cluster(self, request: web.Request) -> web.Response:
         """Return the pages of a cluster."""
+        found = self._cluster(request)
+        found.superseded = found.cluster in self.superseded.clusters
+        return answer(found)
+
+    def _cluster(self, request: web.Request) -> ClusterPages:
         cluster = request.match_info["cluster"]
         found = cluster_pages(cluster, self.statistics.cluster_rows(cluster))
         if found is None:
             raise ProblemError(404, "No such cluster", f"cluster {cluster[:80]} has no known duplicates")
-        return answer(found)
+        return found
+
+    async def comparison(self, request: web.Request) -> web.Response:
+        """Compare two pages of a cluster."""
+        found = self._cluster(request)
+        urls = {found.cluster: found.anchor} | {each.id: each.url for each in found.members}
+        pair = [self._verdict(urls, request.query.get(name, ""), name) for name in ("one", "other")]
+        try:
+            return answer(await self.finder.compare_members(*pair))
+        except BusyError as error:
+            raise ProblemError(503, "Busy", str(error)) from None
+        except PageGoneError as error:
+            raise ProblemError(404, "No such page", str(error)) from None
+
+    def _verdict(self, urls: dict[str, str | None], page: str, name: str) -> VerdictRecord:
+        """Return the verdict of a page of a cluster, by its id."""
+        if page not in urls:
+            raise ProblemError(
+                404, "No such page", f"{name}: {page[:80]} is not among the cluster's stored pages"
+            )
+        history = self.statistics.history(normal(urls[page] or ""))
+        verdict = next((each for each in history if each.id == page), None)
+        if verdict is None:
+            detail = f"{name}: {page[:80]} is not among the last verdicts of its URL"
+            raise ProblemError(404, "No such page", detail)
+        return verdict
 
     async def verdicts(self, request: web.Request) -> web.Response:
         """Return the latest verdicts."""

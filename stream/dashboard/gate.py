@@ -26,6 +26,8 @@ from stream.settings import Settings, networks
 
 OPEN: Final = ("/livez", "/readyz", "/login", "/api/v1/session")
 """Paths without authentication: health and login. Files under /static/ are public too."""
+PAGES: Final = ("/host", "/cluster")
+"""Pages beside the overview, to which a login returns."""
 SESSION_SECONDS: Final = 12 * 3600
 FAILURES: Final = 5
 """Wrong tokens that an address may send per FAILURE_SECONDS."""
@@ -137,6 +139,8 @@ class Gate:
             )
         if request.path == "/":
             raise web.HTTPSeeOther("/login")
+        if request.path in PAGES:  # a browser keeps the fragment
+            raise web.HTTPSeeOther(f"/login?to={request.path[1:]}")
         raise ProblemError(
             401,
             "Unauthorized",

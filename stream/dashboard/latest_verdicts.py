@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream.dashboard.answers import SeenVerdict
-from stream.dashboard.verdict_columns import VerdictColumns, batch_of
+import numpy as np
+
+from stream.dashboard.answers import HostPages, Neighbours, SeenVerdict
+from stream.dashboard.verdict_columns import NO_HOST, VerdictColumns, batch_of, host_of, normal
 from stream.kafka import broker_metadata, clients
 from stream.kafka.verdict_values import VerdictReader
 from stream.settings import Settings
@@ -24,6 +26,7 @@ PAUSE_SECONDS: Final = 0.25
 """Minimum interval between updates of a listener; a browser cannot show more."""
 MOST_AT_ONCE: Final = 50
 MOST_LISTENERS: Final = 100
+MOST_NEIGHBOURS: Final = 10
 
 
 class TooManyListenersError(Exception):
@@ -113,6 +116,26 @@ class LatestVerdicts:
             if (before is None or each.sequence < before) and wanted(each)
         )
         return list(itertools.islice(matching, limit))
+
+    def neighbours(self, host: str) -> Neighbours:
+        """Return the hosts that share pages with a host."""
+        anchors: Counter[str] = Counter()
+        duplicates: Counter[str] = Counter()
+        for batch in self._batches:
+            for row, each in zip(np.flatnonzero(batch.clustered).tolist(), batch.duplicates(), strict=True):
+                its, anchor = batch.host_name(row), each.duplicate_of
+                like = NO_HOST if anchor is None else host_of(normal(anchor.url))
+                if its == host:
+                    anchors[like] += 1
+                if like == host:
+                    duplicates[its] += 1
+        return Neighbours(
+            host=host,
+            verdicts=self._kept,
+            anchors=[HostPages(*each) for each in anchors.most_common(MOST_NEIGHBOURS)],
+            duplicates=[HostPages(*each) for each in duplicates.most_common(MOST_NEIGHBOURS)],
+            left_out=sum(max(0, len(each) - MOST_NEIGHBOURS) for each in (anchors, duplicates)),
+        )
 
     @asynccontextmanager
     async def listening(self, wanted: VerdictFilter) -> AsyncIterator[AsyncIterator[list[NumberedVerdict]]]:

@@ -8,7 +8,8 @@ crash it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import msgspec
@@ -26,6 +27,7 @@ from stream.dashboard.answers import (
     Near,
     OtherPage,
 )
+from stream.dashboard.member_pages import compared_members, page_message
 from stream.dashboard.rows import ClusterRow
 from stream.dashboard.verdict_columns import normal
 from stream.errors import NeardupError
@@ -77,6 +79,7 @@ class Finder:
         self._follower: Follower | None = None
         self._pool: ChildPool | None = None
         self._one_at_a_time = asyncio.Lock()
+        self._one_pair_at_a_time = asyncio.Lock()
         self._waiting = 0
         self.behind = 0
         """Lag behind the decisions topic, in offsets."""
@@ -117,15 +120,29 @@ class Finder:
             async with self._one_at_a_time:  # let a running look-up finish before the state is closed
                 pass
 
-    async def look_up(self, request: LookupRequest) -> Lookup:
-        """Look up a URL or page. Raises BusyError if that is not possible at the moment."""
+    @contextmanager
+    def _admitted(self) -> Iterator[None]:
         if self._waiting >= MOST_WAITING:
             raise BusyError("too many look-ups are waiting; try again in a moment")
         self._waiting += 1
         try:
-            return await self._look_up(request)
+            yield
         finally:
             self._waiting -= 1
+
+    async def look_up(self, request: LookupRequest) -> Lookup:
+        """Look up a URL or page. Raises BusyError if that is not possible at the moment."""
+        with self._admitted():
+            return await self._look_up(request)
+
+    async def compare_members(self, one: VerdictRecord, other: VerdictRecord) -> Comparison:
+        """Compare two pages by their messages. Raises BusyError, and PageGoneError if one cannot be read."""
+        with self._admitted():
+            async with self._one_pair_at_a_time:  # messages may be large
+                pair = [(await page_message(self._settings, each.source), each) for each in (one, other)]
+                if (pool := self._pool) is None:
+                    raise BusyError("the process that reads pages is not there yet; try again in a moment")
+                return await compared_members(pool, *pair)
 
     async def _look_up(self, request: LookupRequest) -> Lookup:
         url = request.url.strip() if request.url else None

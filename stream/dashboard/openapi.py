@@ -12,12 +12,14 @@ from stream.dashboard.answers import (
     Changes,
     ClusterPages,
     Clusters,
+    Comparison,
     Figures,
     Hosts,
     Lag,
     LoginRequest,
     Lookup,
     LookupRequest,
+    Neighbours,
     Session,
     System,
     Verdicts,
@@ -56,6 +58,11 @@ _BEFORE: Final = _query("before", "Only sequence numbers below this: `next` of t
                         type="integer", minimum=0)  # fmt: skip
 
 
+def _page(name: str) -> dict[str, Any]:
+    what = "Id of the cluster's anchor, or of one of its `members`."
+    return {**_query(name, what, type="string"), "required": True}
+
+
 def _answers(kind: type, *problems: int, media: str = "application/json") -> dict[str, Any]:
     reference = {"$ref": _REFERENCE.format(name=kind.__name__)}
     return {
@@ -89,6 +96,14 @@ def document() -> dict[str, Any]:
         "/api/v1/hosts": _get("Hosts by duplicates", [*_RANGE, _LIMIT, _OFFSET], _answers(Hosts, 400)),
         "/api/v1/clusters": _get("Clusters by size", [_LIMIT, _OFFSET], _answers(Clusters, 400)),
         "/api/v1/clusters/{cluster}": _get("A cluster's pages", [cluster], _answers(ClusterPages, 404)),
+        "/api/v1/clusters/{cluster}/comparison": _get(
+            "What two of a cluster's pages share, as long as the pages topic has them",
+            [cluster, *(_page(name) for name in ("one", "other"))],
+            _answers(Comparison, 404, 503, 504),
+        ),
+        "/api/v1/neighbours": _get(
+            "Hosts that share pages with a host", [{**_HOST, "required": True}], _answers(Neighbours, 400)
+        ),
         "/api/v1/verdicts": _get(
             "The latest verdicts", [_HOST, _VERDICT, _LIMIT, _BEFORE], _answers(Verdicts, 400)
         ),

@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from stream.dashboard.api import LOOKUP_BYTES, SECONDS, Api, Handler
-from stream.dashboard.gate import Gate, ProblemError, host_of, is_loopback
+from stream.dashboard.gate import PAGES, Gate, ProblemError, host_of, is_loopback
 from stream.dashboard.openapi import document
 from stream.ops.health import Health
 from stream.ops.metrics import Metrics
@@ -55,6 +55,7 @@ def application(api: Api, gate: Gate, host: str, metrics: Metrics, health: Healt
     app.add_routes([*gate.routes(), *api.routes(), web.get("/api/openapi.json", openapi)])
     add_ops_routes(app, metrics, health)
     app.add_routes([_file("/", STATIC / "index.html"), _file("/login", STATIC / "login.html")])
+    app.add_routes([_file(page, STATIC / f"{page[1:]}.html") for page in PAGES])
     for path in sorted(STATIC.rglob("*")):
         if path.suffix in KINDS and path.suffix != ".html":
             app.add_routes([_file(f"/static/{path.relative_to(STATIC).as_posix()}", path)])

@@ -103,7 +103,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
     ),
     "dashboard": (
         ("topic", "{ns}.verdicts", (_READ, _CONFIGS), "count verdicts"),
-        ("topic", "{ns}.pages", (_READ,), "measure the workers' lag"),
+        ("topic", "{ns}.pages", (_READ,), "measure the workers' lag, compare pages of a cluster"),
         (
             "topic",
             "{ns}.journal",

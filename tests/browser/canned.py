@@ -25,12 +25,14 @@ from stream.dashboard.answers import (
     Figures,
     GroupLag,
     HostFigures,
+    HostPages,
     Hosts,
     Lag,
     LagSeries,
     Lookup,
     MemberPage,
     Near,
+    Neighbours,
     PartitionBehind,
     Process,
     RangeAnswer,
@@ -148,6 +150,7 @@ class Canned(Api):
         return [
             *(web.get(f"/api/v1/{path}", self._answer) for path in self.answers if path != "lookup"),
             web.get("/api/v1/clusters/{cluster}", self._cluster),
+            web.get("/api/v1/clusters/{cluster}/comparison", self._comparison),
             web.get("/api/v1/events", self._events),
             web.post("/api/v1/lookup", self._answer),
         ]
@@ -161,6 +164,12 @@ class Canned(Api):
         found = self.answers["lookup"]
         assert isinstance(found, Lookup)
         return answer(found.cluster)
+
+    async def _comparison(self, request: web.Request) -> web.Response:
+        self.asked.append(request.path_qs)
+        found = self.answers["lookup"]
+        assert isinstance(found, Lookup)
+        return answer(found.comparison)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
@@ -276,6 +285,7 @@ def _empty() -> dict[str, msgspec.Struct | Callable[[str], msgspec.Struct]]:
         "system": _system("neardup", None, ""),
         "lag": _lag(0),
         "changes": Changes(range_, NOON, [], 0, complete=True),
+        "neighbours": Neighbours("a.example", 0, [], [], 0),
         "lookup": Lookup(None, None, "no verdict is stored for this URL", [], None, None, [], 0),
     }
 
@@ -290,7 +300,10 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
     clusters = [
         ClusterFigures(f"{JOURNAL}.3.{i}", url, 1 + pages * (3 - i), i == 1) for i, url in enumerate(urls)
     ]
-    members = [MemberPage(url, f"{JOURNAL}.3.7", 3, 0.9871, "2026-01-02T12:00:01.010Z") for url in urls]
+    members = [
+        MemberPage(url, f"{JOURNAL}.3.{7 + i}", 3, 0.9871, "2026-01-02T12:00:01.010Z")
+        for i, url in enumerate(urls)
+    ]
     why = "distance {} is {} 14 bits; similarity {} is {} 0.798"
     near = [
         Near(
@@ -317,6 +330,13 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
         ),
         "system": _system(words.namespace, 1000 * pages, words.detail),
         "lag": _lag(pages),
+        "neighbours": Neighbours(
+            words.hosts[0],
+            5000,
+            [HostPages(host, 9 * pages - i) for i, host in enumerate(words.hosts)],
+            [HostPages(host, 1 + i) for i, host in enumerate(words.hosts[1:])],
+            17,
+        ),
         "changes": Changes(
             range_,
             NOON + 5,
@@ -333,7 +353,7 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             "duplicate",
             f"duplicate of {urls[0]}; {near[0].why}",
             [verdict(words, i) for i in range(5)],
-            ClusterPages(f"{JOURNAL}.3.1", urls[0], 1 + pages, members),
+            ClusterPages(f"{JOURNAL}.3.1", urls[0], 1 + pages, members, superseded=True),
             "2f4dc81575bc7d19",
             near,
             12,

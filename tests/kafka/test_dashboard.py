@@ -226,6 +226,23 @@ def spoil(tables: Path) -> Path:
     return files[0].parent
 
 
+async def _compares_the_two_members(client: Client, cluster: dict[str, Any]) -> None:
+    """By their messages, which the pages topic has still; and says which hosts share them."""
+    anchor, copy = cluster["cluster"], cluster["members"][0]["id"]
+    path = f"/api/v1/clusters/{anchor}/comparison"
+    found = await client.get(path, one=anchor, other=copy)
+    assert (found["distance"], found["exact_similarity"], found["alike"]) == (0, 1.0, None)
+    assert [each["shared"] for each in found["shingles"]["anchor"]] == [True]
+    problem = await client.get(path, 404, one=anchor, other="none")
+    assert "other: none is not among" in problem["detail"]
+    first, second = "a.example", "b.example"
+    if cluster["anchor"] == "http://b.example/copy":
+        first, second = second, first
+    neighbours = await client.get("/api/v1/neighbours", host=first)
+    assert neighbours["duplicates"] == [{"host": second, "pages": 1}]
+    assert (await client.get("/api/v1/neighbours", host=second))["anchors"] == [{"host": first, "pages": 1}]
+
+
 async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
     await publish(settings, [page(f"http://a.example/{i}", i) for i in range(20)])
     await publish(settings, [page("http://b.example/copy", 3)], partition=1)
@@ -245,6 +262,7 @@ async def test_a_page_is_looked_up_without_a_trace(settings: Settings) -> None:
             found = await client.post("/api/v1/lookup", {"text": text(3)})
             assert (found["verdict"], found["near"][0]["alike"]) == ("duplicate", True)
             assert found["cluster"]["pages"] == 2
+            await _compares_the_two_members(client, found["cluster"])
             found = await client.post("/api/v1/lookup", {"url": "http://A.example:80/3#x", "text": text(3)})
             assert found["verdict"] in ("recrawl", "duplicate"), found
             assert len(found["history"]) == 1
@@ -309,7 +327,12 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
         clusters = (await client.get("/api/v1/clusters"))["clusters"]
         for path, methods in contract["paths"].items():
             if "get" in methods and path != "/api/v1/events":
-                found = await client.get(path.replace("{cluster}", clusters[0]["cluster"]))
+                if path.endswith("/comparison"):
+                    continue  # these verdicts have no pages; another test compares some that do
+                found = await client.get(
+                    path.replace("{cluster}", clusters[0]["cluster"]),
+                    **({"host": "a.example"} if path.endswith("/neighbours") else {}),
+                )
                 _hold(contract, methods["get"]["responses"]["200"]["content"]["application/json"], found)
         for path, status, query in (
             ("/api/v1/figures", 400, {"range": "soon"}),
@@ -323,6 +346,8 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
             ("/api/v1/verdicts", 400, {"verdict": "maybe"}),
             ("/api/v1/verdicts", 400, {"host": "h" * 300}),
             ("/api/v1/clusters/none", 404, {}),
+            ("/api/v1/clusters/none/comparison", 404, {"one": "a", "other": "b"}),
+            ("/api/v1/neighbours", 400, {}),
             ("/api/v1/nothing", 404, {}),
         ):
             problem = await client.get(path, status, **query)

@@ -7,10 +7,16 @@ let known = null;
 /** The meaning of a reject reason; empty until loaded. */
 export const meaning = (reason) => known?.reasons[reason] ?? "";
 
-/** Load the description once; call again after an error. */
+/** Load the description once, and return it; call again after an error. */
 export async function learn() {
+  known ??= await ask("/api/v1/about");
+  return known;
+}
+
+/** Show the rule, where the page has a place for it. */
+export async function showRule() {
   if (known) return;
-  known = await ask("/api/v1/about");
+  await learn();
   const { scheme_options: scheme, verdict_options: rule } = known;
   const strict = rule.mode === "strict";
   const most = `at most ${rule.distance} of ${scheme.width} bits`;

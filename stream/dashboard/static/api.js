@@ -10,7 +10,10 @@ export async function ask(path, query = {}, options = {}) {
   const response = await fetch(asked, { headers: { Accept: "application/json" }, ...options });
   const body = await response.json().catch(() => ({ detail: `the response (status ${response.status}) is not JSON` }));
   // No session, or it expired: log in, and return with the same filters.
-  if (response.status === 401 && location.pathname !== "/login") location.assign(`/login${location.hash}`);
+  if (response.status === 401 && location.pathname !== "/login") {
+    const to = location.pathname === "/" ? "" : `?to=${location.pathname.slice(1)}`;
+    location.assign(`/login${to}${location.hash}`);
+  }
   if (!response.ok) throw new Error(body.detail ?? `status ${response.status}`);
   return body;
 }

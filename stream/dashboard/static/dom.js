@@ -52,11 +52,29 @@ export function spelled(text, most = LONGEST_SHOWN) {
   return element("bdi", { dir: "ltr", title: cut ? `${text.length} characters` : null }, legible(cut ? `${shown}…` : shown));
 }
 
-/** A URL as a link to its look-up. Only a marked link beside it opens the page itself, which may be hostile. */
-export function address(url) {
+/** A bar of a table cell; none for zero. */
+export const bar = (share, kind = "") => (share ? element("span", { class: `bar ${kind}`, "width%": share * 100 }) : null);
+
+/** A link to the page of a host. */
+export const hostPage = (host, ...words) =>
+  element("a", { href: `/host#${new URLSearchParams({ host })}`, title: "Open the page of this host" }, words);
+
+/** A link to the page of a cluster. */
+export const clusterPage = (cluster, ...words) =>
+  element("a", { href: `/cluster#${new URLSearchParams({ cluster })}`, title: "Open the page of this cluster" }, words);
+
+/** The host of an http or https URL; empty for others. */
+export function hostOf(url) {
+  const parsed = URL.canParse(url) ? new URL(url) : null;
+  return parsed && ["http:", "https:"].includes(parsed.protocol) ? parsed.hostname : "";
+}
+
+/** A URL as a link to its look-up, which is on the page `at`. Only a marked link beside it opens the page itself, which
+ * may be hostile. */
+export function address(url, at = "") {
   if (url === null || url === undefined) return element("em", {}, "no URL");
   if (url.length > LONGEST_LOOKUP) return [spelled(url), outside(url)];
-  const place = `#${new URLSearchParams({ url })}`; // main.js follows it
+  const place = `${at}#${new URLSearchParams({ url })}`; // main.js follows it
   return [element("a", { href: place, title: "Look this URL up" }, spelled(url)), outside(url)];
 }
 

@@ -1,23 +1,21 @@
 // Lists of hosts, clusters and reject reasons.
 import { ask } from "./api.js";
 import { meaning } from "./about.js";
-import { address, by, element, empty, fill, row, spelled, table } from "./dom.js";
+import { address, bar, by, clusterPage, element, empty, fill, hostPage, row, spelled, table } from "./dom.js";
 import { count, percent } from "./format.js";
-
-/** A bar of a table cell; none for zero. */
-const bar = (share, kind = "") => (share ? element("span", { class: `bar ${kind}`, "width%": share * 100 }) : null);
 
 export function showHosts(found, chosen, choose) {
   fill(by("hosts-known"), found.hosts.map((each) => element("option", { value: each.host })));
   if (!found.hosts.length) return fill(by("hosts"), empty("No pages in this range."));
   const most = Math.max(1, ...found.hosts.map((each) => each.verdicts.duplicate ?? 0));
   const columns = [["host", "Host of the page's URL.", "url"], ["duplicates", "Duplicates among the pages of the host.", "number"],
-    ["share", "Duplicates divided by all pages of the host.", "number"]];
+    ["share", "Duplicates divided by all pages of the host.", "number"], ["page", "The page of the host.", ""]];
   fill(by("hosts"), table(columns, found.hosts.map((each) => {
     const duplicates = each.verdicts.duplicate ?? 0;
     const button = element("button", { type: "button", class: "plain", "aria-pressed": String(each.host === chosen),
       onclick: () => choose(each.host) }, spelled(each.host));
-    return row(columns, [[button, bar(duplicates / most)], count(duplicates), percent(each.pages ? duplicates / each.pages : 0)]);
+    return row(columns, [[button, bar(duplicates / most)], count(duplicates), percent(each.pages ? duplicates / each.pages : 0),
+      hostPage(each.host, "details", element("span", { class: "unseen" }, [" of ", spelled(each.host)]))]);
   })), found.total > found.hosts.length ? element("p", { class: "hint" }, `${count(found.total)} hosts in total.`) : null,
   found.complete ? null : element("p", { class: "hint" }, "Hosts with few duplicates may be missing in long ranges."));
 }
@@ -68,7 +66,7 @@ async function toggle(cluster, button, place) {
 export function clusterPages(found) {
   const more = found.pages - 1 - found.members.length;
   return [
-    element("p", { class: "like" }, `cluster ${found.cluster}, anchor `, address(found.anchor)),
+    element("p", { class: "like" }, clusterPage(found.cluster, `cluster ${found.cluster}`), ", anchor ", address(found.anchor)),
     element("ol", { class: "pages" }, found.members.map((each) => element("li", {}, address(each.url),
       element("span", { class: "like" }, ` distance ${each.distance ?? "–"} bits, similarity ${each.similarity?.toFixed(3) ?? "–"}`)))),
     more > 0 ? element("p", { class: "like" }, `and ${count(more)} more`) : null,

@@ -14,7 +14,8 @@ const COLUMNS = [
 ];
 
 export class Live {
-  constructor({ news, filters }) {
+  constructor({ news, filters, lookUpAt = "" }) {
+    this.lookUpAt = lookUpAt;
     this.news = news;
     this.filters = filters;
     this.rows = [];
@@ -89,7 +90,8 @@ export class Live {
     let place = body.firstElementChild;
     for (const { sequence, verdict } of this.rows) {
       if (place?.dataset.sequence === String(sequence)) place = place.nextElementSibling;
-      else body.insertBefore(verdictRow(verdict, { class: fresh.has(sequence) ? "fresh" : null, "data-sequence": sequence }), place);
+      else body.insertBefore(verdictRow(verdict, this.lookUpAt,
+        { class: fresh.has(sequence) ? "fresh" : null, "data-sequence": sequence }), place);
     }
   }
 }
@@ -102,12 +104,12 @@ function state(name, words) {
 /** A static table of verdicts. */
 export const verdictTable = (verdicts) => table(COLUMNS, verdicts.map((each) => verdictRow(each)), "stacked");
 
-function verdictRow(verdict, attributes = {}) {
+function verdictRow(verdict, at = "", attributes = {}) {
   const like = verdict.duplicate_of && verdict.duplicate_of.url !== verdict.url
-    ? element("div", { class: "like" }, "like ", address(verdict.duplicate_of.url)) : null;
+    ? element("div", { class: "like" }, "like ", address(verdict.duplicate_of.url, at)) : null;
   const why = verdict.reason ? element("details", { class: "like" }, element("summary", {}, verdict.reason),
     element("p", {}, `${meaning(verdict.reason)} ${bytesOf(verdict.source)}`)) : null;
   const time = element("time", { datetime: verdict.decided_at, title: `${moment(verdict.decided_at)} UTC` }, recent(verdict.decided_at));
-  return row(COLUMNS, [time, badge(verdict.verdict), [address(verdict.url), like, why],
+  return row(COLUMNS, [time, badge(verdict.verdict), [address(verdict.url, at), like, why],
     verdict.distance ?? "", verdict.similarity === null ? "" : verdict.similarity.toFixed(3)], attributes);
 }

@@ -1,6 +1,7 @@
 // Look-up of a URL or page.
 import { post } from "./api.js";
-import { address, badge, by, element, empty, fill, legible, row, spelled, table } from "./dom.js";
+import { differences } from "./differences.js";
+import { address, badge, by, element, empty, fill, row, spelled, table } from "./dom.js";
 import { clusterPages } from "./lists.js";
 import { verdictTable } from "./live.js";
 
@@ -84,23 +85,5 @@ function compared(comparison) {
     element("p", {}, alike === null ? null : element("strong", {}, alike ? "near-duplicates: " : "no near-duplicates: "), spelled(why, 600)),
     exact === null ? null : element("p", { class: "like" }, `Exact similarity: ${exact.toFixed(3)}.`),
     shingles ? differences(shingles) : null,
-  ];
-}
-
-/** Both texts, with what is in no shared shingle marked by a sign, a line and a colour. */
-function differences({ counts: [shared, onlyOther, onlyPage], anchor, page, left_out: [otherLeft, pageLeft] }) {
-  const text = (heading, runs, left, mark, sign) => [
-    element("h4", {}, heading),
-    element("div", { class: "runs", dir: "auto", tabindex: "0", role: "region", "aria-label": heading },
-      runs.map((run) => [run.shared ? element("span", {}, legible(run.text)) : element(mark, {}, `${sign} `, legible(run.text)), " "]),
-      runs.length ? null : "no text",
-      left ? element("em", {}, `and ${left} more runs`) : null),
-  ];
-  return [
-    element("p", { class: "like" }, `Shingles: ${shared} shared, ${onlyOther} only in the compared page, ${onlyPage} only in this page.`),
-    element("p", { class: "like" }, "Normalised texts. ", element("del", {}, "− only in the compared page"), " ",
-      element("ins", {}, "+ only in this page"), " and plain what shared shingles cover; long runs are cut."),
-    text("Compared page", anchor, otherLeft, "del", "−"),
-    text("This page", page, pageLeft, "ins", "+"),
   ];
 }

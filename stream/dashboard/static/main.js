@@ -1,12 +1,14 @@
 // The page: filters, polling, and where results are shown.
-import { learn } from "./about.js";
+import { showRule } from "./about.js";
 import { ask } from "./api.js";
 import * as charts from "./charts.js";
 import { showChanges } from "./changes.js";
-import { by, element, fill, KINDS, MEANINGS } from "./dom.js";
+import { by, element, KINDS, MEANINGS } from "./dom.js";
+import { showFigures } from "./figures.js";
 import * as format from "./format.js";
+import { chooseTheme, offerToLogOut, showNamespace } from "./header.js";
 import { showBehind, showLag } from "./lag.js";
-import { showClusters, showHosts, showReasons } from "./lists.js";
+import { showClusters, showHosts } from "./lists.js";
 import { Live } from "./live.js";
 import { listenToLookup, lookedUp, lookUp } from "./lookup.js";
 import { notice, showRoles, showTiles } from "./system.js";
@@ -80,21 +82,8 @@ function nothing() {
 
 function draw() {
   if (!figures) return;
-  const host = figures.range.host;
   showTiles(figures, system);
-  by("series-hint").textContent = `Pages per ${format.step(figures.range.step)}`
-    + `${host ? ` of ${host}` : ""}, ${format.span(figures.range.from * 1000, figures.range.to * 1000)}.`
-    + (fellBack ? " The last 15 minutes have none, so all are shown." : "");
-  if (!figures.pages) charts.clear("series", ...nothing());
-  else if (!shown.size) charts.clear("series", "All verdicts are deselected above.");
-  else charts.series(figures, shown);
-  fill(by("series-legend"), KINDS.filter((kind) => shown.has(kind)).map((kind) =>
-    element("li", { "data-kind": kind, title: MEANINGS[kind] }, `${kind}: ${format.count(figures.verdicts[kind])}`)));
-  charts.histogram("distances", figures.distances, shown,
-    { from: 0, to: null, label: "bits", words: (bits) => `distance ${bits} bits` });
-  charts.histogram("similarities", figures.similarities, shown,
-    { from: null, to: 100, label: "estimated Jaccard similarity", words: (part) => `similarity ${(part / 100).toFixed(2)}` });
-  showReasons(figures);
+  showFigures(figures, shown, nothing, fellBack ? " The last 15 minutes have none, so all are shown." : "");
   if (lag) showLag(lag);
 }
 
@@ -139,11 +128,9 @@ function choose(host) {
 
 async function lookAtSystem() {
   try {
-    await learn();
+    await showRule();
     system = await ask("/api/v1/system");
-    const named = system.namespace === "neardup" ? "" : system.namespace; // omit the default
-    by("namespace").textContent = by("namespace").title = named;
-    document.title = `neardup ${named}`.trim();
+    showNamespace(system.namespace);
     showRoles(system);
     showBehind(system);
     if (figures) showTiles(figures, system);
@@ -185,32 +172,11 @@ function showKinds() {
   for (const button of by("kinds").querySelectorAll(".kind")) button.setAttribute("aria-pressed", String(shown.has(button.dataset.kind)));
 }
 
-function chooseTheme() {
-  const root = document.documentElement;
-  try { root.dataset.theme = localStorage.getItem("theme") ?? ""; } catch { /* storage is disabled */ }
-  by("theme").addEventListener("click", () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
-    root.dataset.theme = dark ? "light" : "dark";
-    try { localStorage.setItem("theme", root.dataset.theme); } catch { /* as above */ }
-    draw();
-  });
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-}
-
-/** Show the logout button for sessions by cookie. */
-async function offerToLogOut() {
-  by("log-out").hidden = (await ask("/api/v1/session")).by !== "session";
-  by("log-out").addEventListener("click", async () => {
-    await ask("/api/v1/session", {}, { method: "DELETE" });
-    location.assign("/login");
-  });
-}
-
 const address = new URLSearchParams(location.hash.slice(1));
 recall(address);
 makeKinds();
 showKinds();
-chooseTheme();
+chooseTheme(draw);
 listenToLookup(remember);
 if (address.has("url")) lookUp(address.get("url"));
 by("lag-of").addEventListener("change", refresh);

@@ -4,7 +4,7 @@ import * as format from "./format.js";
 
 const unknown = (value) => value === "–";
 
-function tile(name, value, unit, meaning, more = null) {
+export function tile(name, value, unit, meaning, more = null) {
   return element("div", { class: "tile", title: meaning },
     element("div", { class: "name" }, name),
     element("div", { class: "value" }, value, unknown(value) ? null : element("span", { class: "unit" }, unit)),

@@ -39,13 +39,14 @@ from tests.fuzz.mutate import NUMBERS, STRINGS, damaged
 TOKEN = "correct-horse-battery-staple"  # noqa: S105
 ABOUT = About("neardup", "0.1.0", "0" * 16, {}, {}, {}, "neardup.rejected")
 PATHS = (
-    "/", "/login", "/livez", "/readyz", "/metrics", "/api/openapi.json", "/api/v1/session", "/api/v1/figures",
-    "/api/v1/hosts", "/api/v1/clusters", "/api/v1/clusters/abcd1234.1.1", "/api/v1/verdicts",
+    "/", "/host", "/cluster", "/login", "/livez", "/readyz", "/metrics", "/api/openapi.json",
+    "/api/v1/session", "/api/v1/figures", "/api/v1/hosts", "/api/v1/neighbours", "/api/v1/clusters",
+    "/api/v1/clusters/abcd1234.1.1", "/api/v1/clusters/abcd1234.1.1/comparison", "/api/v1/verdicts",
     "/api/v1/system", "/api/v1/lag", "/api/v1/changes", "/api/v1/about",
     "/api/v1/lookup", "/static/main.js", "/static/../server.py", "/nothing",
 )  # fmt: skip
 METHODS = ("GET", "GET", "GET", "POST", "POST", "HEAD", "OPTIONS", "DELETE", "PUT", "TRACE")
-NAMES = ("range", "from", "to", "host", "limit", "offset", "before", "verdict", "role")
+NAMES = ("range", "from", "to", "host", "limit", "offset", "before", "verdict", "role", "one", "other")
 VALUES = (
     "15m",
     "all",

@@ -1,0 +1,84 @@
+"""The messages of judged pages, read from the pages topic by their position.
+
+neardup stores fingerprints, not texts. As long as retention keeps a page's message, it can be read again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from aiokafka import TopicPartition
+
+from stream.children.pool import ChildPool
+from stream.dashboard.answers import Comparison
+from stream.errors import NeardupError
+from stream.fingerprint.row import Row
+from stream.judge.shingle_diff import ShingleDiff
+from stream.kafka import broker_metadata, clients
+from stream.kafka.names import TopicNames
+from stream.messages.verdict import MessagePosition, VerdictRecord
+from stream.settings import Settings
+
+FETCH_BYTES: Final = 64 << 10
+"""Maximum fetch size; a larger record is fetched alone."""
+POLL_MS: Final = 200
+
+
+class PageGoneError(NeardupError):
+    """The message of a page cannot be read any more; says why."""
+
+
+async def page_message(settings: Settings, source: MessagePosition) -> bytes:
+    """Read the message at a position of the pages topic. Raises PageGoneError."""
+    key = TopicPartition(TopicNames(settings.namespace).pages, source.partition)
+    where = f"{source.topic}, partition {source.partition}, offset {source.offset}"
+    async with broker_metadata.connect(settings) as client:
+        ids = await broker_metadata.topic_ids(client, [key.topic])
+        if (source.topic, source.topic_id) != (key.topic, ids[key.topic]):
+            raise PageGoneError(f"{where}: not a message of the present topic {key.topic}")
+        bounds = (await broker_metadata.log_bounds(client, [key.topic], committed=True)).get(key)
+    if bounds is None or not bounds.start <= source.offset < bounds.end:
+        raise PageGoneError(f"{where}: retention has deleted the message")
+    consumer = clients.consumer(
+        settings,
+        group_id=None,
+        isolation_level="read_committed",
+        enable_auto_commit=False,
+        max_partition_fetch_bytes=FETCH_BYTES,
+        fetch_max_wait_ms=100,
+    )
+    async with clients.started(settings, consumer):
+        consumer.assign([key])
+        consumer.seek(key, source.offset)
+        while await consumer.position(key) <= source.offset:
+            for record in (await consumer.getmany(key, timeout_ms=POLL_MS, max_records=1)).get(key, []):
+                if record.offset == source.offset and record.value is not None:
+                    return bytes(record.value)
+    raise PageGoneError(f"{where}: the message was deleted by compaction")
+
+
+async def compared_members(
+    pool: ChildPool, one: tuple[bytes, VerdictRecord], other: tuple[bytes, VerdictRecord]
+) -> Comparison:
+    """Compare two pages of a cluster, each given as message and verdict, in a child process.
+
+    The messages are not fingerprinted again, so the child needs no store and no registry. A page that is only
+    a reference to a record of an archive, or that needs a schema, is not compared.
+    """
+    content = await pool.compare(one[0], other[0])
+    if isinstance(content, Row):
+        return Comparison(
+            f"the pages could not be compared: {content.reason} ({content.detail or 'no detail'})"
+        )
+    shingles = msgspec.msgpack.decode(content, type=ShingleDiff)
+    found = Comparison("", shingles=shingles)
+    prints = [each.fingerprint for _, each in (one, other)]
+    if all(prints):
+        first, second = (int(each or "", 16) for each in prints)
+        found.distance = (first ^ second).bit_count()
+    if union := sum(shingles.counts):
+        found.exact_similarity = round(shingles.counts[0] / union, 4)
+    distance = "unknown distance" if found.distance is None else f"distance {found.distance} bits"
+    found.why = f"{distance}; {shingles.counts[0]} of {union} shingles are in both pages"
+    return found

@@ -1,0 +1,22 @@
+// Charts and lists of the figures of a range, of all hosts or of one.
+import * as charts from "./charts.js";
+import { by, element, fill, KINDS, MEANINGS } from "./dom.js";
+import * as format from "./format.js";
+import { showReasons } from "./lists.js";
+
+/** Draw the figures. `nothing` is what stands in place of the chart without verdicts, `note` follows its hint. */
+export function showFigures(figures, shown, nothing, note = "") {
+  const { host } = figures.range;
+  by("series-hint").textContent = `Pages per ${format.step(figures.range.step)}`
+    + `${host ? ` of ${host}` : ""}, ${format.span(figures.range.from * 1000, figures.range.to * 1000)}.${note}`;
+  if (!figures.pages) charts.clear("series", ...nothing());
+  else if (!shown.size) charts.clear("series", "All verdicts are deselected above.");
+  else charts.series(figures, shown);
+  fill(by("series-legend"), KINDS.filter((kind) => shown.has(kind)).map((kind) =>
+    element("li", { "data-kind": kind, title: MEANINGS[kind] }, `${kind}: ${format.count(figures.verdicts[kind])}`)));
+  charts.histogram("distances", figures.distances, shown,
+    { from: 0, to: null, label: "bits", words: (bits) => `distance ${bits} bits` });
+  charts.histogram("similarities", figures.similarities, shown,
+    { from: null, to: 100, label: "estimated Jaccard similarity", words: (part) => `similarity ${(part / 100).toFixed(2)}` });
+  showReasons(figures);
+}
