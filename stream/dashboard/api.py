@@ -8,12 +8,12 @@ import re
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 from aiohttp import web
 
-from stream.dashboard import latest_verdicts
+from stream.dashboard import csv_export, latest_verdicts
 from stream.dashboard.answers import (
     About,
     Changes,
@@ -54,6 +54,7 @@ TOO_LONG: Final = f"a range has at most {LONGEST // DAY} days"
 _RANGE: Final = re.compile(r"^(\d{1,5})([mhd])$")
 _UNITS: Final = {"m": MINUTE, "h": HOUR, "d": DAY}
 
+T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
@@ -88,12 +89,17 @@ class Api:
 
     async def figures(self, request: web.Request) -> web.Response:
         """Return the figures of a range."""
+        part = request.query.get("part", "series")
+        if part not in csv_export.FIGURES:
+            raise ProblemError(400, "Bad request", f"part must be one of {', '.join(csv_export.FIGURES)}")
         view, host = self.statistics.view, _host(request)
         plan = view.plan(*_range(request), host)
         series, total = view.series(plan, host), Counts()
         for each in series:
             total.add(each)
-        return answer(
+        return self._exported(
+            request,
+            part,
             Figures(
                 range=RangeAnswer(plan.start, plan.end, plan.step, host),
                 pages=total.pages,
@@ -108,7 +114,8 @@ class Api:
                 reasons=dict(sorted(total.reasons.items(), key=lambda each: (-each[1], each[0]))),
                 last=view.last(),
                 revision=view.revision,
-            )
+            ),
+            csv_export.FIGURES[part],
         )
 
     async def hosts(self, request: web.Request) -> web.Response:
@@ -121,7 +128,9 @@ class Api:
         ranked = sorted(
             found.items(), key=lambda each: (-each[1].verdicts.get("duplicate", 0), -each[1].pages, each[0])
         )
-        return answer(
+        return self._exported(
+            request,
+            "hosts",
             Hosts(
                 range=RangeAnswer(plan.start, plan.end, plan.step),
                 hosts=[
@@ -131,7 +140,8 @@ class Api:
                 total=len(ranked),
                 next=offset + limit if offset + limit < len(ranked) else None,
                 complete=not view.pruned,
-            )
+            ),
+            csv_export.hosts,
         )
 
     async def clusters(self, request: web.Request) -> web.Response:
@@ -139,7 +149,9 @@ class Api:
         limit, offset = _number(request, "limit", 20, 1, MOST), _number(request, "offset", 0, 0, 10**9)
         known = self.statistics.view.clusters
         ranked = sorted(known.values(), key=lambda each: (-each.duplicates, each.id))
-        return answer(
+        return self._exported(
+            request,
+            "clusters",
             Clusters(
                 clusters=[
                     ClusterFigures(
@@ -149,7 +161,8 @@ class Api:
                 ],
                 total=len(ranked),
                 next=offset + limit if offset + limit < len(ranked) else None,
-            )
+            ),
+            csv_export.clusters,
         )
 
     async def neighbours(self, request: web.Request) -> web.Response:
@@ -203,7 +216,9 @@ class Api:
         before = _number(request, "before", 0, 0, 1 << 62) or None
         found = self.recent.latest(_wanted(request), limit, before)
         more = found[-1].sequence if len(found) == limit else None
-        return answer(Verdicts(latest_verdicts.answers(found), more))
+        return self._exported(
+            request, "verdicts", Verdicts(latest_verdicts.answers(found), more), csv_export.verdicts
+        )
 
     async def system(self, request: web.Request) -> web.Response:
         """Return roles, lag and positions."""
@@ -217,7 +232,9 @@ class Api:
         lags = self.watch.lags
         plan = lags.plan(*_range(request), time.time())
         partitions, behind = lags.partitions(role, plan) if role else ([], 0)
-        return answer(
+        return self._exported(
+            request,
+            "lag",
             Lag(
                 range=RangeAnswer(plan.start, plan.end, plan.step),
                 since=lags.since,
@@ -225,7 +242,8 @@ class Api:
                 roles=[lags.of(each, plan) for each in ROLES],
                 partitions=partitions,
                 partitions_behind=behind,
-            )
+            ),
+            csv_export.lag,
         )
 
     async def changes(self, request: web.Request) -> web.Response:
@@ -234,15 +252,33 @@ class Api:
         start, end = _range(request)
         start, end = log.first if start is None else start, time.time() if end is None else end
         found = log.between(start, end)
-        return answer(
+        return self._exported(
+            request,
+            "changes",
             Changes(
                 range=RangeAnswer(start, end, 0),
                 since=log.since,
                 changes=found[-MOST:],
                 left_out=max(0, len(found) - MOST),
                 complete=log.dropped_until is None or log.dropped_until < start,
-            )
+            ),
+            csv_export.changes,
         )
+
+    def _exported(
+        self, request: web.Request, name: str, found: T, to_csv: Callable[[T], str]
+    ) -> web.Response:
+        """Return an answer as JSON, or as the file that the request asks for."""
+        wanted = request.query.get("format")
+        if wanted is None:
+            return answer(found)
+        if wanted not in ("csv", "json"):
+            raise ProblemError(400, "Bad request", "format must be csv or json")
+        file = re.sub(r"[^\w.-]", "_", f"{self.about.namespace}-{name}.{wanted}", flags=re.ASCII)
+        headers = {"Content-Disposition": f'attachment; filename="{file}"'}
+        if wanted == "json":
+            return answer(found, headers=headers)
+        return web.Response(text=to_csv(found), content_type="text/csv", charset="utf-8", headers=headers)
 
     async def tell_about(self, request: web.Request) -> web.Response:
         """Return version, scheme and rule."""

@@ -25,6 +25,7 @@ from stream.dashboard.answers import (
     Verdicts,
 )
 from stream.dashboard.api import LOOKUP_BYTES, MOST
+from stream.dashboard.csv_export import FIGURES
 from stream.dashboard.system import ROLES
 from stream.messages.verdict import VERDICTS
 
@@ -49,6 +50,10 @@ _VERDICT: Final = {
 }  # fmt: skip
 _ROLE: Final = _query(
     "role", "Also the partitions of this role's input topic.", type="string", enum=list(ROLES)
+)
+_FORMAT: Final = _query("format", "The answer as a file.", type="string", enum=["csv", "json"])
+_PART: Final = _query(
+    "part", "What of the figures the CSV has.", type="string", enum=list(FIGURES), default="series"
 )
 _LIMIT: Final = _query("limit", "Maximum number of items to return.", type="integer", minimum=1, maximum=MOST)
 _OFFSET: Final = _query(
@@ -92,9 +97,13 @@ def document() -> dict[str, Any]:
     cluster = {"name": "cluster", "in": "path", "required": True, "description": "Id of the anchor.",
                "schema": {"type": "string"}}  # fmt: skip
     paths = {
-        "/api/v1/figures": _get("Verdicts of a range of time", [*_RANGE, _HOST], _answers(Figures, 400)),
-        "/api/v1/hosts": _get("Hosts by duplicates", [*_RANGE, _LIMIT, _OFFSET], _answers(Hosts, 400)),
-        "/api/v1/clusters": _get("Clusters by size", [_LIMIT, _OFFSET], _answers(Clusters, 400)),
+        "/api/v1/figures": _get(
+            "Verdicts of a range of time", [*_RANGE, _HOST, _FORMAT, _PART], _answers(Figures, 400)
+        ),
+        "/api/v1/hosts": _get(
+            "Hosts by duplicates", [*_RANGE, _LIMIT, _OFFSET, _FORMAT], _answers(Hosts, 400)
+        ),
+        "/api/v1/clusters": _get("Clusters by size", [_LIMIT, _OFFSET, _FORMAT], _answers(Clusters, 400)),
         "/api/v1/clusters/{cluster}": _get("A cluster's pages", [cluster], _answers(ClusterPages, 404)),
         "/api/v1/clusters/{cluster}/comparison": _get(
             "What two of a cluster's pages share, as long as the pages topic has them",
@@ -105,7 +114,7 @@ def document() -> dict[str, Any]:
             "Hosts that share pages with a host", [{**_HOST, "required": True}], _answers(Neighbours, 400)
         ),
         "/api/v1/verdicts": _get(
-            "The latest verdicts", [_HOST, _VERDICT, _LIMIT, _BEFORE], _answers(Verdicts, 400)
+            "The latest verdicts", [_HOST, _VERDICT, _LIMIT, _BEFORE, _FORMAT], _answers(Verdicts, 400)
         ),
         "/api/v1/events": _get(
             "New verdicts as server-sent events named `verdicts`, with this JSON as data",
@@ -113,8 +122,8 @@ def document() -> dict[str, Any]:
             _answers(Verdicts, 400, 503, media="text/event-stream"),
         ),
         "/api/v1/system": _get("Roles, lag and positions", [], _answers(System)),
-        "/api/v1/lag": _get("Lag over time", [*_RANGE, _ROLE], _answers(Lag, 400)),
-        "/api/v1/changes": _get("Restarts and rebalances", _RANGE, _answers(Changes, 400)),
+        "/api/v1/lag": _get("Lag over time", [*_RANGE, _ROLE, _FORMAT], _answers(Lag, 400)),
+        "/api/v1/changes": _get("Restarts and rebalances", [*_RANGE, _FORMAT], _answers(Changes, 400)),
         "/api/v1/about": _get("Version, scheme and rule", [], _answers(About)),
         "/api/v1/lookup": {
             "post": {
@@ -136,6 +145,8 @@ def document() -> dict[str, Any]:
     }
     for path, methods in paths.items():
         for method in methods.values():
+            if _FORMAT in method.get("parameters", ()):
+                method["responses"]["200"]["content"]["text/csv"] = {"schema": {"type": "string"}}
             if path == "/api/v1/session":
                 method["security"] = []
             else:

@@ -58,6 +58,26 @@ async def test_lag_says_who_is_behind_and_since_when(opened: Callable[..., Any])
         await expect(page.locator("#lag")).to_contain_text("No partition was behind in this range")
 
 
+async def test_what_is_shown_is_offered_as_a_file(opened: Callable[..., Any]) -> None:
+    api = canned(PLAIN)
+    async with served(api) as url:
+        page = await opened(f"{url}#range=1h&verdicts=duplicate,rejected")
+        await expect(page.locator("#export-lag a")).to_have_count(2)
+        links = await page.eval_on_selector_all(
+            ".export a", "all => all.map((a) => [a.ariaLabel, a.getAttribute('href')])"
+        )
+        shown = f"from={NOON}&to={NOON + 300}"
+        assert dict(links) | {
+            "Verdicts over time as CSV": f"/api/v1/figures?{shown}&format=csv",
+            "Similarities as JSON": f"/api/v1/figures?{shown}&part=similarities&format=json",
+            "Hosts as CSV": f"/api/v1/hosts?{shown}&limit=200&format=csv",
+            "Latest verdicts as CSV": "/api/v1/verdicts?verdict=duplicate&verdict=rejected&limit=200&format=csv",
+        } == dict(links)
+        async with page.expect_download() as download:
+            await page.locator("#export-hosts a").first.press("Enter")
+        assert (await download.value).url.endswith(f"/api/v1/hosts?{shown}&limit=200&format=csv")
+
+
 async def test_restarts_and_rebalances_are_marked_and_listed(opened: Callable[..., Any]) -> None:
     api = canned(PLAIN)
     async with served(api) as url:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import csv
 import json
 import os
+import re
 import signal
 from collections import Counter
 from functools import partial
@@ -341,6 +343,8 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
             ("/api/v1/figures", 400, {"from": "1000"}),
             ("/api/v1/figures", 400, {"from": "20", "to": "10"}),
             ("/api/v1/lag", 400, {"role": "king"}),
+            ("/api/v1/hosts", 400, {"format": "xlsx"}),
+            ("/api/v1/figures", 400, {"part": "hosts"}),
             ("/api/v1/hosts", 400, {"limit": "201"}),
             ("/api/v1/hosts", 400, {"limit": "-1"}),
             ("/api/v1/verdicts", 400, {"verdict": "maybe"}),
@@ -353,6 +357,7 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
             problem = await client.get(path, status, **query)
             assert problem["status"] == status
             assert problem["detail"]
+        await _is_exported(client)
         await _refuses_bad_look_ups(client)
         await _pages_through(client)
         async with client.session.get(client.url, headers={"Host": "evil.example"}) as response:
@@ -368,6 +373,23 @@ async def test_every_answer_is_as_documented_and_every_refusal_says_why(settings
                 return response.status == 200
 
         await until(ready)
+
+
+async def _is_exported(client: Client) -> None:
+    """What is shown is there as a file, too."""
+    shown = await client.get("/api/v1/hosts", range="all", limit=200)
+    url = f"{client.url}/api/v1/hosts?range=all&limit=200&format="
+    async with client.session.get(url + "csv") as response:
+        assert response.headers["Content-Type"] == "text/csv; charset=utf-8"
+        assert re.fullmatch(
+            r'attachment; filename="[\w.-]+-hosts\.csv"', response.headers["Content-Disposition"]
+        )
+        header, *rows = csv.reader((await response.text()).splitlines())
+    assert header[:2] == ["host", "pages"]
+    assert [row[0] for row in rows] == [each["host"] for each in shown["hosts"]]
+    async with client.session.get(url + "json") as response:
+        assert response.headers["Content-Disposition"].endswith('-hosts.json"')
+        assert (await response.json())["hosts"] == shown["hosts"]
 
 
 async def _refuses_bad_look_ups(client: Client) -> None:

@@ -1,6 +1,7 @@
 // Charts and lists of the figures of a range, of all hosts or of one.
 import * as charts from "./charts.js";
 import { by, element, fill, KINDS, MEANINGS } from "./dom.js";
+import { offerFigures } from "./export.js";
 import * as format from "./format.js";
 import { showReasons } from "./lists.js";
 
@@ -19,4 +20,5 @@ export function showFigures(figures, shown, nothing, note = "") {
   charts.histogram("similarities", figures.similarities, shown,
     { from: null, to: 100, label: "estimated Jaccard similarity", words: (part) => `similarity ${(part / 100).toFixed(2)}` });
   showReasons(figures);
+  offerFigures(figures);
 }

@@ -2,9 +2,11 @@
 import { bytesOf, meaning } from "./about.js";
 import { ask } from "./api.js";
 import { address, badge, by, element, empty, fill, row, table } from "./dom.js";
+import { offer } from "./export.js";
 import { moment, recent } from "./format.js";
 
 const KEPT = 100;
+const MOST = 200; // rows of a file
 const COLUMNS = [
   ["time (UTC)", "Time of the decision.", "when"],
   ["verdict", "Kind of verdict.", ""],
@@ -30,6 +32,7 @@ export class Live {
     const round = ++this.round;
     this.source?.close();
     const filters = this.filters();
+    offer("latest", "Latest verdicts", "/api/v1/verdicts", { ...filters, limit: MOST });
     const query = new URLSearchParams();
     if (filters.host) query.set("host", filters.host);
     for (const verdict of filters.verdict) query.append("verdict", verdict);

@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import * as charts from "./charts.js";
 import { showChanges } from "./changes.js";
 import { by, element, KINDS, MEANINGS } from "./dom.js";
+import { offer } from "./export.js";
 import { showFigures } from "./figures.js";
 import * as format from "./format.js";
 import { chooseTheme, offerToLogOut, showNamespace } from "./header.js";
@@ -16,6 +17,7 @@ import { notice, showRoles, showTiles } from "./system.js";
 const FIGURES_MS = 1000; // minimum interval between updates while verdicts arrive
 const QUIET_MS = 10000; // maximum interval, for ranges that end now
 const SYSTEM_MS = 2000;
+const MOST = 200; // rows of an answer: a file has more than the ten that are listed
 
 const shown = new Set(KINDS);
 let figures = null;
@@ -109,6 +111,10 @@ async function refresh() {
     const same = { from: found.range.from, to: found.range.to };
     const [measured, changes] = await Promise.all([ask("/api/v1/lag", { ...same, role: by("lag-of").value }), ask("/api/v1/changes", same)]);
     lag = measured;
+    offer("lag", "Lag over time", "/api/v1/lag", { ...same, role: by("lag-of").value });
+    offer("changes", "Restarts and rebalances", "/api/v1/changes", same);
+    offer("hosts", "Hosts", "/api/v1/hosts", { ...same, limit: MOST });
+    offer("clusters", "Clusters", "/api/v1/clusters", { limit: MOST });
     showChanges(changes);
     draw();
     showHosts(hosts, wantedHost(), choose);

@@ -46,13 +46,17 @@ PATHS = (
     "/api/v1/lookup", "/static/main.js", "/static/../server.py", "/nothing",
 )  # fmt: skip
 METHODS = ("GET", "GET", "GET", "POST", "POST", "HEAD", "OPTIONS", "DELETE", "PUT", "TRACE")
-NAMES = ("range", "from", "to", "host", "limit", "offset", "before", "verdict", "role", "one", "other")
+NAMES = (
+    "range", "from", "to", "host", "limit", "offset", "before", "verdict", "role", "one", "other", "format",
+    "part",
+)  # fmt: skip
 VALUES = (
     "15m",
     "all",
     "99999d",
     "00000000001h",
     "duplicate",
+    "csv",
     "1e308",
     "nan",
     "-0",

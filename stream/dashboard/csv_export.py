@@ -1,0 +1,129 @@
+"""Figures as CSV (RFC 4180) for spreadsheets, in which no cell is a formula.
+
+Hosts and URLs are chosen by crawled pages. A spreadsheet takes a cell that begins with certain characters for
+a formula, which may read other cells and send them elsewhere; so such a cell gets an apostrophe in front.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final
+
+from stream.dashboard.answers import Changes, Clusters, Figures, Hosts, Lag, Verdicts
+from stream.messages.verdict import VerdictRecord
+
+Cell = str | int | float | None
+LIKE: Final = ("duplicate", "recrawl")
+"""The kinds of verdicts that have a distance and a similarity."""
+Rows = Iterable[Sequence[Cell]]
+
+FORMULA: Final = tuple("=+-@\t\r\n|%\uff1d\uff0b\uff0d\uff20")
+"""What begins a formula or a command in some spreadsheet, also in full width."""
+
+
+def text_of(header: Sequence[str], rows: Rows) -> str:
+    """Return the CSV of rows below a header."""
+    written = io.StringIO()
+    writer = csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
+    writer.writerow(header)
+    writer.writerows([_cell(each) for each in row] for row in rows)
+    return written.getvalue()
+
+
+def _cell(value: Cell) -> Cell:
+    if not isinstance(value, str):
+        return "" if value is None else value
+    # Unpaired surrogates, which JSON can hold and UTF-8 cannot, and NUL, at which some programs stop reading.
+    value = value.encode(errors="replace").decode().replace("\0", "�")
+    return f"'{value}" if value.lstrip().startswith(FORMULA) or value.startswith(FORMULA) else value
+
+
+def time(seconds: float) -> str:
+    """Return a time as RFC 3339, which spreadsheets sort as text."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def series(found: Figures) -> str:
+    """Return the verdicts over time."""
+    kinds = list(found.series.verdicts)
+    columns = found.series.verdicts.values()
+    rows = ([time(at), *pages] for at, *pages in zip(found.series.time, *columns, strict=True))
+    return text_of(["time", *kinds], rows)
+
+
+def distances(found: Figures) -> str:
+    """Return duplicates and recrawls by distance, in bits."""
+    return _histogram(found.distances, "distance_bits", 64, 1)
+
+
+def similarities(found: Figures) -> str:
+    """Return duplicates and recrawls by similarity, from 0.00 to 1.00."""
+    return _histogram(found.similarities, "similarity", 101, 100)
+
+
+def _histogram(histograms: dict[str, list[int]], name: str, size: int, parts: int) -> str:
+    columns = [histograms.get(kind) or [0] * size for kind in LIKE]
+    places = [place if parts == 1 else place / parts for place in range(size)]
+    return text_of([name, *LIKE], zip(places, *columns, strict=True))
+
+
+def reasons(found: Figures) -> str:
+    """Return rejected pages by reason."""
+    return text_of(["reason", "pages"], found.reasons.items())
+
+
+FIGURES: Final = {
+    "series": series, "distances": distances, "similarities": similarities, "reasons": reasons,
+}  # fmt: skip
+"""Part of the figures -> what writes it."""
+
+
+def hosts(found: Hosts) -> str:
+    """Return hosts with their verdicts."""
+    kinds = sorted({kind for each in found.hosts for kind in each.verdicts})
+    rows: Rows = (
+        (each.host, each.pages, *(each.verdicts.get(kind, 0) for kind in kinds)) for each in found.hosts
+    )
+    return text_of(["host", "pages", *kinds], rows)
+
+
+def clusters(found: Clusters) -> str:
+    """Return clusters with their sizes."""
+    rows: Rows = (
+        (each.cluster, each.anchor, each.pages, str(each.superseded).lower()) for each in found.clusters
+    )
+    return text_of(["cluster", "anchor", "pages", "superseded"], rows)
+
+
+def verdicts(found: Verdicts) -> str:
+    """Return verdicts, newest first."""
+    header = ["decided_at", "verdict", "url", "duplicate_of"]
+    header += ["distance", "similarity", "reason", "cluster", "id"]
+    return text_of(header, (_verdict(each.verdict) for each in found.verdicts))
+
+
+def _verdict(each: VerdictRecord) -> Sequence[Cell]:
+    like = each.duplicate_of.url if each.duplicate_of else None
+    figures = each.distance, each.similarity
+    return each.decided_at, each.verdict, each.url, like, *figures, each.reason, each.cluster, each.id
+
+
+def lag(found: Lag) -> str:
+    """Return lag over time: a row for each step of each role or partition."""
+    return text_of(["time", "role", "partition", "lag_seconds", "lag_records"], _lag_rows(found))
+
+
+def _lag_rows(found: Lag) -> Iterator[Sequence[Cell]]:
+    for each in (*found.roles, *found.partitions):
+        for at, seconds, records in zip(found.time, each.lag_seconds, each.lag_records, strict=True):
+            if records is not None:
+                yield [time(at), each.role, each.partition, seconds, records]
+
+
+def changes(found: Changes) -> str:
+    """Return restarts and rebalances."""
+    rows = ([time(each.at), each.role, each.kind, each.detail] for each in found.changes)
+    return text_of(["time", "role", "kind", "detail"], rows)
