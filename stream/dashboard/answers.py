@@ -342,6 +342,10 @@ class Near(Struct):
     similarity: Annotated[float | None, Meta(description="Estimated Jaccard similarity of the shingles.")]
     alike: Annotated[bool, Meta(description="Whether it is similar enough to be a near-duplicate.")]
     why: Annotated[str, Meta(description="The rule, with this page's figures.")]
+    candidate: Annotated[
+        bool,
+        Meta(description="Whether the judge compares it: they share a bucket. Others cannot match the page."),
+    ] = True
 
 
 class Comparison(Struct):
@@ -375,6 +379,11 @@ class Lookup(Struct):
     fingerprint: str | None
     near: Annotated[list[Near], Meta(description="The nearest anchors, best first.")]
     behind: Annotated[int, Meta(description="Decision records that the look-up has not applied yet.")]
+    searched: Annotated[
+        int,
+        Meta(description="The newest anchors, which alone are searched for those that are no candidates."),
+    ] = 0
+    anchors: Annotated[int, Meta(description="All anchors; 0 unless the page was compared.")] = 0
     comparison: Annotated[
         Comparison | None, Meta(description="null unless a page to compare with was given.")
     ] = None

@@ -31,7 +31,7 @@ from stream.dashboard.member_pages import compared_members, page_message
 from stream.dashboard.rows import ClusterRow
 from stream.dashboard.verdict_columns import normal
 from stream.errors import NeardupError
-from stream.fingerprint.columns import as_column
+from stream.fingerprint.columns import as_column, distances, first_words
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.candidates_compared import compare
@@ -51,6 +51,10 @@ COMPARER: Final = "stream.dashboard.comparer.Comparer"
 MEMORY: Final = 64 * MIB
 """RAM for the newest anchors. It is small because a look-up may wait for RocksDB."""
 NEAREST: Final = 10
+NEWEST: Final = 1 << 21
+"""Anchors that are searched for those that are near and no candidates: 32 MiB are read for it."""
+FAR_COMPARED: Final = 1024
+"""Anchors whose sketches are read for it: those with the nearest fingerprints."""
 NO_URL: Final = "http://pasted.invalid/"
 """Placeholder for the URL of a pasted page without one."""
 RETRY_SECONDS: Final = 5.0
@@ -178,7 +182,10 @@ class Finder:
         async with self._one_at_a_time:
             if self._follower is None:
                 raise BusyError("the anchors are being reloaded; try again in a moment")
-            near, baseline = await in_thread(_nearest, self._follower.judge, row, url)
+            judge = self._follower.judge
+            near, baseline = await in_thread(_nearest, judge, row, url)
+            found.anchors = judge.state.tables.count
+            found.searched = min(found.anchors, NEWEST)
         found.fingerprint = f"{row.fingerprint:0{self._genesis.scheme.width // 4}x}"
         found.near = near
         found.verdict, found.why = _judged(near, baseline)
@@ -250,8 +257,8 @@ def _why_of_history(history: list[VerdictRecord]) -> str:
 
 
 def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near | None]:
-    """Return the nearest live anchors, matching ones first, and the URL's newest baseline that the page is
-    like, or its newest one."""
+    """Return the nearest live anchors, candidates first, matching ones first among them, and the URL's newest
+    baseline that the page is like, or its newest one."""
     state, rule = judge.state, judge.rule
     uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
     sketch = _sketch(row)
@@ -271,9 +278,37 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
         )
         for i in order[:NEAREST].tolist()
     ]
+    if len(near) < NEAREST:
+        near += _far(judge, row, {each.id for each in near})[: NEAREST - len(near)]
     key = row.url_key.encode() if url and row.url_key else None
     compared = [_near_baseline(judge, each, row, sketch) for each in (state.baselines(key) if key else [])]
     return near, next((each for each in compared if each.alike), compared[0] if compared else None)
+
+
+def _far(judge: Judge, row: Row, known: set[str]) -> list[Near]:
+    """Return the anchors nearest to a page among those that share no bucket with it, best first.
+
+    The tables do not find them, so the newest are searched one by one: by fingerprint, and the nearest of
+    them by sketch.
+    """
+    state, rule, sketch = judge.state, judge.rule, _sketch(row)
+    fingerprint = as_column([row.fingerprint], rule.scheme.width)
+    anchors = state.anchors(state.tables.nearest(first_words(fingerprint)[0], FAR_COMPARED, NEWEST))
+    place = np.arange(len(anchors.number))
+    only = np.zeros(len(place), np.int64)
+    distance = distances(anchors.fingerprint, fingerprint)
+    similarity = rule.similarities_at(sketch, only, anchors.sketch, place)
+    least = rule.least(sketch, only, anchors.sketch, place)
+    found: list[Near] = []
+    for i in np.lexsort((place, distance, -similarity))[: NEAREST + len(known)].tolist():
+        similarities = int(similarity[i]), int(least[i])
+        each = _explained(
+            judge, anchors.url(i), int(anchors.page[i]), int(distance[i]), similarities, row.status
+        )
+        if each.id not in known:
+            each.candidate = False
+            found.append(each)
+    return found
 
 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
@@ -311,9 +346,10 @@ def _judged(near: list[Near], baseline: Near | None) -> tuple[str, str]:
     """Return the verdict that the page would get now, and why."""
     if baseline and baseline.alike:
         return "recrawl", f"recrawl: matches a last page of this URL; {baseline.why}"
-    alike = [each for each in near if each.alike and not (baseline and each.id == baseline.id)]
+    candidates = [each for each in near if each.candidate]
+    alike = [each for each in candidates if each.alike and not (baseline and each.id == baseline.id)]
     if alike:
         return "duplicate", f"duplicate of {alike[0].url}; {alike[0].why}"
-    if near:
-        return "unique", f"unique: the nearest anchor does not match; {near[0].why}"
+    if candidates:
+        return "unique", f"unique: the nearest anchor does not match; {candidates[0].why}"
     return "unique", "unique: no anchor shares a table bucket with this page"

@@ -259,6 +259,22 @@ class Tables:
             sizes = probing.queries.sizes.astype(np.uint32).reshape(-1, self._design.tables)
         return SearchResult(row, anchor, distance, sizes, [probing])
 
+    def nearest(self, word: np.uint64, most: int, newest: int) -> I64:
+        """Return the live anchors with the smallest distance to the first word of a fingerprint, nearest
+        first and older ones first among equals: at most `most` of the `newest` anchors.
+
+        This reads the log from the store, one anchor after the other, and needs no bucket.
+        """
+        anchors, distances = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for first, rows in self._log.slices(max(0, self.count - newest), self.count):
+            numbers = np.arange(first, first + len(rows), dtype=np.int64)
+            some = self.alive(numbers)
+            anchors = np.concatenate([anchors, numbers[some]])
+            distances = np.concatenate([distances, np.bitwise_count(rows[some, 1] ^ word)])
+            best = np.lexsort((anchors, distances))[:most]
+            anchors, distances = anchors[best], distances[best]
+        return anchors
+
     def insert(
         self, batch: Writes, fingerprints: U64, skipped: dict[int, int], words: U64 | None = None
     ) -> None:

@@ -314,6 +314,11 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             urls[1], f"{JOURNAL}.3.2", 21, 0.5, alike=False,
             why=why.format(21, "over", "0.500", "below"),
         ),
+        Near(
+            urls[-1], f"{JOURNAL}.3.5", 29, 0.1, alike=False,
+            why=why.format(29, "over", "0.100", "below"),
+            candidate=False,
+        ),
     ]  # fmt: skip
     return {
         "figures": _figures(
@@ -357,6 +362,8 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             "2f4dc81575bc7d19",
             near,
             12,
+            1000 * pages,
+            3000 * pages,
             comparison(*words.urls),
         ),
     }

@@ -71,7 +71,8 @@ async def test_what_is_shown_is_offered_as_a_file(opened: Callable[..., Any]) ->
             "Verdicts over time as CSV": f"/api/v1/figures?{shown}&format=csv",
             "Similarities as JSON": f"/api/v1/figures?{shown}&part=similarities&format=json",
             "Hosts as CSV": f"/api/v1/hosts?{shown}&limit=200&format=csv",
-            "Latest verdicts as CSV": "/api/v1/verdicts?verdict=duplicate&verdict=rejected&limit=200&format=csv",
+            "Latest verdicts as JSON": "/api/v1/verdicts?verdict=duplicate&verdict=rejected"
+            "&limit=200&format=json",
         } == dict(links)
         async with page.expect_download() as download:
             await page.locator("#export-hosts a").first.press("Enter")

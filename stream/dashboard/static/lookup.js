@@ -2,6 +2,7 @@
 import { post } from "./api.js";
 import { differences } from "./differences.js";
 import { address, badge, by, element, empty, fill, row, spelled, table } from "./dom.js";
+import { count } from "./format.js";
 import { clusterPages } from "./lists.js";
 import { verdictTable } from "./live.js";
 
@@ -60,12 +61,25 @@ function show(found) {
   fill(by("found"),
     element("p", { class: "judgement" }, found.verdict ? [badge(found.verdict), " "] : null, explained(found)),
     found.fingerprint ? element("p", { class: "like" }, `fingerprint ${found.fingerprint}`) : null,
-    found.near.length ? [element("h3", {}, "Nearest anchors"), table(NEAR, found.near.map((each) =>
-      row(NEAR, [address(each.url), String(each.distance), each.similarity === null ? "–" : each.similarity.toFixed(3),
-        [element("strong", {}, each.alike ? "yes" : "no"), element("div", { class: "like" }, each.why)]])), "stacked near")] : null,
+    nearest(found),
     found.history.length ? [element("h3", {}, "Verdicts of this URL"), verdictTable(found.history)] : null,
     found.cluster ? [element("h3", {}, `Cluster of ${found.cluster.pages} pages`), clusterPages(found.cluster)] : null,
     found.behind ? element("p", { class: "hint" }, `The look-up lags behind by ${found.behind} decision records.`) : null);
+}
+
+/** The nearest anchors: those that the judge would compare, then others, for which it does not look. */
+function nearest({ near, searched, anchors }) {
+  const rows = (its) => table(NEAR, its.map((each) =>
+    row(NEAR, [address(each.url), String(each.distance), each.similarity === null ? "–" : each.similarity.toFixed(3),
+      [element("strong", {}, each.candidate ? (each.alike ? "yes" : "no") : "not compared"), element("div", { class: "like" }, each.why)]])), "stacked near");
+  const [candidates, far] = [near.filter(({ candidate }) => candidate), near.filter(({ candidate }) => !candidate)];
+  return [
+    candidates.length ? [element("h3", {}, "Nearest anchors"), rows(candidates)] : null,
+    far.length ? [element("h3", {}, "Nearest of the other anchors"),
+      element("p", { class: "like" }, "The judge does not compare them with the page, as they share no bucket of the tables. "
+        + (searched < anchors ? `The newest ${count(searched)} of ${count(anchors)} anchors were searched.` : `All ${count(anchors)} anchors were searched.`)),
+      rows(far)] : null,
+  ];
 }
 
 /** The explanation, with its URL formatted as elsewhere. */
