@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
 from playwright.async_api import expect
 
-from stream.dashboard.answers import Changes, Lag, System
+from stream.dashboard.answers import Changes, Figures, Lag, System
 from tests.browser.canned import NOON, PLAIN, canned, served
 from tests.waiting import until
 
-MARKS = """
+PIXELS = """
 () => {
   const canvas = document.querySelector("#series canvas");
   const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
-  let dark = 0;
-  for (let i = 0; i < data.length; i += 4) dark += data[i] < 40 && data[i + 1] < 50 && data[i + 3] > 200;
-  return dark;
+  let found = 0;
+  for (let i = 0; i < data.length; i += 4) {
+    const [red, green, blue, alpha] = data.slice(i, i + 4);
+    found += alpha > 200 && (%s);
+  }
+  return found;
 }
 """
+MARKS = PIXELS % "red < 40 && green < 50"
 """How many pixels of the chart have the colour of text, which only marks have."""
+RED = PIXELS % "red > 170 && green < 80 && blue < 90"
+"""How many have that of rejected pages."""
 
 
 async def test_lag_says_who_is_behind_and_since_when(opened: Callable[..., Any]) -> None:
@@ -77,6 +84,30 @@ async def test_what_is_shown_is_offered_as_a_file(opened: Callable[..., Any]) ->
         async with page.expect_download() as download:
             await page.locator("#export-hosts a").first.press("Enter")
         assert (await download.value).url.endswith(f"/api/v1/hosts?{shown}&limit=200&format=csv")
+
+
+async def test_a_logarithmic_scale_shows_small_counts_beside_large_ones(
+    opened: Callable[..., Any], shot: Callable[..., Any]
+) -> None:
+    api = canned(PLAIN)
+    figures = api.answers["figures"]
+    assert isinstance(figures, Figures)
+    figures.series.verdicts["unique"] = [500_000] * 60
+    figures.series.verdicts["rejected"] = [0, 1] * 30
+    async with served(api) as url:
+        page = await opened(url, viewport={"width": 1400, "height": 900}, color_scheme="light")
+        await expect(page.locator("#series .uplot")).to_be_visible()
+        red = await page.evaluate(RED)
+        await page.locator("#scale").press("Enter")
+        await expect(page.locator("#scale")).to_have_attribute("aria-pressed", "true")
+        assert await page.evaluate(RED) > red + 100
+        await shot(page, "logarithmic")
+        await expect(page).to_have_url(re.compile("scale=log"))
+        other = await opened(page.url)
+        await expect(other.locator("#scale")).to_have_attribute("aria-pressed", "true")
+        await expect(other.locator("#lag .uplot")).to_be_visible()
+        await page.locator("#scale").press("Enter")
+        assert await page.evaluate(RED) == red
 
 
 async def test_restarts_and_rebalances_are_marked_and_listed(opened: Callable[..., Any]) -> None:

@@ -1,5 +1,6 @@
 // Charts with uPlot: stacked columns over time, and histograms.
 import { by, empty, fill, KINDS } from "./dom.js";
+import { logarithmic } from "./scale.js";
 import { clock, count, day, moment, seconds, short } from "./format.js";
 
 const charts = new Map();
@@ -110,42 +111,61 @@ function times(marks, apart) {
 /** Label of an axis that counts pages. */
 const pages = (mark) => (Number.isInteger(mark) ? short(mark).replace(".0 ", " ") : "");
 
-/** Draw the verdicts over time as stacked columns. */
+/** The scale of a chart's height, from `least` if it is logarithmic. */
+function heights(least) {
+  return logarithmic()
+    ? { distr: 3, log: 10, range: (_, __, most) => [least, 10 ** Math.max(1 + Math.log10(least), Math.ceil(Math.log10(most * 1.05)))] }
+    : { range: (_, __, most) => [0, Math.max(1, most * 1.05)] };
+}
+
+/** What is drawn of kinds of pages: stacked columns, or lines where the scale is logarithmic, in which a stack would
+ * show the wrong heights. Returns [kind, values], options of each, and the marks that the axis has. */
+function drawn(kinds, values, columns, line) {
+  if (logarithmic()) {
+    return { its: kinds.map((kind) => [kind, values(kind).map((pages) => pages || null)]),
+      look: (kind, i) => ({ stroke: resolved(`--${kind}`), width: 2, dash: DASHES[i % DASHES.length], paths: line, points: { show: true, size: 5, fill: resolved(`--${kind}`) } }) };
+  }
+  // Draw cumulative sums from the top of the stack down, so that each column leaves its own part visible.
+  const its = [];
+  let below = null;
+  for (const kind of kinds) {
+    below = values(kind).map((pages, i) => pages + (below ? below[i] : 0));
+    its.unshift([kind, below]);
+  }
+  return { its, look: (kind) => ({ fill: resolved(`--${kind}`), width: 0, points: { show: false }, paths: columns }) };
+}
+
+/** Draw the verdicts over time. */
 export function series(figures, shown) {
   const { time, verdicts } = figures.series;
   const kinds = KINDS.filter((kind) => shown.has(kind));
-  // Draw cumulative sums from the top of the stack down, so that each column leaves its own part visible.
-  const stacks = [];
-  let below = time.map(() => 0);
-  for (const kind of kinds) {
-    below = verdicts[kind].map((pages, i) => pages + below[i]);
-    stacks.unshift([kind, below]);
-  }
-  const { bars } = uPlot.paths;
+  const { bars, stepped } = uPlot.paths;
   const length = figures.range.step;
+  const { its, look } = drawn(kinds, (kind) => verdicts[kind], bars({ size: [0.9, 60], align: 1 }), stepped({ align: 1 }));
   draw("series", {
-    scales: { x: { time: true, range: [time[0] - length / 2, time[time.length - 1] + length * 1.5] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
+    scales: { x: { time: true, range: [time[0] - length / 2, time[time.length - 1] + length * 1.5] }, y: heights(0.5) },
     axes: [axis({ space: 80, values: (_, marks, __, ___, apart) => times(marks, apart) }), axis({ size: 64, values: (_, marks) => marks.map(pages) })],
-    series: [{}, ...stacks.map(([kind]) => ({ label: kind, fill: resolved(`--${kind}`), width: 0, points: { show: false },
-      paths: bars({ size: [0.9, 60], align: 1 }) }))],
+    series: [{}, ...its.map(([kind], i) => ({ label: kind, ...look(kind, i) }))],
     plugins: [tips((i) => [`${moment(time[i] * 1000)} UTC`,
       ...kinds.slice().reverse().map((kind) => `${kind}: ${count(verdicts[kind][i])} pages`), ...happened(time[i], length)].join("\n")), marked()],
-  }, [time, ...stacks.map(([, sums]) => sums)]);
+  }, [time, ...its.map(([, values]) => values)]);
 }
 
+const LEAST_SECONDS = 0.1; // shown on a logarithmic scale for less, and for 0
 const DASHES = [[], [8, 4], [2, 4], [12, 4, 2, 4]]; // lines differ by more than their colour
 
 /** Draw ages over time as lines. Each has a name, ages in seconds, and records for the text; null is a gap. */
 export function lines(id, { time, range }, named) {
   draw(id, {
-    scales: { x: { time: true, range: [time[0], time[time.length - 1] + range.step] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
-    axes: [axis({ space: 80, values: (_, marks, __, ___, apart) => times(marks, apart) }), axis({ size: 64, values: (_, marks) => marks.map(seconds) })],
+    scales: { x: { time: true, range: [time[0], time[time.length - 1] + range.step] }, y: heights(LEAST_SECONDS) },
+    axes: [axis({ space: 80, values: (_, marks, __, ___, apart) => times(marks, apart) }),
+      axis({ size: 64, values: (_, marks) => marks.map((mark) => (mark === null ? "" : seconds(mark))) })],
     series: [{}, ...named.map(({ name }, i) => ({ label: name, stroke: resolved(`--line-${i}`), width: 2, dash: DASHES[i % DASHES.length],
       points: { show: time.length < 3 ? true : undefined, size: 5, fill: resolved(`--line-${i}`) } }))],
     plugins: [tips((i) => [`${moment(time[i] * 1000)} UTC`, ...named.map(({ name, values, records }) => (values[i] === null && records[i] === null
       ? `${name}: not measured` : `${name}: ${seconds(values[i])}, ${count(records[i])} records`)),
     ...happened(time[i], range.step)].join("\n")), marked()],
-  }, [time, ...named.map(({ values }) => values)]);
+  }, [time, ...named.map(({ values }) => (logarithmic() ? values.map((age) => (age === null ? null : Math.max(age, LEAST_SECONDS))) : values))]);
 }
 
 /** Draw a histogram of duplicates, with recrawls on top. */
@@ -158,21 +178,15 @@ export function histogram(id, found, shown, { from, to, label, words }) {
   let first = from;
   if (first === null) first = Math.min(80, ...kinds.map((kind) => found[kind].findIndex(Boolean)));
   const places = Array.from({ length: last - first + 1 }, (_, i) => first + i);
-  const stacks = [];
-  let below = places.map(() => 0);
-  for (const kind of kinds) {
-    below = places.map((place, i) => found[kind][place] + below[i]);
-    stacks.unshift([kind, below]);
-  }
+  const { its, look } = drawn(kinds, (kind) => places.map((place) => found[kind][place]), uPlot.paths.bars({ size: [0.8, 40] }), uPlot.paths.linear());
   draw(id, {
-    scales: { x: { time: false, range: [first - 0.7, last + 0.7] }, y: { range: (_, __, most) => [0, Math.max(1, most * 1.05)] } },
+    scales: { x: { time: false, range: [first - 0.7, last + 0.7] }, y: heights(0.5) },
     axes: [axis({ label, labelSize: 18, labelFont: "12px system-ui, sans-serif", size: 30,
       values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? (to === 100 ? (mark / 100).toFixed(2) : mark) : "")) }),
     axis({ size: 56, values: (_, marks) => marks.map(pages) })],
-    series: [{}, ...stacks.map(([kind]) => ({ label: kind, fill: resolved(`--${kind}`), width: 0, points: { show: false },
-      paths: uPlot.paths.bars({ size: [0.8, 40] }) }))],
+    series: [{}, ...its.map(([kind], i) => ({ label: kind, ...look(kind, i) }))],
     plugins: [tips((i) => [words(places[i]), ...kinds.map((kind) => `${kind}: ${count(found[kind][places[i]])} pages`)].join("\n"))],
-  }, [places, ...stacks.map(([, sums]) => sums)]);
+  }, [places, ...its.map(([, values]) => values)]);
 }
 
 /** Resize the charts to their containers. */

@@ -7,6 +7,7 @@ import { showFigures } from "./figures.js";
 import * as format from "./format.js";
 import { chooseTheme, offerToLogOut, showNamespace } from "./header.js";
 import { Live } from "./live.js";
+import { listenToScale, logarithmic, setScale } from "./scale.js";
 import { notice, tile } from "./system.js";
 
 const QUIET_MS = 10000;
@@ -83,6 +84,7 @@ function follow() {
   host = (kept.get("host") ?? "").trim().toLowerCase();
   if ([...by("range").options].some(({ value }) => value === kept.get("range"))) by("range").value = kept.get("range");
   fill(by("host-name"), host ? spelled(host) : "no host is named");
+  setScale(kept.get("scale") === "log");
   by("overview").href = `/#${new URLSearchParams({ range: by("range").value, host })}`;
   figures = null;
   if (!host) return notice("host", "The address of this page names no host: follow a link from the overview.");
@@ -95,10 +97,13 @@ chooseTheme(draw);
 follow();
 addEventListener("hashchange", follow);
 by("filters").addEventListener("submit", (event) => event.preventDefault());
-by("range").addEventListener("change", () => {
-  history.replaceState(null, "", `#${new URLSearchParams({ host, range: by("range").value })}`);
-  follow();
-});
+/** Store what was chosen in the address. */
+function remember() {
+  history.replaceState(null, "", `#${new URLSearchParams({ host, range: by("range").value, ...(logarithmic() ? { scale: "log" } : {}) })}`);
+}
+
+by("range").addEventListener("change", () => { remember(); follow(); });
+listenToScale(() => { remember(); draw(); });
 new ResizeObserver(() => charts.fit()).observe(by("content"));
 setInterval(() => {
   if (host && !document.hidden && Date.now() >= due) { asked = Date.now(); refresh(); }

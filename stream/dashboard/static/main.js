@@ -12,6 +12,7 @@ import { showBehind, showLag } from "./lag.js";
 import { showClusters, showHosts } from "./lists.js";
 import { Live } from "./live.js";
 import { listenToLookup, lookedUp, lookUp } from "./lookup.js";
+import { listenToScale, logarithmic, setScale } from "./scale.js";
 import { notice, showRoles, showTiles } from "./system.js";
 
 const FIGURES_MS = 1000; // minimum interval between updates while verdicts arrive
@@ -43,6 +44,7 @@ function remember() {
   if (wantedHost()) kept.set("host", wantedHost());
   if (shown.size < KINDS.length) kept.set("verdicts", [...shown].join(","));
   for (const id of ["from", "to"]) if (by("range").value === "custom" && by(id).value) kept.set(id, by(id).value);
+  if (logarithmic()) kept.set("scale", "log");
   if (lookedUp()) kept.set("url", lookedUp());
   history.replaceState(null, "", `#${kept}`);
 }
@@ -54,6 +56,7 @@ function recall(kept) {
     chosen = true;
   }
   by("host").value = kept.get("host") ?? "";
+  setScale(kept.get("scale") === "log");
   for (const id of ["from", "to"]) by(id).value = kept.get(id) ?? "";
   const wanted = kept.get("verdicts")?.split(",") ?? KINDS;
   for (const kind of KINDS) if (wanted.includes(kind)) shown.add(kind); else shown.delete(kind);
@@ -184,6 +187,7 @@ makeKinds();
 showKinds();
 chooseTheme(draw);
 listenToLookup(remember);
+listenToScale(() => { remember(); draw(); });
 if (address.has("url")) lookUp(address.get("url"));
 by("lag-of").addEventListener("change", refresh);
 addEventListener("hashchange", follow);
