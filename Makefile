@@ -12,6 +12,7 @@ FUZZED := $(VENV)/.fuzzed
 # Oldest to newest; ARGS='4.2.0' of `make compat` for one. The page docs/compatibility.md names them too.
 KAFKAS := 3.7.2 3.9.1 4.1.0 4.2.0 4.3.0
 SPARK := .cache/spark
+EXAMPLES := .cache/examples
 # Tests run side by side, each process with a broker of its own; more than four help little.
 PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 ARGS ?=
@@ -103,6 +104,18 @@ lint: $(INSTALLED) docs ## ruff (rules and format), mypy (strict) and the docume
 	$(call say,"mypy --strict")
 	$(BIN)/mypy
 
+.PHONY: examples
+examples: compiled $(EXAMPLES)/.installed ## examples for datatrove and Hugging Face datasets (in an environment of its own)
+	@$(call say,"pytest tests/examples")
+	PYTHONPATH=$(CURDIR) $(EXAMPLES)/bin/python -m pytest -W default tests/examples $(ARGS)
+
+$(EXAMPLES)/.installed: $(INSTALLED) requirements-examples.lock
+	@$(call say,"installing what requirements-examples.lock names$(comma) beside $(VENV)")
+	$(BIN)/python -m venv --clear $(EXAMPLES)
+	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(EXAMPLES)/lib/python*/site-packages)/shared.pth
+	$(EXAMPLES)/bin/pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r requirements-examples.lock
+	touch $@
+
 .PHONY: sbom
 sbom: $(INSTALLED) ## what an image is made of, as CycloneDX, in build/sbom.cdx.json; and under which licences
 	@$(BIN)/python -m deploy.supply_chain sbom
@@ -158,6 +171,10 @@ lock: ## resolve the dependencies anew into requirements.lock and deploy/require
 	printf "atheris==3.0.0; python_version < '3.12'\natheris>=3.1; python_version >= '3.12'\n" | $(UV) pip compile --quiet \
 	    --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
 	    $(ARGS) --output-file requirements-fuzz.lock -
+	$(call say,"what make examples takes beside requirements.lock: requirements-examples.lock")
+	printf 'datasets>=5\ndatatrove>=0.10\norjson>=3\nregex\n' | $(UV) pip compile --quiet --universal \
+	    --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
+	    --constraint requirements.lock $(ARGS) --output-file requirements-examples.lock -
 	$(call say,"what make images takes: requirements-images.lock")
 	echo podman-compose | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-emit-index-url --no-annotate $(ARGS) --output-file requirements-images.lock -

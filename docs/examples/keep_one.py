@@ -6,8 +6,9 @@ The corpus is Parquet or JSON Lines; `first` and `newest` keep other pages. It w
     neardup fingerprint corpus.parquet -o rows/
     neardup scan rows/ -o verdicts.parquet
 
-Writes `deduplicated.parquet`, with the columns of the corpus, and `dropped.parquet`, with the verdicts on all
-other pages and why they are dropped. The rules are in `judged.sql` and `keep_one.sql`.
+Writes `kept.parquet`, with the verdicts on these pages, `dropped.parquet`, with those on all others and why
+they are dropped, and `deduplicated.parquet`, with the columns of the corpus; without a corpus, only the first
+two. The rules are in `judged.sql` and `keep_one.sql`.
 """
 
 import sys
@@ -51,8 +52,10 @@ def main(keep: str, rows: str, verdicts: str, *files: str) -> None:
             database.execute(f"SET VARIABLE {name} = $value", {"value": value})
         database.execute((SQL / "judged.sql").read_text())
         database.execute((SQL / "keep_one.sql").read_text())
-        database.execute(PARQUET if files[0].endswith(".parquet") else LINES)
-        database.execute(DEDUPLICATED)
+        if files:
+            database.execute(PARQUET if files[0].endswith(".parquet") else LINES)
+            database.execute(DEDUPLICATED)
+        database.execute("COPY kept TO 'kept.parquet' (FORMAT parquet, COMPRESSION zstd)")
         database.execute("COPY dropped TO 'dropped.parquet' (FORMAT parquet, COMPRESSION zstd)")
         ((kept,),) = database.execute("SELECT count(*) FROM kept").fetchall()
         dropped = database.execute("SELECT count(*), why FROM dropped GROUP BY why ORDER BY why").fetchall()
