@@ -124,6 +124,7 @@ class DashboardRole:
             lambda: finder.anchors,
             lambda: statistics.folded,
         )
+        watch.report(metrics)
         async with AsyncExitStack() as stack:
             stack.callback(statistics.failed.cancel)
             health.checks = {"tables": statistics.ready.is_set, "brokers": lambda: watch.now.error is None}

@@ -6,10 +6,12 @@ This covers roles on other machines too.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +33,7 @@ from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
 from stream.ops.health import Health
+from stream.ops.metrics import DashboardMetrics
 from stream.settings import Settings
 
 ROLES: Final = ("worker", "judge", "dashboard")
@@ -94,6 +97,22 @@ class Watch:
             partitions=partitions,
             error="not checked yet",
         )
+
+    def report(self, metrics: DashboardMetrics) -> None:
+        """Let the gauges of roles show what the latest look found; NaN if it failed."""
+
+        def shown(role: str, value: Callable[[GroupLag], float | None]) -> float:
+            found = None if self.now.error else next((g for g in self.now.groups if g.role == role), None)
+            said = None if found is None else value(found)
+            return math.nan if said is None else said
+
+        for role in ROLES:
+            for gauge, value in (
+                (metrics.lag_records, lambda group: group.lag_records),
+                (metrics.lag_seconds, lambda group: group.lag_seconds),
+                (metrics.processes, lambda group: group.members),
+            ):
+                gauge.labels(role).set_function(partial(shown, role, value))
 
     async def run(self) -> None:
         """Poll until cancelled. Failures are reported in `now.error`."""

@@ -272,6 +272,22 @@ class DashboardMetrics(Metrics):
         self.listeners = self._gauge(
             "neardup_dashboard_listeners", "Open browser pages that receive new verdicts."
         )
+        self.lag_records = self._gauge(
+            "neardup_dashboard_role_lag_records",
+            "Records of a role's input topic that its group has not read, as the dashboard measures it, also"
+            " while no process of the role runs; NaN if unknown.",
+            "role",
+        )
+        self.lag_seconds = self._gauge(
+            "neardup_dashboard_role_lag_seconds",
+            "Age of the oldest of them; 0 without any, NaN if unknown.",
+            "role",
+        )
+        self.processes = self._gauge(
+            "neardup_dashboard_role_processes",
+            "Processes in the role's consumer group; NaN if unknown.",
+            "role",
+        )
 
 
 def our_version() -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from stream.ops.metrics import JudgeMetrics, WorkerMetrics
 from stream.ops.metrics_page import ROLES
 from tests import validators
 
@@ -21,6 +20,8 @@ DEFINED = {each.name: each for kind in ROLES for each in kind().defined}
 NAME = re.compile(r"\bneardup_[a-z_]+\b")
 SELECTOR = re.compile(r"\b(neardup_[a-z_]+)\{([^}]*)\}")
 FROM_SCRAPING = {"instance", "job"}
+OF_PROCESSES = {"process_start_time_seconds", "process_resident_memory_bytes", "process_cpu_seconds_total"}
+"""What the client library of Prometheus exports for every process."""
 
 
 def metric(series: str) -> str:
@@ -40,7 +41,15 @@ def panels() -> Iterator[dict[str, Any]]:
 
 def expressions() -> list[str]:
     rules = [(PROMETHEUS / name).read_text("utf-8") for name in ("alerts.yml", "alerts.test.yml")]
-    return rules + [target["expr"] for panel in panels() for target in panel["targets"]]
+    return rules + queries()
+
+
+def queries() -> list[str]:
+    """All that Grafana asks Prometheus: for panels, annotations and variables."""
+    board = json.loads(DASHBOARD.read_text("utf-8"))
+    variables = [each["query"]["query"] for each in board["templating"]["list"] if each["type"] == "query"]
+    annotations = [each["expr"] for each in board["annotations"]["list"]]
+    return [target["expr"] for panel in panels() for target in panel["targets"]] + annotations + variables
 
 
 def test_rules_and_panels_use_metrics_that_are_defined() -> None:
@@ -56,10 +65,42 @@ def test_rules_and_panels_use_labels_that_the_metrics_have() -> None:
             assert labels <= {*DEFINED[metric(name)].labels, *FROM_SCRAPING, "le"}, (name, selector)
 
 
-def test_every_metric_of_workers_and_judges_is_on_the_dashboard() -> None:
+def test_every_query_of_grafana_names_a_metric_that_exists() -> None:
+    for query in queries():
+        found = re.findall(r"\b(?:neardup|process)_[a-z_]+\b", query)
+        assert found, query
+        assert {metric(name) for name in found} <= DEFINED.keys() | OF_PROCESSES, query
+
+
+def test_queries_group_by_labels_that_their_metrics_have() -> None:
+    for query in queries():
+        for labels, inside in re.findall(r"\b(?:by|without) \(([^)]*)\) \((.*)", query):
+            its = {label for name in NAME.findall(inside) for label in DEFINED[metric(name)].labels}
+            assert {each.strip() for each in labels.split(",")} <= its | FROM_SCRAPING | {"le"}, query
+
+
+def test_every_metric_is_on_the_dashboard() -> None:
     shown = {metric(name) for panel in panels() for t in panel["targets"] for name in NAME.findall(t["expr"])}
-    defined = {each.name for kind in (WorkerMetrics, JudgeMetrics) for each in kind().defined}
-    assert defined - shown == set()
+    assert {each for each in DEFINED if each.startswith("neardup_")} - shown == set()
+
+
+def test_panels_do_not_cover_each_other() -> None:
+    board = json.loads(DASHBOARD.read_text("utf-8"))
+    taken: dict[tuple[int, int], str] = {}
+    for panel in board["panels"]:
+        grid = panel["gridPos"]
+        for x in range(grid["x"], grid["x"] + grid["w"]):
+            for y in range(grid["y"], grid["y"] + grid["h"]):
+                assert x < 24
+                assert taken.setdefault((x, y), panel["title"]) == panel["title"], (
+                    panel["title"],
+                    taken[x, y],
+                )
+
+
+def test_restarts_and_rebalances_are_annotated() -> None:
+    board = json.loads(DASHBOARD.read_text("utf-8"))
+    assert [each["name"] for each in board["annotations"]["list"]] == ["Restarts", "Rebalances"]
 
 
 def test_panels_say_what_they_show_and_in_which_unit() -> None:
