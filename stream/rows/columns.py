@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 import pyarrow as pa
+from pyarrow import compute
 
 from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.row import WORD, Row, Status
@@ -46,6 +47,7 @@ _SCHEME: Final = b"neardup.scheme"
 _SEED: Final = b"neardup.seed_digest"
 _LANGUAGE: Final = re.compile("([a-z]{2,3})?")
 _LARGEST: Final = 2**32 - 1
+_NO_UNCERTAIN: Final = bytes(UNCERTAIN_BITS)
 FIRST: Final = -(2**63)
 """Order of a page without an order key, before all others."""
 
@@ -129,6 +131,9 @@ class PlacedRow(NamedTuple):
 def rows_of(batch: pa.RecordBatch, scheme: Scheme) -> list[PlacedRow]:
     """The rows in columns. Raises ValueError for values that no fingerprinter of the scheme makes."""
     refuse_nulls(batch)
+    for other in compute.unique(batch.column("scheme")).to_pylist():
+        if other != scheme.id:
+            raise ValueError(f"scheme {other}, not {scheme.id}")
     columns = [batch.column(name).to_pylist() for name in TYPES]
     return [_row(_Cells(*cells), scheme) for cells in zip(*columns, strict=True)]
 
@@ -173,7 +178,7 @@ def _row(cells: _Cells, scheme: Scheme) -> PlacedRow:
         cells.url_key if cells.url_key is not None or rejected else cells.url,
         cells.fetched_at,
         number & (1 << WORD) - 1,
-        cells.uncertain or bytes(UNCERTAIN_BITS),
+        cells.uncertain or _NO_UNCERTAIN,
         cells.sketch or b"",
         cells.text_hash or bytes(16),
         cells.reason,
@@ -189,8 +194,6 @@ def _row(cells: _Cells, scheme: Scheme) -> PlacedRow:
 
 def _wrong(row: Row, cells: _Cells, scheme: Scheme) -> str | None:
     """Why a row is not one that a fingerprinter makes. Compiled loops rely on these bounds."""
-    if cells.scheme != scheme.id:
-        return f"scheme {cells.scheme}, not {scheme.id}"
     if row.status not in Status._value2member_map_ or (row.reason is None) != (row.status != Status.REJECTED):
         return f"status {row.status} with reason {row.reason}"
     if row.ready and (
@@ -206,7 +209,7 @@ def _wrong(row: Row, cells: _Cells, scheme: Scheme) -> str | None:
         return "no URL"
     if len(row.text_hash) != 16 or len(row.uncertain) != UNCERTAIN_BITS:
         return "a text hash or uncertain bits of another size"
-    if max(row.uncertain) >= max(scheme.width, WORD):
+    if cells.uncertain and max(row.uncertain) >= max(scheme.width, WORD):
         return f"uncertain bit {max(row.uncertain)}"
     if not 0 <= row.length <= _LARGEST or not _LANGUAGE.fullmatch(row.language):
         return f"length {row.length}, language {row.language!r}"
