@@ -18,6 +18,7 @@ from jsonschema import Draft202012Validator
 from stream import Fingerprinter, Index, Page
 from stream.cli import COMMANDS, cli
 from stream.errors import EXIT_ERROR, EXIT_REFUSED
+from stream.sinks.base import COLUMNS
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
@@ -64,6 +65,12 @@ def test_every_command_is_told_of() -> None:
     told = {arguments[0] for _, arguments in typed()}
     prose = "".join(page.read_text("utf-8") for page in PAGES)
     assert [name for name in COMMANDS if name not in told and f"`neardup {name}" not in prose] == []
+
+
+def test_columns_of_verdict_tables_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "reference" / "inputs-and-outputs.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page.split("### Columns of verdict tables")[1], re.MULTILINE)
+    assert re.findall(r"`(\w+)`", " ".join(rows)) == list(COLUMNS)
 
 
 def test_every_alert_has_a_line_in_the_guide() -> None:
