@@ -17,11 +17,11 @@ from stream import failpoints
 from stream.errors import RowsError, SettingsError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
-from stream.output import writing
+from stream.objects import AnyPath
 from stream.private import private_directory
 from stream.rows.columns import FIRST, Place, batch_of
 from stream.rows.files import read_described, sorted_table, write_file
-from stream.rows.manifest import NAME, SUFFIX, Manifest, RowsFile, read_manifest, visible
+from stream.rows.manifest import NAME, SUFFIX, Manifest, RowsFile, read_manifest, visible, writing_to
 from stream.scan import fingerprinted
 from stream.settings import Settings
 from stream.sources.compressed import STDIN
@@ -77,7 +77,7 @@ async def fingerprint_corpus(
     settings: Settings,
     scheme: Scheme,
     sources: Sequence[Source],
-    directory: Path,
+    directory: AnyPath,
     options: RowsOptions | None = None,
     *,
     counts: CorpusCounts | None = None,
@@ -89,7 +89,8 @@ async def fingerprint_corpus(
     the last of them; the files are the same, byte for byte, as those of a run that was not killed. `progress`
     is called with the number of pages so far.
 
-    Raises SettingsError if the directory holds something else, or the rows of another run.
+    Raises SettingsError if the directory holds something else, or the rows of another run. Objects cannot be
+    locked: two runs that write the same rows below one prefix do no harm, as both write the same bytes.
     """
     counts, options = counts or CorpusCounts(), options or RowsOptions()
     plan = Plan(
@@ -175,7 +176,7 @@ class _File:
         self._batches.append(made)
         self._rows, self._places, self._keys = [], [], []
 
-    def write(self, directory: Path, number: int) -> RowsFile:
+    def write(self, directory: AnyPath, number: int) -> RowsFile:
         self._pack()
         written = write_file(directory / _name(number), sorted_table(self._batches, self._scheme))
         failpoints.reach("rows.file")
@@ -190,8 +191,14 @@ def _name(number: int) -> str:
 
 
 @contextmanager
-def _taken(directory: Path) -> Iterator[None]:
+def _taken(directory: AnyPath) -> Iterator[None]:
     """Create the directory and lock it. Raises SettingsError."""
+    if not isinstance(directory, Path):
+        try:
+            yield
+        except OSError as error:
+            raise SettingsError(f"output {directory}: {error.strerror or error}") from None
+        return
     try:
         private_directory(directory)
         held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
@@ -207,13 +214,14 @@ def _taken(directory: Path) -> Iterator[None]:
         os.close(held)
 
 
-def _begun(directory: Path, plan: Plan) -> bool:
+def _begun(directory: AnyPath, plan: Plan) -> bool:
     """Whether an earlier run began with this plan; if none began, note the plan. Raises SettingsError."""
     path = directory / PLAN
     if not path.exists():
-        if left := next(iter(directory.iterdir()), None):
-            raise SettingsError(f"output {directory}: not empty, it has {left.name}; name a new directory")
-        with writing(path) as file:
+        others = [each.name for each in directory.iterdir()]
+        if others:
+            raise SettingsError(f"output {directory}: not empty, it has {others[0]}; name a new directory")
+        with writing_to(path) as file:
             file.write(msgspec.json.encode(plan))
         return False
     try:
@@ -229,8 +237,9 @@ def _begun(directory: Path, plan: Plan) -> bool:
             )
     if any(name == STDIN for name, _ in plan.sources):
         raise SettingsError(f"output {directory}: begun from standard input, which cannot be read again")
-    for left in directory.glob(".neardup-*.part"):
-        left.unlink()
+    for left in directory.iterdir():
+        if left.name.startswith(".neardup-") and left.suffix == ".part":
+            left.unlink()
     return True
 
 
@@ -238,7 +247,7 @@ def _shown(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _written(directory: Path, plan: Plan, scheme: Scheme) -> list[RowsFile]:
+def _written(directory: AnyPath, plan: Plan, scheme: Scheme) -> list[RowsFile]:
     """The whole files of an earlier run. A last one with fewer pages is made again."""
     files: list[RowsFile] = []
     there = list(visible(directory))

@@ -27,6 +27,8 @@ NOT_RUN: Final = {
     "pip install ": "needs a package index",
     "python crawl_": "needs a site: tests/kafka/test_crawl_examples.py has one",
     "connect-standalone.sh ": "of a Kafka distribution; tests/kafka/test_crawl_examples.py runs what it does",
+    "neardup fingerprint s3://": "needs an object store: tests/engines/test_s3_sources.py has one",
+    "neardup scan s3://": "the same",
     "PGPASSWORD=": "needs a PostgreSQL server; tests/kafka/test_export.py has one where it is installed",
 }
 """Beginnings of commands that no test can run, and why."""

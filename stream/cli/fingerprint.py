@@ -7,7 +7,6 @@ import json
 import sys
 import time
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import click
@@ -23,8 +22,8 @@ from stream.settings import Settings
 @with_settings("worker_processes", "page_deadline", "page_bytes")
 @with_sources
 @with_scheme
-@click.option("-o", "--output", type=click.Path(path_type=Path, file_okay=False),
-              help="Write rows (Parquet) to this directory, on all cores.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(file_okay=False),
+              help="Write rows (Parquet) to this directory or s3://bucket/prefix, on all cores.")  # fmt: skip
 @click.option("--order", type=click.Choice(["position", "fetched_at"]),
               default="position", show_default=True,
               help="Order in which rows are judged later: that of SOURCES, or by fetched_at.")  # fmt: skip
@@ -37,7 +36,7 @@ def command(
     settings: Settings,
     opened: list[Any],
     scheme: Any,
-    output: Path | None,
+    output: str | None,
     order: Any,
     pages_per_file: int,
     uncertain: bool,
@@ -56,6 +55,7 @@ def command(
     except ImportError as error:
         raise SettingsError(f"output {output}: pip install 'neardup-stream[export]' ({error})") from error
     from stream.cli.progress import passed_over_by, reading, show_passed_over
+    from stream.objects import path_of
 
     logging.configure(settings.log_format, "fingerprint")
     started, counts = time.monotonic(), CorpusCounts()
@@ -68,7 +68,7 @@ def command(
                 settings,
                 scheme,
                 opened,
-                output,
+                path_of(output),
                 RowsOptions(order=order, pages_per_file=pages_per_file, uncertain=uncertain),
                 counts=counts,
                 progress=advance,

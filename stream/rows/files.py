@@ -5,7 +5,6 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,9 +12,17 @@ from pyarrow import compute, parquet
 
 from stream.errors import RowsError
 from stream.fingerprint.scheme import Scheme
-from stream.output import writing
+from stream.objects import AnyPath
 from stream.rows.columns import TYPES, Place, PlacedRow, foreign, refuse_nulls, rows_of, schema
-from stream.rows.manifest import SUFFIX, Manifest, RowsFile, digest_of, read_manifest, visible
+from stream.rows.manifest import (
+    SUFFIX,
+    Manifest,
+    RowsFile,
+    digest_of,
+    read_manifest,
+    visible,
+    writing_to,
+)
 
 GROUP_ROWS: Final = 8192
 """Rows of a row group: some 3 MB, which a merge holds of each open file."""
@@ -48,10 +55,10 @@ def sorted_table(batches: Sequence[pa.RecordBatch], scheme: Scheme) -> pa.Table:
     return table.take(compute.sort_indices(table, keys))
 
 
-def write_file(path: Path, table: pa.Table) -> RowsFile:
+def write_file(path: AnyPath, table: pa.Table) -> RowsFile:
     """Write a file of sorted rows, durable once this returns. Equal rows give equal bytes. Raises OutputError
     and RowsError."""
-    with writing(path) as output:
+    with writing_to(path) as output:
         sink = pa.PythonFile(_File(output), mode="w")
         with parquet.ParquetWriter(
             sink,
@@ -65,12 +72,12 @@ def write_file(path: Path, table: pa.Table) -> RowsFile:
     return _described(path, table)
 
 
-def read_described(path: Path, scheme: Scheme) -> RowsFile:
+def read_described(path: AnyPath, scheme: Scheme) -> RowsFile:
     """The entry in the manifest of a file that was written before. Raises RowsError."""
     return _described(path, _table(path, scheme))
 
 
-def _described(path: Path, table: pa.Table) -> RowsFile:
+def _described(path: AnyPath, table: pa.Table) -> RowsFile:
     """The entry of a file in the manifest. Raises RowsError unless its rows are in order."""
     places = [table.column(name).to_pylist() for name in _PLACE]
     listed = [Place(*each) for each in zip(*places, strict=True)]
@@ -95,7 +102,7 @@ def _told(place: Place) -> str:
     return f"order {place.order}, source {place.source!r}, position {place.position}"
 
 
-def seal(directory: Path, scheme: Scheme) -> Manifest:
+def seal(directory: AnyPath, scheme: Scheme) -> Manifest:
     """Write the manifest of a directory of sorted files that an engine wrote.
 
     Raises RowsError, which names a file without rows of this scheme, or whose rows are not in order.
@@ -121,10 +128,10 @@ def seal(directory: Path, scheme: Scheme) -> Manifest:
     return manifest
 
 
-def _table(path: Path, scheme: Scheme) -> pa.Table:
+def _table(path: AnyPath, scheme: Scheme) -> pa.Table:
     """The columns of a file that tell what it is. Raises RowsError."""
     try:
-        with parquet.ParquetFile(path) as file:
+        with path.open("rb") as raw, parquet.ParquetFile(raw) as file:
             if wrong := foreign(file.schema_arrow, scheme.id):
                 raise RowsError(f"rows {path}: {wrong}")
             table = file.read([*_PLACE, "scheme", "fingerprint", "uncertain"])
@@ -141,7 +148,7 @@ def _table(path: Path, scheme: Scheme) -> pa.Table:
 class RowsReader:
     """The rows of a directory, merged in the order of their places, in bounded memory."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: AnyPath) -> None:
         """Raises RowsError."""
         self._directory = directory
         self.manifest = read_manifest(directory)
@@ -201,7 +208,7 @@ class RowsReader:
         try:
             if digest_of(path) != listed.digest:
                 raise RowsError(f"rows {path}: damaged, its digest is not that of the manifest")
-            with parquet.ParquetFile(path) as file:
+            with path.open("rb") as raw, parquet.ParquetFile(raw) as file:
                 if wrong := foreign(file.schema_arrow, scheme.id):
                     raise RowsError(f"rows {path}: {wrong}")
                 for batch in file.iter_batches(READ_ROWS, columns=list(TYPES)):

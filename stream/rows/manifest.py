@@ -3,16 +3,19 @@ directory that has one is complete."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import io
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import xxhash
 
-from stream.errors import RowsError, SchemeMismatchError
+from stream.errors import OutputError, RowsError, SchemeMismatchError
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme
-from stream.output import writing
+from stream.objects import AnyPath
+from stream.output import Output, writing
 from stream.rows.columns import VERSION, Place, options_of
 
 NAME: Final = "_neardup_rows.json"
@@ -67,9 +70,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         blank = msgspec.structs.replace(self, digest="")
         return xxhash.xxh3_128_hexdigest(msgspec.json.encode(blank, order="sorted"))
 
-    def write(self, directory: Path) -> None:
+    def write(self, directory: AnyPath) -> None:
         """Write the manifest, after all files are durable."""
-        with writing(directory / NAME) as file:
+        with writing_to(directory / NAME) as file:
             file.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
 
     def refuse_other_scheme(self, where: str, scheme: Scheme) -> None:
@@ -91,7 +94,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         raise SchemeMismatchError(f"rows {where} have scheme {self.scheme_id}, not {scheme.id}: {why}")
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: AnyPath) -> Manifest:
     """The manifest of a directory whose files are all there, of the right sizes, and no others.
 
     Raises RowsError, which names the file.
@@ -110,7 +113,7 @@ def read_manifest(directory: Path) -> Manifest:
     return manifest
 
 
-def manifest_alone(directory: Path) -> Manifest:
+def manifest_alone(directory: AnyPath) -> Manifest:
     """The manifest of a directory, whatever files are there. Raises RowsError."""
     path = directory / NAME
     try:
@@ -124,7 +127,9 @@ def manifest_alone(directory: Path) -> Manifest:
         raise RowsError(
             f"rows {directory}: no {NAME}, so they are not complete: run the command that makes them again"
         ) from None
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise RowsError(f"rows {path}: {error.strerror}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise RowsError(f"rows {path}: damaged: {error}") from error
     if manifest.digest != manifest.own_digest():
         raise RowsError(f"rows {path}: damaged, its digest differs")
@@ -134,12 +139,30 @@ def manifest_alone(directory: Path) -> Manifest:
     return manifest
 
 
-def visible(directory: Path) -> Iterable[Path]:
+def visible(directory: AnyPath) -> Sequence[AnyPath]:
     """The files of a directory that readers of Parquet directories see, in order."""
-    return sorted(path for path in directory.iterdir() if not path.name.startswith(("_", ".")))
+    return sorted(
+        (path for path in directory.iterdir() if not path.name.startswith(("_", "."))),
+        key=lambda path: path.name,
+    )
 
 
-def digest_of(path: Path) -> str:
+@contextmanager
+def writing_to(path: AnyPath) -> Iterator[Output]:
+    """Write a file or object, which appears whole or not at all. Raises OutputError."""
+    if isinstance(path, Path):
+        with writing(path) as output:
+            yield output
+        return
+    content = io.BytesIO()
+    yield Output(content)
+    try:
+        path.write_bytes(content.getvalue())
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from error
+
+
+def digest_of(path: AnyPath) -> str:
     """32 hex digits: xxh3-128 of a file. Raises OSError."""
     digest = xxhash.xxh3_128()
     with path.open("rb") as file:

@@ -8,12 +8,12 @@ import io
 import lzma
 import sys
 import zlib
-from pathlib import Path
 from typing import BinaryIO, Final, cast
 
 import zstandard
 
 from stream.errors import SettingsError
+from stream.objects import path_of
 
 STDIN: Final = "-"
 DAMAGED: Final = (EOFError, OSError, zlib.error, lzma.LZMAError, zstandard.ZstdError)
@@ -55,11 +55,11 @@ class CountingFile(io.RawIOBase):
 
 
 def open_counting(path: str) -> CountingFile:
-    """Open a file, or standard input for `-`. Raises SettingsError."""
+    """Open a file, an object, or standard input for `-`. Raises SettingsError."""
     if path == STDIN:
         return CountingFile(sys.stdin.buffer, owned=False)
     try:
-        return CountingFile(Path(path).open("rb"))
+        return CountingFile(path_of(path).open("rb"))
     except OSError as error:
         raise SettingsError(f"source {path}: {error.strerror}") from None
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from stream.objects import path_of
 from stream.sources.compressed import STDIN, CountingFile, open_counting
 from stream.sources.source import Source
 
@@ -17,7 +16,7 @@ class FileSource(Source):
 
     @property
     def total_bytes(self) -> int | None:
-        return None if self.name == STDIN else Path(self.name).stat().st_size
+        return None if self.name == STDIN else path_of(self.name).stat().st_size
 
     @property
     def bytes_read(self) -> int:

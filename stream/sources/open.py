@@ -6,12 +6,14 @@ A new input format is a `Source` in a file of its own, with an entry in FORMATS 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import repeat
 from pathlib import Path
 from typing import Final
 
 from stream.errors import SettingsError
+from stream.objects import ObjectPath, is_url
 from stream.sources.compressed import STDIN, first_bytes
 from stream.sources.directory import CONTENT_TYPES, DirectorySource
 from stream.sources.jsonl import JsonlSource
@@ -36,7 +38,8 @@ _SOURCES: Final[dict[str, Callable[[str], Source]]] = {
 
 
 def open_source(path: str, *, format: str = "auto", base_url: str | None = None) -> Source:  # noqa: A002 - the option's name
-    """The source at `path`: a directory, a WARC, JSON Lines, CSV, Parquet, rows, one saved page, or `-`.
+    """The source at `path`: a directory, a WARC, JSON Lines, CSV, Parquet, rows, one saved page, or `-`. All
+    but saved pages may be objects, `s3://bucket/key`.
 
     The format `auto` is detected by name, then by content. Standard input is JSON Lines unless `format` is
     `warc` or `csv`. `base_url` is prefixed to the relative paths of saved pages; without it, these have
@@ -48,6 +51,8 @@ def open_source(path: str, *, format: str = "auto", base_url: str | None = None)
         if format in ("directory", "parquet", "rows"):
             raise SettingsError(f"format: standard input cannot be {format}, only jsonl, warc or csv")
         return _SOURCES["jsonl" if format == "auto" else format](path)
+    if is_url(path):
+        return _open_object(path, format)
     if not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
     if Path(path).name in MARKS:
@@ -69,12 +74,14 @@ def open_sources(
     format: str = "auto",  # noqa: A002 - the option's name
     base_urls: Sequence[str] = (),
 ) -> list[Source]:
-    """Open several sources. `base_urls` holds one base URL for each source of saved pages, in order, or one
-    for all, or none.
+    """Open several sources; of a prefix `s3://bucket/prefix` its rows, or else all objects below it, in order
+    of their names. `base_urls` holds one base URL for each source of saved pages, in order, or one for all,
+    or none.
 
     Raises SettingsError, also if two sources contain pages with the same URL.
     """
-    opened = [open_source(path, format=format) for path in paths]
+    named = [each for path in paths for each in _objects(path, format)]
+    opened = [open_source(path, format=format) for path in named]
     saved = [each for each in opened if isinstance(each, DirectorySource)]
     if base_urls:
         if len(base_urls) not in (1, len(saved)):
@@ -113,11 +120,51 @@ def _refuse_shared_urls(saved: Sequence[DirectorySource]) -> None:
         unlisted = False
 
 
+def _open_object(url: str, format: str) -> Source:  # noqa: A002 - the option's name
+    if format == "directory":
+        raise SettingsError(f"source {url}: saved pages are not read from an object store")
+    path = ObjectPath(url)
+    with _readable(url):
+        if path.is_dir():
+            if format in ("auto", "rows"):
+                return RowsSource(url)
+            raise SettingsError(f"format: {url} has objects below it, and is not {format}")
+        if not path.is_file():
+            raise SettingsError(f"source {url}: no such object, and none below it")
+        return _SOURCES[_kind_of_file(url) if format == "auto" else format](url)
+
+
+def _objects(path: str, format: str) -> list[str]:  # noqa: A002 - the option's name
+    """The sources of a name: itself, or the objects below a prefix. Raises SettingsError."""
+    if path == STDIN or format == "rows" or not is_url(path):
+        return [path]
+    with _readable(path):
+        if not (prefix := ObjectPath(path)).is_dir() or is_rows(prefix):
+            return [path]
+        found = [str(each) for each in prefix.files() if not each.name.startswith(("_", "."))]
+    if not found:
+        raise SettingsError(f"source {path}: no objects below it")
+    return found
+
+
+@contextmanager
+def _readable(url: str) -> Iterator[None]:
+    """Raise SettingsError for an object that cannot be read."""
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(f"source {url}: {error.strerror}") from None
+
+
 def _kind(path: str) -> str:
     if Path(path).is_dir() and is_rows(Path(path)):
         return "rows"
     if Path(path).is_dir() or Path(path).suffix.lower() in CONTENT_TYPES:
         return "directory"
+    return _kind_of_file(path)
+
+
+def _kind_of_file(path: str) -> str:
     if _WARC.search(path):
         return "warc"
     if _JSONL.search(path):

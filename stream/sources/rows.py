@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stream.errors import SettingsError
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
+from stream.objects import AnyPath, path_of
 from stream.sources.source import Message, Source
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class RowsSource(Source):
             from stream.rows.files import RowsReader
         except ImportError as error:
             raise SettingsError(f"source {path}: pip install 'neardup-stream[export]' ({error})") from error
-        self._reader: RowsReader = RowsReader(Path(path))
+        self._reader: RowsReader = RowsReader(path_of(path))
 
     @property
     def digest(self) -> str:
@@ -84,6 +84,6 @@ class RowsSource(Source):
         )
 
 
-def is_rows(path: Path) -> bool:
+def is_rows(path: AnyPath) -> bool:
     """Whether a directory holds rows."""
     return any((path / mark).exists() for mark in MARKS)

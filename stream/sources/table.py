@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from stream.errors import PageError, SettingsError
+from stream.objects import path_of
 from stream.pages.fields import FIELDS, message_fields, missing_columns
 from stream.sources.compressed import DAMAGED, decompressed
 from stream.sources.file import FileSource
@@ -57,11 +58,11 @@ class ParquetSource(Source):
 
     @property
     def total_bytes(self) -> int | None:
-        return Path(self.name).stat().st_size
+        return path_of(self.name).stat().st_size
 
     @property
     def bytes_read(self) -> int:
-        return int(self._share * Path(self.name).stat().st_size)
+        return int(self._share * path_of(self.name).stat().st_size)
 
     def __iter__(self) -> Iterator[Message]:
         try:
@@ -73,7 +74,7 @@ class ParquetSource(Source):
             ) from error
         number, self._share = 0, 0.0
         try:
-            with parquet.ParquetFile(self.name) as file:
+            with path_of(self.name).open("rb") as raw, parquet.ParquetFile(raw) as file:
                 columns = {name.lower(): name for name in file.schema_arrow.names}
                 _refuse_other_columns(self.name, columns)
                 wanted = [columns[name] for name in FIELDS if name in columns]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 from fastwarc.warc import ArchiveIterator, WarcRecord
 
 from stream.errors import PageError
+from stream.objects import path_of
 from stream.pages.page import Page
 from stream.pages.warc_record import (
     RECORDS,
@@ -68,7 +68,7 @@ class WarcSource(FileSource):
 def _check_end(path: str, start: int) -> None:
     """Decompress the last record again, since fastwarc takes a frame truncated in its header for the end of
     the file. Raises one of DAMAGED."""
-    with Path(path).open("rb") as file:
+    with path_of(path).open("rb") as file:
         file.seek(start)
         rest = decompressed(CountingFile(file, owned=False))
         while rest.read(1 << 16):
