@@ -26,6 +26,7 @@ STAGES = {
     "latency": ("latency",),
     "growth": ("growth",),
     "batch": ("match",),
+    "backfill": ("backfill",),
     "start": ("start",),
     "quality": ("quality",),
 }

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench import pictures
+from tests.bench.costs import cost
 from tests.bench.goals import judged
 
 FELL = 0.85
@@ -76,6 +77,7 @@ def _page(path: Path, kept: dict[str, Any]) -> str:
         "",
         *_all_goals(kept),
         *_peers(path, kept),
+        *cost(kept),
     ]
     for part, each in sorted(kept.items()):
         lines += [f"## {part.replace('_', ' ')}", "", f"{each['date']}, {each['machine']}.", ""]

@@ -13,7 +13,7 @@ from tests.bench import report
 from tests.bench.goals import GOALS, judged
 
 STAGES = {"fingerprint", "extract", "worker", "tables", "judge", "judge_hostile"}
-STAGES |= {"dashboard", "end_to_end", "latency", "growth", "match"}
+STAGES |= {"dashboard", "end_to_end", "latency", "growth", "match", "backfill"}
 
 
 def growth(last: float) -> dict[str, Any]:
@@ -51,6 +51,16 @@ def test_a_page_names_goals_that_were_missed_and_why(tmp_path: Path) -> None:
 def test_a_goal_may_be_another_figure(wrong: int, faust: int | None, met: list[bool]) -> None:
     html = {"wrong_verdicts": wrong} | ({} if faust is None else {"faust_wrong_verdicts": faust})
     assert [each.met for each in judged("end_to_end", {"html": html})] == met
+
+
+def test_costs_follow_from_processor_times(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    report.keep(kept, "backfill", {"text": {"own_processes_us_a_page": 110.0, "decide_us_a_page": 34.0}})
+    spent = {"bench": 100, "broker": 160, "children": 120, "judge": 110, "worker": 90}
+    report.keep(kept, "end_to_end", {"text": {"processor_us_a_page": spent}})
+    page = kept.with_suffix(".md").read_text("utf-8")
+    assert "| text | batch, our processes | 144 | 40 | 2 |" in page
+    assert "| text | stream | 480 | 133 | 7 |" in page
 
 
 def test_pictures_beside_the_page_can_be_drawn(tmp_path: Path) -> None:

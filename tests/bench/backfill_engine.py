@@ -1,0 +1,119 @@
+"""Processor time of fingerprinting a corpus into sorted rows: our own processes, Spark or Ray.
+
+    python -m tests.bench.backfill_engine own|spark|ray PAGES [PAGES ...]
+
+Each PAGES is a Parquet file with `order`. It prints, for each, the pages and the processor seconds of all
+processes, as JSON. Start-up falls out of the difference of two: processes of an engine outlive a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyarrow import parquet
+
+Job = Callable[[Path, Path], None]
+PROCESSES = 2
+
+
+def spent() -> float:
+    """Processor seconds of this process, of those that it started, and of theirs."""
+    total = 0.0
+    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
+        used = resource.getrusage(who)
+        total += used.ru_utime + used.ru_stime
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            times = process.cpu_times()
+            total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+@contextmanager
+def own() -> Iterator[Job]:
+    """`neardup fingerprint --output`."""
+    from stream.corpus import fingerprint_corpus
+    from stream.fingerprint.scheme import Scheme
+    from stream.settings import load
+    from stream.sources.open import open_source
+
+    def job(pages: Path, rows: Path) -> None:
+        settings = load(worker_processes=PROCESSES)
+        asyncio.run(fingerprint_corpus(settings, Scheme(), [open_source(str(pages))], rows))
+
+    yield job
+
+
+@contextmanager
+def spark() -> Iterator[Job]:
+    """`stream.integrations.spark`, on this machine."""
+    from pyspark.sql import SparkSession
+
+    from stream.integrations.spark import write_rows
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    session = (
+        SparkSession.builder.master(f"local[{PROCESSES}]")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", str(PROCESSES))
+        .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1024")
+        .config("spark.log.level", "ERROR")
+        .getOrCreate()
+    )
+    gateway: Any = session.sparkContext._gateway
+
+    def job(pages: Path, rows: Path) -> None:
+        work = rows.with_name(f"{rows.name}-unsorted")
+        write_rows(session.read.parquet(str(pages)), str(rows), work=str(work))
+
+    yield job
+    session.stop()
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait()
+
+
+@contextmanager
+def ray() -> Iterator[Job]:
+    """`stream.integrations.ray`, on this machine."""
+    import ray
+
+    from stream.integrations.ray import write_rows
+
+    ray.init(num_cpus=PROCESSES, include_dashboard=False, log_to_driver=False, object_store_memory=512 << 20)
+
+    def job(pages: Path, rows: Path) -> None:
+        write_rows(ray.data.read_parquet(str(pages)), str(rows))
+
+    yield job
+    ray.shutdown()
+
+
+ENGINES: dict[str, Callable[[], Any]] = {"own": own, "spark": spark, "ray": ray}
+
+
+def main(engine: str, *files: str) -> list[tuple[int, float]]:
+    """Pages and processor seconds of each file."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder, ENGINES[engine]() as job:
+        for number, file in enumerate(files):
+            before = spent()
+            job(Path(file), Path(folder, f"rows-{number}"))
+            found.append((parquet.read_metadata(file).num_rows, spent() - before))
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(main(*sys.argv[1:])) + "\n")

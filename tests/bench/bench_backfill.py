@@ -1,0 +1,154 @@
+"""What a corpus costs in batch: pages -> rows -> verdicts, in processor time; engines beside our processes.
+
+    python -m tests.bench.bench_backfill [directory with real text]
+
+Engines are measured where `make engines` has installed them, in processes of their own. Of two jobs in one
+process, the smaller is taken from the larger: what remains is the cost of a page without starting anything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import lzma
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import aclosing
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet
+
+from stream.fingerprint.scheme import Scheme
+from stream.rows.files import sorted_table, write_file
+from stream.rows.fingerprint import fingerprint_batch
+from stream.rows.manifest import Manifest
+from stream.scan import index_in, judged
+from stream.settings import load
+from stream.sources.rows import RowsSource
+from tests.bench.bench_end_to_end import _rotated, texts
+from tests.bench.bench_worker import bodies
+
+ROOT = Path(__file__).parents[2]
+ENGINES_PYTHON = ROOT / ".cache" / "engines" / "bin" / "python"
+PAGES = {"text": 20_000, "html": 2_000}
+SMALL = 4
+"""The smaller job has this share of the pages."""
+BATCH = 1024
+COPIES = 0.3
+
+
+def run(data: Path | None = None) -> dict[str, Any]:
+    """The figures of text and of HTML pages."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {kind: _of(kind, Path(folder, kind), data) for kind in PAGES}
+
+
+def _of(kind: str, folder: Path, data: Path | None) -> dict[str, Any]:
+    folder.mkdir()
+    table = _table(kind, PAGES[kind], data)
+    fingerprint = _fingerprinted(table, folder / "rows")
+    decide = asyncio.run(_decided(folder / "rows", len(table)))
+    (file,) = (folder / "rows").glob("*.parquet")
+    found = {
+        "pages": len(table),
+        "bytes_a_page": round(table.nbytes / len(table)),
+        "rows_bytes_a_page": round(file.stat().st_size / len(table), 1),
+        "fingerprint_us_a_page": round(fingerprint, 1),
+        "decide_us_a_page": round(decide, 1),
+        "fingerprint_and_decide_us_a_page": round(fingerprint + decide, 1),
+    }
+    small, large = folder / "small.parquet", folder / "large.parquet"
+    parquet.write_table(table.slice(0, len(table) // SMALL), small, row_group_size=BATCH)
+    parquet.write_table(table, large, row_group_size=BATCH)
+    own = _engine("own", small, large)
+    found["own_processes_us_a_page"] = round(own, 1)
+    if ENGINES_PYTHON.exists():
+        for engine in ("spark", "ray"):
+            each = _engine(engine, small, large)
+            found[f"{engine}_us_a_page"] = round(each, 1)
+            found[f"{engine}_to_own_processes"] = round(each / own, 2)
+    return found
+
+
+def _table(kind: str, count: int, data: Path | None) -> pa.Table:
+    """Pages with an order key: 30 % are copies."""
+    if kind == "html":
+        pages = _copied(_rotated(bodies(data)), count)
+        content = {"html": list(pages)}
+    elif data:
+        content = {"text": list(_copied(_rotated(_real(data)), count))}
+    else:
+        content = {"text": [json.loads(value)["text"] for value in texts(count).values]}
+    urls = [f"https://www.example{n % 97}.org/{n * 7919 % 100_003}/{n}.html" for n in range(count)]
+    return pa.table({"url": urls, **content, "order": range(count)})
+
+
+def _real(data: Path) -> list[str]:
+    with lzma.open(data / "revisions-en.jsonl.xz", "rt", encoding="utf-8") as lines:
+        return [json.loads(line)["a"] for line in lines]
+
+
+def _copied(fresh: Iterator[str], count: int) -> Iterator[str]:
+    rng = random.Random(9)
+    made: list[str] = []
+    for page in islice(fresh, count):
+        made.append(made[rng.randrange(len(made))] if made and rng.random() < COPIES else page)
+    while len(made) < count:
+        made.append(made[rng.randrange(len(made))])
+    return iter(made)
+
+
+def _fingerprinted(table: pa.Table, rows: Path) -> float:
+    """Write rows; microseconds of processor time a page, with the write, in one process."""
+    rows.mkdir()
+    batches = table.combine_chunks().to_batches(max_chunksize=BATCH)
+    fingerprint_batch(batches[0].slice(0, 2))  # loads tables and compiled loops
+    begun = time.process_time()
+    scheme = Scheme()
+    made = sorted_table([fingerprint_batch(batch) for batch in batches], scheme)
+    file = write_file(rows / "rows-000000.parquet", made)
+    spent = time.process_time() - begun
+    Manifest.of(scheme, [file], uncertain=False).write(rows)
+    return spent / len(table) * 1e6
+
+
+async def _decided(rows: Path, count: int) -> float:
+    """Microseconds of processor time a page to read rows and judge them, of the second half."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        index_in(Path(folder, "index"), load(), Scheme(), None) as index,
+    ):
+        seen, begun, first = 0, time.process_time(), 0
+        async with aclosing(judged(load(), index, [RowsSource(str(rows))])) as batches:
+            async for decided in batches:
+                seen += len(decided.json())
+                if not first and seen >= count // 2:
+                    first, begun = seen, time.process_time()
+        return (time.process_time() - begun) / (seen - first) * 1e6
+
+
+def _engine(engine: str, small: Path, large: Path) -> float:
+    """Microseconds of processor time a page."""
+    python = sys.executable if engine == "own" else str(ENGINES_PYTHON)
+    files = (small, small, large)  # the first warms it up
+    out = subprocess.run(
+        [python, "-m", "tests.bench.backfill_engine", engine, *map(str, files)],
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        check=True,
+    ).stdout
+    _, (few, less), (many, more) = json.loads(out.splitlines()[-1])
+    each: float = (more - less) / (many - few) * 1e6
+    return each
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(run(Path(sys.argv[1]) if sys.argv[1:] else None), indent=1) + "\n")
