@@ -11,10 +11,11 @@ BENCHED := $(VENV)/.benched
 FUZZED := $(VENV)/.fuzzed
 # Oldest to newest; ARGS='4.2.0' of `make compat` for one. The page docs/compatibility.md names them too.
 KAFKAS := 3.7.2 3.9.1 4.1.0 4.2.0 4.3.0
-SPARK := .cache/spark
 EXAMPLES := .cache/examples
 # Tests run side by side, each process with a broker of its own; more than four help little.
 PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
+ENGINES := .cache/engines
+S3 := .cache/s3
 ARGS ?=
 
 say = printf '\n==> %s\n' $(1)
@@ -83,16 +84,15 @@ engine: # Podman, and Debian's own base where no registry can be reached
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
 	    podman buildah runc netavark aardvark-dns iptables catatonit debootstrap >/dev/null
 
-.PHONY: spark
-spark: compiled $(SPARK)/.installed ## rows on a real Spark (in an environment of its own)
-	@$(call say,"pytest tests/spark: needs Java 17")
-	PYTHONPATH=$(CURDIR) $(SPARK)/bin/python -m pytest -W default tests/spark $(ARGS)
+.PHONY: engines
+engines: compiled $(ENGINES)/.installed $(S3)/.installed ## rows on a real Spark and a real Ray, and in an S3 store (in environments of their own)
+	@$(call say,"pytest tests/engines: Spark needs Java 17")
+	PYTHONPATH=$(CURDIR) $(ENGINES)/bin/python -m pytest -W default tests/engines $(ARGS)
 
-$(SPARK)/.installed: $(INSTALLED) requirements-spark.lock
-	@$(call say,"installing what requirements-spark.lock names$(comma) beside $(VENV)")
-	$(BIN)/python -m venv --clear $(SPARK)
-	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(SPARK)/lib/python*/site-packages)/shared.pth
-	$(SPARK)/bin/pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r requirements-spark.lock
+$(ENGINES)/.installed $(S3)/.installed: .cache/%/.installed: requirements-%.lock | $(INSTALLED)
+	@$(call say,"installing what $< names into $(@D)")
+	$(BIN)/python -m venv --clear $(@D)
+	$(@D)/bin/pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r $<
 	touch $@
 
 .PHONY: lint
@@ -178,10 +178,13 @@ lock: ## resolve the dependencies anew into requirements.lock and deploy/require
 	$(call say,"what make images takes: requirements-images.lock")
 	echo podman-compose | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-emit-index-url --no-annotate $(ARGS) --output-file requirements-images.lock -
-	$(call say,"what make spark takes beside requirements.lock: requirements-spark.lock")
-	$(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-	    --no-annotate --constraint requirements.lock --extra spark $(ARGS) --output-file requirements-spark.lock pyproject.toml
-	grep -c == requirements.lock deploy/requirements.lock requirements-fuzz.lock requirements-images.lock requirements-spark.lock
+	$(call say,"what make engines takes: requirements-engines.lock")
+	printf '%s\n' pytest pytest-asyncio pytest-randomly pytest-timeout psutil hypothesis | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	    --no-annotate --constraint requirements.lock --extra spark --extra ray $(ARGS) --output-file requirements-engines.lock pyproject.toml -
+	$(call say,"the S3 server of its tests: requirements-s3.lock")
+	printf '%s\n' 'moto[s3]' flask flask-cors werkzeug | $(UV) pip compile --quiet --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-emit-index-url --no-annotate $(ARGS) --output-file requirements-s3.lock -
+	grep -c == requirements.lock deploy/requirements.lock requirements-{fuzz,images,engines,s3}.lock
 
 # The build needs hatchling and editables, which the lock file has too: nothing is fetched without a hash.
 $(INSTALLED): requirements.lock pyproject.toml

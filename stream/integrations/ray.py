@@ -1,0 +1,69 @@
+"""Fingerprints a Ray dataset of pages into rows (`pip install 'neardup-stream[ray]'`).
+
+    import ray.data
+    from stream.integrations.ray import write_rows
+
+    pages = ray.data.read_parquet("crawl/")     # url, html or text or body, ...; and `order`
+    write_rows(pages, "rows/")
+
+Workers need this package: install it in the cluster's image, or name it in a `runtime_env`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from ray.data import Dataset
+
+from stream.fingerprint.scheme import Scheme
+from stream.rows.columns import schema
+from stream.rows.files import seal
+from stream.rows.fingerprint import PAGE_BYTES, fingerprint_batch
+from stream.rows.manifest import Manifest
+
+BATCH_ROWS: Final = 1024
+"""Pages that a task has in Python at once: some 100 MB of HTML."""
+
+
+def fingerprint(
+    pages: Dataset, scheme: Scheme | None = None, *, page_bytes: int = PAGE_BYTES, uncertain: bool = False
+) -> Dataset:
+    """The rows of pages (`stream.rows.fingerprint.fingerprint_batch`), lazily, without an order among them.
+
+    A scheme with a secret seed names its `seed_file`, which each worker reads from its own disk, such as a
+    mounted secret: so the seed is in no task.
+    """
+    return pages.map_batches(
+        _of_table,
+        fn_args=(scheme or Scheme(), page_bytes, uncertain),
+        batch_size=BATCH_ROWS,
+        batch_format="pyarrow",
+    )
+
+
+def _of_table(table: pa.Table, scheme: Scheme, page_bytes: int, uncertain: bool) -> pa.Table:
+    made = [
+        fingerprint_batch(batch, scheme, page_bytes=page_bytes, uncertain=uncertain)
+        for batch in table.to_batches()
+    ]
+    return pa.Table.from_batches(made, schema(scheme))
+
+
+def write_rows(
+    pages: Dataset,
+    directory: str,
+    *,
+    scheme: Scheme | None = None,
+    page_bytes: int = PAGE_BYTES,
+    uncertain: bool = False,
+) -> Manifest:
+    """Fingerprint pages into a directory of sorted rows with a manifest, for `neardup scan`.
+
+    Rows wait for the sort in Ray's object store, which spills to disk: some 400 bytes a page. The directory
+    is on a file system that driver and workers share.
+    """
+    rows = fingerprint(pages, scheme, page_bytes=page_bytes, uncertain=uncertain)
+    rows.sort(["order", "source", "position"]).write_parquet(directory)
+    return seal(Path(directory), scheme or Scheme())

@@ -1,0 +1,131 @@
+"""Sources and rows in an S3 store: read, written, resumed; what is denied, missing or cut off is named."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+
+from stream.errors import PageError, RowsError, SettingsError
+from tests.commands import neardup
+from tests.engines.conftest import S3_PYTHON
+from tests.engines.corpus import Corpus, Expected, rows, verdicts_on
+from tests.unit.test_rows import jsonl
+from tests.unit.test_scan_rows import lines, scan
+
+KEY, SECRET = "an-id-that-nobody-may-see", "a-secret-that-nobody-may-see"
+
+
+@pytest.fixture(scope="module")
+def store() -> Iterator[fs.S3FileSystem]:
+    """A store on loopback, which the environment names."""
+    server = subprocess.Popen(
+        [S3_PYTHON, Path(__file__).with_name("s3_server.py")], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("AWS_")]:
+            patch.delenv(name)
+        endpoint = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+        patch.setenv("AWS_ENDPOINT_URL", endpoint)
+        patch.setenv("AWS_ACCESS_KEY_ID", KEY)
+        patch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        made = fs.S3FileSystem(endpoint_override=endpoint, allow_bucket_creation=True)
+        made.create_dir("crawl")
+        yield made
+    server.terminate()
+    server.communicate()
+
+
+def put(store: fs.S3FileSystem, path: str, content: bytes) -> str:
+    """Write an object; its URL."""
+    with store.open_output_stream(path, compression=None) as file:
+        file.write(content)
+    return f"s3://{path}"
+
+
+def test_rows_of_objects_are_those_of_files(
+    store: fs.S3FileSystem, made: Corpus, one_machine: Expected, tmp_path: Path
+) -> None:
+    for path in made.files:
+        put(store, f"crawl/pages/{path.name}", path.read_bytes())
+    command = ("fingerprint", "s3://crawl/pages", "--order", "fetched_at", "--worker-processes", "1")
+    made_rows = ("-o", "s3://crawl/rows", "--pages-per-file", "250")
+    neardup(*command, *made_rows)
+    found = rows("s3://crawl/rows")
+    assert [each.row for each in found] == [each.row for each in one_machine.rows]
+    assert {each.place.source for each in found} == {f"s3://crawl/pages/{path.name}" for path in made.files}
+    assert verdicts_on("s3://crawl/rows", tmp_path) == one_machine.verdicts
+    store.delete_file("crawl/rows/_neardup_rows.json")
+    store.delete_file("crawl/rows/rows-000001.parquet")
+    with pytest.raises(RowsError, match=r"s3://crawl/rows: no _neardup_rows\.json, so they are not complete"):
+        scan("s3://crawl/rows")
+    store.delete_file("crawl/rows/rows-000002.parquet")
+    assert "250 of them from before" in neardup(*command, *made_rows).stderr
+    assert rows("s3://crawl/rows") == found
+    put(store, "crawl/rows/rows-000002.parquet", b"PAR1")
+    with pytest.raises(RowsError, match=r"s3://crawl/rows/rows-000002\.parquet: damaged, has 4 bytes"):
+        scan("s3://crawl/rows")
+
+
+def test_json_lines_and_archives_are_read_from_objects(store: fs.S3FileSystem, tmp_path: Path) -> None:
+    page = jsonl(tmp_path / "pages.jsonl", 40)
+    body = (
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>An archived page with a few words in it.</p>"
+    )
+    head = f"WARC/1.0\r\nWARC-Type: response\r\nWARC-Target-URI: http://a.example/\r\n\
+Content-Type: application/http; msgtype=response\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    names = {
+        "pages.jsonl.gz": gzip.compress(page.read_bytes()),
+        "pages.warc.gz": gzip.compress(head + body + b"\r\n\r\n"),
+    }
+    for name, content in names.items():
+        (tmp_path / name).write_bytes(content)
+        url = put(store, f"crawl/{name}", content)
+        scan(tmp_path / name, "-o", tmp_path / "file")
+        scan(url, "-o", tmp_path / "object")
+        fields = ("url", "verdict", "reason", "fingerprint", "text_hash")
+        told = [
+            [[line[field] for field in fields] for line in lines(tmp_path / each)]
+            for each in ("file", "object")
+        ]
+        assert told[0] == told[1] != []
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("s3://nowhere/pages.jsonl", "s3://nowhere/pages.jsonl: no such"),
+        ("s3://crawl/missing.jsonl", "s3://crawl/missing.jsonl: no such object, and none below it"),
+        ("s3://crawl/forbidden/pages.jsonl", "forbidden/pages.jsonl: access denied to these credentials"),
+        ("s3://id:word@crawl/pages", r"^s3://\.\.\.: has credentials in it"),
+        ("gs://crawl/pages", "the only URLs are such as s3://bucket/key"),
+    ],
+)
+def test_what_cannot_be_read_is_named(store: fs.S3FileSystem, url: str, said: str) -> None:
+    for arguments in (("scan", url), ("fingerprint", url)):
+        with pytest.raises(SettingsError, match=said) as error:
+            neardup(*arguments)
+        assert not any(secret in str(error.value) for secret in (KEY, SECRET, "word"))
+
+
+def test_rows_are_not_written_where_that_is_denied(store: fs.S3FileSystem, tmp_path: Path) -> None:
+    pages = jsonl(tmp_path / "pages.jsonl", 10)
+    for output in ("s3://nowhere/rows", "s3://crawl/forbidden/rows"):
+        with pytest.raises(SettingsError, match=f"output {output}: (no such bucket|access denied)"):
+            neardup("fingerprint", pages, "-o", output, "--worker-processes", "1")
+
+
+def test_a_connection_that_is_cut_is_an_error_at_that_page(store: fs.S3FileSystem, tmp_path: Path) -> None:
+    page = jsonl(tmp_path / "pages.jsonl", 40).read_bytes()
+    url = put(store, "crawl/cut.jsonl", page)
+    with pytest.raises(
+        PageError, match=r"damaged_source: s3://crawl/cut\.jsonl after line \d+: .*closed the conn"
+    ):
+        scan(url)

@@ -1,0 +1,31 @@
+"""Rows made by a real Spark are those of one machine, and so are the verdicts on them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from stream.fingerprint.scheme import Scheme
+from stream.integrations.spark import fingerprint, write_rows
+from tests.engines.corpus import COUNT, Corpus, Expected, rows, seed_file, verdicts_on
+
+
+def test_spark_gives_the_rows_and_verdicts_of_one_machine(
+    spark: SparkSession, made: Corpus, one_machine: Expected, tmp_path: Path
+) -> None:
+    pages = spark.read.parquet(str(made.folder))
+    manifest = write_rows(pages, str(tmp_path / "rows"), work=str(tmp_path / "work"))
+    assert manifest.rows == COUNT
+    assert rows(tmp_path / "rows") == one_machine.rows
+    assert verdicts_on(tmp_path / "rows", tmp_path) == one_machine.verdicts
+
+
+def test_the_seed_is_in_no_plan_of_spark(spark: SparkSession, made: Corpus, tmp_path: Path) -> None:
+    scheme = Scheme(seed_file=str(seed_file(tmp_path / "seed")))
+    pages = spark.read.parquet(str(made.folder))
+    planned = fingerprint(pages, scheme)
+    function = planned._jdf.queryExecution().analyzed().collectLeaves().toString()
+    assert "0123456789abcdef" not in function + planned._jdf.queryExecution().toString()
+    write_rows(pages, str(tmp_path / "rows"), work=str(tmp_path / "work"), scheme=scheme)
+    assert len(rows(tmp_path / "rows", scheme)) == COUNT
