@@ -81,7 +81,7 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.journal", (_WRITE, _CONFIGS), "append rows"),
         ("topic", "{ns}.decisions", (_READ,), "find what is judged"),
         ("topic", "{ns}.pages", ("Describe",), "measure the workers' lag"),
-        ("group", "{ns}.load", (_READ,), "load alone"),
+        ("group", "{ns}.load", (_READ,), "load alone, note what has begun"),
         ("group", "{ns}.workers", ("Describe",), "measure the workers' lag"),
     ),
     "publish": (("topic", "{ns}.pages", (_WRITE,), "publish; a crawler needs the same"),),

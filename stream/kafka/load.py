@@ -13,14 +13,13 @@ import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient
 
-from stream.errors import RefusedError, StaleError
 from stream.failpoints import reach
 from stream.judge.ledger import key_of
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.decided_positions import last_expected
-from stream.kafka.election import Election
 from stream.kafka.in_flight import in_thread
 from stream.kafka.live_lag import live_lag
+from stream.kafka.load_turn import LoadTurn
 from stream.kafka.loaded_records import Judged, LoadedRecord, LoadedSource, records
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import POLL_SECONDS, TopicReader
@@ -29,6 +28,7 @@ from stream.messages.decision import decode_decisions
 from stream.messages.journal import Corpus, Genesis
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
+from stream.text.surrogates import replace_surrogates
 
 MAX_LAG: Final = 1_000
 """Default of the live pages that may wait for workers while rows are loaded."""
@@ -73,15 +73,21 @@ class Loading:
 
 @clients.explains_errors
 async def load(
-    settings: Settings, rows: RowsSource, loading: Loading | None = None, *, max_lag: int = MAX_LAG
+    settings: Settings,
+    rows: RowsSource,
+    loading: Loading | None = None,
+    *,
+    max_lag: int = MAX_LAG,
+    abandon: bool = False,
 ) -> Loading:
     """Append all rows to the journal and wait for their verdicts. Called again after it was killed, it goes
     on behind the last row that was judged.
 
     It pauses while more than `max_lag` live pages wait for workers, and while WINDOW rows wait for the judge.
     `loading` is kept up to date. Raises SchemeMismatchError and SettingsError for rows that do not fit the
-    journal, RefusedError while another process loads, RowsError for damaged rows, and StaleError if another
-    process began to load because this one did not answer.
+    journal, RefusedError while another process loads, or if one of other rows has not ended (unless
+    `abandon`), RowsError for damaged rows, and StaleError if another process began to load because this one
+    did not answer.
     """
     names = TopicNames(settings.namespace)
     loading = Loading(rows.count) if loading is None else loading
@@ -91,38 +97,28 @@ async def load(
     await acl_check.check(settings, "load")
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
-        election = await enter(Election(settings, names.load, names.journal, None))
-        await _alone(election, names)
+        turn = await enter(LoadTurn(settings, names))
+        await turn.come()
         admin = await enter(clients.started(settings, clients.admin(settings)))
         decisions = await enter(TopicReader(settings, names.decisions, 0))
         _, end = await decisions.bounds()
-        source = LoadedSource(rows.digest, Corpus(rows.name, rows.count))
+        source = LoadedSource(rows.digest, Corpus(replace_surrogates(rows.name), rows.count))
         judged = Judged(source)
         judged.note(await last_expected(decisions, judged.sources))
         loading.found = loading.appended = loading.judged = judged.rows
         decisions.seek(end)
+        if judged.rows == loading.rows:
+            await turn.end(source)
+            return loading
+        await turn.begin(source, abandon=abandon)
         log.info(
             "loading", name=rows.name, digest=rows.digest, rows=loading.rows, judged_before=loading.found
         )
         producer = await enter(started_producer(settings))
         await _Loader(
-            genesis, names, rows, source, judged, loading, election, decisions, admin, producer, max_lag
+            genesis, names, rows, source, judged, loading, turn, decisions, admin, producer, max_lag
         ).run()
     return loading
-
-
-async def _alone(election: Election, names: TopicNames) -> None:
-    """Wait for an answer of the group. A loader that was killed is forgotten after its session's time-out.
-
-    Raises RefusedError if another process loads.
-    """
-    while not election.answers:
-        await election.attend()
-        await asyncio.sleep(POLL_SECONDS)
-    if not election.won.is_set():
-        raise RefusedError(
-            f"group {names.load}: another process loads rows into this namespace; wait until it ends"
-        )
 
 
 @dataclass(slots=True)
@@ -133,7 +129,7 @@ class _Loader:
     source: LoadedSource
     judged: Judged
     loading: Loading
-    election: Election
+    turn: LoadTurn
     decisions: TopicReader
     admin: AIOKafkaAdminClient
     producer: AIOKafkaProducer
@@ -146,9 +142,7 @@ class _Loader:
         async with aclosing(self._records()) as coming:
             record = await anext(coming, None)
             while loading.judged < loading.rows:
-                await self.election.attend()
-                if self.election.lost.is_set():
-                    raise StaleError("another process loads rows now; run the same command again after it")
+                await self.turn.hold()
                 now = time.monotonic()
                 loading.seconds = now - began
                 if now - looked >= LOOK_SECONDS:
@@ -164,6 +158,7 @@ class _Loader:
                 record = await anext(coming, None)
                 await self._follow(0)
         self._tell()
+        await self.turn.end(self.source)
 
     async def _append(self, record: LoadedRecord) -> None:
         """Append a record. One at a time, as in rule 2: an idempotent producer would accept one behind a

@@ -77,6 +77,8 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     async with running(JudgeRole(settings)):
         for failpoint in ("load.before_append", "load.append", "load.before_append:2", "load.appended_all"):
             await killed(settings, corpora[0], failpoint)
+        with pytest.raises(RefusedError, match=rf"rows {corpora[0]} with .* are not loaded to their end"):
+            await load(settings, more)
         code, out, error = await neardup_process(settings, "load", str(corpora[0]), "--json")
         assert code == 0, error
         assert json.loads(out)["rows"] == COUNT
@@ -100,21 +102,29 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     assert not first.done()
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
+    assert (await load(settings, RowsSource(str(directory(tmp_path / "empty"))))).rows == 0
+    few = RowsSource(str(directory(tmp_path / "few", fingerprint_batch(table(3)))))
+    loading = Loading(3)
+    third = asyncio.create_task(load(settings, few, loading, abandon=True))
+    await until(lambda: loading.appended == 3)
+    third.cancel()
+    await asyncio.gather(third, return_exceptions=True)
 
     # With live pages, to which it gives way. What is in the journal already is judged once.
     crawler, done = Crawler(3), asyncio.Event()
     await publish(settings, [crawler.page() for _ in range(20)])
     loading = Loading(MORE)
-    second = asyncio.create_task(load(settings, more, loading, max_lag=5))
+    second = asyncio.create_task(load(settings, more, loading, max_lag=5, abandon=True))
     await until(lambda: (loading.waits_for or "").startswith("live pages: 20 wait"))
     assert loading.appended == loading.found == 0
     crawling = asyncio.create_task(crawler.crawl(settings, done, 0.01))
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         assert (await second).judged == MORE
         assert (await load(settings, rows)).found == COUNT
+        assert (await load(settings, few)).judged == 3
         done.set()
         await crawling
-        given = {each.digest: each.count for each in (rows, more)}
+        given = {each.digest: each.count for each in (rows, more, few)}
         findings = Findings()
 
         async def judged() -> bool:
@@ -124,8 +134,8 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
 
         await until(judged)
     assert findings.clean, findings
-    assert findings.pages == 20 + crawler.published + COUNT + MORE
+    assert findings.pages == 20 + crawler.published + COUNT + MORE + 3
     assert findings.verdicts.total() == findings.pages
     assert (await audit(settings, rows={rows.digest: COUNT + 1})).missing == 1
-    assert (await audit(settings)).loaded == COUNT + MORE
+    assert (await audit(settings)).loaded == COUNT + MORE + 3
     assert await recompute(settings) == []
