@@ -101,6 +101,17 @@ def test_blocks_take_turns_at_the_partitions_and_open_each_once() -> None:
     ]
 
 
+def test_a_gap_says_that_the_rows_are_to_be_loaded_again() -> None:
+    first = (PARTITIONS + 1) * BLOCK_ROWS
+    (record,) = made(placed(first, first + 3), first)
+    admission = Admission()
+    Ledger().admit(decoded(record), admission)
+    (gap,) = admission.gaps
+    assert f"digest {SOURCE.digest}: rows from its opening up to 1024 are missing; run `neardup load`" in str(
+        gap
+    )
+
+
 def test_numbers_above_two_to_the_31_are_kept() -> None:
     first = 2**33 + 5 * BLOCK_ROWS
     (record,) = made(placed(first, first + BLOCK_ROWS), first)
