@@ -13,8 +13,8 @@ from playwright.async_api import Page, expect
 from tests.browser.canned import CONTENTS, LONG, Canned, PageContent, canned, served
 
 MEASURE = Path(__file__).with_name("measure.js").read_text()
-WIDTHS = (390, 768, 1400)
-"""A phone, a tablet or half a screen, a laptop."""
+WIDTHS = (360, 768, 1400)
+"""A small phone, a tablet or half a screen, a laptop."""
 KINDS: dict[str, PageContent | None] = {**CONTENTS, "empty": None}
 
 

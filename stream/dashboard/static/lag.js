@@ -39,6 +39,7 @@ export function showBehind(system) {
   const shown = all.slice(0, SHOWN);
   fill(by("behind"), element("h3", {}, "Partitions that are behind now"),
     table(COLUMNS, shown.map((each) => row(COLUMNS, [each.role, String(each.partition), `${format.count(each.lag_records)} rec.`,
-      format.seconds(each.lag_seconds), each.read_from ?? element("strong", { class: "state down" }, "nobody")])), "stacked"),
+      format.seconds(each.lag_seconds), [element("span", { class: "narrow" }, "read from "),
+        each.read_from ?? element("strong", { class: "state down" }, "nobody")]])), "stacked"),
     total > shown.length ? element("p", { class: "hint" }, `and ${format.count(total - shown.length)} more partitions.`) : null);
 }

@@ -16,7 +16,7 @@ export function showHosts(found, chosen, choose) {
       onclick: () => choose(each.host) }, spelled(each.host));
     return row(columns, [[button, bar(duplicates / most)], count(duplicates), percent(each.pages ? duplicates / each.pages : 0),
       hostPage(each.host, "details", element("span", { class: "unseen" }, [" of ", spelled(each.host)]))]);
-  })), found.total > found.hosts.length ? element("p", { class: "hint" }, `${count(found.total)} hosts in total.`) : null,
+  }), "stacked"), found.total > found.hosts.length ? element("p", { class: "hint" }, `${count(found.total)} hosts in total.`) : null,
   found.complete ? null : element("p", { class: "hint" }, "Hosts with few duplicates may be missing in long ranges."));
 }
 
