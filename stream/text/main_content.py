@@ -16,6 +16,7 @@ from stream.compiled import compiled
 from stream.text.blocks import (
     BAR,
     BOX,
+    CELL,
     COMMENTS,
     CONTENT,
     END,
@@ -247,13 +248,21 @@ def _scores(
     unwanted: NDArray[np.int32],
     without: int,
 ) -> NDArray[np.float64]:
-    """Of each container: the text of blocks in it outside links, by the share that links have in it."""
+    """Of each container: the text of blocks in it outside links, by the share that links have in it. A
+    container of one block, such as a `div` in place of a `p`, is a paragraph of the one around it."""
     count = len(containers)
     scores, sizes, linked = np.zeros(count), np.zeros(count), np.zeros(count)
-    around = np.zeros(count, np.int32)  # the nearest container that is no list and no item
+    held = np.zeros(count, np.int32)
+    for i in range(len(blocks)):
+        held[blocks[i, INSIDE]] += 1
+    for i in range(count - 1, 0, -1):
+        held[containers[i, PARENT]] += held[i]
+    around = np.zeros(count, np.int32)  # the nearest container that is no list, no item and no paragraph
     for i in range(1, count):
-        is_list = containers[i, FLAGS] & (LIST | ITEM) != 0
-        around[i] = around[containers[i, PARENT]] if is_list else i
+        flags, parent = containers[i, FLAGS], containers[i, PARENT]
+        is_list = flags & (LIST | ITEM) != 0
+        is_paragraph = held[i] == 1 and not flags & CELL and not containers[parent, FLAGS] & ITEM
+        around[i] = around[parent] if is_list or is_paragraph else i
     for i in range(len(blocks)):
         inside = blocks[i, INSIDE]
         sizes[inside] += blocks[i, SIZE]

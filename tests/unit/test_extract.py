@@ -68,6 +68,17 @@ def test_prose_is_told_from_lists_of_links_whatever_the_classes_say() -> None:
     assert "Another story" not in text
 
 
+@pytest.mark.parametrize("element", ["p", "div"])
+def test_a_long_paragraph_does_not_hide_short_ones_beside_it(element: str) -> None:
+    paragraphs = ["".join(SENTENCES[:5]), SENTENCES[5], SENTENCES[6]]
+    prose = "".join(f"<{element}>{each}</{element}>" for each in paragraphs)
+    menu = "".join(f'<li><a href="/{i}">Part {i}</a></li>' for i in range(5))
+    text = extract(f"<body><div><h2>Harbours</h2>{prose}</div><ul>{menu}</ul></body>")
+    assert all(each.strip() in text for each in paragraphs)
+    assert "Harbours" in text
+    assert "Part" not in text
+
+
 NOTE = (
     "A note beside the text says more of the harbour, of its walls, and of those who built them long ago. "
     * 2
