@@ -189,9 +189,10 @@ def canned(words: PageContent | None) -> Canned:
 
 
 @asynccontextmanager
-async def served(api: Api) -> AsyncIterator[str]:
-    """The page's URL."""
-    app = application(api, Gate(load(namespace="canned")), "127.0.0.1", DashboardMetrics(), Health())
+async def served(api: Api, **options: Any) -> AsyncIterator[str]:
+    """The page's URL. `options` are settings."""
+    gate = Gate(load(namespace="canned", **options))
+    app = application(api, gate, "127.0.0.1", DashboardMetrics(), Health())
     async with serving(
         app, "127.0.0.1", 0, options="dashboard", close_seconds=1, cancel_handlers=True
     ) as url:

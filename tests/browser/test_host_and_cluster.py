@@ -110,6 +110,20 @@ async def test_two_members_of_a_cluster_are_compared_side_by_side(opened: Callab
         await expect(other.locator("#comparison .side")).to_have_count(2)
 
 
+async def test_a_login_returns_to_the_page_and_to_no_other_site(opened: Callable[..., Any]) -> None:
+    token = "correct horse battery"  # noqa: S105
+    async with served(canned(PLAIN), dashboard_token=token) as url:
+        for asked, reached in (
+            ("host#host=a.example", "host#host=a.example"),
+            ("login?to=//evil.example/#host=a.example", "#host=a.example"),
+        ):
+            page = await opened(url + asked)
+            await page.fill("#token", token)
+            await page.keyboard.press("Enter")
+            await page.wait_for_selector("#series .uplot")
+            assert page.url.startswith(url + reached), page.url
+
+
 async def test_hostile_hosts_and_members_are_text(opened: Callable[..., Any]) -> None:
     api = canned(HOSTILE)
     found = api.answers["lookup"]

@@ -73,7 +73,9 @@ async def test_with_a_token_nothing_but_health_and_the_login_is_open() -> None:
         assert await status(client, "POST", "/api/v1/lookup", json={}) == 401
         assert await status(client, "POST", "/api/v1/lookup", json={}, headers=BEARER) == 200
         assert await status(client, "GET", f"{FIGURES}?token={TOKEN}") == 401
-        assert await status(client, "GET", "/") == 303
+        for path, login in (("/", "/login"), ("/host", "/login?to=host"), ("/cluster", "/login?to=cluster")):
+            async with client.get(path, allow_redirects=False) as response:
+                assert (response.status, response.headers["Location"]) == (303, login)
         for path in ("/livez", "/readyz", "/login", "/static/login.js"):
             assert await status(client, "GET", path) != 401, path
     async with dashboard(dashboard_token=TOKEN, dashboard_metrics_open=True) as client:
