@@ -2,8 +2,9 @@
 
     python -m tests.bench.backfill_engine own|spark|ray PAGES [PAGES ...]
 
-Each PAGES is a Parquet file with `order`. It prints, for each, the pages and the processor seconds of all
-processes, as JSON. Start-up falls out of the difference of two: processes of an engine outlive a job.
+Each PAGES is a Parquet file with `order`, or a directory of such files. It prints, for each, the pages and
+the processor seconds of all processes, as JSON. Start-up falls out of the difference of two: processes of an
+engine outlive a job.
 """
 
 from __future__ import annotations
@@ -49,7 +50,9 @@ def own() -> Iterator[Job]:
 
     def job(pages: Path, rows: Path) -> None:
         settings = load(worker_processes=PROCESSES)
-        asyncio.run(fingerprint_corpus(settings, Scheme(), [open_source(str(pages))], rows))
+        files = sorted(pages.iterdir()) if pages.is_dir() else [pages]
+        sources = [open_source(str(file)) for file in files]
+        asyncio.run(fingerprint_corpus(settings, Scheme(), sources, rows))
 
     yield job
 

@@ -78,7 +78,7 @@ def texts(count: int) -> InputPages:
 def htmls(count: int, data: Path | None) -> InputPages:
     """Page messages with HTML; copies say what an earlier page of another URL says."""
     rng = random.Random(9)
-    fresh = _rotated(_workable(bodies(data)))
+    fresh = rotated(_workable(bodies(data)))
     made: list[str] = []
     copies = []
     for _ in range(count):
@@ -91,7 +91,7 @@ def _message(number: int, **content: str) -> bytes:
     return json.dumps({"url": f"http://bench.example/{number}", **content}).encode()
 
 
-def _rotated(pages: list[str]) -> Iterator[str]:
+def rotated(pages: list[str]) -> Iterator[str]:
     """The pages as they are, and then turn after turn with other letters outside of markup."""
     for turn in range(len(LETTERS)):
         rotated = LETTERS[turn:] + LETTERS[:turn]
