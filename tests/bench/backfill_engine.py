@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import resource
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,21 +26,39 @@ from pyarrow import parquet
 
 Job = Callable[[Path, Path], None]
 PROCESSES = 2
+LOOK_SECONDS = 0.1
 BLOCK_ROWS = 16_384
 """Pages of a block of Ray, which cuts a small corpus into 200 otherwise."""
 
 
-def spent() -> float:
-    """Processor seconds of this process, of those that it started, and of theirs."""
-    total = 0.0
-    for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN):
-        used = resource.getrusage(who)
-        total += used.ru_utime + used.ru_stime
-    for process in psutil.Process().children(recursive=True):
-        with suppress(psutil.Error):
-            times = process.cpu_times()
-            total += times.user + times.system + times.children_user + times.children_system
-    return total
+class Spent:
+    """Processor seconds of this process and of all that it started, and they, while they were seen alive.
+
+    Processes are looked at again and again: an engine ends workers, whose times nobody inherits.
+    """
+
+    def __init__(self) -> None:
+        self._seen: dict[tuple[int, float], float] = {}
+        self._ended = threading.Event()
+        self._looking = threading.Thread(target=self._look, daemon=True)
+        self._looking.start()
+
+    def seconds(self) -> float:
+        """Seconds so far."""
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                times = process.cpu_times()
+                self._seen[process.pid, process.create_time()] = times.user + times.system
+        return time.process_time() + sum(self._seen.values())
+
+    def end(self) -> None:
+        """Look no more."""
+        self._ended.set()
+        self._looking.join()
+
+    def _look(self) -> None:
+        while not self._ended.wait(LOOK_SECONDS):
+            self.seconds()
 
 
 @contextmanager
@@ -116,10 +135,12 @@ def main(engine: str, *files: str) -> list[tuple[int, float]]:
     """Pages and processor seconds of each file."""
     found = []
     with tempfile.TemporaryDirectory() as folder, ENGINES[engine]() as job:
+        spent = Spent()
         for number, file in enumerate(files):
-            before = spent()
+            before = spent.seconds()
             job(Path(file), Path(folder, f"rows-{number}"))
-            found.append((parquet.read_metadata(file).num_rows, spent() - before))
+            found.append((parquet.read_metadata(file).num_rows, spent.seconds() - before))
+        spent.end()
     return found
 
 

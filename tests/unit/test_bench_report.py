@@ -55,10 +55,16 @@ def test_a_goal_may_be_another_figure(wrong: int, faust: int | None, met: list[b
 
 def test_costs_follow_from_processor_times(tmp_path: Path) -> None:
     kept = tmp_path / "kept.json"
-    report.keep(kept, "backfill", {"text": {"own_processes_us_a_page": 110.0, "decide_us_a_page": 34.0}})
+    text = {
+        "own_processes_us_a_page": 110.0,
+        "decide_us_a_page": 34.0,
+        "fingerprint_and_decide_us_a_page": 120.0,
+    }
+    report.keep(kept, "backfill", {"text": text})
     spent = {"bench": 100, "broker": 160, "children": 120, "judge": 110, "worker": 90}
     report.keep(kept, "end_to_end", {"text": {"processor_us_a_page": spent}})
     page = kept.with_suffix(".md").read_text("utf-8")
+    assert "| text | batch, fingerprint and decide alone | 120 | 33 | 2 |" in page
     assert "| text | batch, our processes | 144 | 40 | 2 |" in page
     assert "| text | stream | 480 | 133 | 7 |" in page
 
