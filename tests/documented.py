@@ -37,6 +37,7 @@ PAGES_NOT_RUN: Final = {
     "docs/how-to/secure.md": "TLS and SASL: tests/kafka/test_security.py starts every role on such a broker",
     "docs/integrations/datasets.md": "the package datasets: tests/examples/test_dataset_examples.py",
     "docs/integrations/datatrove.md": "the package datatrove: tests/examples/test_dataset_examples.py",
+    "docs/integrations/ray.md": "Ray: tests/engines/test_ray_example.py",
     "docs/integrations/spark.md": "Spark: tests/engines/test_spark_example.py",
     "docs/how-to/rebuild-state.md": "a judge that was stopped: tests/kafka/test_damaged_state.py",
 }
