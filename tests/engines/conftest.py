@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil  # type: ignore[import-untyped]
 import pytest
 
 from tests.engines.corpus import Corpus, Expected, corpus, expected
@@ -89,6 +90,7 @@ def ray() -> Iterator[None]:
     """Ray on this machine, with two workers."""
     import ray
 
+    others = set(psutil.Process().children(recursive=True))
     for left in reversed(range(STARTS)):
         try:
             ray.init(
@@ -101,6 +103,8 @@ def ray() -> Iterator[None]:
             break
         except Exception:
             ray.shutdown()
+            for helper in set(psutil.Process().children(recursive=True)) - others:
+                helper.kill()  # a shutdown forgets those of a failed start
             if not left:
                 raise
     yield
