@@ -30,7 +30,7 @@ WORKERS: Final = 2
 GENERATION: Final = 64
 """Anchors per generation and pages per batch, small so that most candidates are found in RocksDB."""
 QUIET_SECONDS: Final = 60.0
-"""The demo gives up when no verdict arrives for this long."""
+"""The demo gives up when no role logs anything before it is ready, or no verdict arrives, for this long."""
 
 
 @dataclass(slots=True)
@@ -140,14 +140,16 @@ async def _ready(logs: Path, roles: Supervisor) -> None:
         "dashboard.log": "serving",
         **{f"worker-{i}.log": "reading" for i in range(1, WORKERS + 1)},
     }
-    try:
-        async with asyncio.timeout(QUIET_SECONDS):
-            for name, sign in signs.items():
-                while not any(event.get("event") == sign for event in _events(logs / name)):
-                    roles.check()
-                    await asyncio.sleep(0.1)
-    except TimeoutError:
-        raise NeardupError(_last_words(logs, "the roles are not ready")) from None
+    last, written = time.monotonic(), 0
+    for name, sign in signs.items():
+        while not any(event.get("event") == sign for event in _events(logs / name)):
+            roles.check()
+            await asyncio.sleep(0.1)
+            # Roles that compile at their first start say so in their logs: that is progress, however long.
+            if (size := _written(logs)) != written:
+                last, written = time.monotonic(), size
+            elif time.monotonic() - last > QUIET_SECONDS:
+                raise NeardupError(_last_words(logs, "the roles are not ready"))
 
 
 async def _follow(settings: Settings, outcome: DemoOutcome, progress: Callable[[int, int], None]) -> float:
@@ -191,6 +193,11 @@ async def _rocksdb_probes(log: Path, judged: int) -> int:
                 if event.get("event") == "progress" and sum(event["verdicts"].values()) >= judged:
                     return int(event["rocksdb_probes"])
             await asyncio.sleep(0.1)
+
+
+def _written(logs: Path) -> int:
+    """Return the size of all logs in bytes."""
+    return sum(log.stat().st_size for log in logs.iterdir())
 
 
 def _events(log: Path) -> list[dict[str, Any]]:
