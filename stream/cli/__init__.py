@@ -37,7 +37,7 @@ SECTIONS = {
         "schema": "print the schemas of the topics: JSON Schema, Avro, AsyncAPI",
     },
     "Analyse, without a broker": {
-        "fingerprint": "show the fingerprints of pages",
+        "fingerprint": "fingerprint pages: show them, or write rows for scan and load",
         "explain": "explain why two pages are near-duplicates, or are not",
         "match": "find all near-duplicate pairs in a batch, or between a batch and a corpus",
         "index": "export and import compressed fingerprints",

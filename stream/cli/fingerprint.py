@@ -44,8 +44,8 @@ def command(
 ) -> None:
     """Show the fingerprints of the pages in SOURCES, which may be whatever `neardup scan` reads.
 
-    With --output they become rows for `neardup scan`. When it was interrupted or killed, run the same command
-    again: it resumes behind the last file, and the rows are the same, byte for byte.
+    With --output they become rows for `neardup scan` and `neardup load`. When it was interrupted or killed,
+    run the same command again: it resumes behind the last file, and the rows are the same, byte for byte.
     """
     if output is None:
         _show(settings, opened, scheme, as_json)
