@@ -233,6 +233,8 @@ def test_damage_is_refused_by_the_name_of_the_file(tmp_path: Path) -> None:
                 RowsReader(path)
     manifest.unlink()
     refused(f"no {NAME}, so they are not complete")
+    with pytest.raises(RowsError, match=r"rows .*nowhere: no such directory$"):
+        RowsReader(tmp_path / "nowhere")
 
 
 def test_rows_of_another_scheme_or_seed_are_refused_by_the_option(tmp_path: Path) -> None:
