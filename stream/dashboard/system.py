@@ -209,8 +209,10 @@ async def _process(session: aiohttp.ClientSession, role: str, url: str) -> Proce
         async with session.get(f"{url}/readyz") as response:
             answer = await response.json()
         failing = [name for name, holds in answer["checks"].items() if not holds]
-        detail = f"failing checks: {', '.join(failing)}" if failing else "all checks pass"
         state = "ready" if answer["ready"] else "not ready"
+        detail = f"failing checks: {', '.join(failing)}" if failing else "all checks pass"
+        if not answer["checks"]:
+            detail = "it is starting"  # a role has no checks until its clients are connected
         return Process(role, url, state, detail, _moment(answer.get("started")))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError, KeyError) as error:
         return Process(role, url, "unreachable", f"{type(error).__name__}: {error}")

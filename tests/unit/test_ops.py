@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
+from stream.dashboard import system
 from stream.errors import PortTakenError
 from stream.ops.health import LIVE_SECONDS, Health
 from stream.ops.metrics import JudgeMetrics, WorkerMetrics
@@ -61,6 +62,12 @@ async def test_readiness_is_every_check_by_its_name() -> None:
     assert await health.ready() == (False, {"assigned": True, "broker": False})
 
 
+async def _seen(url: str) -> tuple[str, str]:
+    """State and details of a worker, as the dashboard shows them."""
+    (process,), _ = await system._ask([("worker", url)])
+    return process.state, process.detail
+
+
 async def test_a_role_serves_metrics_and_health() -> None:
     health, metrics = Health(), WorkerMetrics()
     metrics.pages.labels("ready").inc(3)
@@ -69,9 +76,11 @@ async def test_a_role_serves_metrics_and_health() -> None:
             started = round(health.started, 3)
             assert answer.status == 503
             assert await answer.json() == {"ready": False, "checks": {}, "started": started}
+        assert await _seen(url) == ("not ready", "it is starting")
         health.checks["assigned"] = lambda: True
         async with client.get("/readyz") as answer:
             assert (answer.status, (await answer.json())["ready"]) == (200, True)
+        assert await _seen(url) == ("ready", "all checks pass")
         async with client.get("/livez") as answer:
             assert (answer.status, (await answer.json())["live"]) == (200, True)
         async with client.get("/metrics") as answer:
