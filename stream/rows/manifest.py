@@ -91,6 +91,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             if BEHAVIOUR.get(name) != self.behaviour.get(name)
         ]
         why = ", ".join(differ) or "another version of Unicode"
+        if here.get("seed_digest") != self.scheme.get("seed_digest"):
+            why += "; they need the same seed: `neardup topics seed` writes a journal's to a file"
         raise SchemeMismatchError(f"rows {where} have scheme {self.scheme_id}, not {scheme.id}: {why}")
 
 
