@@ -169,8 +169,9 @@ def test_memory_that_does_not_suffice_is_an_error_of_the_task(monkeypatch: pytes
     def read(page: bytes) -> Any:
         raise MemoryError
 
-    monkeypatch.setattr("stream.text.blocks.read", read)
     pages = pa.record_batch({"url": ["http://a.example/"], "html": ["<p>a"], "order": [0]})
+    fingerprint_batch(pages)  # loads what is extracted with, by extracting
+    monkeypatch.setattr("stream.text.blocks.read", read)
     with pytest.raises(MemoryError, match=r"http://a\.example/: not enough memory"):
         fingerprint_batch(pages)
 
