@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 
 SQL = Path(__file__).parent
+USAGE = "usage: python keep_one.py first|longest|newest ROWS VERDICTS [CORPUS ...]"
 PARQUET = """
     CREATE TEMP VIEW corpus AS
     FROM read_parquet(getvariable('corpus'), filename = 'corpus_file', file_row_number = true)
@@ -63,4 +64,6 @@ def main(keep: str, rows: str, verdicts: str, *files: str) -> None:
 
 
 if __name__ == "__main__":
+    if len(sys.argv) < 4 or sys.argv[1] not in {"first", "longest", "newest"}:
+        sys.exit(USAGE)
     main(*sys.argv[1:])

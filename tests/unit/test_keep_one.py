@@ -128,3 +128,12 @@ def test_what_is_kept_is_found_in_files_of_json_lines(
     assert duckdb.sql("SELECT title FROM 'deduplicated.parquet' ORDER BY title").fetchall() == [
         (2,), (4,), (5,), (7,)
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", [[], ["longest", "rows"], ["longet", "rows", "verdicts.parquet"]])
+def test_wrong_arguments_are_answered_by_how_it_is_called(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", ["keep_one.py", *arguments])
+    with pytest.raises(SystemExit, match=r"^usage: python keep_one\.py first\|longest\|newest "):
+        runpy.run_path(str(SQL / "keep_one.py"), run_name="__main__")
