@@ -179,7 +179,7 @@ lock: ## resolve the dependencies anew into requirements.lock and deploy/require
 	echo podman-compose | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	    --no-header --no-emit-index-url --no-annotate $(ARGS) --output-file requirements-images.lock -
 	$(call say,"what make engines takes: requirements-engines.lock")
-	printf '%s\n' pytest pytest-asyncio pytest-randomly pytest-timeout psutil hypothesis | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
+	printf '%s\n' duckdb pytest pytest-asyncio pytest-randomly pytest-timeout psutil hypothesis | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
 	    --no-annotate --constraint requirements.lock --extra spark --extra ray $(ARGS) --output-file requirements-engines.lock pyproject.toml -
 	$(call say,"the S3 server of its tests: requirements-s3.lock")
 	printf '%s\n' 'moto[s3]' flask flask-cors werkzeug | $(UV) pip compile --quiet --universal --python-version 3.11 \
