@@ -6,7 +6,6 @@ import asyncio
 import json
 import sys
 import time
-from pathlib import Path
 
 import click
 
@@ -20,11 +19,11 @@ from stream.settings import Settings
 @with_settings(*CONNECTION)
 @click.option("--recompute", is_flag=True, help="Also decide the whole journal again and compare.")
 @click.option("--rows", "directories", multiple=True,
-              type=click.Path(path_type=Path, file_okay=False),
+              type=click.Path(file_okay=False),
               help="Also check that each row of this directory, which was loaded, has exactly one verdict."
               " Only the manifest is read; may be repeated.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON line.")
-def command(settings: Settings, recompute: bool, directories: tuple[Path, ...], as_json: bool) -> None:
+def command(settings: Settings, recompute: bool, directories: tuple[str, ...], as_json: bool) -> None:
     """Check that every page on the pages topic has exactly one verdict. Exit with code 1 if not.
 
     The deployment may be running.
@@ -81,13 +80,15 @@ def command(settings: Settings, recompute: bool, directories: tuple[Path, ...], 
     sys.exit(0 if findings.clean and not differences else 1)
 
 
-def _rows(directories: tuple[Path, ...]) -> dict[str, int]:
+def _rows(directories: tuple[str, ...]) -> dict[str, int]:
     """The numbers of rows of directories, by digest. Raises RowsError and SettingsError."""
     if not directories:
         return {}
+    from stream.objects import path_of
+
     try:
         from stream.rows.manifest import manifest_alone
     except ImportError as error:
         raise SettingsError(f"--rows: pip install 'neardup-stream[export]' ({error})") from error
-    manifests = map(manifest_alone, directories)
+    manifests = [manifest_alone(path_of(each)) for each in directories]
     return {each.digest: each.rows for each in manifests}

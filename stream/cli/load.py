@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from pathlib import Path
 
 import click
 
@@ -17,12 +16,12 @@ from stream.settings import Settings
 
 @click.command("load")
 @with_settings(*CONNECTION, "session_seconds")
-@click.argument("rows", type=click.Path(path_type=Path, file_okay=False))
+@click.argument("rows", type=click.Path(file_okay=False))
 @click.option("--max-lag", type=click.IntRange(0), default=1_000, show_default=True,
               help="Pause while more live pages than this wait for workers.")  # fmt: skip
 @click.option("--abandon", is_flag=True, help="Load although other rows were not loaded to their end.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON line.")
-def command(settings: Settings, rows: Path, max_lag: int, abandon: bool, as_json: bool) -> None:
+def command(settings: Settings, rows: str, max_lag: int, abandon: bool, as_json: bool) -> None:
     """Bring the fingerprinted pages in directory ROWS into a running deployment, in their order.
 
     `neardup fingerprint --output ROWS`, Spark or Ray make such a directory, with the seed of the namespace.
@@ -32,7 +31,7 @@ def command(settings: Settings, rows: Path, max_lag: int, abandon: bool, as_json
     from stream.sources.rows import RowsSource
 
     logging.configure(settings.log_format, "load")
-    source = RowsSource(str(rows))
+    source = RowsSource(rows)
     loading = Loading(source.count)
     with if_interrupted(
         lambda: f"{loading.judged:,} of {loading.rows:,} rows are judged; run the same command again"
