@@ -38,10 +38,10 @@ PATIENCE = 60.0
 def settings_for(servers: str, directory: Path, **flags: Any) -> Settings:
     """Settings of a new namespace with small latency and real memory."""
     namespace = f"bench-{secrets.token_hex(4)}"
+    flags = {"partitions": PARTITIONS} | flags
     return load(
-        bootstrap_servers=servers, namespace=namespace, dev=True, partitions=PARTITIONS,
-        state_dir=directory / namespace, **flags,
-    )  # fmt: skip
+        bootstrap_servers=servers, namespace=namespace, dev=True, state_dir=directory / namespace, **flags
+    )
 
 
 @asynccontextmanager

@@ -1,10 +1,12 @@
-"""Judges a large corpus in four ways, and prints the digest of each way's verdicts: they have to be equal.
+"""Judges a large corpus in several ways, and prints the digest of each way's verdicts: they have to be equal.
 
     .cache/engines/bin/python -m tests.engines.same_verdicts --pages 1000000 [--data DIRECTORY]
+    .venv/bin/python -m tests.engines.same_verdicts --pages 1000000 --ways scan own load stream
 
-The ways are a scan of the pages, and scans of the rows that `neardup fingerprint`, Spark and Ray make of
-them. Half of the pages are made, half are pieces of real texts where there are data; a fifth are copies,
-changed or not, and some are rejected. Run by hand: it takes long.
+The ways are a scan of the pages; scans of the rows that `neardup fingerprint` (`own`), Spark and Ray make of
+them; and, on a real broker, `neardup load` of our own rows, and a stream of the pages. Half of the pages are
+made, half are pieces of real texts where there are data; a fifth are copies, changed or not, and some are
+rejected. Run by hand: it takes long.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import random
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,7 @@ from tests.bench import backfill_engine
 from tests.bench.bench_backfill import real_texts
 from tests.bench.bench_end_to_end import rotated
 from tests.commands import neardup
+from tests.engines import kafka_ways
 from tests.verdict_projection import SAME
 
 FILES = 8
@@ -76,23 +80,56 @@ def write(folder: Path, count: int, data: Path | None) -> list[Path]:
     return files
 
 
-def digest(verdicts: Path) -> str:
-    """The digest of the projection (tests/verdict_projection.py) of a scan's verdicts, which are in order."""
+def digest(verdicts: Iterable[bytes]) -> str:
+    """The digest of the projection (tests/verdict_projection.py) of verdicts in the order of their pages."""
     places: dict[str, int] = {}
     found = hashlib.sha256()
-    with verdicts.open("rb") as lines:
-        for line in lines:
-            verdict = json.loads(line)
-            place = places[verdict["id"]] = len(places)
-            other, cluster = verdict["duplicate_of"], verdict["cluster"]
-            told = {
-                "order": place,
-                **{name: verdict[name] for name in SAME},
-                "cluster": places[cluster] if cluster else None,
-                "duplicate_of": places[other["id"]] if other else None,
-            }
-            found.update(json.dumps(told, sort_keys=True).encode() + b"\n")
+    for line in verdicts:
+        verdict = json.loads(line)
+        place = places[verdict["id"]] = len(places)
+        other, cluster = verdict["duplicate_of"], verdict["cluster"]
+        told = {
+            "order": place,
+            **{name: verdict[name] for name in SAME},
+            "cluster": places[cluster] if cluster else None,
+            "duplicate_of": places[other["id"]] if other else None,
+        }
+        found.update(json.dumps(told, sort_keys=True).encode() + b"\n")
     return f"{len(places):,} verdicts, {found.hexdigest()}"
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A corpus in a folder, in which the ways work."""
+
+    folder: Path
+    files: Sequence[Path]
+    count: int
+
+    def rows(self, engine: str) -> Path:
+        """The rows that an engine makes, once."""
+        rows = self.folder / f"rows-{engine}"
+        if not rows.exists():
+            with backfill_engine.ENGINES[engine]() as job:
+                job(self.folder / "pages", rows)
+        return rows
+
+    def scanned(self, *sources: Path) -> str:
+        """The digest of a scan."""
+        output = self.folder / "verdicts.jsonl"
+        neardup("scan", *sources, "-o", output)
+        with output.open("rb") as lines:
+            return digest(lines)
+
+
+WAYS: dict[str, Callable[[Corpus], str]] = {
+    "scan": lambda corpus: corpus.scanned(*corpus.files),
+    "own": lambda corpus: corpus.scanned(corpus.rows("own")),
+    "spark": lambda corpus: corpus.scanned(corpus.rows("spark")),
+    "ray": lambda corpus: corpus.scanned(corpus.rows("ray")),
+    "load": lambda corpus: digest(kafka_ways.loaded(corpus.rows("own"), corpus.count, corpus.folder)),
+    "stream": lambda corpus: digest(kafka_ways.streamed(corpus.files, corpus.count, corpus.folder)),
+}
 
 
 def main() -> None:
@@ -100,31 +137,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pages", type=int, default=1_000_000)
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--ways", nargs="+", choices=["own", "spark", "ray"], default=["own", "spark", "ray"])
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="neardup-four-ways-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="neardup-ways-") as temporary:
         folder = Path(temporary)
-        files = write(folder / "pages", asked.pages, asked.data)
-        found = {_told("scan", lambda: _judged(folder / "of-pages", *files))}
+        corpus = Corpus(folder, write(folder / "pages", asked.pages, asked.data), asked.pages)
+        found = set()
         for way in asked.ways:
-            rows = folder / f"rows-{way}"
-            with backfill_engine.ENGINES[way]() as job:
-                job(folder / "pages", rows)
-            found.add(_told(way, lambda: _judged(folder / "of-rows", rows)))  # noqa: B023 - called at once
+            begun = time.monotonic()
+            found.add(told := WAYS[way](corpus))
+            sys.stdout.write(f"{way:6} {told} ({time.monotonic() - begun:,.0f} s)\n")
+            sys.stdout.flush()
     sys.exit(len(found) > 1)
-
-
-def _judged(output: Path, *sources: Path) -> str:
-    neardup("scan", *sources, "-o", output)
-    return digest(output)
-
-
-def _told(way: str, judge: Callable[[], str]) -> str:
-    begun = time.monotonic()
-    found = judge()
-    sys.stdout.write(f"{way:6} {found} ({time.monotonic() - begun:,.0f} s)\n")
-    sys.stdout.flush()
-    return found
 
 
 if __name__ == "__main__":
