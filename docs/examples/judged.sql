@@ -1,4 +1,4 @@
--- Joins the verdicts of `neardup scan` to the rows that they are about. DuckDB, with two variables:
+-- Joins the verdicts of `neardup scan`, or of `neardup load`, to the rows that they are about. DuckDB, with two variables:
 --     rows: directories of rows, such as ['rows']
 --     verdicts: files of verdicts, such as 'verdicts.parquet/*.parquet'
 -- Makes the table `judged`. In a verdict on a row, source_topic_id is the digest of the directory, and source_offset
@@ -25,5 +25,5 @@ FROM numbered
 LEFT JOIN read_parquet(getvariable('verdicts')) AS verdicts
     ON verdicts.source_topic_id = numbered.digest AND verdicts.source_offset = numbered.number;
 
-SELECT error('a row has no verdict: are these the verdicts of a scan of these rows, and did it end?')
+SELECT error('a row has no verdict: are these the verdicts of a scan or load of these rows, and did it end?')
 FROM judged WHERE id IS NULL LIMIT 1;

@@ -13,20 +13,26 @@ import pytest
 from stream.errors import RefusedError, RowsError, SchemeMismatchError
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.seed import PUBLIC_SEED
+from stream.kafka import topics
 from stream.kafka.audit import Findings, audit
 from stream.kafka.judge import JudgeRole
 from stream.kafka.load import Loading, load
+from stream.kafka.loaded_records import BLOCK_ROWS
 from stream.kafka.names import TopicNames
 from stream.kafka.recompute import recompute
 from stream.kafka.worker import WorkerRole
 from stream.messages.journal import Corpus
+from stream.messages.verdict_options import VerdictOptions
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.chaos.deployment import Crawler
 from tests.commands import finished, neardup, neardup_process
 from tests.kafka.judge_helpers import verdicts
 from tests.kafka.worker_helpers import create, journal, publish, read_all, running
+from tests.unit.test_keep_one import keep_one
 from tests.unit.test_rows import directory, fingerprint_batch, table
+from tests.unit.test_scan_rows import of_table, rows_of_table
 from tests.verdict_projection import projection
 from tests.waiting import until
 
@@ -52,10 +58,17 @@ def scanned(corpora: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory
     return projection(map(json.loads, output.read_text("utf-8").splitlines()))
 
 
-async def killed(settings: Settings, rows: Path, failpoint: str) -> None:
-    """Load in a process of its own, which is killed at a failpoint."""
+@pytest.fixture
+def scanned_strictly(corpora: tuple[Path, Path], tmp_path: Path) -> Path:
+    """Parquet files of what a scan in strict mode says about it."""
+    neardup("scan", corpora[0], "--mode", "strict", "-o", tmp_path / "scanned.parquet")
+    return tmp_path / "scanned.parquet"
+
+
+async def killed(settings: Settings, failpoint: str, *command: str | Path) -> None:
+    """Run a command or role in a process of its own, which is killed at a failpoint."""
     code, _, error = await finished(
-        sys.executable, "-m", "stream.cli", "load", str(rows),
+        sys.executable, "-m", "stream.cli", *map(str, command),
         environment=settings.environment() | {VARIABLE: failpoint},
     )  # fmt: skip
     assert code == -signal.SIGKILL, error
@@ -76,7 +89,7 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     # Alone, in the order of a scan.
     async with running(JudgeRole(settings)):
         for failpoint in ("load.before_append", "load.append", "load.before_append:2", "load.appended_all"):
-            await killed(settings, corpora[0], failpoint)
+            await killed(settings, failpoint, "load", corpora[0])
         with pytest.raises(RefusedError, match=rf"rows {corpora[0]} with .* are not loaded to their end"):
             await load(settings, more)
         code, out, error = await neardup_process(settings, "load", str(corpora[0]), "--json")
@@ -139,3 +152,34 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     assert (await audit(settings, rows={rows.digest: COUNT + 1})).missing == 1
     assert (await audit(settings)).loaded == COUNT + MORE + 3
     assert await recompute(settings) == []
+
+
+async def test_rule_21_a_strict_judge_that_is_killed_during_a_load_judges_rows_once_and_as_a_scan(
+    settings: Settings,
+    corpora: tuple[Path, Path],
+    scanned_strictly: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And what a loaded corpus keeps of each cluster is what a scanned one keeps."""
+    monkeypatch.setattr("stream.kafka.load.WINDOW", 0)  # a block is appended when the one before is judged
+    settings = settings.model_copy(update={"session_seconds": 1.0})
+    rows, exported = corpora[0], tmp_path / "exported.parquet"
+    await topics.create(settings, Scheme(), VerdictOptions.paper(k=3, blocks=5), seed=PUBLIC_SEED)
+    loading = Loading(COUNT)
+    load_all = asyncio.create_task(load(settings, RowsSource(str(rows)), loading))
+    await killed(settings, "judge.committed:2", "judge")
+    await until(lambda: loading.appended == COUNT)
+    assert loading.judged == 2 * BLOCK_ROWS
+    async with running(JudgeRole(settings)):
+        await load_all
+    code, _, error = await neardup_process(settings, "verdicts", "export", str(exported))
+    assert code == 0, error
+    found = [of_table(rows_of_table(each)) for each in (exported, scanned_strictly)]
+    assert projection(found[0]) == projection(found[1])
+    assert {each["similarity"] for each in found[0]} == {None}
+    kept = []
+    for each in (exported, scanned_strictly):
+        with keep_one("longest", [rows], each) as database:
+            kept.append(database.execute("SELECT source, position FROM kept ORDER BY ALL").fetchall())
+    assert kept[0] == kept[1] != []

@@ -60,10 +60,15 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def kept(corpus: Path, keep: str) -> Any:
+    """What is kept of the corpus."""
+    return keep_one(keep, [corpus / "old", corpus / "new"], corpus / "verdicts.parquet")
+
+
+def keep_one(keep: str, rows: list[Path], verdicts: Path) -> Any:
     """A database with the tables `kept` and `dropped`."""
     database = duckdb.connect()
-    database.execute("SET VARIABLE rows = $rows", {"rows": [f"{corpus}/old", f"{corpus}/new"]})
-    database.execute("SET VARIABLE verdicts = $files", {"files": f"{corpus}/verdicts.parquet/*.parquet"})
+    database.execute("SET VARIABLE rows = $rows", {"rows": list(map(str, rows))})
+    database.execute("SET VARIABLE verdicts = $files", {"files": f"{verdicts}/*.parquet"})
     database.execute("SET VARIABLE keep = $keep", {"keep": keep})
     for name in ("judged.sql", "keep_one.sql"):
         database.execute((SQL / name).read_text())
