@@ -85,7 +85,7 @@ engine: # Podman, and Debian's own base where no registry can be reached
 	    podman buildah runc netavark aardvark-dns iptables catatonit debootstrap >/dev/null
 
 .PHONY: engines
-engines: compiled $(ENGINES)/.installed $(S3)/.installed ## rows on a real Spark and a real Ray, and in an S3 store (in environments of their own)
+engines: broker-tools compiled $(ENGINES)/.installed $(S3)/.installed ## rows on a real Spark and a real Ray, and in an S3 store (in environments of their own)
 	@$(call say,"pytest tests/engines: Spark needs Java 17")
 	PYTHONPATH=$(CURDIR) $(ENGINES)/bin/python -m pytest -W default tests/engines $(ARGS)
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, TypeAlias, c
 from urllib.parse import urlsplit
 
 from stream.errors import SettingsError
+from stream.extras import needs_export
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileInfo
@@ -170,10 +171,8 @@ class ObjectPath:
         return [ObjectPath(each.path) for each in found if each.is_file]
 
     def _store(self) -> Any:
-        try:
+        with needs_export(str(self)):
             return _store_of(self._path.partition("/")[0], tuple(map(os.environ.get, _PLACE)))
-        except ImportError as error:
-            raise SettingsError(f"{self}: pip install 'neardup-stream[export]' ({error})") from error
 
 
 AnyPath: TypeAlias = Path | ObjectPath

@@ -10,7 +10,7 @@ import time
 import click
 
 from stream.cli.options import CONNECTION, with_settings
-from stream.errors import SettingsError
+from stream.extras import needs_export
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -86,9 +86,7 @@ def _rows(directories: tuple[str, ...]) -> dict[str, int]:
         return {}
     from stream.objects import path_of
 
-    try:
+    with needs_export("--rows"):
         from stream.rows.manifest import manifest_alone
-    except ImportError as error:
-        raise SettingsError(f"--rows: pip install 'neardup-stream[export]' ({error})") from error
     manifests = [manifest_alone(path_of(each)) for each in directories]
     return {each.digest: each.rows for each in manifests}

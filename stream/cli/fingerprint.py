@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from stream.cli.options import with_scheme, with_settings, with_sources
-from stream.errors import SettingsError
+from stream.extras import needs_export
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.settings import Settings
@@ -50,10 +50,8 @@ def command(
     if output is None:
         _show(settings, opened, scheme, as_json)
         return
-    try:
+    with needs_export(f"output {output}"):
         from stream.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
-    except ImportError as error:
-        raise SettingsError(f"output {output}: pip install 'neardup-stream[export]' ({error})") from error
     from stream.cli.progress import passed_over_by, reading, show_passed_over
     from stream.objects import path_of
 

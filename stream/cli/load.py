@@ -9,6 +9,7 @@ import sys
 import click
 
 from stream.cli.options import CONNECTION, with_settings
+from stream.kafka.load_limits import MAX_LAG
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.settings import Settings
@@ -17,7 +18,7 @@ from stream.settings import Settings
 @click.command("load")
 @with_settings(*CONNECTION, "session_seconds")
 @click.argument("rows", type=click.Path(file_okay=False))
-@click.option("--max-lag", type=click.IntRange(0), default=1_000, show_default=True,
+@click.option("--max-lag", type=click.IntRange(0), default=MAX_LAG, show_default=True,
               help="Pause while more live pages than this wait for workers.")  # fmt: skip
 @click.option("--abandon", is_flag=True, help="Load although other rows were not loaded to their end.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON line.")

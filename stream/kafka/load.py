@@ -19,6 +19,7 @@ from stream.kafka import acl_check, clients, topics
 from stream.kafka.decided_positions import last_expected
 from stream.kafka.in_flight import in_thread
 from stream.kafka.live_lag import live_lag
+from stream.kafka.load_limits import MAX_LAG, WINDOW
 from stream.kafka.load_turn import LoadTurn
 from stream.kafka.loaded_records import Judged, LoadedRecord, LoadedSource, records
 from stream.kafka.names import TopicNames
@@ -30,10 +31,6 @@ from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from stream.text.surrogates import replace_surrogates
 
-MAX_LAG: Final = 1_000
-"""Default of the live pages that may wait for workers while rows are loaded."""
-WINDOW: Final = 32_768
-"""Rows that may be in the journal without a verdict. Live pages wait for them: some 0.4 s."""
 GENESIS_SECONDS: Final = 10.0
 LOOK_SECONDS: Final = 1.0
 """Interval of looking at the live pages."""

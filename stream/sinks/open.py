@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from stream.errors import SettingsError
+from stream.extras import needs_export
 from stream.sinks import duckdb, parquet
 from stream.sinks.base import Sink
 from stream.sinks.duckdb import DuckSink
@@ -33,7 +34,7 @@ def open_sink(target: str) -> Iterator[Sink]:
     Raises SettingsError and ExportError.
     """
     sink: Sink
-    try:
+    with needs_export(f"target {name_of(target)}"):
         if target.startswith(("postgresql://", "postgres://")):
             sink = PostgresSink(target)
         elif _CONNECTION.match(target):
@@ -47,10 +48,6 @@ def open_sink(target: str) -> Iterator[Sink]:
         else:
             shown = "with an @" if "@" in target else target  # it may be a URL with a password
             raise SettingsError(f"target {shown}: unknown suffix; {_TARGETS}")
-    except ImportError as error:
-        raise SettingsError(
-            f"target {name_of(target)}: pip install 'neardup-stream[export]' ({error})"
-        ) from error
     try:
         yield sink
     finally:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from stream.errors import SettingsError
+from stream.extras import needs_export
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
@@ -29,10 +30,8 @@ class RowsSource(Source):
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
-        try:
+        with needs_export(f"source {path}"):
             from stream.rows.files import RowsReader
-        except ImportError as error:
-            raise SettingsError(f"source {path}: pip install 'neardup-stream[export]' ({error})") from error
         self._reader: RowsReader = RowsReader(path_of(path))
 
     @property

@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from stream.errors import PageError, SettingsError
+from stream.extras import needs_export
 from stream.objects import path_of
 from stream.pages.fields import FIELDS, message_fields, missing_columns
 from stream.sources.compressed import DAMAGED, decompressed
@@ -65,13 +66,9 @@ class ParquetSource(Source):
         return int(self._share * path_of(self.name).stat().st_size)
 
     def __iter__(self) -> Iterator[Message]:
-        try:
+        with needs_export(f"source {self.name}"):
             import pyarrow
             from pyarrow import parquet
-        except ImportError as error:
-            raise SettingsError(
-                f"source {self.name}: pip install 'neardup-stream[export]' ({error})"
-            ) from error
         number, self._share = 0, 0.0
         try:
             with path_of(self.name).open("rb") as raw, parquet.ParquetFile(raw) as file:

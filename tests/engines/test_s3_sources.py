@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import os
 import subprocess
@@ -12,11 +13,16 @@ import pytest
 from pyarrow import fs
 
 from stream.errors import PageError, RowsError, SettingsError
-from tests.commands import neardup
+from stream.kafka.judge import JudgeRole
+from stream.settings import Settings
+from tests.commands import neardup, neardup_process
 from tests.engines.conftest import S3_PYTHON
 from tests.engines.corpus import Corpus, Expected, rows, verdicts_on
-from tests.unit.test_rows import jsonl
+from tests.kafka.judge_helpers import verdicts
+from tests.kafka.worker_helpers import create, running
+from tests.unit.test_rows import directory, fingerprint_batch, jsonl, table
 from tests.unit.test_scan_rows import lines, scan
+from tests.verdict_projection import projection
 
 KEY, SECRET = "an-id-that-nobody-may-see", "a-secret-that-nobody-may-see"
 
@@ -72,6 +78,21 @@ def test_rows_of_objects_are_those_of_files(
     put(store, "crawl/rows/rows-000002.parquet", b"PAR1")
     with pytest.raises(RowsError, match=r"s3://crawl/rows/rows-000002\.parquet: damaged, has 4 bytes"):
         scan("s3://crawl/rows")
+
+
+@pytest.mark.broker
+async def test_rows_are_loaded_from_objects(
+    store: fs.S3FileSystem, settings: Settings, tmp_path: Path
+) -> None:
+    rows = directory(tmp_path / "rows", fingerprint_batch(table(700)))
+    for path in rows.iterdir():
+        put(store, f"crawl/loaded/{path.name}", path.read_bytes())
+    await create(settings)
+    async with running(JudgeRole(settings)):
+        for command in (("load", "s3://crawl/loaded"), ("audit", "--rows", "s3://crawl/loaded")):
+            code, out, error = await neardup_process(settings, *command)
+            assert code == 0, (out, error)
+    assert projection(await verdicts(settings)) == await asyncio.to_thread(verdicts_on, rows, tmp_path)
 
 
 def test_json_lines_and_archives_are_read_from_objects(store: fs.S3FileSystem, tmp_path: Path) -> None:

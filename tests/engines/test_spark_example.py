@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import runpy
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from pyarrow import parquet
 
-from tests.examples.sandbox import LONGEST, assert_printed, enter_sandbox
+from tests.examples.sandbox import assert_deduplicates
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,10 +16,4 @@ if TYPE_CHECKING:
 def test_example_for_spark_does_what_its_page_says(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    enter_sandbox(tmp_path, monkeypatch)
-    runpy.run_path("deduplicate_with_spark.py")["main"]("crawl.warc.gz")
-    printed = capfd.readouterr()
-    assert_printed("spark.md", printed.out + printed.err)
-    kept = parquet.read_table("deduplicated.parquet")
-    assert set(kept["url"].to_pylist()) == LONGEST
-    assert sum(b"Tuesday" in body for body in kept["body"].to_pylist()) == 1
+    assert_deduplicates("spark", tmp_path, monkeypatch, capfd)

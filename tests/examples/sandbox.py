@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import sys
 from pathlib import Path
 
@@ -28,6 +29,21 @@ def enter_sandbox(folder: Path, patch: pytest.MonkeyPatch) -> None:
     command.chmod(0o755)
     patch.setenv("PATH", f"{command.parent}{os.pathsep}{os.environ['PATH']}")
     patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), *sys.path]))
+
+
+def assert_deduplicates(
+    engine: str, folder: Path, patch: pytest.MonkeyPatch, capture: pytest.CaptureFixture[str]
+) -> None:
+    """The example for an engine goes from a web archive to the Parquet and the words that its page shows."""
+    from pyarrow import parquet
+
+    enter_sandbox(folder, patch)
+    runpy.run_path(f"deduplicate_with_{engine}.py")["main"]("crawl.warc.gz")
+    printed = capture.readouterr()
+    assert_printed(f"{engine}.md", printed.out + printed.err)
+    kept = parquet.read_table("deduplicated.parquet")
+    assert set(kept["url"].to_pylist()) == LONGEST
+    assert sum(b"Tuesday" in body for body in kept["body"].to_pylist()) == 1
 
 
 def assert_printed(page: str, printed: str) -> None:
