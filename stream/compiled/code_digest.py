@@ -53,6 +53,8 @@ class _Reading:
             self._put("tuple", type(value).__qualname__, len(value))
             for place, item in enumerate(value):
                 self.value(item, f"{name}[{place}]")
+        elif isinstance(value, slice):  # `array[1:]` has a constant slice from Python 3.14 on
+            self._put("slice", value.start, value.stop, value.step)
         elif isinstance(value, frozenset):
             self._put("frozenset", *sorted(map(repr, value)))
         elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:

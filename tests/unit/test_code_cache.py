@@ -484,6 +484,18 @@ def test_digest_covers_a_closure_and_defaults() -> None:
     assert len(digests) == 3
 
 
+def test_digest_covers_slices_which_are_constants_from_python_3_14_on() -> None:
+    def made(part: slice) -> Any:
+        @compiled
+        def cut(values: Any) -> Any:
+            return values[part]
+
+        return cut
+
+    parts = slice(1, None), slice(None, 1), slice(1, None, 2), slice(1, None)
+    assert len({code_digest(made(part)) for part in parts}) == 3
+
+
 def test_digest_of_an_array_covers_its_type_and_content(monkeypatch: pytest.MonkeyPatch) -> None:
     digests = set()
     for limit in (np.int64(1), np.uint64(1), 1, 1.0, True, np.ones(1), np.ones((1, 1)), np.zeros(1)):
