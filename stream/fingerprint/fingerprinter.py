@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -25,7 +25,7 @@ from stream.fingerprint.tokens import Tokens, plain_tokens
 from stream.fingerprint.weighted_features import signed, weighted_pairs
 from stream.pages.content import Content, declared_language, page_content
 from stream.pages.outside.outside import Outside
-from stream.pages.page import Page, PageMessageError, decode_page
+from stream.pages.page import Page, PageMessageError, decode_page, page_of_fields
 from stream.text.normalise import normalise
 from stream.text.points import Points, points_of
 from stream.text.segment import segment, units
@@ -49,7 +49,7 @@ _EVERY_LOOP: Final = (
 """Batches that exercise every code path: ASCII and wider text, one text and several, combining marks."""
 
 
-class Fingerprint(msgspec.Struct, frozen=True):
+class Fingerprint(msgspec.Struct, frozen=True, gc=False):
     """The fingerprint of a text, with its sketch and hash."""
 
     fingerprint: int
@@ -250,8 +250,15 @@ class Fingerprinter:
     def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
         """The page in a message's value, or the row that rejects it. Raises FetchNeededError if `outside` has
         to fetch something first."""
+        return self._or_rejected(lambda: decode_page(value, page_bytes, outside))
+
+    def page_of_fields(self, fields: dict[str, Any], page_bytes: int) -> Page | Row:
+        """The page in the fields of a message, or the row that rejects it: the same as of their JSON."""
+        return self._or_rejected(lambda: page_of_fields(fields, page_bytes))
+
+    def _or_rejected(self, decode: Callable[[], Page]) -> Page | Row:
         try:
-            return decode_page(value, page_bytes, outside)
+            return decode()
         except PageMessageError as error:
             return self._rejected(error, error.url, error.fetched_at)
 

@@ -28,7 +28,7 @@ class Status(enum.IntEnum):
 FINGERPRINTED: Final = (Status.READY, Status.SHORT)
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One page, fingerprinted or rejected."""
 
     status: int

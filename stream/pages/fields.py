@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
@@ -21,8 +20,8 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 def message_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the page message of a row, by lower-case names; None has to be left out before.
 
-    A binary `html`, `text` or `body` is the page's raw bytes; a string `body` is base64. A value of any other
-    type becomes a string, which the message's validation rejects.
+    A binary `html`, `text` or `body` is the page's raw bytes, of which JSON makes base64; a string `body` is
+    base64. A value of any other type becomes a string, which the message's validation rejects.
     """
     fields = {name: _field(row[name]) for name in FIELDS if name in row}
     for name in ("html", "text"):
@@ -45,14 +44,12 @@ def missing_columns(columns: Iterable[str]) -> str | None:
 
 def _field(value: Any) -> Any:
     match value:
-        case bytes():
-            return base64.b64encode(value).decode("ascii")
         case datetime():
             moment = value if value.tzinfo else value.replace(tzinfo=UTC)
             return rfc3339((moment - _EPOCH) // timedelta(milliseconds=1))
         case date():
             return f"{value.isoformat()}T00:00:00Z"
-        case str() | int() | float():
+        case str() | bytes() | int() | float():
             return value
         case _:
             return str(value)

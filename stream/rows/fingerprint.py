@@ -6,7 +6,6 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
 
 from stream.children.guard import failed
@@ -134,11 +133,10 @@ def _read(fingerprinter: Fingerprinter, cells: dict[str, Any], page_bytes: int) 
                 return failed(each)
         if MESSAGE in cells:
             message = cells[MESSAGE]
-            value = message.encode() if isinstance(message, str) else message
+            page = fingerprinter.decode(message.encode() if isinstance(message, str) else message, page_bytes)
         else:
             given = {name: value for name, value in cells.items() if value is not None}
-            value = msgspec.json.encode(message_fields(given))
-        page = fingerprinter.decode(value, page_bytes)
+            page = fingerprinter.page_of_fields(message_fields(given), page_bytes)
         read = page if isinstance(page, Row) else fingerprinter.read_page(page)
         if isinstance(read, Row) and (read.reason, read.detail) == ("extraction_failed", OUT_OF_MEMORY):
             raise MemoryError(f"{page.url}: not enough memory to extract its text")

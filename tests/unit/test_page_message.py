@@ -10,13 +10,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from stream.errors import PageError
 from stream.pages.decompression import MAX_PARTS, inflate
-from stream.pages.page import Page, PageMessageError, decode_page
+from stream.pages.fields import FIELDS
+from stream.pages.page import Page, PageMessageError, decode_page, page_of_fields
 
 LIMIT = 1 << 20
 URL = "http://example.com/"
@@ -196,3 +200,24 @@ def test_a_body_of_too_many_tiny_streams_is_refused(compress: Callable[[bytes], 
     assert inflate(compress(b"") * MAX_PARTS, LIMIT, "body") == b""
     with pytest.raises(PageError, match=f"body: more than {MAX_PARTS}"):
         inflate(compress(b"") * (MAX_PARTS + 1), LIMIT, "body")
+
+
+VALUES = (
+    st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+    | st.sampled_from([URL, base(b"abc"), "\0" * 40, "2024-02-03T04:05:06Z", "windows-1252"])
+    | st.binary(max_size=40)
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats()
+    | st.booleans()
+)
+
+
+@given(st.dictionaries(st.sampled_from(FIELDS), VALUES), st.integers(0, 4000))
+def test_fields_make_the_same_page_as_their_json(fields: dict[str, Any], page_bytes: int) -> None:
+    def outcome(decode: Callable[..., Page], given: Any) -> Any:
+        try:
+            return decode(given, page_bytes)
+        except PageMessageError as error:
+            return error.reason, error.detail, error.url, error.fetched_at
+
+    assert outcome(page_of_fields, fields) == outcome(decode_page, msgspec.json.encode(fields))
