@@ -27,8 +27,13 @@ from stream.sources.source import Message
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
-ROWS: Final = 512
-"""Rows of a batch that comes from a directory of rows."""
+PAGES: Final = 512
+"""Pages of a batch: they take the judge a third of the time that they take chunk by chunk. More would let
+children wait for it."""
+PAUSE_SECONDS: Final = 0.1
+"""After a pause of the source, pages are judged without waiting for more."""
+ROWS: Final = 2048
+"""Rows of a batch that comes from a directory of rows: 22 us each; in batches of 512, 34 us."""
 
 log = structlog.get_logger(__name__)
 
@@ -83,8 +88,9 @@ async def judged(
     for are_rows, some in groupby(sources, lambda each: isinstance(each, RowsSource)):
         if not are_rows:
             messages = chain.from_iterable(some)
-            async with aclosing(fingerprinted(settings, index.scheme, index.seed, messages)) as chunks:
-                async for rows in chunks:
+            chunks = fingerprinted(settings, index.scheme, index.seed, messages)
+            async with aclosing(chunks), aclosing(_batches(chunks)) as batches:
+                async for rows in batches:
                     yield index.judge(rows, before=before)
             continue
         for source in some:
@@ -95,6 +101,29 @@ async def judged(
             coming = source.rows(index.scheme, index.judged(known))
             while found := list(islice(coming, ROWS)):
                 yield index.judge(found, known, before)
+
+
+async def _batches(chunks: AsyncGenerator[list[Row], None]) -> AsyncGenerator[list[Row], None]:
+    """Yield rows in batches of at least PAGES, or of those that came before a pause or an error."""
+    batch: list[Row] = []
+    coming = asyncio.ensure_future(anext(chunks, None))
+    try:
+        while True:
+            await asyncio.wait([coming], timeout=PAUSE_SECONDS if batch else None)
+            ended = coming.done() and (coming.exception() is not None or coming.result() is None)
+            if coming.done() and not ended:
+                batch += coming.result() or ()
+                coming = asyncio.ensure_future(anext(chunks, None))
+                if len(batch) < PAGES:
+                    continue
+            if not batch:
+                await coming  # raises what the source raised
+                return
+            yield batch
+            batch = []
+    finally:
+        coming.cancel()
+        await asyncio.gather(coming, return_exceptions=True)
 
 
 def rows_id(source: RowsSource) -> RowsId:

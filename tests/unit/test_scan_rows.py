@@ -33,6 +33,13 @@ from tests.unit.test_rows import directory, fields, fingerprint_batch, jsonl, ta
 from tests.verdict_projection import projection
 
 COUNT = 1_200
+ROWS = 512
+"""Rows of a batch here, so that a scan has several."""
+
+
+@pytest.fixture(autouse=True)
+def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stream.scan.ROWS", ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +60,8 @@ def scan(*arguments: str | Path) -> Any:
 def killed(failpoint: str, *arguments: str | Path, checkpoint: int = 600) -> None:
     """A scan in a process of its own, which is killed at a failpoint."""
     program = (
-        f"import stream.scan_output; stream.scan_output.CHECKPOINT = {checkpoint};"
+        f"import stream.scan; stream.scan.ROWS = {ROWS};"
+        f" import stream.scan_output; stream.scan_output.CHECKPOINT = {checkpoint};"
         " from stream.cli import main; main()"
     )
     ended = subprocess.run(
