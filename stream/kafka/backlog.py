@@ -355,5 +355,11 @@ def without_large_key(row: Row, key: bytes | None) -> Row:
 
 def weight_of(row: Row, key: bytes | None) -> int:
     """Return the approximate size of a row in an encoded record, in bytes."""
-    strings = sum(len(each.encode()) for each in (row.url, row.url_key, row.reason) if each)
-    return ROW_OVERHEAD + len(row.sketch) + strings + len(key or b"")
+    size = ROW_OVERHEAD + len(row.sketch)
+    if row.url:
+        size += len(row.url.encode())
+    if row.url_key:
+        size += len(row.url_key.encode())
+    if row.reason:
+        size += len(row.reason.encode())
+    return size + len(key) if key else size

@@ -102,8 +102,8 @@ def records(
     """
     batch = _Batch(start)
     for number, (place, row, key) in enumerate(rows, start):
-        row = without_large_key(row, key)
-        key = None if has_large_key(key) else key
+        if has_large_key(key):
+            row, key = without_large_key(row, key), None
         weight = weight_of(row, key)
         if weight > LARGEST:
             raise RowsError(f"rows: {place}: takes {weight:,} bytes, at most {LARGEST:,} fit the journal")
