@@ -12,6 +12,7 @@ FUZZED := $(VENV)/.fuzzed
 # Oldest to newest; ARGS='4.2.0' of `make compat` for one. The page docs/compatibility.md names them too.
 KAFKAS := 3.7.2 3.9.1 4.1.0 4.2.0 4.3.0
 EXAMPLES := .cache/examples
+KUBERNETES := .cache/kubernetes/cluster
 # Tests run side by side, each process with a broker of its own; more than four help little.
 PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 ENGINES := .cache/engines
@@ -83,6 +84,20 @@ engine: # Podman, and Debian's own base where no registry can be reached
 	$(call say,"apt-get install podman runc netavark iptables catatonit debootstrap")
 	apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends \
 	    podman buildah runc netavark aardvark-dns iptables catatonit debootstrap >/dev/null
+
+.PHONY: kubernetes
+kubernetes: $(INSTALLED) $(KUBERNETES) ## apply deploy/kubernetes to an API server of its own, with controllers and without a node
+	@$(call say,"tests.kubernetes: a minute")
+	$(BIN)/python -m tests.kubernetes --program $(KUBERNETES) $(ARGS)
+
+$(KUBERNETES): $(wildcard tests/kubernetes/server/*)
+	@export PATH=$$PATH:/usr/local/go/bin
+	command -v go >/dev/null || { echo "make kubernetes needs Go 1.26 or newer" >&2; exit 1; }
+	$(call say,"go build: etcd$(comma) Kubernetes' API server$(comma) controllers and kubectl; at first 11 minutes of processor time")
+	mkdir -p $(@D)
+	cd tests/kubernetes/server
+	version=$$(go list -m -f '{{.Version}}' k8s.io/kubernetes)
+	go build -ldflags "-s -w -X k8s.io/component-base/version.gitVersion=$$version" -o $(CURDIR)/$@ .
 
 .PHONY: engines
 engines: broker-tools compiled $(ENGINES)/.installed $(S3)/.installed ## rows on a real Spark and a real Ray, and in an S3 store (in environments of their own)
