@@ -126,8 +126,9 @@ def manifest_alone(directory: AnyPath) -> Manifest:
             )
         manifest = msgspec.convert(found, Manifest)
     except FileNotFoundError:
-        if isinstance(directory, Path) and not directory.is_dir():
-            raise RowsError(f"rows {directory}: no such directory") from None
+        if not directory.is_dir():
+            missing = "no such directory" if isinstance(directory, Path) else "no such bucket, or empty"
+            raise RowsError(f"rows {directory}: {missing}") from None
         raise RowsError(
             f"rows {directory}: no {NAME}, so they are not complete: run the command that makes them again"
         ) from None

@@ -15,6 +15,7 @@ from pyarrow import fs
 from stream.errors import PageError, RowsError, SettingsError
 from stream.kafka.judge import JudgeRole
 from stream.settings import Settings
+from stream.sources.rows import RowsSource
 from tests.commands import neardup, neardup_process
 from tests.engines.conftest import S3_PYTHON
 from tests.engines.corpus import Corpus, Expected, rows, verdicts_on
@@ -72,6 +73,8 @@ def test_rows_of_objects_are_those_of_files(
     store.delete_file("crawl/rows/rows-000001.parquet")
     with pytest.raises(RowsError, match=r"s3://crawl/rows: no _neardup_rows\.json, so they are not complete"):
         scan("s3://crawl/rows")
+    with pytest.raises(RowsError, match=r"s3://nowhere/rows: no such bucket, or empty"):
+        RowsSource("s3://nowhere/rows")
     store.delete_file("crawl/rows/rows-000002.parquet")
     assert "250 of them from before" in neardup(*command, *made_rows).stderr
     assert rows("s3://crawl/rows") == found
