@@ -37,6 +37,10 @@ class Output:
         self.bytes += written
         return written
 
+    def flush(self) -> None:
+        """Pass on what is buffered. Raises as `write` does."""
+        self._file.flush()
+
 
 @contextmanager
 def writing(path: Path) -> Iterator[Output]:

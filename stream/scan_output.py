@@ -74,6 +74,7 @@ class _Lines:
 
     def append(self, values: Sequence[bytes], records: Sequence[VerdictRecord], end: int) -> None:
         self._file.write(b"".join(value + b"\n" for value in values))
+        self._file.flush()  # the reader of a pipe waits for it; Python 3.14 would buffer 128 KiB
 
     def flush(self) -> bool:
         return False

@@ -25,7 +25,8 @@ from stream.kafka.member import member_id
 from stream.messages.verdict import MessagePosition, VerdictRecord, rfc3339
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.index_file import write_index
-from stream.output import writing
+from stream.output import Output, writing
+from stream.scan_output import _Lines
 from stream.sinks.base import ExportError
 from stream.sinks.open import open_sink
 from stream.tables.fingerprint_lanes import as_words
@@ -197,6 +198,14 @@ def test_an_interrupted_scan_says_how_far_it_came(tmp_path: Path) -> None:
     assert re.fullmatch(
         r"neardup: interrupted: [1-9]\d* pages were judged; the output on stdout is incomplete", said
     )
+
+
+def test_reader_of_a_pipe_gets_each_batch_of_verdicts() -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(reads, False)
+    with open(reads, "rb", buffering=0) as reader, open(writes, "wb") as file:
+        _Lines(Output(file)).append([b"{}", b"[]"], [], 2)
+        assert reader.read(100) == b"{}\n[]\n"
 
 
 # The file itself.
