@@ -136,11 +136,12 @@ async def fingerprinted(
 ) -> AsyncGenerator[list[Row], None]:
     """Fingerprint the messages in child processes, and yield their rows in order.
 
-    At most `2 * worker_processes + 1` chunks are in flight.
+    At most `2 * worker_processes + 1` chunks are in flight. A single chunk starts a single process.
     """
     configuration = configuration_of(settings, scheme, seed)
     under_way: deque[asyncio.Task[list[Row]]] = deque()
-    async with ChildPool(settings.worker_processes, configuration, registry_of(settings)) as pool:
+    registry = registry_of(settings)
+    async with ChildPool(settings.worker_processes, configuration, registry, at_once=False) as pool:
         try:
             async with aclosing(_chunks(messages)) as chunks:
                 async for chunk in chunks:

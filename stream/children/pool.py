@@ -73,11 +73,18 @@ class ChildPool:
     """A pool of `processes` fingerprinting children. As an asynchronous context manager, it ends them all."""
 
     def __init__(
-        self, processes: int, configuration: ChildConfiguration, registry: Registry | None = None
+        self,
+        processes: int,
+        configuration: ChildConfiguration,
+        registry: Registry | None = None,
+        *,
+        at_once: bool = True,
     ) -> None:
         """`registry` holds the schemas of framed messages. Children ask the pool for schemas, and have no
-        access to the registry."""
+        access to the registry. Unless `at_once`, each child is started when a request needs it."""
         self._processes = processes
+        self._at_once = at_once
+        self._warned = False
         self._schemas = SchemaServer(registry)
         self._configuration = configuration
         self._free: asyncio.Queue[_Child | None] = asyncio.Queue()  # None: a process still to be started
@@ -91,19 +98,28 @@ class ChildPool:
         """Chunks that wait for a free child."""
 
     async def __aenter__(self) -> Self:
-        """Start all children. Raises ChildError if one of them cannot work."""
-        starting = [asyncio.create_task(_Child.start(self._configuration)) for _ in range(self._processes)]
+        """Start all children, unless they are started when needed. Raises ChildError if one cannot work."""
+        if not self._at_once:
+            for _ in range(self._processes):
+                self._free.put_nowait(None)
+            return self
+        starting = [asyncio.create_task(self._start()) for _ in range(self._processes)]
         started = await _all_of(starting)
-        children = [child for child in started if isinstance(child, _Child)]
-        for child in children:
-            self._free.put_nowait(child)
-        if refused := next((child.unconfined for child in children if child.unconfined), None):
-            log.warning("children_not_confined", error=refused)
+        for child in started:
+            if isinstance(child, _Child):
+                self._free.put_nowait(child)
         for failure in started:
             if isinstance(failure, BaseException):
                 await self._end()
                 raise failure
         return self
+
+    async def _start(self) -> _Child:
+        child = await _Child.start(self._configuration)
+        if child.unconfined and not self._warned:
+            self._warned = True
+            log.warning("children_not_confined", error=child.unconfined)
+        return child
 
     async def __aexit__(self, *_: object) -> None:
         await self._end()
@@ -212,7 +228,7 @@ class ChildPool:
                     if answered:
                         answered([crashed])
                     continue
-                child = child or await _Child.start(self._configuration)
+                child = child or await self._start()
                 end, careful = unfinished.next(len(rows))
                 request = FingerprintRequest(
                     values[len(rows) : end], careful, busy or self.waiting > 0, dict(self._hosts.crashes)
@@ -249,7 +265,7 @@ class ChildPool:
 
     async def _compare(self, child: _Child | None, request: CompareRequest) -> bytes | Row:
         try:
-            child = child or await _Child.start(self._configuration)
+            child = child or await self._start()
             found = await child.compared(request)
             if found is None:
                 death = await child.post_mortem()

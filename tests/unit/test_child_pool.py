@@ -82,6 +82,15 @@ async def test_rows_come_in_the_order_of_the_pages() -> None:
     assert [urls(rows) for rows in answers] == chunks
 
 
+async def test_process_that_nobody_needs_is_not_started() -> None:
+    async with asyncio.timeout(HANG), ChildPool(2, configuration(), at_once=False) as pool:
+        assert urls(await pool.fingerprint([b"page"])) == [b"page"]
+        slots = [pool._free.get_nowait() for _ in range(2)]
+        assert [slot is None for slot in slots] == [True, False]
+        for slot in slots:
+            pool._free.put_nowait(slot)
+
+
 @pytest.mark.parametrize(
     ("poison", "detail", "deaths"),
     [
