@@ -141,8 +141,10 @@ export function series(figures, shown) {
   const kinds = KINDS.filter((kind) => shown.has(kind));
   const { bars, stepped } = uPlot.paths;
   const length = figures.range.step;
-  const { its, look } = drawn(kinds, (kind) => verdicts[kind], bars({ size: [0.9, 60], align: 1 }), stepped({ align: 1 }));
+  // A single bar has the room of the whole axis, which is two steps long.
+  const { its, look } = drawn(kinds, (kind) => verdicts[kind], bars({ size: [time.length > 1 ? 0.9 : 0.45, Infinity], align: 1 }), stepped({ align: 1 }));
   draw("series", {
+    padding: [null, 32, null, null], // half of the last label of time
     scales: { x: { time: true, range: [time[0] - length / 2, time[time.length - 1] + length * 1.5] }, y: heights(0.5) },
     axes: [axis({ space: 80, values: (_, marks, __, ___, apart) => times(marks, apart) }), axis({ size: 64, values: (_, marks) => marks.map(pages) })],
     series: [{}, ...its.map(([kind], i) => ({ label: kind, ...look(kind, i) }))],
