@@ -83,7 +83,8 @@ function nearest({ near, searched, anchors }) {
 }
 
 /** The explanation, with its URL formatted as elsewhere. */
-function explained({ why, near }) {
+function explained({ verdict, why: said, near }) {
+  const why = verdict && said.startsWith(`${verdict}: `) ? said.slice(verdict.length + 2) : said; // the badge says it
   const named = near.find(({ url }) => why.includes(url));
   if (!named) return spelled(why, 600);
   const at = why.indexOf(named.url);
