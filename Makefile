@@ -6,6 +6,7 @@ SHELL := /bin/bash
 
 VENV := .venv
 BIN := $(VENV)/bin
+RUNS := $(VENV)/.runs
 INSTALLED := $(VENV)/.installed
 BENCHED := $(VENV)/.benched
 FUZZED := $(VENV)/.fuzzed
@@ -20,6 +21,7 @@ S3 := .cache/s3
 ARGS ?=
 
 say = printf '\n==> %s\n' $(1)
+install = $(BIN)/pip install --disable-pip-version-check --require-hashes -r $(1) | { grep -Ev '^(Requirement already|Ignoring )' || true; }
 
 .PHONY: help
 help: ## show this list
@@ -31,7 +33,7 @@ demo: broker-tools compiled ## a broker, pages with near-duplicates, and the ver
 	$(BIN)/neardup demo $(ARGS)
 
 .PHONY: test
-test: broker-tools browser compiled ## all tests, on a real broker (ARGS='-k name' for some)
+test: broker-tools browser $(INSTALLED) compiled ## all tests, on a real broker (ARGS='-k name' for some)
 	@$(call say,"pytest: starts a Kafka broker of its own where a test needs one")
 	$(PYTEST) $(ARGS)
 
@@ -43,19 +45,19 @@ compat: broker-tools compiled ## the demo on every version of Kafka that is supp
 	done
 
 .PHONY: chaos
-chaos: broker-tools compiled ## faults of every kind against three brokers (ARGS='--minutes 60 --seed 7'; --help for more)
+chaos: broker-tools $(INSTALLED) compiled ## faults of every kind against three brokers (ARGS='--minutes 60 --seed 7'; --help for more)
 	@$(call say,"tests.chaos: kills$(comma) cuts and damages a deployment of its own$(comma) and checks every verdict")
 	$(BIN)/python -m tests.chaos $(ARGS)
 
 .PHONY: boundscheck
 boundscheck: export NUMBA_BOUNDSCHECK := 1
-boundscheck: compiled ## unit and property tests, with every array access of the inner loops checked
+boundscheck: $(INSTALLED) compiled ## unit and property tests, with every array access of the inner loops checked
 	@$(call say,"pytest under NUMBA_BOUNDSCHECK=1")
 	$(PYTEST) tests/unit tests/property $(ARGS)
 
 .PHONY: fuzz
 fuzz: export NUMBA_BOUNDSCHECK := 1
-fuzz: compiled $(if $(findstring --guided,$(ARGS)),$(FUZZED)) ## feed every decoder hostile input for an hour (ARGS='--minutes 5 --only html', ARGS=--guided)
+fuzz: $(INSTALLED) compiled $(if $(findstring --guided,$(ARGS)),$(FUZZED)) ## feed every decoder hostile input for an hour (ARGS='--minutes 5 --only html', ARGS=--guided)
 	@$(call say,"fuzz: finds are kept in build/fuzz")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
@@ -201,20 +203,26 @@ lock: ## resolve the dependencies anew into requirements.lock and deploy/require
 	    --generate-hashes --no-header --no-emit-index-url --no-annotate $(ARGS) --output-file requirements-s3.lock -
 	grep -c == requirements.lock deploy/requirements.lock requirements-{fuzz,images,engines,s3}.lock
 
-# The build needs hatchling and editables, which the lock file has too: nothing is fetched without a hash.
-$(INSTALLED): requirements.lock pyproject.toml
+# The build needs hatchling and editables, which the lock files have too: nothing is fetched without a hash.
+# To run, and so for `make demo`, fewer packages are needed than to develop.
+$(RUNS): deploy/requirements.lock pyproject.toml
 	@$(find_python)
 	if ! $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
 	    $(call say,"making $(VENV) with $$("$$python" --version)"); "$$python" -m venv --clear $(VENV)
 	fi
-	$(call say,"installing what requirements.lock names")
-	$(BIN)/pip install --disable-pip-version-check --require-hashes -r requirements.lock | { grep -v '^Requirement already' || true; }
+	$(call say,"installing what deploy/requirements.lock names$(comma) to run")
+	$(call install,deploy/requirements.lock)
 	$(call say,"installing neardup itself$(comma) editable")
 	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
 	touch $@
 
+$(INSTALLED): $(RUNS) requirements.lock
+	@$(call say,"installing what requirements.lock names$(comma) to develop")
+	$(call install,requirements.lock)
+	touch $@
+
 .PHONY: compiled
-compiled: $(INSTALLED) # the inner loops; says so if that takes long
+compiled: $(RUNS) # the inner loops; says so if that takes long
 	@$(BIN)/python -m stream.precompile
 
 .PHONY: browser
@@ -230,8 +238,8 @@ browser: # Chromium for the tests of the dashboard's page; without it they are s
 broker-tools: # what a broker of ours needs; told before anything is installed
 	@[ -z "$${NEARDUP_BOOTSTRAP_SERVERS:-}" ] || exit 0
 	java=$$(java -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p' | head -n 1) || java=
-	if [ "$${java:-0}" -ge 17 ] && command -v mvn >/dev/null; then exit 0; fi
-	if docker info >/dev/null 2>&1; then exit 0; fi
+	if [ "$${NEARDUP_BROKER:-}" != docker ] && [ "$${java:-0}" -ge 17 ] && command -v mvn >/dev/null; then exit 0; fi
+	if docker info >/dev/null 2>&1; then $(MAKE) --no-print-directory $(INSTALLED); exit 0; fi # testcontainers is in its lock
 	echo "A Kafka broker is needed: install Java 17 or newer (found: $${java:-none}) and Maven ($$(command -v mvn || echo 'no mvn'))," >&2
 	echo "or start a Docker engine, or name a cluster in NEARDUP_BOOTSTRAP_SERVERS." >&2
 	exit 1
