@@ -1,7 +1,7 @@
 """Compile and cache the inner loops of all roles and of `neardup match`: `python -m stream.precompile`.
 
-Otherwise they are compiled at first use, and again by each process if several start together. Takes 20 s the
-first time, and 2 s if the cache is complete.
+Otherwise they are compiled at first use, and again by each process if several start together. Takes one or
+two minutes the first time, and 3 s if the cache is complete.
 """
 
 from __future__ import annotations

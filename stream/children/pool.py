@@ -43,9 +43,9 @@ from stream.fingerprint.scheme import Scheme
 from stream.pages.outside.schema_registry import Registry
 from stream.settings import Settings
 
-SLOW_START_SECONDS: Final = 30.0
+SLOW_START_SECONDS: Final = 120.0
 """Interval at which the log names a child that is not ready yet. Loading dictionaries takes about a second,
-but the first child compiles, which takes minutes on a busy machine. The pool waits while the child lives."""
+but the first child compiles for about a minute, and says so. The pool waits while the child lives."""
 EXIT_SECONDS: Final = 5.0
 """Longest wait for the exit of a process that has closed its pipe."""
 

@@ -334,7 +334,7 @@ class _Progress:
         """Note that a function has to be compiled."""
         if not self._began:
             self._began = self._logged = time.monotonic()
-            log.warning("compiling inner loops for the first start: some 20 s, minutes on a busy machine")
+            log.warning("compiling inner loops for the first start: a minute or two, more on a busy machine")
 
     def tell(self) -> None:
         """Note that a function is compiled."""
