@@ -67,7 +67,7 @@ def _component(installed: Distribution, kind: str) -> dict[str, Any]:
         "bom-ref": _purl(installed),
         "name": installed.name,
         "version": installed.version,
-        "description": installed.metadata["Summary"] or "",
+        "description": installed.metadata.get("Summary", ""),
         "licenses": [{"expression": licence_of(installed)}],
         "purl": _purl(installed),
     }

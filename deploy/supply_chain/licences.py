@@ -21,7 +21,7 @@ def licence_of(installed: Distribution) -> str:
 
     Raises SupplyChainError where it declares none and none was decided.
     """
-    declared: str | None = installed.metadata["License-Expression"] or installed.metadata["License"]
+    declared: str | None = installed.metadata.get("License-Expression") or installed.metadata.get("License")
     licence = _LISTS["decided"].get(canonicalize_name(installed.name)) or declared
     try:
         if licence and not _unknown(licence):
