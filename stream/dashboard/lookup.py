@@ -338,7 +338,8 @@ def _ruled(
     why = f"distance {distance} is {'within' if close else 'over'} {largest} bits"
     if published is not None:
         enough = "at least" if similarity >= least else "below"
-        why += f"; similarity {published:.3f} is {enough} {rule.published(least)}"
+        how = "counted" if least > rule.least_similarity else "estimated"  # counted between short pages
+        why += f"; {how} similarity {published:.3f} is {enough} {rule.published(least)}"
     return alike, published, why
 
 

@@ -261,7 +261,7 @@ def _health(role: str, members: int, seconds: float | None) -> RoleHealth:
     if role == "judge":
         who = "1 leading" + (f", {members - 1} standing by" if members > 1 else "")
     else:
-        who = f"{members} running"
+        who = f"{members} in its group"
     if seconds is not None and seconds > BEHIND_SECONDS:
         return RoleHealth(role, "behind", f"{who}; {seconds:.0f} s behind")
     return RoleHealth(role, "up", who)

@@ -65,7 +65,7 @@ async def test_two_texts_are_compared_like_an_anchor_and_a_page(pool: ChildPool)
     assert (of_anchor, of_page) == (0, 4)
     assert found.exact_similarity == round(shared / (shared + 4), 4)
     assert found.distance is not None
-    assert found.why.startswith(f"distance {found.distance} is within 14 bits; similarity ")
+    assert found.why.startswith(f"distance {found.distance} is within 14 bits; counted similarity ")
     assert found.alike
     same = await comparison(pool, {"text": LONG}, {"text": LONG})
     assert (same.alike, same.distance, same.similarity, same.exact_similarity) == (True, 0, 1.0, 1.0)

@@ -34,7 +34,7 @@ export function showTiles(figures, system) {
 const COLUMNS = [
   ["role", "Hover over a role for its consumer group.", ""],
   ["state", "down: no process in its group. behind: a lag of more than a minute.", ""],
-  ["processes", "Processes in its consumer group.", "like"],
+  ["processes", "Processes in its consumer group. A killed one counts until its session ends.", "like"],
   ["lag", "Records of its input topic that are not read yet.", "number"],
   ["age", "Age of the oldest unread record.", "number"],
 ];
