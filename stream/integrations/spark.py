@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from stream.fingerprint.scheme import Scheme
 from stream.rows.files import seal
-from stream.rows.fingerprint import PAGE_BYTES, fingerprint_batch
+from stream.rows.fingerprint import PAGE_BYTES, columns_read, fingerprint_batch
 from stream.rows.manifest import Manifest
 
 SCHEMA: Final = (
@@ -36,8 +36,10 @@ def fingerprint(
     """The rows of pages (`stream.rows.fingerprint.fingerprint_batch`), lazily, without an order among them.
 
     A scheme with a secret seed names its `seed_file`, which each worker reads from its own disk, such as a
-    mounted secret: so the seed is neither in the plan nor in the event log.
+    mounted secret: so the seed is neither in the plan nor in the event log. Raises SettingsError for a
+    DataFrame without the columns of pages.
     """
+    pages = pages.select(columns_read(pages.columns))
     return pages.mapInArrow(_of_batches(scheme or Scheme(), page_bytes, uncertain), SCHEMA)
 
 

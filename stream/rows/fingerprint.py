@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -47,7 +47,7 @@ def fingerprint_batch(
     for a table without these columns, and for a scheme that cannot be used here.
     """
     columns = {name.lower(): pages.column(place) for place, name in enumerate(pages.schema.names)}
-    _refuse_other_columns(columns)
+    columns_read(columns)
     fingerprinter = _fingerprinter(scheme or Scheme(), seed)
     given = {name: _cells(columns[name]) for name in (*FIELDS, MESSAGE) if name in columns}
     rows = _rows(fingerprinter, given, pages.num_rows, page_bytes)
@@ -68,12 +68,19 @@ def _fingerprinter(scheme: Scheme, seed: bytes | None) -> Fingerprinter:
     return fingerprinter
 
 
-def _refuse_other_columns(columns: dict[str, Any]) -> None:
-    missing = None if MESSAGE in columns else missing_columns(columns)
-    if missing is None and "order" not in columns:
-        missing = "no column `order`, by which pages are judged; it has " + ", ".join(columns)
+def columns_read(names: Iterable[str]) -> list[str]:
+    """Those columns of a table that `fingerprint_batch` reads, so that an engine need not fetch the others.
+
+    Raises SettingsError for a table without those that it needs.
+    """
+    lowered = {name.lower(): name for name in names}
+    missing = None if MESSAGE in lowered else missing_columns(lowered)
+    if missing is None and "order" not in lowered:
+        missing = "no column `order`, by which pages are judged; it has " + ", ".join(lowered)
     if missing:
         raise SettingsError(f"pages: {missing}")
+    content = (MESSAGE,) if MESSAGE in lowered else FIELDS
+    return [lowered[name] for name in (*content, "order", "source", "position", "key") if name in lowered]
 
 
 def _places(columns: dict[str, Any], count: int) -> list[Place]:

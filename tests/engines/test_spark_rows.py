@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import lit
 
+from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
 from stream.integrations.spark import fingerprint, write_rows
 from tests.engines.corpus import COUNT, Corpus, Expected, rows, seed_file, verdicts_on
@@ -14,11 +17,17 @@ from tests.engines.corpus import COUNT, Corpus, Expected, rows, seed_file, verdi
 def test_spark_gives_the_rows_and_verdicts_of_one_machine(
     spark: SparkSession, made: Corpus, one_machine: Expected, tmp_path: Path
 ) -> None:
-    pages = spark.read.parquet(str(made.folder))
+    pages = spark.read.parquet(str(made.folder)).withColumnRenamed("url", "URL").withColumn("links", lit(7))
+    assert "links" not in fingerprint(pages)._jdf.queryExecution().optimizedPlan().toString()
     manifest = write_rows(pages, str(tmp_path / "rows"), work=str(tmp_path / "work"))
     assert manifest.rows == COUNT
     assert rows(tmp_path / "rows") == one_machine.rows
     assert verdicts_on(tmp_path / "rows", tmp_path) == one_machine.verdicts
+
+
+def test_a_dataframe_without_pages_is_refused_before_any_task(spark: SparkSession) -> None:
+    with pytest.raises(SettingsError, match="no column `order`, by which pages are judged; it has url, text"):
+        fingerprint(spark.createDataFrame([("a", "b")], "url string, text string"))
 
 
 def test_the_seed_is_in_no_plan_of_spark(spark: SparkSession, made: Corpus, tmp_path: Path) -> None:
