@@ -253,7 +253,10 @@ def _why_of_history(history: list[VerdictRecord]) -> str:
     if not history:
         return "no verdict is stored for this URL"
     last = history[0]
-    return f"the latest of {len(history)} stored verdicts is {last.verdict}, decided at {last.decided_at}"
+    which = (
+        "the only stored verdict" if len(history) == 1 else f"the latest of {len(history)} stored verdicts"
+    )
+    return f"{which} is {last.verdict}, decided at {last.decided_at}"
 
 
 def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near | None]:
