@@ -39,6 +39,9 @@ from stream.compiled.code_digest import code_digest
 
 FORMAT: Final = 1
 SUFFIX: Final = ".code"
+LOCKS: Final = 16
+"""Each function has one of so many locks: processes that need the same function wait for the first of them,
+and others compile meanwhile."""
 LOCK_SECONDS: Final = 60.0
 """Longest wait for a lock whose holder sends no heartbeat, since that process may be stopped. After that we
 compile as well. There is no limit while the holder sends heartbeats."""
@@ -84,14 +87,15 @@ class CodeCache(_Cache):
         need it, one compiles, and the others load its result."""
         with global_compiler_lock:
             self._function.targetctx.refresh()
-            name = self._file_name(self._key(sig, self._function.targetctx.codegen()))
+            key = self._key(sig, self._function.targetctx.codegen())
+            name = self._file_name(key)
 
             def kept() -> bool:
                 return any((directory / name).exists() for directory in _directories())
 
             if kept():
                 return self._compile(sig)
-            with _turn.taken(kept):
+            with _turn.taken(key[0] % LOCKS, kept):
                 return self._compile(sig)
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
@@ -177,6 +181,11 @@ def _directories(*, make: bool = False) -> Iterator[Path]:
         yield cache_directory / "compiled"  # the path is relative for a user without a home
 
 
+def is_empty() -> bool:
+    """Whether no function is compiled yet, in whatever version."""
+    return not any(any(directory.glob(f"*{SUFFIX}")) for directory in _directories())
+
+
 def _is_private(directory: Path, make: bool) -> bool:
     """Whether the directory exists, and only this user and root can write to it."""
     try:
@@ -203,17 +212,18 @@ def _only_we_write(status: os.stat_result) -> bool:
 
 
 class _Turn:
-    """A lock by which one process at a time compiles. It is re-entrant, since compiling a function compiles
-    those that it calls. Entered only by a thread that holds `global_compiler_lock`."""
+    """Locks by which one process at a time compiles a function. Compiling a function compiles those that it
+    calls: for these no lock is taken, so nobody waits who holds one. Entered only by a thread that holds
+    `global_compiler_lock`."""
 
     def __init__(self) -> None:
         self._depth = 0
         self._patient = True
 
     @contextmanager
-    def taken(self, kept: Callable[[], bool]) -> Iterator[None]:
-        """Hold the lock, or go on without it once `kept` says that another process has saved the result."""
-        file = _lock_file() if self._patient and not self._depth else None
+    def taken(self, number: int, kept: Callable[[], bool]) -> Iterator[None]:
+        """Hold a lock, or go on without it once `kept` says that another process has saved the result."""
+        file = _lock_file(number) if self._patient and not self._depth else None
         self._depth += 1
         try:
             if file is None or not self._has_come(file, kept):
@@ -274,11 +284,11 @@ def _signs_of_life(file: int) -> Iterator[None]:
         touching.join()
 
 
-def _lock_file() -> int | None:
+def _lock_file(number: int) -> int | None:
     for directory in _directories(make=True):
         with suppress(OSError):
             directory.mkdir(parents=True, exist_ok=True)
-            return os.open(directory / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            return os.open(directory / f".lock-{number}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     return None
 
 

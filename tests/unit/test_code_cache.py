@@ -25,6 +25,7 @@ from stream.compiled.code_digest import code_digest
 from tests.waiting import until
 
 COMPILING = "compiling inner loops"
+LOCK = ".lock-0"
 LIMIT = np.int64(10)
 WORDS: dict[str, int] = {}
 
@@ -43,6 +44,7 @@ def make() -> Any:
 def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory of cached code during the test."""
     monkeypatch.setattr(config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(code_cache, "LOCKS", 1)
     return tmp_path / "compiled"
 
 
@@ -222,7 +224,7 @@ def test_stopped_process_that_holds_the_lock_holds_up_nobody(
     monkeypatch.setattr(code_cache, "LOCK_SECONDS", 0.2)
     monkeypatch.setattr(code_cache, "_turn", code_cache._Turn())
     make()(3)
-    with (kept / ".lock").open("rb") as lock:
+    with (kept / LOCK).open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert make()(3.0) == 3
 
@@ -245,19 +247,21 @@ def test_process_that_is_at_work_is_waited_for_until_it_has_kept_what_is_needed(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept.mkdir(mode=0o700)
-    lock = kept / ".lock"
+    lock = kept / LOCK
     clock = Clock(lambda: os.utime(lock, (clock.now, clock.now)))
     monkeypatch.setattr(code_cache, "time", clock)
     monkeypatch.setattr(code_cache, "_POLL_SECONDS", 10.0)
     turn = code_cache._Turn()
     with lock.open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with turn.taken(lambda: clock.now > 3600):
+        with turn.taken(1, lambda: False):
+            assert clock.now == 0  # another function has another lock
+        with turn.taken(0, lambda: clock.now > 3600):
             assert 3600 < clock.now < 3700
         assert turn._patient
         os.utime(lock, (0, 0))
         clock._meanwhile = lambda: None  # the other is stopped
-        with turn.taken(lambda: False):
+        with turn.taken(0, lambda: False):
             assert clock.now < 3900
         assert not turn._patient
 
@@ -280,7 +284,7 @@ def test_an_error_while_compiling_leaves_the_lock_to_others(kept: Path) -> None:
 
     with pytest.raises(Exception, match="nothing"):
         broken(3)
-    with (kept / ".lock").open("rb") as lock:
+    with (kept / LOCK).open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
