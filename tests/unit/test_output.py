@@ -169,7 +169,9 @@ def test_an_interrupted_command_leaves_nothing(with_what: signal.Signals, tmp_pa
                 assert match.poll() is None
                 time.sleep(0.02)
             match.send_signal(with_what)
-            assert match.wait(SECONDS) == 128 + with_what
+            # To a shell these are the same. Python chooses the second if SIGINT came during `exec` of a
+            # string, as imports use it, although the exception was handled.
+            assert match.wait(SECONDS) in (128 + with_what, -with_what)
             assert match.stderr is not None
             assert match.stderr.read().strip() == f"neardup: interrupted: {out} is unchanged"
         finally:
