@@ -20,6 +20,7 @@ from stream.brokers import docker
 from tests.images import stand_ins
 from tests.images.deployment import ROOT, Deployment, services
 from tests.images.engine import Engine, ImagesError
+from tests.steps import StepError, require, say
 
 OURS: Final = "neardup:latest"
 LARGEST_BYTES: Final = 400_000_000
@@ -28,18 +29,6 @@ PAGES: Final = 400
 """Pages of one publication; every fourth is a copy of the one before it."""
 WORDS: Final = [f"word{number}" for number in range(5000)]
 TOKEN: Final = "this machine only"  # noqa: S105 (the default of compose.yaml)
-
-
-def say(text: str) -> None:
-    """Print a step."""
-    print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)  # noqa: T201
-
-
-def require(holds: object, what: str) -> None:
-    """Print that something holds. Raises ImagesError if it does not."""
-    if not holds:
-        raise ImagesError(f"does not hold: {what}")
-    say(f"  {what}")
 
 
 def build(engine: Engine) -> None:
@@ -188,7 +177,7 @@ def check_testcontainers(engine: Engine, work: Path) -> None:
 
 
 def run(engine: Engine, compose: Path, work: Path, only: str | None) -> None:
-    """All checks. Raises ImagesError."""
+    """All checks. Raises StepError."""
     wanted = {service["image"] for service in services().values() if "build" not in service}
     say("images of others")
     made, lacking = stand_ins.provide(engine, wanted | {docker.IMAGE}, work, say)
@@ -238,7 +227,7 @@ def main(arguments: list[str] | None = None) -> int:
                 Path(work),
                 options.only,
             )
-        except ImagesError as error:
+        except StepError as error:
             say(f"FAILED: {error}")
             return 1
     say(f"passed in {time.monotonic() - begun:.0f} s")

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.steps import StepError
+
 COMMAND_SECONDS: Final = 300
 BUILD_SECONDS: Final = 3600
 CONFIGURATION: Final = """\
@@ -26,7 +28,7 @@ runroot = "{run}"
 """
 
 
-class ImagesError(Exception):
+class ImagesError(StepError):
     """Something of the images does not hold."""
 
 

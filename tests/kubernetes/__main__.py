@@ -20,6 +20,7 @@ from typing import Any, Final
 import yaml
 
 from tests.kubernetes.cluster import Cluster, ClusterError
+from tests.steps import StepError, require, say
 
 MANIFESTS: Final = Path(__file__).parents[2] / "deploy" / "kubernetes"
 PROGRAM: Final = Path(__file__).parents[2] / ".cache" / "kubernetes" / "cluster"
@@ -32,18 +33,6 @@ kind: Pod
 metadata: {name: busybody}
 spec: {containers: [{name: busybody, image: busybody}]}
 """
-
-
-def say(text: str) -> None:
-    """Print a step."""
-    print(f"[{time.strftime('%H:%M:%S')}] {text}", flush=True)  # noqa: T201
-
-
-def require(holds: object, what: str) -> None:
-    """Print that something holds. Raises ClusterError if it does not."""
-    if not holds:
-        raise ClusterError(f"does not hold: {what}")
-    say(f"  {what}")
 
 
 def differences(wanted: Any, live: Any, path: str = "") -> list[str]:
@@ -256,7 +245,7 @@ def check_changes(cluster: Cluster, applied: Applied, work: Path) -> None:
 
 
 def run(cluster: Cluster, work: Path) -> None:
-    """All checks. Raises ClusterError."""
+    """All checks. Raises StepError."""
     version = json.loads(cluster.kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"]
     say(f"an API server of Kubernetes {version}, and its controllers")
     labels = {f"{LEVEL}enforce": "restricted", f"{LEVEL}warn": "restricted"}
@@ -292,7 +281,7 @@ def main(arguments: list[str] | None = None) -> int:
         try:
             with Cluster(options.program, Path(work)) as cluster:
                 run(cluster, Path(work))
-        except ClusterError as error:
+        except StepError as error:
             say(f"FAILED: {error}")
             return 1
     say(f"passed in {time.monotonic() - begun:.0f} s")

@@ -14,11 +14,13 @@ from typing import Any, Final
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.steps import StepError
+
 START_SECONDS: Final = 120
 COMMAND_SECONDS: Final = 120
 
 
-class ClusterError(Exception):
+class ClusterError(StepError):
     """Something of the manifests, or of the cluster, does not hold."""
 
 
