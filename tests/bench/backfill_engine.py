@@ -1,6 +1,6 @@
-"""Processor time of fingerprinting a corpus into sorted rows: our own processes or Spark.
+"""Processor time of fingerprinting a corpus into sorted rows: our own processes, Spark or Ray.
 
-    python -m tests.bench.backfill_engine own|spark PAGES [PAGES ...]
+    python -m tests.bench.backfill_engine own|spark|ray PAGES [PAGES ...]
 
 Each PAGES is a Parquet file with `order`, or a directory of such files. It prints, for each, the pages and
 the processor seconds of all processes, as JSON. Start-up falls out of the difference of two: processes of an
@@ -27,6 +27,8 @@ from pyarrow import parquet
 Job = Callable[[Path, Path], None]
 PROCESSES = 2
 LOOK_SECONDS = 0.1
+BLOCK_ROWS = 16_384
+"""Pages of a block of Ray, which cuts a small corpus into 200 otherwise."""
 
 
 class Spent:
@@ -107,7 +109,26 @@ def spark() -> Iterator[Job]:
     gateway.proc.wait()
 
 
-ENGINES: dict[str, Callable[[], Any]] = {"own": own, "spark": spark}
+@contextmanager
+def ray() -> Iterator[Job]:
+    """`stream.integrations.ray`, on this machine."""
+    import ray
+
+    from stream.integrations.ray import write_rows
+
+    ray.init(num_cpus=PROCESSES, include_dashboard=False, log_to_driver=False, object_store_memory=512 << 20)
+
+    def job(pages: Path, rows: Path) -> None:
+        files = pages.iterdir() if pages.is_dir() else [pages]
+        count = sum(parquet.read_metadata(file).num_rows for file in files)
+        blocks = max(PROCESSES, count // BLOCK_ROWS)
+        write_rows(ray.data.read_parquet(str(pages), override_num_blocks=blocks), str(rows))
+
+    yield job
+    ray.shutdown()
+
+
+ENGINES: dict[str, Callable[[], Any]] = {"own": own, "spark": spark, "ray": ray}
 
 
 def main(engine: str, *files: str) -> list[tuple[int, float]]:
