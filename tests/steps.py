@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 
 class StepError(Exception):
@@ -19,3 +24,17 @@ def require(holds: object, what: str) -> None:
     if not holds:
         raise StepError(f"does not hold: {what}")
     say(f"  {what}")
+
+
+def passed(name: str, check: Callable[[Path], None]) -> bool:
+    """Run all checks in a temporary directory, and print how they end."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that processes are ended
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix=f"neardup-{name}-") as work:
+        try:
+            check(Path(work))
+        except StepError as error:
+            say(f"FAILED: {error}")
+            return False
+    say(f"passed in {time.monotonic() - begun:.0f} s")
+    return True

@@ -6,10 +6,8 @@ import argparse
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -20,7 +18,7 @@ from stream.brokers import docker
 from tests.images import stand_ins
 from tests.images.deployment import ROOT, Deployment, services
 from tests.images.engine import Engine, ImagesError
-from tests.steps import StepError, require, say
+from tests.steps import passed, require, say
 
 OURS: Final = "neardup:latest"
 LARGEST_BYTES: Final = 400_000_000
@@ -217,21 +215,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--compose", type=Path, default=Path("podman-compose"), help="the program")
     parser.add_argument("--only", choices=["build"], help="stop after this")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that containers are removed
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="neardup-images-") as work:
-        try:
-            run(
-                Engine(options.store.absolute(), Path(work) / "run"),
-                options.compose,
-                Path(work),
-                options.only,
-            )
-        except StepError as error:
-            say(f"FAILED: {error}")
-            return 1
-    say(f"passed in {time.monotonic() - begun:.0f} s")
-    return 0
+
+    def check(work: Path) -> None:
+        run(Engine(options.store.absolute(), work / "run"), options.compose, work, options.only)
+
+    return 0 if passed("images", check) else 1
 
 
 if __name__ == "__main__":

@@ -9,10 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
-import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, Final
@@ -20,7 +17,7 @@ from typing import Any, Final
 import yaml
 
 from tests.kubernetes.cluster import Cluster, ClusterError
-from tests.steps import StepError, require, say
+from tests.steps import passed, require, say
 
 MANIFESTS: Final = Path(__file__).parents[2] / "deploy" / "kubernetes"
 PROGRAM: Final = Path(__file__).parents[2] / ".cache" / "kubernetes" / "cluster"
@@ -275,17 +272,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.kubernetes", description=__doc__)
     parser.add_argument("--program", type=Path, default=PROGRAM, help="what tests/kubernetes/server builds")
     options = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that processes are ended
-    begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="neardup-kubernetes-") as work:
-        try:
-            with Cluster(options.program, Path(work)) as cluster:
-                run(cluster, Path(work))
-        except StepError as error:
-            say(f"FAILED: {error}")
-            return 1
-    say(f"passed in {time.monotonic() - begun:.0f} s")
-    return 0
+
+    def check(work: Path) -> None:
+        with Cluster(options.program, work) as cluster:
+            run(cluster, work)
+
+    return 0 if passed("kubernetes", check) else 1
 
 
 if __name__ == "__main__":

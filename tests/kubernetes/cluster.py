@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -14,6 +13,7 @@ from typing import Any, Final
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from tests.chaos.kafka_cluster.ports import free_ports
 from tests.steps import StepError
 
 START_SECONDS: Final = 120
@@ -22,18 +22,6 @@ COMMAND_SECONDS: Final = 120
 
 class ClusterError(StepError):
     """Something of the manifests, or of the cluster, does not hold."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 class Cluster:
