@@ -18,6 +18,7 @@ KUBERNETES := .cache/kubernetes/cluster
 PYTEST := $(BIN)/pytest --numprocesses logical --maxprocesses 4 --dist loadfile
 ENGINES := .cache/engines
 S3 := .cache/s3
+LOCKED_FOR_TESTS := $(wildcard tests/*/requirements*.in tests/*/*/requirements*.in)
 ARGS ?=
 
 say = printf '\n==> %s\n' $(1)
@@ -61,19 +62,19 @@ fuzz: $(INSTALLED) compiled $(if $(findstring --guided,$(ARGS)),$(FUZZED)) ## fe
 	@$(call say,"fuzz: finds are kept in build/fuzz")
 	$(BIN)/python -m tests.fuzz $(ARGS)
 
-$(FUZZED): $(INSTALLED) requirements-fuzz.lock
-	@$(call say,"installing what requirements-fuzz.lock names")
-	$(BIN)/pip install --disable-pip-version-check --quiet --only-binary :all: --require-hashes -r requirements-fuzz.lock
+$(FUZZED): $(INSTALLED) tests/fuzz/requirements.lock
+	@$(call say,"installing what tests/fuzz/requirements.lock names")
+	$(BIN)/pip install --disable-pip-version-check --quiet --only-binary :all: --require-hashes -r tests/fuzz/requirements.lock
 	touch $@
 
 .PHONY: images
 images: COMPOSE := .cache/podman-compose
 images: $(INSTALLED) broker-tools engine ## build the image, run deploy/compose.yaml with it under Podman, kill containers, audit
-	@if ! cmp -s requirements-images.lock $(COMPOSE)/installed; then
-	    $(call say,"installing what requirements-images.lock names into $(COMPOSE)")
+	@if ! cmp -s tests/images/requirements.lock $(COMPOSE)/installed; then
+	    $(call say,"installing what tests/images/requirements.lock names into $(COMPOSE)")
 	    $(BIN)/python -m venv --clear $(COMPOSE)
-	    $(COMPOSE)/bin/pip install --disable-pip-version-check --quiet --require-hashes -r requirements-images.lock
-	    cp requirements-images.lock $(COMPOSE)/installed
+	    $(COMPOSE)/bin/pip install --disable-pip-version-check --quiet --require-hashes -r tests/images/requirements.lock
+	    cp tests/images/requirements.lock $(COMPOSE)/installed
 	fi
 	$(call say,"tests.images: some ten minutes the first time; images stay in .cache/images")
 	$(BIN)/python -m tests.images --compose $(COMPOSE)/bin/podman-compose $(ARGS)
@@ -106,7 +107,9 @@ engines: broker-tools compiled $(ENGINES)/.installed $(S3)/.installed ## rows on
 	@$(call say,"pytest tests/engines: Spark needs Java 17")
 	PYTHONPATH=$(CURDIR) $(ENGINES)/bin/python -m pytest -W default tests/engines $(ARGS)
 
-$(ENGINES)/.installed $(S3)/.installed: .cache/%/.installed: requirements-%.lock | $(INSTALLED)
+$(ENGINES)/.installed: tests/engines/requirements.lock
+$(S3)/.installed: tests/engines/requirements-s3.lock
+$(ENGINES)/.installed $(S3)/.installed: | $(INSTALLED)
 	@$(call say,"installing what $< names into $(@D)")
 	$(BIN)/python -m venv --clear $(@D)
 	$(@D)/bin/pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r $<
@@ -126,11 +129,11 @@ examples: compiled $(EXAMPLES)/.installed ## examples for datatrove and Hugging 
 	@$(call say,"pytest tests/examples")
 	PYTHONPATH=$(CURDIR) $(EXAMPLES)/bin/python -m pytest -W default tests/examples $(ARGS)
 
-$(EXAMPLES)/.installed: $(INSTALLED) requirements-examples.lock
-	@$(call say,"installing what requirements-examples.lock names$(comma) beside $(VENV)")
+$(EXAMPLES)/.installed: $(INSTALLED) tests/examples/requirements.lock
+	@$(call say,"installing what tests/examples/requirements.lock names$(comma) beside $(VENV)")
 	$(BIN)/python -m venv --clear $(EXAMPLES)
 	$(BIN)/python -c 'import site; print(site.getsitepackages()[0])' > $$(echo $(EXAMPLES)/lib/python*/site-packages)/shared.pth
-	$(EXAMPLES)/bin/pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r requirements-examples.lock
+	$(EXAMPLES)/bin/pip install --disable-pip-version-check --quiet --require-hashes --no-deps -r tests/examples/requirements.lock
 	touch $@
 
 .PHONY: sbom
@@ -159,9 +162,9 @@ bench: broker-tools $(BENCHED) compiled ## measure this machine, side by side wi
 	@$(call say,"neardup bench")
 	$(BIN)/neardup bench $(ARGS)
 
-$(BENCHED): $(INSTALLED) $(wildcard requirements-bench*.lock) tests/bench/quality/environments.py
-	@$(call say,"installing the peers that requirements-bench.lock names")
-	$(BIN)/pip install --disable-pip-version-check --quiet --require-hashes -r requirements-bench.lock
+$(BENCHED): $(INSTALLED) tests/bench/requirements.lock $(wildcard tests/bench/quality/requirements*.lock) tests/bench/quality/environments.py
+	@$(call say,"installing the peers that tests/bench/requirements.lock names")
+	$(BIN)/pip install --disable-pip-version-check --quiet --require-hashes -r tests/bench/requirements.lock
 	$(BIN)/python -m tests.bench.quality.environments
 	touch $@
 
@@ -173,35 +176,19 @@ clean: ## remove the virtual environment, caches and builds (Kafka's jars stay i
 
 .PHONY: lock
 lock: UV := .cache/uv/bin/uv
-lock: ## resolve the dependencies anew into requirements.lock and deploy/requirements.lock (ARGS=--upgrade for newer ones)
+lock: ## resolve every lock file anew: what each requirements*.in beside it names (ARGS=--upgrade for newer versions)
 	@$(find_python)
 	test -x $(UV) || { $(call say,"installing uv into .cache/uv"); "$$python" -m venv .cache/uv; .cache/uv/bin/pip install --quiet uv; }
-	$(call say,"uv pip compile: every platform$(comma) Python 3.11 and newer$(comma) with hashes")
-	printf 'hatchling\neditables\n' | $(UV) pip compile --quiet --universal --python-version 3.11 \
-	    --generate-hashes --no-header --no-emit-index-url --no-annotate --extra test --extra docker \
-	    $(ARGS) --output-file requirements.lock pyproject.toml -
-	$(call say,"the same without tests$(comma) for images: deploy/requirements.lock")
-	printf 'hatchling\neditables\n' | $(UV) pip compile --quiet --universal --python-version 3.11 \
-	    --generate-hashes --no-header --no-emit-index-url --no-annotate --constraint requirements.lock \
-	    --output-file deploy/requirements.lock pyproject.toml -
-	$(call say,"what make fuzz ARGS=--guided takes: requirements-fuzz.lock")
-	printf "atheris==3.0.0; python_version < '3.12'\natheris>=3.1; python_version >= '3.12'\n" | $(UV) pip compile --quiet \
-	    --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
-	    $(ARGS) --output-file requirements-fuzz.lock -
-	$(call say,"what make examples takes beside requirements.lock: requirements-examples.lock")
-	printf 'datasets>=5\ndatatrove>=0.10\norjson>=3\nregex\n' | $(UV) pip compile --quiet --universal \
-	    --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate \
-	    --constraint requirements.lock $(ARGS) --output-file requirements-examples.lock -
-	$(call say,"what make images takes: requirements-images.lock")
-	echo podman-compose | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes \
-	    --no-header --no-emit-index-url --no-annotate $(ARGS) --output-file requirements-images.lock -
-	$(call say,"what make engines takes: requirements-engines.lock")
-	printf '%s\n' duckdb pytest pytest-asyncio pytest-randomly pytest-timeout psutil hypothesis | $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url \
-	    --no-annotate --constraint requirements.lock --extra spark --extra ray $(ARGS) --output-file requirements-engines.lock pyproject.toml -
-	$(call say,"the S3 server of its tests: requirements-s3.lock")
-	printf '%s\n' 'moto[s3]' flask flask-cors werkzeug | $(UV) pip compile --quiet --universal --python-version 3.11 \
-	    --generate-hashes --no-header --no-emit-index-url --no-annotate $(ARGS) --output-file requirements-s3.lock -
-	grep -c == requirements.lock deploy/requirements.lock requirements-{fuzz,images,engines,s3}.lock
+	resolve() { $(UV) pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate "$$@"; }
+	$(call say,"every platform$(comma) Python 3.11 and newer$(comma) with hashes: requirements.lock to develop$(comma) deploy/requirements.lock to run")
+	printf 'hatchling\neditables\n' | resolve $(ARGS) --extra test --extra docker --output-file requirements.lock pyproject.toml -
+	printf 'hatchling\neditables\n' | resolve --constraint requirements.lock --output-file deploy/requirements.lock pyproject.toml -
+	for each in $(LOCKED_FOR_TESTS); do
+	    $(call say,"$${each%.in}.lock")
+	    extras=
+	    [ "$$each" != tests/engines/requirements.in ] || extras="--extra spark --extra ray pyproject.toml"
+	    resolve $(ARGS) --output-file "$${each%.in}.lock" $$extras "$$each"
+	done
 
 # The build needs hatchling and editables, which the lock files have too: nothing is fetched without a hash.
 # To run, and so for `make demo`, fewer packages are needed than to develop.

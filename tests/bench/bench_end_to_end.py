@@ -176,7 +176,7 @@ async def _run(servers: str, directory: Path, inputs: dict[str, InputPages]) -> 
 def run(data: Path | None = None, kinds: tuple[str, ...] = ("text", "html")) -> dict[str, Any]:
     """By kind of page: pages a second of ours and of the plain Faust job, medians of rounds, and their ratio.
 
-    Raises NeardupError without the peers of requirements-bench.lock.
+    Raises NeardupError without the peers of tests/bench/requirements.lock.
     """
     inputs = {kind: texts(PAGES[kind]) if kind == "text" else htmls(PAGES[kind], data) for kind in kinds}
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:

@@ -1,4 +1,4 @@
-"""An S3 server on loopback, run by the Python of requirements-s3.lock; it prints its port.
+"""An S3 server on loopback, run by the Python of requirements-s3.lock beside it; it prints its port.
 
 Keys name faults: below `forbidden/` everything is denied, and reading one that contains `cut` ends in the
 middle of the second half of its bytes, each time.

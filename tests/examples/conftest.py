@@ -1,4 +1,4 @@
-"""The packages of these examples have a lock of their own, requirements-examples.lock: `make examples`."""
+"""The packages of these examples have a lock of their own, requirements.lock beside it: `make examples`."""
 
 from __future__ import annotations
 

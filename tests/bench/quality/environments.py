@@ -19,8 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parents[3]
-CACHE = ROOT / ".cache" / "bench"
+CACHE = Path(__file__).parents[3] / ".cache" / "bench"
 ENVIRONMENTS = ("peers", "simhash", "tables", "extractors")
 GUIDES = ("amd64", "arm64", "s390x")
 MANPAGES = (("bookworm", "4.18.1"), ("trixie", "4.27.0"))
@@ -122,7 +121,7 @@ def make() -> None:
     """Make what is missing."""
     CACHE.mkdir(parents=True, exist_ok=True)
     for environment in ENVIRONMENTS:
-        lock, done = ROOT / f"requirements-bench-{environment}.lock", CACHE / environment / "installed"
+        lock, done = Path(__file__).with_name(f"requirements-{environment}.lock"), CACHE / environment / "installed"
         if done.exists() and done.stat().st_mtime >= lock.stat().st_mtime:
             continue
         if environment == "simhash" and sys.version_info >= (3, 13):
