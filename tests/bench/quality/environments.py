@@ -121,7 +121,8 @@ def make() -> None:
     """Make what is missing."""
     CACHE.mkdir(parents=True, exist_ok=True)
     for environment in ENVIRONMENTS:
-        lock, done = Path(__file__).with_name(f"requirements-{environment}.lock"), CACHE / environment / "installed"
+        lock = Path(__file__).with_name(f"requirements-{environment}.lock")
+        done = CACHE / environment / "installed"
         if done.exists() and done.stat().st_mtime >= lock.stat().st_mtime:
             continue
         if environment == "simhash" and sys.version_info >= (3, 13):
