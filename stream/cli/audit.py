@@ -31,8 +31,8 @@ def command(settings: Settings, recompute: bool, directories: tuple[str, ...], a
     from rich.console import Console
     from rich.table import Table
 
-    from stream.kafka import audit
-    from stream.kafka.recompute import recompute as decide_again
+    from stream.roles.auditor import audit
+    from stream.roles.auditor.recompute import recompute as decide_again
 
     logging.configure(settings.log_format, "audit")
     rows = _rows(directories)

@@ -29,6 +29,6 @@ def command(settings: Settings) -> None:
 
     One judge leads. Further judges stand by, and one of them takes over when the leader ends.
     """
-    from stream.kafka.judge import JudgeRole
+    from stream.roles.judge.role import JudgeRole
 
     run_role("judge", settings, JudgeRole(settings).run())

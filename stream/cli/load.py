@@ -9,9 +9,9 @@ import sys
 import click
 
 from stream.cli.options import CONNECTION, with_settings
-from stream.kafka.load_limits import MAX_LAG
 from stream.ops import logging
 from stream.output import if_interrupted
+from stream.roles.loader.limits import MAX_LAG
 from stream.settings import Settings
 
 
@@ -28,7 +28,7 @@ def command(settings: Settings, rows: str, max_lag: int, abandon: bool, as_json:
     `neardup fingerprint --output ROWS`, Spark or Ray make such a directory, with the seed of the namespace.
     Every page gets one verdict. After an interruption, run the same command again.
     """
-    from stream.kafka.load import Loading, load
+    from stream.roles.loader.load import Loading, load
     from stream.sources.rows import RowsSource
 
     logging.configure(settings.log_format, "load")

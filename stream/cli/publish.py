@@ -31,7 +31,7 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
     for stdin.
     """
     from stream.cli.progress import passed_over_by, reading, show_passed_over
-    from stream.kafka.page_publisher import publish
+    from stream.roles.publisher import publish
 
     logging.configure(settings.log_format, "publish")
     published = 0

@@ -28,7 +28,7 @@ def export(settings: Settings, target: str) -> None:
     postgresql://user@host/database (with the password in PGPASSWORD). TARGET also stores the position of the
     export, so the command can be repeated: no verdict is exported twice, even after a crash.
     """
-    from stream.kafka.export import export as export_verdicts
+    from stream.roles.exporter import export as export_verdicts
     from stream.sinks.open import name_of, open_sink
 
     logging.configure(settings.log_format, "export")

@@ -25,6 +25,6 @@ def command(settings: Settings) -> None:
 
     One worker uses all cores through child processes. Workers on several machines share the partitions.
     """
-    from stream.kafka.worker import WorkerRole
+    from stream.roles.worker.role import WorkerRole
 
     run_role("worker", settings, WorkerRole(settings).run())

@@ -28,12 +28,12 @@ from stream.dashboard.verdict_columns import VerdictColumns
 from stream.errors import DamagedStateError, NeardupError, StaleError
 from stream.kafka import acl_check, broker_metadata, clients, record_batches, topics
 from stream.kafka.names import TopicNames
-from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
 from stream.ops.health import Health
 from stream.ops.http import serving
 from stream.ops.metrics import DashboardMetrics, our_version
+from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.settings import Settings
 from stream.tables.failures import renamed, underlying

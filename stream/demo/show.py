@@ -16,12 +16,12 @@ import msgspec
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import clients, topics
-from stream.kafka.audit import Findings, audit
 from stream.kafka.names import TopicNames
-from stream.kafka.page_publisher import publish
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.auditor.audit import Findings, audit
+from stream.roles.publisher import publish
 from stream.settings import Settings, load
 from stream.sources.source import Source
 from stream.supervisor import Supervisor, dashboard, deployment

@@ -28,10 +28,10 @@ from scrapy.exceptions import DropItem, NotConfigured
 from stream.errors import BrokerError
 from stream.kafka import clients, topics
 from stream.kafka.names import TopicNames
-from stream.kafka.page_publisher import LINGER_MS, PRODUCER_BATCH_BYTES, key_of
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
 from stream.pages.page import Page
+from stream.roles.publisher import LINGER_MS, PRODUCER_BATCH_BYTES, key_of
 from stream.settings import PREFIX, Settings, load
 from stream.sources.encode import encode_page
 from stream.sources.source import MAX_MESSAGE, Message

@@ -28,10 +28,10 @@ from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.tokens_compiled import scanned_tokens
-from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES
 from stream.pages.content import page_text
 from stream.pages.outside.outside import Outside
 from stream.pages.page import decode_page
+from stream.roles.worker.backlog import CHUNK_BYTES, CHUNK_PAGES
 from stream.text.normalise_compiled import normalised_points
 from tests.bench.bench_worker import pages
 

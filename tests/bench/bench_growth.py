@@ -27,9 +27,9 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.messages.decision import Decisions
 from stream.messages.journal import decode_journal
+from stream.ops.runtime_tuning import batch_process_tuning
 from stream.settings import Settings
 from stream.tables.heads import HEAD_BYTES
 from tests.bench.bench_judge import TRANSACTION

@@ -25,11 +25,11 @@ from stream.brokers.broker import start_broker
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
-from stream.kafka.judge import JudgeRole
-from stream.kafka.judge_stats import JudgeStats
 from stream.kafka.names import TopicNames
-from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.judge.role import JudgeRole
+from stream.roles.judge.stats import JudgeStats
+from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES
 from stream.settings import Settings, load
 from stream.tables.design import Design
 from stream.tables.probes import probe_count

@@ -22,8 +22,8 @@ from stream.judge.batch import Entry
 from stream.judge.decide import MOST, Effort
 from stream.judge.judge import Judge
 from stream.judge.state import State
-from stream.kafka.runtime_tuning import batch_process_tuning
 from stream.messages.verdict_options import VerdictOptions
+from stream.ops.runtime_tuning import batch_process_tuning
 from tests.bench.hostile import CASES, ordinary
 from tests.bench.journal import ROWS
 from tests.genesis import genesis_of

@@ -27,8 +27,8 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
 from stream.kafka.names import TopicNames
-from stream.kafka.worker import WorkerRole
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings, load
 
 PROCESSES = 2

@@ -24,8 +24,8 @@ def main() -> None:
     """Serve until standard input ends."""
     import stream.cli.judge
     import stream.cli.worker
-    import stream.kafka.judge
-    import stream.kafka.worker  # noqa: F401
+    import stream.roles.judge.role
+    import stream.roles.worker.role  # noqa: F401
 
     wake, woken = os.pipe()
     os.set_blocking(woken, False)

@@ -89,6 +89,6 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
 
 
 async def _audited(settings: Settings):
-    from stream.kafka.audit import audit
+    from stream.roles.auditor.audit import audit
 
     return await audit(settings)

@@ -19,11 +19,11 @@ from aiokafka.structs import OffsetAndMetadata
 
 from stream.brokers.broker import start_broker
 from stream.brokers.local_broker import LocalBroker
-from stream.kafka.audit import audit
 from stream.kafka.names import TopicNames
-from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
 from stream.messages.journal import Rows, decode_journal
+from stream.roles.auditor.audit import audit
+from stream.roles.auditor.recompute import recompute
 from stream.settings import Settings
 from tests.chaos.deployment import Crawler, Deployment
 from tests.chaos.witness import bear_witness, read_all

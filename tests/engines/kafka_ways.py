@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from stream.brokers.broker import start_broker
-from stream.kafka.audit import audit
+from stream.roles.auditor.audit import audit
 from stream.settings import Settings
 from tests.bench import pipeline
 from tests.waiting import HANG_SECONDS

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import fs
 
 from stream.errors import PageError, RowsError, SettingsError
-from stream.kafka.judge import JudgeRole
+from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.commands import neardup, neardup_process

@@ -15,14 +15,15 @@ from aiokafka.admin import NewTopic
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.kafka import audit, broker_metadata
-from stream.kafka.judge import JudgeRole
+from stream.kafka import broker_metadata
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import plan
-from stream.kafka.worker import WorkerRole
 from stream.messages.decision import Decisions, decode_decisions
 from stream.messages.journal import Rows, SourceRange
 from stream.pages.page import Page
+from stream.roles.auditor import audit
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.worker_helpers import admin_of, read_all
 from tests.waiting import HANG_SECONDS, until

@@ -16,9 +16,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from jsonschema import Draft202012Validator, FormatChecker
 
-from stream.kafka.judge import JudgeRole
 from stream.kafka.names import TopicNames
-from stream.kafka.worker import WorkerRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, page, text, verdicts
 from tests.kafka.worker_helpers import ROOT, admin_of, create, read_all, running

@@ -15,9 +15,9 @@ from aiokafka import AIOKafkaProducer
 
 from stream.brokers import embedded, embedded_guard, embedded_jars
 from stream.brokers.ports import free_port
-from stream.kafka.judge import JudgeRole
 from stream.kafka.names import TopicNames
-from stream.kafka.worker import WorkerRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.commands import finished
 from tests.kafka.judge_helpers import audited

@@ -17,10 +17,10 @@ from stream.errors import EXIT_DISK, EXIT_REFUSED, DamagedStateError, DiskError,
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
-from stream.kafka.batch_in_flight import BatchInFlight
-from stream.kafka.judge import JudgeRole
-from stream.kafka.recompute import recompute
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.auditor.recompute import recompute
+from stream.roles.judge.batch_in_flight import BatchInFlight
+from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from stream.tables.last_scrub import last_scrub
 from stream.tables.rocks import Store, tables_of

@@ -22,9 +22,9 @@ from stream.errors import DamagedStateError, StaleError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
-from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import WorkerRole
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.dashboard_helpers import (
     KINDS,

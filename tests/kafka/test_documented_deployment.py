@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from stream.brokers.local_broker import LocalBroker
-from stream.kafka.audit import audit
-from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import WorkerRole
+from stream.roles.auditor.audit import audit
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.documented import PAGES, ROOT, furnish, needs_kafka, run_page
 from tests.kafka.worker_helpers import create, running

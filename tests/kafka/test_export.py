@@ -16,10 +16,10 @@ import msgspec
 import pytest
 
 from stream.errors import SettingsError
-from stream.kafka.export import export
-from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import WorkerRole
 from stream.messages.verdict import MessagePosition, VerdictRecord
+from stream.roles.exporter import export
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sinks import parquet
 from stream.sinks.base import ExportError

@@ -14,9 +14,9 @@ from structlog.testing import capture_logs
 
 from stream.judge.ledger import SourceGap
 from stream.kafka import broker_metadata
-from stream.kafka.judge import JudgeRole
 from stream.kafka.names import TopicNames
-from stream.kafka.worker import WorkerRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import (
     CLUSTER,

@@ -26,18 +26,20 @@ from stream.errors import StaleError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.judge import Judge
-from stream.kafka import audit, topics, verdict_batches
+from stream.kafka import topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, opened_follower
-from stream.kafka.judge import JudgeRole
-from stream.kafka.judge_transaction import Publisher
 from stream.kafka.names import TopicNames
-from stream.kafka.recompute import recompute
 from stream.kafka.topic_plan import plan
-from stream.kafka.worker import WorkerRole
 from stream.messages.decision import CHANGE_SHIFT, NOT_ADMITTED, encode_decisions
 from stream.messages.verdict import Change, Verdict
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.auditor import audit
+from stream.roles.auditor.recompute import recompute
+from stream.roles.judge import verdict_batches
+from stream.roles.judge.role import JudgeRole
+from stream.roles.judge.transaction import Publisher
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import (
     append,
@@ -224,7 +226,7 @@ async def test_what_would_take_too_long_is_judged_in_the_next_transaction(
     await create(quick)
     parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 40, 2)]
     await append(quick, *map(record, parts))
-    monkeypatch.setattr("stream.kafka.batch_in_flight.MOST", -1)
+    monkeypatch.setattr("stream.roles.judge.batch_in_flight.MOST", -1)
     monkeypatch.setattr("stream.judge.decide.SEARCH_ROWS", 2)
     async with running(JudgeRole(quick)):
         await until(lambda: _all_have(quick, parts))
@@ -248,7 +250,7 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
     Its state contains committed batches only.
     """
     monkeypatch.setattr(verdict_batches, "FEW", few)
-    monkeypatch.setattr("stream.kafka.judge.AHEAD", 0.0)  # decide ahead however few rows are queued
+    monkeypatch.setattr("stream.roles.judge.role.AHEAD", 0.0)  # decide ahead however few rows are queued
     names = await create(quick)
     busy = quick.model_copy(update={"judge_rows": 4})
     parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 60, 2)]

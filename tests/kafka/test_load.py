@@ -15,15 +15,15 @@ from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import topics
-from stream.kafka.audit import Findings, audit
-from stream.kafka.judge import JudgeRole
-from stream.kafka.load import Loading, load
-from stream.kafka.loaded_records import BLOCK_ROWS
 from stream.kafka.names import TopicNames
-from stream.kafka.recompute import recompute
-from stream.kafka.worker import WorkerRole
 from stream.messages.journal import Corpus
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.auditor.audit import Findings, audit
+from stream.roles.auditor.recompute import recompute
+from stream.roles.judge.role import JudgeRole
+from stream.roles.loader.load import Loading, load
+from stream.roles.loader.records import BLOCK_ROWS
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.chaos.deployment import Crawler
@@ -162,7 +162,9 @@ async def test_rule_21_a_strict_judge_that_is_killed_during_a_load_judges_rows_o
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """And what a loaded corpus keeps of each cluster is what a scanned one keeps."""
-    monkeypatch.setattr("stream.kafka.load.WINDOW", 0)  # a block is appended when the one before is judged
+    monkeypatch.setattr(
+        "stream.roles.loader.load.WINDOW", 0
+    )  # a block is appended when the one before is judged
     settings = settings.model_copy(update={"session_seconds": 1.0})
     rows, exported = corpora[0], tmp_path / "exported.parquet"
     await topics.create(settings, Scheme(), VerdictOptions.paper(k=3, blocks=5), seed=PUBLIC_SEED)

@@ -10,9 +10,9 @@ import pytest
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import WorkerRole
 from stream.ops.metrics import JudgeMetrics, Metrics, WorkerMetrics
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.worker_helpers import create, publish, running

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from stream.kafka.judge import JudgeRole
+from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import append, decided, once, part, places, record, verdicts
 from tests.kafka.proxy import FETCH, LIST_OFFSETS, Proxy, proxied

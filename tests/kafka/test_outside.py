@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from stream.fingerprint.row import Status
-from stream.kafka.worker import WorkerRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import page
 from tests.kafka.worker_helpers import create, journal, publish, running

@@ -14,7 +14,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 from stream.errors import BrokerError, PageError, TopicError
 from stream.kafka.names import TopicNames
-from stream.kafka.page_publisher import key_of, publish
+from stream.roles.publisher import key_of, publish
 from stream.settings import Settings, load
 from stream.sources.jsonl import JsonlSource
 from stream.sources.source import Message

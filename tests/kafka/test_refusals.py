@@ -20,13 +20,13 @@ from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.state import State
 from stream.kafka import broker_metadata, topics
 from stream.kafka.broker_metadata import LogBounds
-from stream.kafka.judge import JudgeRole
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import plan
-from stream.kafka.worker import WorkerRole
 from stream.messages.decision import encode_decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import append, decided, decisions, error_of, part, record, recreate, verdicts
 from tests.kafka.worker_helpers import admin_of, create, publish, running, waits_for_genesis

@@ -8,8 +8,8 @@ import pytest
 
 from stream.errors import SettingsError, TopicError
 from stream.kafka import topics
-from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import WorkerRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings, load
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.worker_helpers import create, publish, read_all, running

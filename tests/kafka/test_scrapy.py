@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import WorkerRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.commands import finished
 from tests.kafka.judge_helpers import audited

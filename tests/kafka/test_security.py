@@ -20,15 +20,15 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import acl_check, broker_metadata, clients, topics
 from stream.kafka.acls import ROLES, Grant, grants, table
-from stream.kafka.audit import audit
-from stream.kafka.export import export
-from stream.kafka.judge import JudgeRole
-from stream.kafka.load import Loading, load
 from stream.kafka.names import TopicNames
-from stream.kafka.page_publisher import publish
-from stream.kafka.recompute import recompute
-from stream.kafka.worker import WorkerRole
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.auditor.audit import audit
+from stream.roles.auditor.recompute import recompute
+from stream.roles.exporter import export
+from stream.roles.judge.role import JudgeRole
+from stream.roles.loader.load import Loading, load
+from stream.roles.publisher import publish
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sinks.duckdb import DuckSink
 from stream.sources.open import open_source

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import WorkerRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.commands import neardup_process
 from tests.engines.corpus import COUNT, corpus

@@ -7,8 +7,8 @@ import json
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import WorkerRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import audited, page
 from tests.kafka.worker_helpers import create, read_all, running

@@ -14,10 +14,10 @@ import pytest
 
 from stream.errors import EXIT_REFUSED, RecordError, RefusedError
 from stream.kafka import topics
-from stream.kafka.audit import audit
-from stream.kafka.judge import JudgeRole
-from stream.kafka.worker import WorkerRole
 from stream.pages.outside.errors import UnavailableError
+from stream.roles.auditor.audit import audit
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.commands import neardup_process
 from tests.kafka.dashboard_helpers import dashboard

@@ -17,10 +17,11 @@ from structlog.testing import capture_logs
 
 from stream.errors import RefusedError
 from stream.fingerprint.row import Status
-from stream.kafka import broker_metadata, positions
+from stream.kafka import broker_metadata
 from stream.kafka.names import TopicNames
-from stream.kafka.polling import POLL_RECORDS
-from stream.kafka.worker import WorkerRole
+from stream.roles.worker import positions
+from stream.roles.worker.polling import POLL_RECORDS
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.worker_helpers import (
     FileGate,
@@ -344,7 +345,7 @@ async def test_rule_5_worker_that_would_reject_the_stream_waits_and_tries_again(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refused pages are fingerprinted again, and pass here because the cause has been repaired."""
-    monkeypatch.setattr("stream.kafka.reject_limit.PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr("stream.roles.worker.reject_limit.PAUSE_SECONDS", 0.2)
     limited = changed(settings, reject_limit=0.5)
     await create(limited)
     mended = tmp_path / "mended"
@@ -375,7 +376,7 @@ async def test_rule_5_worker_that_would_reject_the_stream_waits_and_tries_again(
 async def test_rule_5_worker_that_waits_hands_its_partitions_over(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream.kafka.reject_limit.PAUSE_SECONDS", 3600.0)
+    monkeypatch.setattr("stream.roles.worker.reject_limit.PAUSE_SECONDS", 3600.0)
     limited = changed(settings, reject_limit=0.5)
     await create(limited)
     for partition in range(3):

@@ -20,11 +20,11 @@ from aiokafka.errors import GroupCoordinatorNotAvailableError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
-from stream.kafka.judge import JudgeRole
 from stream.kafka.names import TopicNames
-from stream.kafka.worker import WorkerRole
 from stream.messages.journal import Genesis, Rows, decode_journal
 from stream.messages.verdict_options import VerdictOptions
+from stream.roles.judge.role import JudgeRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS, until
 
@@ -81,7 +81,7 @@ async def failure_of(settings: Settings) -> BaseException:
 
 MAIN = f"""
 import asyncio
-from stream.kafka.worker import WorkerRole
+from stream.roles.worker.role import WorkerRole
 from stream.settings import load
 
 asyncio.run(WorkerRole(load(), fingerprinter="{SCRIPTED}").run())

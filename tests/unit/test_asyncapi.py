@@ -15,11 +15,11 @@ import yaml
 from jsonschema import Draft7Validator
 
 from stream.fingerprint.row import Row, Status
-from stream.kafka.backlog import PagesTopic, Rejected
-from stream.kafka.dead_letters import _headers
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import BATCH_MARGIN, plan
 from stream.messages.verdict import Verdict
+from stream.roles.worker.backlog import PagesTopic, Rejected
+from stream.roles.worker.dead_letters import _headers
 from stream.settings import load
 
 SCHEMAS = Path(__file__).parents[2] / "schemas"

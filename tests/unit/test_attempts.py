@@ -7,7 +7,8 @@ import random
 import pytest
 from aiokafka.structs import OffsetAndMetadata
 
-from stream.kafka.attempts import (
+from stream.messages.journal import SourceRange
+from stream.roles.worker.attempts import (
     CAREFUL_PAGES,
     MOST,
     NONE,
@@ -17,9 +18,8 @@ from stream.kafka.attempts import (
     attempts_of,
     metadata_of,
 )
-from stream.kafka.backlog import PagesTopic
-from stream.kafka.positions import counts
-from stream.messages.journal import SourceRange
+from stream.roles.worker.backlog import PagesTopic
+from stream.roles.worker.positions import counts
 
 ID = "ab" * 16
 SOURCE = PagesTopic("cluster", "pages", ID)

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from stream.fingerprint.row import Row, Status
-from stream.kafka.backlog import (
+from stream.messages.journal import SourceRange
+from stream.messages.trace import traceparent_of
+from stream.roles.worker.backlog import (
     APPEND_ROWS,
     CHUNK_BYTES,
     CHUNK_PAGES,
@@ -19,8 +21,6 @@ from stream.kafka.backlog import (
     JournalBatch,
     PagesTopic,
 )
-from stream.messages.journal import SourceRange
-from stream.messages.trace import traceparent_of
 
 TRACE = b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 SOURCE = PagesTopic("cluster", "pages", "f" * 32)

@@ -25,9 +25,9 @@ from structlog.testing import capture_logs
 
 from stream.errors import AccessError, BrokerError, NeardupError, StaleError
 from stream.kafka import clients
-from stream.kafka.judge import JudgeRole
-from stream.kafka.page_publisher import _Window
-from stream.kafka.worker import WorkerRole
+from stream.roles.judge.role import JudgeRole
+from stream.roles.publisher import _Window
+from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings, load
 from stream.sources.source import Message
 from tests.kafka.worker_helpers import running

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from stream.errors import RefusedError
-from stream.kafka.backlog import Backlog, PagesTopic
 from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.decided_positions import FIRST_WINDOW, last_expected
-from stream.kafka.positions import begin
 from stream.messages.decision import Decisions, SourceProgress, encode_decisions
+from stream.roles.worker.backlog import Backlog, PagesTopic
+from stream.roles.worker.positions import begin
 from tests.topic_in_memory import TopicInMemory
 
 SOURCE = PagesTopic("a-cluster", "pages", "ab" * 16)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog
-from stream.kafka.dispatch import ChunkQueue
+from stream.roles.worker.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog
+from stream.roles.worker.dispatch import ChunkQueue
 from tests.unit.test_backlog import Record, opened, records, row, span
 
 

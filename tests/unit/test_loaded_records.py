@@ -12,8 +12,8 @@ from stream.errors import RowsError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.ledger import Admission, Ledger
-from stream.kafka.backlog import KEY_BYTES
-from stream.kafka.loaded_records import (
+from stream.messages.journal import Corpus, Rows, decode_journal
+from stream.roles.loader.records import (
     BLOCK_ROWS,
     LARGEST,
     PARTITIONS,
@@ -23,7 +23,7 @@ from stream.kafka.loaded_records import (
     range_of,
     records,
 )
-from stream.messages.journal import Corpus, Rows, decode_journal
+from stream.roles.worker.backlog import KEY_BYTES
 from stream.rows.columns import Place, PlacedRow
 
 SOURCE = LoadedSource("cd" * 16, Corpus("rows/", 10**10))
@@ -62,9 +62,9 @@ def test_rule_21_a_load_resumed_anywhere_leaves_no_hole_and_repeats_no_row(
     """Loaders stop anywhere, or go on beside a later one; each begins behind what was judged by then. If the
     journal loses records that it had acknowledged, what is missing is found by the next loader."""
     rng = random.Random(seed)
-    monkeypatch.setattr("stream.kafka.loaded_records.PARTITIONS", rng.randrange(1, 5))
-    monkeypatch.setattr("stream.kafka.loaded_records.BLOCK_ROWS", 4)
-    monkeypatch.setattr("stream.kafka.loaded_records.APPEND_BYTES", rng.choice([250, 10_000]))
+    monkeypatch.setattr("stream.roles.loader.records.PARTITIONS", rng.randrange(1, 5))
+    monkeypatch.setattr("stream.roles.loader.records.BLOCK_ROWS", 4)
+    monkeypatch.setattr("stream.roles.loader.records.APPEND_BYTES", rng.choice([250, 10_000]))
     total, ledger = rng.randrange(1, 90), Ledger()
     judged = Judged(SOURCE._replace(corpus=Corpus("rows/", total)))
     journal: list[Rows] = []

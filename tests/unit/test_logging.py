@@ -19,7 +19,7 @@ import logging, warnings
 import structlog
 from stream.ops import logging as ours
 ours.configure({format!r}, "worker", logging.INFO)
-log = structlog.get_logger("stream.kafka.worker", role="worker")
+log = structlog.get_logger("stream.roles.worker.role", role="worker")
 log.info("reading", partitions=[0, 2], offsets={{0: 17}})
 log.debug("nobody wants to know")
 logging.getLogger("aiokafka.consumer").error("Heartbeat failed for %s", "t.workers")
@@ -63,7 +63,7 @@ from stream.ops import logging as ours, repeats
 ours.configure("json", "judge", logging.INFO)
 now = 0.0
 logging.getLogger().handlers[0].filters[0]._clock = lambda: now
-log, library = structlog.get_logger("stream.kafka.judge"), logging.getLogger("aiokafka")
+log, library = structlog.get_logger("stream.roles.judge.role"), logging.getLogger("aiokafka")
 for minute in range(3):
     for tenth in range(600):
         now = 60.0 * minute + tenth / 10
@@ -97,7 +97,7 @@ def test_text_logs_are_readable() -> None:
 
 def test_a_logger_follows_a_later_configuration() -> None:
     """Several commands may run in one process, as in these tests."""
-    log = structlog.get_logger("stream.kafka.worker")
+    log = structlog.get_logger("stream.roles.worker.role")
     ours.configure("json", "bench", logging.WARNING)
     log.info("nobody wants to know")
     ours.configure("json", "worker")

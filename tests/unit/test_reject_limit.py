@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import pytest
 
 from stream.fingerprint.row import Row, Status
-from stream.kafka.backlog import JournalBatch
-from stream.kafka.reject_limit import MOST_PAUSE_SECONDS, PAUSE_SECONDS, WINDOW, RejectLimit
 from stream.messages.journal import SourceRange
 from stream.messages.reasons import PRODUCER, REASONS
+from stream.roles.worker.backlog import JournalBatch
+from stream.roles.worker.reject_limit import MOST_PAUSE_SECONDS, PAUSE_SECONDS, WINDOW, RejectLimit
 
 FAULT = "malformed_json"
 

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from stream.kafka.runtime_tuning import ARENAS, COLLECT_AFTER, SWITCH_SECONDS, batch_process_tuning
+from stream.ops.runtime_tuning import ARENAS, COLLECT_AFTER, SWITCH_SECONDS, batch_process_tuning
 from tests.waiting import HANG_SECONDS
 
 HEAPS_OF_THREADS = """
 import ctypes, sys
 from threading import Barrier, Thread
-from stream.kafka.runtime_tuning import batch_process_tuning
+from stream.ops.runtime_tuning import batch_process_tuning
 
 libc = ctypes.CDLL(None)
 libc.fopen.restype = libc.malloc.restype = ctypes.c_void_p

@@ -14,10 +14,10 @@ from aiokafka.structs import OffsetAndMetadata
 from stream.errors import RefusedError, TopicError
 from stream.kafka import broker_metadata
 from stream.kafka.aiokafka_internals import as_if_polling, client_of, fetch_committed
-from stream.kafka.attempts import NONE, Positions, attempts_of, topic_id_of
-from stream.kafka.backlog import Backlog, PagesTopic
 from stream.kafka.broker_metadata import LogBounds, leader_topic_ids
 from stream.kafka.decided_positions import expected_offsets
+from stream.roles.worker.attempts import NONE, Positions, attempts_of, topic_id_of
+from stream.roles.worker.backlog import Backlog, PagesTopic
 from stream.settings import Settings
 
 ASK_SECONDS: Final = 3.0

@@ -14,10 +14,10 @@ from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import Prepared
 from stream.kafka.in_flight import Transaction, in_thread
-from stream.kafka.judge_transaction import Publisher
-from stream.kafka.judge_watch import JudgeWatch
-from stream.kafka.verdict_batches import PartitionBatch
 from stream.messages.decision import Decisions
+from stream.roles.judge.transaction import Publisher
+from stream.roles.judge.verdict_batches import PartitionBatch
+from stream.roles.judge.watch import JudgeWatch
 
 
 class BatchInFlight:

@@ -17,22 +17,22 @@ from stream.failpoints import reach
 from stream.judge.rehearse import rehearse
 from stream.judge.state import State
 from stream.kafka import clients, record_batches, topics
-from stream.kafka.batch_in_flight import BatchInFlight
 from stream.kafka.election import Election
-from stream.kafka.flushes import Flushes
 from stream.kafka.follower import Follower, opened_follower
 from stream.kafka.in_flight import Transaction
-from stream.kafka.judge_stats import JudgeStats
-from stream.kafka.judge_transaction import Publisher
-from stream.kafka.judge_watch import JudgeWatch
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import until_answered
-from stream.kafka.runtime_tuning import batch_process_tuning
-from stream.kafka.scrubs import Scrubs
 from stream.messages.journal import Genesis
+from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.server import ops_server
 from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
+from stream.roles.judge.batch_in_flight import BatchInFlight
+from stream.roles.judge.flushes import Flushes
+from stream.roles.judge.scrubs import Scrubs
+from stream.roles.judge.stats import JudgeStats
+from stream.roles.judge.transaction import Publisher
+from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
 
 log = structlog.get_logger()

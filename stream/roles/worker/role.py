@@ -20,25 +20,25 @@ from stream.failpoints import reach
 from stream.fingerprint.row import Row
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.aiokafka_internals import raise_group_errors
-from stream.kafka.assignment import Assignment
-from stream.kafka.backlog import Backlog, JournalBatch
-from stream.kafka.careful import feed_carefully
-from stream.kafka.dead_letters import DeadLetters
-from stream.kafka.dispatch import ChunkQueue, Dispatch
 from stream.kafka.names import TopicNames
-from stream.kafka.offset_commits import OffsetCommits
 from stream.kafka.outage import until_answered
-from stream.kafka.polling import POLL_RECORDS, Polling
-from stream.kafka.positions import open_partitions, verify_topic
-from stream.kafka.rebalances import Rebalances
-from stream.kafka.reject_limit import RejectLimit
-from stream.kafka.tasks import Tasks
-from stream.kafka.worker_clients import started_consumer, started_producer
-from stream.kafka.worker_watch import WorkerStats, WorkerWatch
 from stream.messages.journal import Genesis, Rows
 from stream.ops.server import ops_server
 from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.pages.outside.schema_registry import registry_of
+from stream.roles.worker.assignment import Assignment
+from stream.roles.worker.backlog import Backlog, JournalBatch
+from stream.roles.worker.careful import feed_carefully
+from stream.roles.worker.clients import started_consumer, started_producer
+from stream.roles.worker.dead_letters import DeadLetters
+from stream.roles.worker.dispatch import ChunkQueue, Dispatch
+from stream.roles.worker.offset_commits import OffsetCommits
+from stream.roles.worker.polling import POLL_RECORDS, Polling
+from stream.roles.worker.positions import open_partitions, verify_topic
+from stream.roles.worker.rebalances import Rebalances
+from stream.roles.worker.reject_limit import RejectLimit
+from stream.roles.worker.tasks import Tasks
+from stream.roles.worker.watch import WorkerStats, WorkerWatch
 from stream.settings import Settings
 
 PROGRESS_SECONDS: Final = 5

@@ -10,9 +10,9 @@ import structlog
 
 from stream.children.pool import ChildPool
 from stream.fingerprint.row import Row, Status
-from stream.kafka.assignment import Assignment
-from stream.kafka.attempts import MOST
-from stream.kafka.dispatch import ChunkQueue, Dispatch
+from stream.roles.worker.assignment import Assignment
+from stream.roles.worker.attempts import MOST
+from stream.roles.worker.dispatch import ChunkQueue, Dispatch
 
 GIVEN_UP: Final = "ended the whole worker in three attempts, in the last two of which it was processed alone"
 

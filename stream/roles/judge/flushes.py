@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 import structlog
 
 from stream.judge.state import State
-from stream.kafka.judge_stats import JudgeStats
-from stream.kafka.judge_watch import JudgeWatch
+from stream.roles.judge.stats import JudgeStats
+from stream.roles.judge.watch import JudgeWatch
 
 log = structlog.get_logger()
 

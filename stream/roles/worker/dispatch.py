@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from stream.fingerprint.row import Row
-from stream.kafka.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog, Chunk
+from stream.roles.worker.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog, Chunk
 
 
 class ChunkQueue:

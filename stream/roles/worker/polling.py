@@ -11,8 +11,8 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
 from stream.errors import StaleError
-from stream.kafka.worker_watch import WorkerStats
 from stream.ops.health import Health
+from stream.roles.worker.watch import WorkerStats
 
 POLL_MS: Final = 500
 POLL_RECORDS: Final = 64

@@ -17,10 +17,10 @@ from stream.kafka import clients
 from stream.kafka.aiokafka_internals import transaction_error
 from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import BATCH_MARGIN, DECISIONS_BYTES
-from stream.kafka.verdict_batches import VERDICT_BATCH_BYTES, PartitionBatch, VerdictBatches
 from stream.kafka.verdict_values import AvroVerdicts
 from stream.messages.decision import Decisions, encode_decisions
 from stream.messages.verdict import Verdict
+from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES, PartitionBatch, VerdictBatches
 from stream.settings import AVRO, Settings
 
 ABORT_SECONDS = 5.0

@@ -18,15 +18,15 @@ from stream.judge.ledger import key_of
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.decided_positions import last_expected
 from stream.kafka.in_flight import in_thread
-from stream.kafka.live_lag import live_lag
-from stream.kafka.load_limits import MAX_LAG, WINDOW
-from stream.kafka.load_turn import LoadTurn
-from stream.kafka.loaded_records import Judged, LoadedRecord, LoadedSource, records
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import POLL_SECONDS, TopicReader
-from stream.kafka.worker_clients import started_producer
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Corpus, Genesis
+from stream.roles.loader.limits import MAX_LAG, WINDOW
+from stream.roles.loader.live_lag import live_lag
+from stream.roles.loader.records import Judged, LoadedRecord, LoadedSource, records
+from stream.roles.loader.turn import LoadTurn
+from stream.roles.worker.clients import started_producer
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from stream.text.surrogates import replace_surrogates

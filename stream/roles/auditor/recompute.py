@@ -17,12 +17,12 @@ import xxhash
 from numpy.typing import NDArray
 
 from stream.kafka import clients, topics
-from stream.kafka.audit import GENESIS_SECONDS, AuditedVerdict, committed_records
 from stream.kafka.follower import opened_follower
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import Decisions, decode_decisions
+from stream.roles.auditor.audit import GENESIS_SECONDS, AuditedVerdict, committed_records
 from stream.settings import Settings
 
 _SourceKey = tuple[str, int]
@@ -42,7 +42,7 @@ async def recompute(settings: Settings, progress: Callable[[str, int], None] = l
     """Decide the whole journal again in a temporary state, and derive all verdicts from journal and recorded
     decisions. Returns the differences from recorded decisions and published verdicts.
 
-    A missing or repeated verdict is no difference: `stream.kafka.audit` finds those. Takes 16 bytes of memory
+    A missing or repeated verdict is no difference: `stream.roles.auditor.audit` finds those. Takes 16 bytes of memory
     for each verdict.
     """
     names = TopicNames(settings.namespace)

@@ -12,9 +12,9 @@ from stream.errors import RefusedError, StaleError
 from stream.kafka import clients
 from stream.kafka.aiokafka_internals import fetch_committed
 from stream.kafka.election import Election
-from stream.kafka.loaded_records import LoadedSource
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import POLL_SECONDS
+from stream.roles.loader.records import LoadedSource
 from stream.settings import Settings
 
 NAME_CHARACTERS: Final = 500

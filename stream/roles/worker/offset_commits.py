@@ -11,8 +11,8 @@ import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
-from stream.kafka.attempts import Positions
-from stream.kafka.backlog import PagesTopic
+from stream.roles.worker.attempts import Positions
+from stream.roles.worker.backlog import PagesTopic
 
 COMMIT_SECONDS: Final = 0.1
 """Batching delay of a commit, which includes everything appended meanwhile."""

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 import structlog
 from aiokafka import ConsumerRebalanceListener, TopicPartition
 
-from stream.kafka.assignment import Assignment
-from stream.kafka.tasks import Tasks
-from stream.kafka.worker_watch import WorkerStats, WorkerWatch
+from stream.roles.worker.assignment import Assignment
+from stream.roles.worker.tasks import Tasks
+from stream.roles.worker.watch import WorkerStats, WorkerWatch
 
 log = structlog.get_logger(__name__, role="worker")
 

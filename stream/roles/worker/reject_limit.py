@@ -10,8 +10,8 @@ from collections.abc import Collection
 from itertools import chain
 from typing import Final
 
-from stream.kafka.backlog import JournalBatch
 from stream.messages.reasons import PRODUCER
+from stream.roles.worker.backlog import JournalBatch
 
 WINDOW: Final = 250
 """Number of recent pages per partition that are considered."""

@@ -10,9 +10,9 @@ from typing import Final
 
 from aiokafka import TopicPartition
 
-from stream.kafka.attempts import Positions
-from stream.kafka.backlog import Backlog, JournalBatch
-from stream.kafka.offset_commits import OffsetCommits
+from stream.roles.worker.attempts import Positions
+from stream.roles.worker.backlog import Backlog, JournalBatch
+from stream.roles.worker.offset_commits import OffsetCommits
 
 APPEND_BATCHING_SECONDS: Final = 0.015
 """How long an append waits to be batched while children are at work (rule 3)."""

@@ -15,9 +15,9 @@ from aiokafka.client import AIOKafkaClient
 from stream.fingerprint.row import Status
 from stream.kafka import broker_metadata
 from stream.kafka.aiokafka_internals import fetch_progress
-from stream.kafka.backlog import Backlog, JournalBatch
 from stream.ops.health import Health
 from stream.ops.metrics import WorkerMetrics
+from stream.roles.worker.backlog import Backlog, JournalBatch
 
 STATUS: Final = {each.value: each.name.lower() for each in Status}
 

@@ -9,7 +9,7 @@ from typing import Final, Self
 from aiokafka import AIOKafkaProducer
 
 from stream.kafka import broker_metadata
-from stream.kafka.backlog import PagesTopic, Rejected
+from stream.roles.worker.backlog import PagesTopic, Rejected
 
 FRAMING_BYTES: Final = 512
 """Upper bound for the bytes of a record batch besides key, value and header values."""

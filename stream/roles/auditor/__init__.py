@@ -1,0 +1,1 @@
+"""`neardup audit`: counts verdicts, and decides again (rules 8 and 17)."""

@@ -1,0 +1,1 @@
+"""`neardup load`: rows -> journal, once (rule 21)."""
