@@ -39,8 +39,8 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.output import writing
 from stream.pages.page import Page
 from stream.private import private_directory, tighten
-from stream.tables.failures import TranslatedErrors, damaged, underlying
-from stream.tables.rocks import INDEX
+from stream.tables.store.failures import TranslatedErrors, damaged, underlying
+from stream.tables.store.rocks import INDEX
 from stream.text.surrogates import replace_surrogates
 
 MEMORY: Final = 1 << 30

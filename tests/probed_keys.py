@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from stream.tables.arrays import U64
 from stream.tables.design import Design
-from stream.tables.prefixes_compiled import uncertain_bits
-from stream.tables.probes import probe_count
+from stream.tables.search.prefixes_compiled import uncertain_bits
+from stream.tables.search.probes import probe_count
 
 
 def probe_keys(design: Design, keys: U64, uncertain: NDArray[np.uint8], flip_bits: int, flips: int) -> U64:

@@ -27,7 +27,7 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
     from rich.table import Table
 
     from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
-    from stream.tables.pair_collector import LAST_ANCHOR
+    from stream.tables.search.pair_collector import LAST_ANCHOR
 
     found = plan(parse_pages(pages), distance, parse_memory(memory), width)
     if as_json:

@@ -12,7 +12,7 @@ import structlog
 from stream.errors import NeardupError
 from stream.ops import logging
 from stream.settings import Settings
-from stream.tables.failures import disk_failure, is_of_disk
+from stream.tables.store.failures import disk_failure, is_of_disk
 
 
 def run_role(name: str, settings: Settings, work: Coroutine[Any, Any, None]) -> None:

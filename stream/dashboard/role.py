@@ -36,7 +36,7 @@ from stream.ops.metrics import DashboardMetrics, our_version
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
 from stream.settings import Settings
-from stream.tables.failures import renamed, underlying
+from stream.tables.store.failures import renamed, underlying
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that open requests may take at shutdown."""

@@ -17,9 +17,9 @@ from stream.compiled import compiled, popcount
 from stream.judge.bucket_collisions import BatchProbes, Filter, collisions
 from stream.judge.nearest import DISTANCES
 from stream.tables.arrays import I32, I64, U64
-from stream.tables.packed_pairs import Integer
-from stream.tables.probing import Probing
-from stream.tables.slots import Slots
+from stream.tables.hot.slots import Slots
+from stream.tables.search.packed_pairs import Integer
+from stream.tables.search.probing import Probing
 
 _SLOTS: Final = 1 << 22
 """Bits of the filter for the batch's own buckets: 512 KiB, which fit into the CPU cache."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from stream.compiled import compiled
 from stream.tables.arrays import I32, U8, U32, U64
-from stream.tables.probes import ProbeTree
+from stream.tables.search.probes import ProbeTree
 
 _MIX: Final = np.uint64(0x9E3779B97F4A7C15)
 _FIRST: Final = 1 << 14

@@ -13,8 +13,8 @@ from stream.fingerprint.columns import distances, first_words
 from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State
-from stream.tables.probing import ALL, Nearest
-from stream.tables.search_result import SearchResult
+from stream.tables.search.probing import ALL, Nearest
+from stream.tables.search.result import SearchResult
 
 
 class Compared(NamedTuple):

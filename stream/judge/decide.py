@@ -41,7 +41,7 @@ from stream.judge.verdict_loop_compiled import (
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict import Verdict
 from stream.tables.arrays import distinct
-from stream.tables.probing import Nearest
+from stream.tables.search.probing import Nearest
 
 THREADS = 2
 """Number of search threads. More would compete with workers and the broker on a small machine."""

@@ -23,7 +23,7 @@ from stream.judge.shingle_diff import Shingled, ShingleDiff, diff
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
 from stream.tables.design import Design
-from stream.tables.probes import probe_count
+from stream.tables.search.probes import probe_count
 from stream.text.segment import segment, units
 
 Outcome: TypeAlias = Literal["duplicate", "recrawl", "unique", "insufficient"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import LOAD, Rows, SourceRange
-from stream.tables.contents import joined
+from stream.tables.store.contents import joined
 
 SourceKey = tuple[str, str, int]
 """(Kafka cluster id, topic id, partition)."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from stream.tables.rocks import DEFAULT, Store, of_another_version
+from stream.tables.store.rocks import DEFAULT, Store, of_another_version
 
 META: Final = b"meta"
 VERSION: Final = 5

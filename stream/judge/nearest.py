@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.tables.probing import Nearest
+from stream.tables.search.probing import Nearest
 
 DISTANCES: Final = 256
 """Size of a histogram of distances. Fingerprints have at most 128 bits."""

@@ -15,11 +15,11 @@ from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
-from stream.tables.chains import Ring
-from stream.tables.heads import Heads
-from stream.tables.packed import Packed
-from stream.tables.pair_collector import in_order
-from stream.tables.probing import ALL
+from stream.tables.hot.chains import Ring
+from stream.tables.hot.heads import Heads
+from stream.tables.search.pair_collector import in_order
+from stream.tables.search.probing import ALL
+from stream.tables.warm.packed import Packed
 
 _BYTES: Final = 1 << 20
 

@@ -30,13 +30,13 @@ from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
-from stream.tables.anchors import with_prefix
 from stream.tables.arrays import distinct
-from stream.tables.contents import joined
-from stream.tables.failures import damaged
 from stream.tables.fingerprint_lanes import words_of
-from stream.tables.probing import SearchOptions
-from stream.tables.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store, Writes
+from stream.tables.search.probing import SearchOptions
+from stream.tables.store.anchors import with_prefix
+from stream.tables.store.contents import joined
+from stream.tables.store.failures import damaged
+from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store, Writes
 from stream.tables.tables import Tables
 
 _SOURCE: Final = b"source/"

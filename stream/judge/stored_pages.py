@@ -18,7 +18,7 @@ from stream.judge.live import CACHE, refuse_other_scheme
 from stream.judge.meta import stored_meta
 from stream.judge.state import Baseline, StateReader
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables.rocks import Store, nothing_flushed, state_directory, tables_of
+from stream.tables.store.rocks import Store, nothing_flushed, state_directory, tables_of
 from stream.text.url import url_key
 
 _ID: Final = re.compile(r"([0-9a-f]{8})\.(\d+)\.(\d+)")

@@ -20,7 +20,7 @@ from stream.judge.nearest import DISTANCES, cutoff, youngest_of
 from stream.judge.rule import NO_SIMILARITY, UNLIKE
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import I16, I32, I64, U8, U64
-from stream.tables.packed_pairs import Integer
+from stream.tables.search.packed_pairs import Integer
 
 NO_DISTANCE: Final = -1
 FINGERPRINTS_A_COMPARISON: Final = 8

@@ -20,8 +20,8 @@ from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journa
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-from stream.tables.failures import set_aside
-from stream.tables.last_scrub import refuse_known_damage
+from stream.tables.store.failures import set_aside
+from stream.tables.store.last_scrub import refuse_known_damage
 
 log = structlog.get_logger(__name__)
 

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 from stream.private import tighten
-from stream.tables.failures import TranslatedErrors
+from stream.tables.store.failures import TranslatedErrors
 
 
 def member_id(path: Path) -> str:

@@ -20,7 +20,7 @@ from stream.offline.index_file import IndexFile, is_index
 from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
 from stream.tables.arrays import U64
 from stream.tables.fingerprint_lanes import WIDTHS, as_words
-from stream.tables.rocks import state_directory
+from stream.tables.store.rocks import state_directory
 
 CHUNK: Final = 1 << 16
 """Fingerprints per chunk."""

@@ -29,7 +29,7 @@ from stream.sources.open import open_source
 from stream.sources.source import Message
 from stream.tables.arrays import U64
 from stream.tables.fingerprint_lanes import from_integers, to_hex, words_of
-from stream.tables.rocks import state_directory
+from stream.tables.store.rocks import state_directory
 
 CHUNK: Final = 1 << 12
 """Least number of corpus pages in a chunk."""

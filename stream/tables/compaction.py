@@ -17,15 +17,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream.failpoints import reach
-from stream.tables.anchors import StoredAnchors, with_prefix
 from stream.tables.arrays import U64
-from stream.tables.cold import ColdTier
+from stream.tables.cold.freeze import Freezing
+from stream.tables.cold.runs import LEVELS, MERGED, Run, run_of
+from stream.tables.cold.tier import ColdTier
 from stream.tables.design import Design
-from stream.tables.failures import damaged
-from stream.tables.freeze import Freezing
-from stream.tables.hot import HotTier
-from stream.tables.rocks import DEFAULT, Store, table_family
-from stream.tables.runs import LEVELS, MERGED, Run, run_of
+from stream.tables.hot.tier import HotTier
+from stream.tables.store.anchors import StoredAnchors, with_prefix
+from stream.tables.store.failures import damaged
+from stream.tables.store.rocks import DEFAULT, Store, table_family
 
 RUN: Final = b"run/"
 

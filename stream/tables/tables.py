@@ -21,20 +21,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.tables import freeze
-from stream.tables.anchors import StoredAnchors
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.cold import ColdTier
+from stream.tables.cold import freeze
+from stream.tables.cold.tier import ColdTier
 from stream.tables.compaction import Compaction, stored_runs
-from stream.tables.contents import joined
 from stream.tables.design import Design
-from stream.tables.hot import HEAD_GROWTH, HeadGrowth, HotTier
+from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth, HotTier
 from stream.tables.memory_shares import MemoryShares
-from stream.tables.pair_collector import LAST_ANCHOR
-from stream.tables.probing import ALL, Nearest, Probing, SearchOptions
-from stream.tables.rocks import DEFAULT, Store, Writes
-from stream.tables.search_result import SearchResult
-from stream.tables.warm import WarmTier
+from stream.tables.search.pair_collector import LAST_ANCHOR
+from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
+from stream.tables.search.result import SearchResult
+from stream.tables.store.anchors import StoredAnchors
+from stream.tables.store.contents import joined
+from stream.tables.store.rocks import DEFAULT, Store, Writes
+from stream.tables.warm.tier import WarmTier
 
 LAYOUT: Final = b"tables/layout"
 MOST_SEARCHED_ROWS: Final = 1 << 12

@@ -31,7 +31,7 @@ from stream.messages.decision import Decisions
 from stream.messages.journal import decode_journal
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.settings import Settings
-from stream.tables.heads import HEAD_BYTES
+from stream.tables.hot.heads import HEAD_BYTES
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.journal import NEAR, ROWS, journal
 from tests.genesis import genesis_of

@@ -32,7 +32,7 @@ from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES
 from stream.settings import Settings, load
 from stream.tables.design import Design
-from stream.tables.probes import probe_count
+from stream.tables.search.probes import probe_count
 from tests.bench.journal import NEAR, PARTITIONS, journal
 from tests.bench.pipeline import processor_seconds
 

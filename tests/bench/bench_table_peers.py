@@ -29,8 +29,8 @@ from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.judge.decide import THREADS
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
-from stream.tables.probing import SearchOptions
-from stream.tables.rocks import Store
+from stream.tables.search.probing import SearchOptions
+from stream.tables.store.rocks import Store
 from stream.tables.tables import Tables
 from tests.bench.bench_tables import BATCH, INSERTED, SHARES, flip, preloaded
 from tests.bench.quality.environments import PeerProcess, ask

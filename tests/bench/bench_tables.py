@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from stream.judge.decide import THREADS
 from stream.tables.design import Design
-from stream.tables.probing import SearchOptions
-from stream.tables.rocks import Store
+from stream.tables.search.probing import SearchOptions
+from stream.tables.store.rocks import Store
 from stream.tables.tables import Tables
 
 BATCH = 1000

@@ -14,8 +14,8 @@ import pytest
 
 from stream import failpoints
 from stream.tables.design import Design
-from stream.tables.probing import SearchOptions
-from stream.tables.rocks import DEFAULT, Store
+from stream.tables.search.probing import SearchOptions
+from stream.tables.store.rocks import DEFAULT, Store
 from stream.tables.tables import Tables
 
 pytestmark = pytest.mark.chaos

@@ -22,8 +22,8 @@ from stream.roles.auditor.recompute import recompute
 from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.role import JudgeRole
 from stream.settings import Settings
-from stream.tables.last_scrub import last_scrub
-from stream.tables.rocks import Store, tables_of
+from stream.tables.store.last_scrub import last_scrub
+from stream.tables.store.rocks import Store, tables_of
 from tests.kafka.judge_helpers import append, decided, error_of, once, part, places, record, verdicts
 from tests.kafka.worker_helpers import running
 from tests.waiting import until

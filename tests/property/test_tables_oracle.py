@@ -15,18 +15,19 @@ import pytest
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.tables import memory_shares, warm
-from stream.tables.cold import ColdTier
+from stream.tables import memory_shares
+from stream.tables.cold.presence import Presence
+from stream.tables.cold.tier import ColdTier
 from stream.tables.design import Design
-from stream.tables.heads import Heads
-from stream.tables.hot import HEAD_GROWTH, HeadGrowth
+from stream.tables.hot.heads import Heads
+from stream.tables.hot.tier import HEAD_GROWTH, HeadGrowth
 from stream.tables.memory_shares import PACKED_SHARE
-from stream.tables.packed import HITS_AT_ONCE, Packed, Packing
-from stream.tables.pair_collector import MANY, PairCollector
-from stream.tables.presence import Presence
-from stream.tables.probing import Probing, SearchOptions
-from stream.tables.rocks import Store
+from stream.tables.search.pair_collector import MANY, PairCollector
+from stream.tables.search.probing import Probing, SearchOptions
+from stream.tables.store.rocks import Store
 from stream.tables.tables import Tables
+from stream.tables.warm import tier as warm
+from stream.tables.warm.packed import HITS_AT_ONCE, Packed, Packing
 from tests.probed_keys import probe_keys
 
 CACHE = 8 << 20

@@ -20,7 +20,7 @@ from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.fingerprints import open_fingerprints
 from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
 from stream.tables.fingerprint_lanes import as_words, to_hex
-from stream.tables.rocks import ANCHORS
+from stream.tables.store.rocks import ANCHORS
 from tests.commands import neardup
 from tests.fingerprint_sets import flipped, random_set
 from tests.genesis import genesis_of

@@ -350,9 +350,9 @@ def edit(file: Path, old: str, new: str) -> None:
 LINK = """
 import json
 import numpy as np
-from stream.tables.chains import Chains, AnchorsToLink, link
+from stream.tables.hot.chains import Chains, AnchorsToLink, link
 from stream.tables.design import PrefixPieces
-from stream.tables.slots import Fold
+from stream.tables.hot.slots import Fold
 
 one, table = np.ones(1, np.uint64), np.ones((1, 1), np.uint64)
 newest, present = np.zeros(256, np.uint32), np.zeros(32, np.uint8)
@@ -473,7 +473,7 @@ def test_digests_of_all_compiled_functions_depend_on_neither_place_nor_process(r
     )
     assert copied == json.loads(here.stdout)
     assert len(copied) > 50
-    assert "stream.tables.chains.link" in copied
+    assert "stream.tables.hot.chains.link" in copied
 
 
 def test_digest_covers_a_closure_and_defaults() -> None:

@@ -20,9 +20,9 @@ from stream.index import Answer, Index
 from stream.judge.live import live_anchors
 from stream.judge.meta import META
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables.failures import CURE, failure, set_aside
-from stream.tables.rocks import Store, tables_of
-from stream.tables.scrub_child import ScrubResult, scrub
+from stream.tables.store.failures import CURE, failure, set_aside
+from stream.tables.store.rocks import Store, tables_of
+from stream.tables.store.scrub_child import ScrubResult, scrub
 
 ITEMS, AFTER, GENERATION = 400, 60, 40
 Contents = list[tuple[bytes, bytes]]
@@ -200,7 +200,7 @@ def test_a_disk_that_cannot_be_read_is_damage(whole: Path, monkeypatch: pytest.M
         error = Exception(said)
         raise failure(path, error) from error
 
-    monkeypatch.setattr("stream.tables.scrub_child.read_from_disk", fails)
+    monkeypatch.setattr("stream.tables.store.scrub_child.read_from_disk", fails)
     found = scrub(whole / "state", lambda: None)
     assert found.file == "000012.sst"
     assert found.damage == f"state directory {whole / 'state'}: damaged: 000012.sst: {said}; {CURE}"
@@ -327,7 +327,7 @@ def test_a_damaged_directory_is_set_aside_whole(whole: Path, tmp_path: Path) -> 
 
 def test_a_directory_that_another_process_has_open_is_not_set_aside(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from stream.tables.rocks import Store;"
+        "import sys; from pathlib import Path; from stream.tables.store.rocks import Store;"
         "store = Store(Path(sys.argv[1]), 1, 1 << 20); print('open', flush=True); sys.stdin.read()"
     )
     path = tmp_path / "judge"

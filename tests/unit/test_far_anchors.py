@@ -9,8 +9,8 @@ import numpy as np
 from stream.dashboard.answers import Near
 from stream.dashboard.lookup import _judged
 from stream.tables.design import Design
-from stream.tables.probing import SearchOptions
-from stream.tables.rocks import Store
+from stream.tables.search.probing import SearchOptions
+from stream.tables.store.rocks import Store
 from stream.tables.tables import Tables
 
 ANCHORS, DEAD, MOST = 700, np.arange(0, 700, 3), 25

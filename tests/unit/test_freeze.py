@@ -15,12 +15,12 @@ import pytest
 
 from stream.errors import StateError
 from stream.failpoints import VARIABLE
-from stream.tables import freeze
-from stream.tables.anchors import Skips
+from stream.tables.cold import freeze
+from stream.tables.cold.freeze import FOLDER, Freezing
+from stream.tables.cold.runs import Run
 from stream.tables.design import Design
-from stream.tables.freeze import FOLDER, Freezing
-from stream.tables.rocks import Store, table_family
-from stream.tables.runs import Run
+from stream.tables.store.anchors import Skips
+from stream.tables.store.rocks import Store, table_family
 from tests.waiting import until
 
 DESIGN = Design(5, 2)
@@ -89,10 +89,10 @@ import sys
 from pathlib import Path
 import numpy as np
 from stream.tables.design import Design
-from stream.tables.freeze import Freezing
-from stream.tables.rocks import Store
-from stream.tables.anchors import Skips
-from stream.tables.runs import Run
+from stream.tables.cold.freeze import Freezing
+from stream.tables.store.rocks import Store
+from stream.tables.store.anchors import Skips
+from stream.tables.cold.runs import Run
 NO_SKIPS = Skips(np.zeros(0, np.int64), np.zeros(0, np.uint64))
 rows = np.random.default_rng(1).integers(0, 1 << 64, (2_000_000, 2), dtype=np.uint64)
 store, run = Store(Path(sys.argv[1]), 10, 1 << 20), Run(0, 0, len(rows))

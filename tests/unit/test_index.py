@@ -11,7 +11,7 @@ from stream import Answer, Index, Page, PageError, Scheme, VerdictOptions
 from stream.errors import SchemeMismatchError, StateBusyError, StateError
 from stream.judge.live import live_anchors
 from stream.judge.meta import META, VERSION
-from stream.tables.rocks import Store, tables_of
+from stream.tables.store.rocks import Store, tables_of
 
 HARBOUR = "The harbour authority will repair the old lighthouse at the north pier before the winter storms. "
 MARKET = "On Saturday the market square belongs to bakers, beekeepers and one very patient knife grinder. "

@@ -11,7 +11,7 @@ import pytest
 from stream.errors import StateError
 from stream.judge.page_log import GROUP, PageLog
 from stream.messages.byte_strings import StringColumn
-from stream.tables.rocks import ANCHORS, DUPLICATES, Store
+from stream.tables.store.rocks import ANCHORS, DUPLICATES, Store
 
 WORDS = 5
 COUNT = 61

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from stream.tables.design import Design
-from stream.tables.probes import probe_count
-from stream.tables.probing import Probing, SearchOptions
+from stream.tables.search.probes import probe_count
+from stream.tables.search.probing import Probing, SearchOptions
 from tests.probed_keys import probe_keys
 
 

@@ -17,9 +17,15 @@ from stream.judge import verdict_json_compiled
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
 from stream.messages.journal import Genesis
-from stream.tables import pair_collector, chain_search, chains, cold, packed, prefixes_compiled, presence
+from stream.tables.search import pair_collector
+from stream.tables.hot import chain_search
+from stream.tables.hot import chains
+from stream.tables.cold import tier as cold
+from stream.tables.warm import packed
+from stream.tables.search import prefixes_compiled
+from stream.tables.cold import presence
 from stream.tables.design import Design
-from stream.tables.runs import Run
+from stream.tables.cold.runs import Run
 
 loops = (pair_collector.in_order, chain_search.follow, chains.link, chains.sweep, chains.unlink,
     bucket_collisions.collisions, verdict_loop_compiled.settle, nearest.nearest_alive,

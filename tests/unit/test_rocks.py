@@ -14,9 +14,9 @@ import pytest
 from rocksdict import Rdict
 
 from stream.errors import StateError
-from stream.tables import rocks
-from stream.tables.failures import MISSING_FILE
-from stream.tables.rocks import Store, table_family
+from stream.tables.store import rocks
+from stream.tables.store.failures import MISSING_FILE
+from stream.tables.store.rocks import Store, table_family
 
 CACHE = 8 << 20
 WRITTEN = ("default", "log", "anchors", "duplicates", "urls")
@@ -172,7 +172,7 @@ def test_digest_sees_family_key_and_value_but_not_history(tmp_path: Path) -> Non
 
 def test_directory_of_another_process_is_refused_by_name(tmp_path: Path) -> None:
     script = (
-        "import sys; from pathlib import Path; from stream.tables.rocks import Store;"
+        "import sys; from pathlib import Path; from stream.tables.store.rocks import Store;"
         f"store = Store(Path(sys.argv[1]), 1, {CACHE}); print('open', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

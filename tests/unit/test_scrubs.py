@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 
 from stream.errors import DamagedStateError
 from stream.roles.judge.scrubs import Scrubs
-from stream.tables.last_scrub import last_scrub, refuse_known_damage
-from stream.tables.rocks import Store
+from stream.tables.store.last_scrub import last_scrub, refuse_known_damage
+from stream.tables.store.rocks import Store
 from tests.waiting import until
 
 OFTEN = 1e-6
@@ -113,7 +113,7 @@ async def test_no_scrub_is_asked_for_by_0(directory: Path) -> None:
 async def test_a_child_that_fails_says_nothing_of_the_state(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stream.tables.scrub_child.__name__", "stream.no_such_module")
+    monkeypatch.setattr("stream.tables.store.scrub_child.__name__", "stream.no_such_module")
     told, scrubs = ScrubCalls(), Scrubs(directory, OFTEN, ScrubCalls())
     with capture_logs() as logs:
         async with scrubs.beside():

@@ -26,9 +26,9 @@ from stream.index import Index
 from stream.judge.rehearse import rehearse
 from stream.private import private_directory
 from stream.settings import Settings
-from stream.tables import freeze
-from stream.tables.failures import underlying
-from stream.tables.rocks import Store
+from stream.tables.cold import freeze
+from stream.tables.store.failures import underlying
+from stream.tables.store.rocks import Store
 from tests.genesis import genesis_of
 
 SCHEME = Scheme()
@@ -185,7 +185,7 @@ def test_what_ends_faust_is_told_by_what_is_behind_it(tmp_path: Path) -> None:
 def test_an_error_of_the_disk_names_the_directory(tmp_path: Path, name: str) -> None:
     script = (
         "import sys; sys.path.insert(0, sys.argv[2])\n"
-        "from pathlib import Path; from stream.tables.rocks import Store\n"
+        "from pathlib import Path; from stream.tables.store.rocks import Store\n"
         "from stream.errors import DiskError\n"
         "try: Store(Path(sys.argv[1]), 1, 1 << 20).flush()\n"
         "except DiskError as error: print(error)\n"

@@ -16,9 +16,9 @@ import structlog
 from stream.children.confine import environment
 from stream.errors import DamagedStateError, OutputError
 from stream.kafka.in_flight import in_thread
-from stream.tables import scrub_child
-from stream.tables.last_scrub import last_scrub, note_scrub
-from stream.tables.scrub_child import ScrubResult
+from stream.tables.store import scrub_child
+from stream.tables.store.last_scrub import last_scrub, note_scrub
+from stream.tables.store.scrub_child import ScrubResult
 
 FIRST_SECONDS: Final = 600.0
 """Minimum time from the start of a judge to its first scrub."""

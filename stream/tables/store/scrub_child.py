@@ -1,4 +1,4 @@
-"""The process that scrubs a state directory for damage: `python -m stream.tables.scrub_child DIRECTORY`.
+"""The process that scrubs a state directory for damage: `python -m stream.tables.store.scrub_child DIRECTORY`.
 
 It reads every block of every file, slowly, beside a running judge, and writes a `ScrubResult` in JSON to
 standard output.
@@ -17,8 +17,8 @@ import msgspec
 
 from stream.children.parent import end_with_parent
 from stream.errors import DamagedStateError, NeardupError
-from stream.tables.failures import file_named, unreadable
-from stream.tables.rocks import families_in, read_from_disk
+from stream.tables.store.failures import file_named, unreadable
+from stream.tables.store.rocks import families_in, read_from_disk
 
 NICE: Final = 19
 SHARE: Final = 0.1

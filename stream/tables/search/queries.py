@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.probes import ProbeTree
+from stream.tables.search.probes import ProbeTree
 
 
 class Queries(NamedTuple):

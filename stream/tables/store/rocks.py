@@ -33,7 +33,7 @@ from rocksdict import (
 from stream.errors import StateError
 from stream.failpoints import reach
 from stream.private import private_directory, tighten
-from stream.tables.failures import MISSING_FILE, TranslatedErrors, damaged
+from stream.tables.store.failures import MISSING_FILE, TranslatedErrors, damaged
 
 DEFAULT: Final = "default"
 LOG: Final = "log"

@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 
 from stream.tables.arrays import U8, U64, distinct
-from stream.tables.chains import AnchorsToLink, Chains, Ring, link, sweep, unlink
 from stream.tables.design import Design
-from stream.tables.slots import Slots
+from stream.tables.hot.chains import AnchorsToLink, Chains, Ring, link, sweep, unlink
+from stream.tables.hot.slots import Slots
 
 SHARING: Final = 3
 """Logarithm of the number of slots that share a chain, unless there are fewer prefixes."""

@@ -1,4 +1,4 @@
-"""The process that builds the files of a large run: `python -m stream.tables.freeze_child FOLDER`.
+"""The process that builds the files of a large run: `python -m stream.tables.cold.freeze_child FOLDER`.
 
 FOLDER contains the input, written by `hand_over`. The files, one per table, are written to it.
 """
@@ -15,13 +15,13 @@ import numpy as np
 
 from stream.children.parent import end_with_parent
 from stream.errors import DiskError
-from stream.tables.anchors import Skips
 from stream.tables.arrays import U64
-from stream.tables.build import RunAnchors, build_tables
+from stream.tables.cold.build import RunAnchors, build_tables
+from stream.tables.cold.runs import Run
 from stream.tables.design import Design
-from stream.tables.failures import TranslatedErrors
-from stream.tables.rocks import sst_writer
-from stream.tables.runs import Run
+from stream.tables.store.anchors import Skips
+from stream.tables.store.failures import TranslatedErrors
+from stream.tables.store.rocks import sst_writer
 
 INPUT: Final = "run.npz"
 ROWS: Final = "rows"

@@ -16,13 +16,13 @@ from typing import Final
 
 import numpy as np
 
-from stream.tables.anchors import StoredAnchors
 from stream.tables.arrays import I64, U64
-from stream.tables.chain_search import follow
-from stream.tables.chains import Ring
 from stream.tables.design import Design
-from stream.tables.heads import HEAD_BYTES, Heads
-from stream.tables.probing import Probing
+from stream.tables.hot.chain_search import follow
+from stream.tables.hot.chains import Ring
+from stream.tables.hot.heads import HEAD_BYTES, Heads
+from stream.tables.search.probing import Probing
+from stream.tables.store.anchors import StoredAnchors
 
 LOAD: Final = 1
 """Least heads per anchor and table; with fewer, heads grow."""

@@ -9,9 +9,9 @@ import numpy as np
 from stream.compiled import compiled, prefetch
 from stream.tables.arrays import U8, U32, U64
 from stream.tables.design import PrefixPieces
-from stream.tables.packed_pairs import Integer, is_dead
-from stream.tables.prefixes_compiled import prefix_of
-from stream.tables.slots import Fold, slot_of
+from stream.tables.hot.slots import Fold, slot_of
+from stream.tables.search.packed_pairs import Integer, is_dead
+from stream.tables.search.prefixes_compiled import prefix_of
 
 LINKED_AT_ONCE: Final = 16
 """Anchors whose memory is prefetched together."""

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.tables.arrays import I64, U64, distinct
-from stream.tables.contents import digest, joined, mixed
-from stream.tables.failures import damaged
-from stream.tables.rocks import DEFAULT, LOG, Store, Writes
+from stream.tables.store.contents import digest, joined, mixed
+from stream.tables.store.failures import damaged
+from stream.tables.store.rocks import DEFAULT, LOG, Store, Writes
 
 CHUNK: Final = 256
 """Anchors per key of the log. The last chunk is rewritten as it fills, so the log's content depends only on

@@ -8,15 +8,15 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream.compiled import compiled, popcount
-from stream.tables.anchors import StoredAnchors
 from stream.tables.arrays import I64, U64
+from stream.tables.cold.presence import LEAST_BITS, Presence
+from stream.tables.cold.runs import ENTRY_BYTES, Run, group_keys
 from stream.tables.design import Design
-from stream.tables.packed_pairs import add_pair, count_live, no_pairs
-from stream.tables.presence import LEAST_BITS, Presence
-from stream.tables.probing import Probing
-from stream.tables.queries import Criteria, Queries
-from stream.tables.rocks import Store, table_family
-from stream.tables.runs import ENTRY_BYTES, Run, group_keys
+from stream.tables.search.packed_pairs import add_pair, count_live, no_pairs
+from stream.tables.search.probing import Probing
+from stream.tables.search.queries import Criteria, Queries
+from stream.tables.store.anchors import StoredAnchors
+from stream.tables.store.rocks import Store, table_family
 
 SLOTS_AN_ANCHOR: Final = 32
 """Most slots of a presence bitmap per anchor and table, rounded down to a power of two. The rate of false

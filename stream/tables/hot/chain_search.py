@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled, inlined, popcount, prefetch
 from stream.tables.arrays import I64, U32, U64
-from stream.tables.chain_copies import (
+from stream.tables.design import TABLE_BITS
+from stream.tables.hot.chain_copies import (
     NUMBER,
     Copies,
     Wanted,
@@ -24,13 +25,19 @@ from stream.tables.chain_copies import (
     no_copies,
     oldest_near,
 )
-from stream.tables.chains import Chains, Ring, ring_row
-from stream.tables.design import TABLE_BITS
-from stream.tables.packed_pairs import PackedPairs, add_pair, count_live, no_pairs, pack_pair, with_room
-from stream.tables.prefixes_compiled import PROBES_AT_ONCE
-from stream.tables.probing import Nearest
-from stream.tables.queries import Criteria, Queries
-from stream.tables.slots import slot_of
+from stream.tables.hot.chains import Chains, Ring, ring_row
+from stream.tables.hot.slots import slot_of
+from stream.tables.search.packed_pairs import (
+    PackedPairs,
+    add_pair,
+    count_live,
+    no_pairs,
+    pack_pair,
+    with_room,
+)
+from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE
+from stream.tables.search.probing import Nearest
+from stream.tables.search.queries import Criteria, Queries
 
 LONG: Final = 64
 """Steps along a chain after which the rest of it is copied to contiguous memory. Many rows of spam follow the

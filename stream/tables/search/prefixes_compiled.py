@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import TABLE_BITS, PrefixPieces
-from stream.tables.queries import Queries
+from stream.tables.search.queries import Queries
 
 PROBES_AT_ONCE: Final = 1024
 """Probes whose memory is prefetched together, unless a single row has more. With 64, fewer cache misses

@@ -8,10 +8,10 @@ import numpy as np
 
 from stream.compiled import compiled
 from stream.tables.arrays import I64, U8, U64
+from stream.tables.cold.runs import Run
 from stream.tables.design import TABLE_BITS, Design, PrefixPieces
-from stream.tables.prefixes_compiled import prefix_of
-from stream.tables.queries import Queries
-from stream.tables.runs import Run
+from stream.tables.search.prefixes_compiled import prefix_of
+from stream.tables.search.queries import Queries
 
 _ALL_ENTER: Final = np.zeros(0, np.uint64)
 LEAST_BITS: Final = 3

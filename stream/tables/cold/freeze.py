@@ -17,14 +17,14 @@ import numpy as np
 from stream.children.confine import environment
 from stream.errors import EXIT_DISK, StateBusyError
 from stream.failpoints import reach
-from stream.tables import freeze_child
-from stream.tables.anchors import Skips
 from stream.tables.arrays import U64
-from stream.tables.build import RunAnchors, build_tables, table_file
+from stream.tables.cold import freeze_child
+from stream.tables.cold.build import RunAnchors, build_tables, table_file
+from stream.tables.cold.runs import Run
 from stream.tables.design import Design
-from stream.tables.failures import TranslatedErrors, disk_failure
-from stream.tables.rocks import Store, table_family
-from stream.tables.runs import Run
+from stream.tables.store.anchors import Skips
+from stream.tables.store.failures import TranslatedErrors, disk_failure
+from stream.tables.store.rocks import Store, table_family
 
 FOLDER: Final = "freeze"
 CHILD_ANCHORS = 100_000

@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from rocksdict import SstFileWriter
 
-from stream.tables.anchors import Skips
 from stream.tables.arrays import U64
+from stream.tables.cold.runs import ENTRY_BYTES, Run, group_keys
 from stream.tables.design import Design
-from stream.tables.rocks import table_family
-from stream.tables.runs import ENTRY_BYTES, Run, group_keys
+from stream.tables.store.anchors import Skips
+from stream.tables.store.rocks import table_family
 
 PAUSE_KEYS: Final = 64
 """Keys written between two calls of `pause`."""

@@ -9,9 +9,9 @@ import numpy as np
 
 from stream.compiled import compiled, popcount
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.chains import Chains, Ring, ring_row
-from stream.tables.packed_pairs import is_dead, place_among
-from stream.tables.probing import Nearest
+from stream.tables.hot.chains import Chains, Ring, ring_row
+from stream.tables.search.packed_pairs import is_dead, place_among
+from stream.tables.search.probing import Nearest
 
 FINGERPRINT_BITS: Final = 64
 COPIES: Final = 256

@@ -15,7 +15,7 @@ import msgspec
 from stream.errors import DamagedStateError
 from stream.output import writing
 from stream.private import tighten
-from stream.tables.scrub_child import ScrubResult
+from stream.tables.store.scrub_child import ScrubResult
 
 
 class Scrubbed(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,10 +9,10 @@ import numpy as np
 
 from stream.tables.arrays import I64, U8, U64
 from stream.tables.design import Design
-from stream.tables.pair_collector import PairCollector
-from stream.tables.prefixes_compiled import LISTED_BITS, keys_of, uncertain_bits
-from stream.tables.probes import probe_tree
-from stream.tables.queries import Criteria, Queries
+from stream.tables.search.pair_collector import PairCollector
+from stream.tables.search.prefixes_compiled import LISTED_BITS, keys_of, uncertain_bits
+from stream.tables.search.probes import probe_tree
+from stream.tables.search.queries import Criteria, Queries
 
 
 class Nearest(NamedTuple):

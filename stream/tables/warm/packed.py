@@ -15,10 +15,10 @@ import numpy as np
 from stream.compiled import compiled, inlined, popcount, prefetch
 from stream.tables.arrays import I64, U8, U32, U64
 from stream.tables.design import Design, PrefixPieces
-from stream.tables.packed_pairs import PackedPairs, add_pair, count_live, no_pairs
-from stream.tables.prefixes_compiled import PROBES_AT_ONCE, Probes, prefix_of, probed_prefixes
-from stream.tables.probing import Probing
-from stream.tables.queries import Criteria, Queries
+from stream.tables.search.packed_pairs import PackedPairs, add_pair, count_live, no_pairs
+from stream.tables.search.prefixes_compiled import PROBES_AT_ONCE, Probes, prefix_of, probed_prefixes
+from stream.tables.search.probing import Probing
+from stream.tables.search.queries import Criteria, Queries
 
 GROUP: Final = 8
 """Largest average number of entries of a group; it is 4 to 8 if prefixes are uniformly distributed. The start

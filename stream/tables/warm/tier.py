@@ -13,10 +13,10 @@ from functools import partial
 from typing import Final
 
 from stream.errors import SettingsError
-from stream.tables.anchors import StoredAnchors
 from stream.tables.design import Design
-from stream.tables.packed import Packed, Packing, Slice
-from stream.tables.probing import Probing
+from stream.tables.search.probing import Probing
+from stream.tables.store.anchors import StoredAnchors
+from stream.tables.warm.packed import Packed, Packing, Slice
 
 STEPS: Final = 16
 """All anchors are repacked once there is another sixteenth of them, or a generation if that is more."""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.tables.arrays import I64, U8
-from stream.tables.probing import Probing
+from stream.tables.search.probing import Probing
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""The cold tier: runs of anchors in RocksDB, and how they are built."""

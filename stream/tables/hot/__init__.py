@@ -1,0 +1,1 @@
+"""The hot tier: the newest anchors in RAM, as chained hash tables."""

@@ -1,0 +1,1 @@
+"""One search through all tiers: probes, queries, pairs and the result."""

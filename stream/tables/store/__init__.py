@@ -1,0 +1,1 @@
+"""The RocksDB of a state directory: reads, writes, flushes, damage and scrubs."""

@@ -1,0 +1,1 @@
+"""The warm tier: anchors packed in RAM."""
