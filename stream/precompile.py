@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from stream.compiled.code_cache import is_empty
-from stream.dashboard import verdict_fields_compiled
+from stream.dashboard.counting import verdict_fields_compiled
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rehearse import rehearse

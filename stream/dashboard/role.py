@@ -14,17 +14,17 @@ import msgspec
 import structlog
 from aiohttp import web
 
-from stream.dashboard import verdict_fields_compiled
 from stream.dashboard.answers import About
-from stream.dashboard.api import Api
-from stream.dashboard.app import Statistics, tables_directory
-from stream.dashboard.gate import Gate, check_reach
-from stream.dashboard.latest_verdicts import LatestVerdicts
-from stream.dashboard.lookup import Finder
-from stream.dashboard.server import application
-from stream.dashboard.superseded import SupersededClusters
-from stream.dashboard.system import Watch
-from stream.dashboard.verdict_columns import VerdictColumns
+from stream.dashboard.counting import verdict_fields_compiled
+from stream.dashboard.counting.app import Statistics, tables_directory
+from stream.dashboard.counting.latest_verdicts import LatestVerdicts
+from stream.dashboard.counting.verdict_columns import VerdictColumns
+from stream.dashboard.deployment.system import Watch
+from stream.dashboard.lookup.lookup import Finder
+from stream.dashboard.lookup.superseded import SupersededClusters
+from stream.dashboard.web.api import Api
+from stream.dashboard.web.gate import Gate, check_reach
+from stream.dashboard.web.server import application
 from stream.errors import DamagedStateError, NeardupError, StaleError
 from stream.kafka import acl_check, broker_metadata, clients, record_batches, topics
 from stream.kafka.names import TopicNames

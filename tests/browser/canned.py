@@ -42,10 +42,10 @@ from stream.dashboard.answers import (
     System,
     Verdicts,
 )
-from stream.dashboard.api import Api
-from stream.dashboard.gate import Gate, answer
 from stream.dashboard.role import about
-from stream.dashboard.server import application
+from stream.dashboard.web.api import Api
+from stream.dashboard.web.gate import Gate, answer
+from stream.dashboard.web.server import application
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.shingle_diff import LONGEST_OWN, Run, ShingleDiff

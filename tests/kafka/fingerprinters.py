@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from stream.dashboard.comparer import Comparer
+from stream.dashboard.lookup.comparer import Comparer
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme

@@ -16,7 +16,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from stream.dashboard.app import tables_directory
+from stream.dashboard.counting.app import tables_directory
 from stream.dashboard.role import DashboardRole
 from stream.errors import DamagedStateError, StaleError
 from stream.fingerprint.scheme import Scheme

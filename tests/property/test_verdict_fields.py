@@ -12,8 +12,8 @@ import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stream.dashboard.verdict_columns import VerdictFields, batch_of, host_of, normal
-from stream.dashboard.verdict_fields_compiled import scan
+from stream.dashboard.counting.verdict_columns import VerdictFields, batch_of, host_of, normal
+from stream.dashboard.counting.verdict_fields_compiled import scan
 from stream.errors import RecordError
 from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord, rfc3339
 

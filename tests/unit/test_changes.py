@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from stream.dashboard.changes import KEPT, ChangeLog
-from stream.dashboard.groups import Group, Member
+from stream.dashboard.deployment.changes import KEPT, ChangeLog
+from stream.dashboard.deployment.groups import Group, Member
 
 START = 1_800_000_000.0
 

@@ -7,7 +7,6 @@ import io
 
 import pytest
 
-from stream.dashboard import csv_export
 from stream.dashboard.answers import (
     Changes,
     Clusters,
@@ -20,6 +19,7 @@ from stream.dashboard.answers import (
     SeenVerdict,
     Verdicts,
 )
+from stream.dashboard.web import csv_export
 from stream.messages.verdict import VERDICTS, PageRef
 from tests.browser.canned import NOON, PLAIN, canned, verdict
 

@@ -12,10 +12,10 @@ import pytest
 import xxhash
 from faust.types import TP
 
-from stream.dashboard import history
-from stream.dashboard.history import KEPT, History
-from stream.dashboard.rows import UrlRow
-from stream.dashboard.verdict_columns import batch_of, normal
+from stream.dashboard.counting import history
+from stream.dashboard.counting.history import KEPT, History
+from stream.dashboard.counting.rows import UrlRow
+from stream.dashboard.counting.verdict_columns import batch_of, normal
 from stream.messages.verdict import VerdictRecord
 from tests.kafka.dashboard_helpers import VerdictMaker
 

@@ -8,11 +8,11 @@ import time
 import msgspec
 import pytest
 
-from stream.dashboard import ends as ends_of_rows
-from stream.dashboard import pending as pendings
-from stream.dashboard.ends import FoldedOffsets
-from stream.dashboard.pending import Pending
-from stream.dashboard.verdict_columns import VerdictColumns, batch_of
+from stream.dashboard.counting import ends as ends_of_rows
+from stream.dashboard.counting import pending as pendings
+from stream.dashboard.counting.ends import FoldedOffsets
+from stream.dashboard.counting.pending import Pending
+from stream.dashboard.counting.verdict_columns import VerdictColumns, batch_of
 from tests.kafka.dashboard_helpers import VerdictMaker
 from tests.waiting import HANG_SECONDS
 

@@ -13,16 +13,16 @@ import openapi_spec_validator
 import pytest
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
-from stream.dashboard import fold, view
-from stream.dashboard.committed import BEFORE, records_skipped
-from stream.dashboard.ends import FoldedOffsets
-from stream.dashboard.fold import Folder, window_row
-from stream.dashboard.openapi import document
-from stream.dashboard.pending import Pending
-from stream.dashboard.rows import Counts
-from stream.dashboard.verdict_columns import Shape, batch_of, host_of, normal
-from stream.dashboard.view import View
-from stream.dashboard.windows import DAY, HOSTS, HOUR, MOST_POINTS, TOTALS, Calendar, plan
+from stream.dashboard.counting import fold, view
+from stream.dashboard.counting.committed import BEFORE, records_skipped
+from stream.dashboard.counting.ends import FoldedOffsets
+from stream.dashboard.counting.fold import Folder, window_row
+from stream.dashboard.counting.pending import Pending
+from stream.dashboard.counting.rows import Counts
+from stream.dashboard.counting.verdict_columns import Shape, batch_of, host_of, normal
+from stream.dashboard.counting.view import View
+from stream.dashboard.counting.windows import DAY, HOSTS, HOUR, MOST_POINTS, TOTALS, Calendar, plan
+from stream.dashboard.web.openapi import document
 from stream.errors import RecordError
 from tests.kafka.dashboard_helpers import VerdictMaker, by_kind
 

@@ -10,8 +10,8 @@ import faust
 import pytest
 from faust.exceptions import PartitionsMismatch
 
-from stream.dashboard.faust_internals import in_scope_of
-from stream.dashboard.row_tables import RowTable
+from stream.dashboard.counting.faust_internals import in_scope_of
+from stream.dashboard.counting.row_tables import RowTable
 
 
 @dataclass

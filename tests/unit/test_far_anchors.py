@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from stream.dashboard.answers import Near
-from stream.dashboard.lookup import _judged
+from stream.dashboard.lookup.lookup import _judged
 from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
 from stream.tables.store.rocks import Store

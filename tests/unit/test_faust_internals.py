@@ -16,8 +16,8 @@ from faust.transport.consumer import ThreadDelegateConsumer
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Producer, Transport
 from faust.types import TP
 
-from stream.dashboard import committed, faust_internals
-from stream.dashboard.row_tables import RowTable
+from stream.dashboard.counting import committed, faust_internals
+from stream.dashboard.counting.row_tables import RowTable
 
 SOURCES = [file.read_text("utf-8") for file in Path(faust.__file__).parent.rglob("*.py")]
 

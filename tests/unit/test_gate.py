@@ -11,10 +11,10 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
-from stream.dashboard.api import Api
-from stream.dashboard.gate import FAILURE_SECONDS, FAILURES, SESSION_SECONDS, Gate, answer, check_reach
 from stream.dashboard.role import DashboardRole
-from stream.dashboard.server import HEADERS, application
+from stream.dashboard.web.api import Api
+from stream.dashboard.web.gate import FAILURE_SECONDS, FAILURES, SESSION_SECONDS, Gate, answer, check_reach
+from stream.dashboard.web.server import HEADERS, application
 from stream.errors import EXIT_REFUSED, SettingsError
 from stream.ops.health import Health
 from stream.ops.metrics import DashboardMetrics

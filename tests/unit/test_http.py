@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from stream.dashboard.api import LOOKUP_BYTES, Api
-from stream.dashboard.gate import Gate
-from stream.dashboard.latest_verdicts import LatestVerdicts
-from stream.dashboard.rows import Counts
-from stream.dashboard.server import application
-from stream.dashboard.view import View
+from stream.dashboard.counting.latest_verdicts import LatestVerdicts
+from stream.dashboard.counting.rows import Counts
+from stream.dashboard.counting.view import View
+from stream.dashboard.web.api import LOOKUP_BYTES, Api
+from stream.dashboard.web.gate import Gate
+from stream.dashboard.web.server import application
 from stream.ops.health import Health
 from stream.ops.http import HttpLimits, serving
 from stream.ops.metrics import DashboardMetrics

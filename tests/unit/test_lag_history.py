@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-from stream.dashboard.groups import described
-from stream.dashboard.lag import PartitionLag, TopicLag, furthest_behind
-from stream.dashboard.lag_history import KEPT, MOST_PARTITIONS, LagHistory
+from stream.dashboard.deployment.groups import described
+from stream.dashboard.deployment.lag import PartitionLag, TopicLag, furthest_behind
+from stream.dashboard.deployment.lag_history import KEPT, MOST_PARTITIONS, LagHistory
 
 START = 1_800_000_000
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stream.dashboard.loading import ROWS, Loading
+from stream.dashboard.counting.loading import ROWS, Loading
 
 MANY = 20 * ROWS
 

@@ -26,7 +26,7 @@ logging.getLogger("aiokafka.consumer").error("Heartbeat failed for %s", "t.worke
 logging.getLogger("aiokafka.producer").warning("NotEnoughReplicasError, retrying")
 logging.getLogger("some.library").warning("careful")
 logging.getLogger("aiokafka.cluster").error("Topic %s not found in cluster metadata", "t.dashboard-x")
-logging.getLogger("stream.dashboard.committed").info("[^-_Consumer]: Starting...")
+logging.getLogger("stream.dashboard.counting.committed").info("[^-_Consumer]: Starting...")
 logging.getLogger("some.library").info("nobody wants to know")
 warnings.warn("old", DeprecationWarning, stacklevel=1)
 try:

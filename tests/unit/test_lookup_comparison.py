@@ -14,9 +14,9 @@ import pytest
 from stream.children.child import ChildConfiguration
 from stream.children.pool import ChildPool
 from stream.dashboard.answers import Comparison
-from stream.dashboard.api import LOOKUP_BYTES
-from stream.dashboard.lookup import COMPARER, compared
-from stream.dashboard.openapi import document
+from stream.dashboard.lookup.lookup import COMPARER, compared
+from stream.dashboard.web.api import LOOKUP_BYTES
+from stream.dashboard.web.openapi import document
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.rule import Rule

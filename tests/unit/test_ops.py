@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream.dashboard import system
+from stream.dashboard.deployment import system
 from stream.errors import PortTakenError
 from stream.ops.health import LIVE_SECONDS, Health
 from stream.ops.metrics import JudgeMetrics, WorkerMetrics

@@ -15,21 +15,21 @@ from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from stream.dashboard import api, server
-from stream.dashboard import gate as gates
 from stream.dashboard.answers import About
-from stream.dashboard.api import Api
-from stream.dashboard.app import Statistics
-from stream.dashboard.changes import ChangeLog
-from stream.dashboard.gate import Gate
-from stream.dashboard.lag_history import LagHistory
-from stream.dashboard.latest_verdicts import LatestVerdicts
-from stream.dashboard.lookup import BusyError, Finder
-from stream.dashboard.rows import Counts
-from stream.dashboard.server import application
-from stream.dashboard.superseded import SupersededClusters
-from stream.dashboard.system import Watch
-from stream.dashboard.view import View
+from stream.dashboard.counting.app import Statistics
+from stream.dashboard.counting.latest_verdicts import LatestVerdicts
+from stream.dashboard.counting.rows import Counts
+from stream.dashboard.counting.view import View
+from stream.dashboard.deployment.changes import ChangeLog
+from stream.dashboard.deployment.lag_history import LagHistory
+from stream.dashboard.deployment.system import Watch
+from stream.dashboard.lookup.lookup import BusyError, Finder
+from stream.dashboard.lookup.superseded import SupersededClusters
+from stream.dashboard.web import api, server
+from stream.dashboard.web import gate as gates
+from stream.dashboard.web.api import Api
+from stream.dashboard.web.gate import Gate
+from stream.dashboard.web.server import application
 from stream.ops.health import Health
 from stream.ops.metrics import DashboardMetrics
 from stream.settings import load

@@ -23,19 +23,19 @@ from typing import Any, Final
 import faust
 import structlog
 
-from stream.dashboard.committed import BatchRecords, CommittedTransport, records_skipped
-from stream.dashboard.credentials import credentials
-from stream.dashboard.ends import FoldedOffsets
-from stream.dashboard.faust_internals import in_scope_of
-from stream.dashboard.fold import Folder, cluster_key, cluster_row, window_key, window_row
-from stream.dashboard.history import History
-from stream.dashboard.loading import Loading
-from stream.dashboard.pending import Pending
-from stream.dashboard.row_tables import RowTable
-from stream.dashboard.rows import ClusterRow, Counts
-from stream.dashboard.verdict_columns import Sum, VerdictColumns, batch_of
-from stream.dashboard.view import View, Window
-from stream.dashboard.windows import DAY, HOSTS, TOTALS, Calendar
+from stream.dashboard.counting.committed import BatchRecords, CommittedTransport, records_skipped
+from stream.dashboard.counting.credentials import credentials
+from stream.dashboard.counting.ends import FoldedOffsets
+from stream.dashboard.counting.faust_internals import in_scope_of
+from stream.dashboard.counting.fold import Folder, cluster_key, cluster_row, window_key, window_row
+from stream.dashboard.counting.history import History
+from stream.dashboard.counting.loading import Loading
+from stream.dashboard.counting.pending import Pending
+from stream.dashboard.counting.row_tables import RowTable
+from stream.dashboard.counting.rows import ClusterRow, Counts
+from stream.dashboard.counting.verdict_columns import Sum, VerdictColumns, batch_of
+from stream.dashboard.counting.view import View, Window
+from stream.dashboard.counting.windows import DAY, HOSTS, TOTALS, Calendar
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import MAGIC, PlacedValue, VerdictReader

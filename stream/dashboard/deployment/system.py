@@ -22,12 +22,12 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from prometheus_client.parser import text_string_to_metric_families
 
-from stream.dashboard import groups
 from stream.dashboard.answers import GroupLag, PartitionBehind, Process, RoleHealth, System
-from stream.dashboard.changes import ChangeLog
-from stream.dashboard.groups import Group
-from stream.dashboard.lag import TopicLag, measured
-from stream.dashboard.lag_history import LagHistory
+from stream.dashboard.deployment import groups
+from stream.dashboard.deployment.changes import ChangeLog
+from stream.dashboard.deployment.groups import Group
+from stream.dashboard.deployment.lag import TopicLag, measured
+from stream.dashboard.deployment.lag_history import LagHistory
 from stream.errors import NeardupError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of

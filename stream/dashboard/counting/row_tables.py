@@ -15,7 +15,7 @@ import numpy as np
 from faust.types import TP
 from rocksdict import WriteBatch
 
-from stream.dashboard.faust_internals import database, open_database, producer_of
+from stream.dashboard.counting.faust_internals import database, open_database, producer_of
 from stream.kafka.record_batches import header_block, record_batches
 from stream.messages.byte_strings import StringColumn, Texts
 

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer
 from aiokafka.consumer.fetcher import FetchResult
 from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, Transport
 
-from stream.dashboard.faust_internals import is_changelog
+from stream.dashboard.counting.faust_internals import is_changelog
 from stream.kafka.aiokafka_internals import (
     client_of,
     fetched,

@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 import xxhash
 
-from stream.dashboard.row_tables import RowTable
-from stream.dashboard.rows import UrlRow
-from stream.dashboard.verdict_columns import VerdictColumns, normal
+from stream.dashboard.counting.row_tables import RowTable
+from stream.dashboard.counting.rows import UrlRow
+from stream.dashboard.counting.verdict_columns import VerdictColumns, normal
 from stream.messages.verdict import VerdictRecord
 
 KEPT: Final = 8

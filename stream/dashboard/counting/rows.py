@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import msgspec
 
-from stream.dashboard.verdict_columns import PAGES_KEPT, ClusterNews, Shape
+from stream.dashboard.counting.verdict_columns import PAGES_KEPT, ClusterNews, Shape
 from stream.messages.verdict import VerdictRecord
 
 Histogram = dict[int, int]

@@ -27,9 +27,9 @@ from stream.dashboard.answers import (
     Near,
     OtherPage,
 )
-from stream.dashboard.member_pages import compared_members, page_message
-from stream.dashboard.rows import ClusterRow
-from stream.dashboard.verdict_columns import normal
+from stream.dashboard.counting.rows import ClusterRow
+from stream.dashboard.counting.verdict_columns import normal
+from stream.dashboard.lookup.member_pages import compared_members, page_message
 from stream.errors import NeardupError
 from stream.fingerprint.columns import as_column, distances, first_words
 from stream.fingerprint.row import Row, Status
@@ -47,7 +47,7 @@ from stream.messages.verdict import VerdictRecord
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import MIB, Settings
 
-COMPARER: Final = "stream.dashboard.comparer.Comparer"
+COMPARER: Final = "stream.dashboard.lookup.comparer.Comparer"
 MEMORY: Final = 64 * MIB
 """RAM for the newest anchors. It is small because a look-up may wait for RocksDB."""
 NEAREST: Final = 10

@@ -24,9 +24,9 @@ from stream.dashboard.answers import (
     System,
     Verdicts,
 )
-from stream.dashboard.api import LOOKUP_BYTES, MOST
-from stream.dashboard.csv_export import FIGURES
-from stream.dashboard.system import ROLES
+from stream.dashboard.deployment.system import ROLES
+from stream.dashboard.web.api import LOOKUP_BYTES, MOST
+from stream.dashboard.web.csv_export import FIGURES
 from stream.messages.verdict import VERDICTS
 
 _REFERENCE: Final = "#/components/schemas/{name}"

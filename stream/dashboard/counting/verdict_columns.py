@@ -17,8 +17,8 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from stream.dashboard.verdict_fields_compiled import NONE, Scanned, scan
-from stream.dashboard.windows import HOSTS, TOTALS
+from stream.dashboard.counting.verdict_fields_compiled import NONE, Scanned, scan
+from stream.dashboard.counting.windows import HOSTS, TOTALS
 from stream.errors import PageError, RecordError
 from stream.messages.verdict import VERDICTS, VerdictRecord
 from stream.text.url import PLAIN, url_key

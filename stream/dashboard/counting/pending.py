@@ -9,8 +9,8 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any, Final
 
-from stream.dashboard.ends import FoldedOffsets
-from stream.dashboard.verdict_columns import Sum, VerdictColumns, pieces
+from stream.dashboard.counting.ends import FoldedOffsets
+from stream.dashboard.counting.verdict_columns import Sum, VerdictColumns, pieces
 
 FOLD_SECONDS: Final = 1.0, 10.0
 """Bounds of the time, in seconds, between folds while more verdicts wait. It is a quarter of the lag."""

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from stream.dashboard.answers import LagSeries
-from stream.dashboard.lag import PartitionLag, TopicLag, furthest_behind
-from stream.dashboard.windows import DAY, HOUR, MINUTE, WindowPlan, plan
+from stream.dashboard.counting.windows import DAY, HOUR, MINUTE, WindowPlan, plan
+from stream.dashboard.deployment.lag import PartitionLag, TopicLag, furthest_behind
 
 KEPT: Final = {10: 2 * HOUR, MINUTE: DAY, 15 * MINUTE: 31 * DAY}
 """Window size -> retention, in seconds."""

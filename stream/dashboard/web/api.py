@@ -13,7 +13,6 @@ from typing import Any, Final, TypeVar
 import msgspec
 from aiohttp import web
 
-from stream.dashboard import csv_export, latest_verdicts
 from stream.dashboard.answers import (
     About,
     Changes,
@@ -29,16 +28,18 @@ from stream.dashboard.answers import (
     Series,
     Verdicts,
 )
-from stream.dashboard.app import Statistics
-from stream.dashboard.gate import ProblemError, answer, decoded
-from stream.dashboard.latest_verdicts import LatestVerdicts, TooManyListenersError, VerdictFilter
-from stream.dashboard.lookup import BusyError, Finder, cluster_pages
-from stream.dashboard.member_pages import PageGoneError
-from stream.dashboard.rows import Counts, Histogram
-from stream.dashboard.superseded import SupersededClusters
-from stream.dashboard.system import ROLES, Watch
-from stream.dashboard.verdict_columns import normal
-from stream.dashboard.windows import DAY, HOUR, MINUTE, WindowPlan
+from stream.dashboard.counting import latest_verdicts
+from stream.dashboard.counting.app import Statistics
+from stream.dashboard.counting.latest_verdicts import LatestVerdicts, TooManyListenersError, VerdictFilter
+from stream.dashboard.counting.rows import Counts, Histogram
+from stream.dashboard.counting.verdict_columns import normal
+from stream.dashboard.counting.windows import DAY, HOUR, MINUTE, WindowPlan
+from stream.dashboard.deployment.system import ROLES, Watch
+from stream.dashboard.lookup.lookup import BusyError, Finder, cluster_pages
+from stream.dashboard.lookup.member_pages import PageGoneError
+from stream.dashboard.lookup.superseded import SupersededClusters
+from stream.dashboard.web import csv_export
+from stream.dashboard.web.gate import ProblemError, answer, decoded
 from stream.messages.verdict import VERDICTS, VerdictRecord
 
 MOST: Final = 200
@@ -70,7 +71,7 @@ class Api:
     about: About
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes, which `stream.dashboard.openapi` documents."""
+        """Return the routes, which `stream.dashboard.web.openapi` documents."""
         return [
             web.get("/api/v1/figures", self.figures),
             web.get("/api/v1/hosts", self.hosts),

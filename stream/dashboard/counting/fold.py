@@ -11,11 +11,11 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import msgspec
 
-from stream.dashboard.row_tables import Rows
-from stream.dashboard.rows import ClusterRow, Counts, WindowRow, fold_cluster, fold_window
-from stream.dashboard.verdict_columns import ClusterNews, Sum
-from stream.dashboard.view import View, Window
-from stream.dashboard.windows import HOSTS, TOTALS, expired
+from stream.dashboard.counting.row_tables import Rows
+from stream.dashboard.counting.rows import ClusterRow, Counts, WindowRow, fold_cluster, fold_window
+from stream.dashboard.counting.verdict_columns import ClusterNews, Sum
+from stream.dashboard.counting.view import View, Window
+from stream.dashboard.counting.windows import HOSTS, TOTALS, expired
 
 SLICE: Final = 500
 """Rows folded before other tasks run: some milliseconds."""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from stream.dashboard.answers import Change
-from stream.dashboard.groups import Group
+from stream.dashboard.deployment.groups import Group
 
 KEPT: Final = 500
 """Changes in memory. Beyond, the oldest are dropped, and counted."""

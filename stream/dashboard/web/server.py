@@ -11,9 +11,9 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from stream.dashboard.api import LOOKUP_BYTES, SECONDS, Api, Handler
-from stream.dashboard.gate import PAGES, Gate, ProblemError, host_of, is_loopback
-from stream.dashboard.openapi import document
+from stream.dashboard.web.api import LOOKUP_BYTES, SECONDS, Api, Handler
+from stream.dashboard.web.gate import PAGES, Gate, ProblemError, host_of, is_loopback
+from stream.dashboard.web.openapi import document
 from stream.ops.health import Health
 from stream.ops.metrics import Metrics
 from stream.ops.server import add_ops_routes

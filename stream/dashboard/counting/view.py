@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from stream.dashboard.rows import ClusterRow, Counts
-from stream.dashboard.windows import HOSTS, TOTALS, WindowPlan, plan
+from stream.dashboard.counting.rows import ClusterRow, Counts
+from stream.dashboard.counting.windows import HOSTS, TOTALS, WindowPlan, plan
 
 Window = tuple[int, int]
 """(start, size), in seconds."""

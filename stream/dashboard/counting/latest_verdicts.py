@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from stream.dashboard.answers import HostPages, Neighbours, SeenVerdict
-from stream.dashboard.verdict_columns import NO_HOST, VerdictColumns, batch_of, host_of, normal
+from stream.dashboard.counting.verdict_columns import NO_HOST, VerdictColumns, batch_of, host_of, normal
 from stream.kafka import broker_metadata, clients
 from stream.kafka.verdict_values import VerdictReader
 from stream.settings import Settings

@@ -1,0 +1,1 @@
+"""Verdicts into figures: a Faust app that counts each verdict once."""

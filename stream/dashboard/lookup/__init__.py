@@ -1,0 +1,1 @@
+"""Look-ups: the verdicts of a URL, and what a text would get."""

@@ -1,0 +1,1 @@
+"""The page, the JSON API, and who may read them."""
