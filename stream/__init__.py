@@ -36,8 +36,8 @@ Options decide how texts are fingerprinted (`Scheme`) and when two are near-dupl
 ...     index.add("a", text).verdict, index.add("b", text.replace("storms", "festival")).verdict
 ('unique', 'duplicate')
 
-`stream.scan.scan`, or the command `neardup scan`, does the same in several processes. An `Index` is built on
-`Judge` and `State`, which decide batches of rows as a deployment does: see `stream/index.py`. They and the
+`stream.local.scan.scan`, or the command `neardup scan`, does the same in several processes. An `Index` is built on
+`Judge` and `State`, which decide batches of rows as a deployment does: see `stream/local/index.py`. They and the
 types of their arguments can be imported from here too, but are not public and may change with any version.
 """
 
@@ -52,12 +52,12 @@ if TYPE_CHECKING:
     from stream.fingerprint.row import Row as Row
     from stream.fingerprint.row import Status as Status
     from stream.fingerprint.scheme import Scheme
-    from stream.index import Answer, Index, Near
     from stream.judge.batch import Entry as Entry
     from stream.judge.judge import Judge as Judge
     from stream.judge.judged_batch import JudgedBatch as JudgedBatch
     from stream.judge.query import matching_anchors as matching_anchors
     from stream.judge.state import State as State
+    from stream.local.index import Answer, Index, Near
     from stream.messages.decision import Decisions as Decisions
     from stream.messages.journal import Genesis as Genesis
     from stream.messages.journal import Rows as Rows
@@ -91,7 +91,7 @@ _HOMES: Final = {
     "stream.fingerprint.fingerprinter": ("Fingerprint", "Fingerprinter"),
     "stream.fingerprint.row": ("Row", "Status"),
     "stream.fingerprint.scheme": ("Scheme",),
-    "stream.index": ("Answer", "Index", "Near"),
+    "stream.local.index": ("Answer", "Index", "Near"),
     "stream.judge.batch": ("Entry",),
     "stream.judge.judged_batch": ("JudgedBatch",),
     "stream.judge.judge": ("Judge",),

@@ -51,7 +51,7 @@ def command(
         _show(settings, opened, scheme, as_json)
         return
     with needs_export(f"output {output}"):
-        from stream.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
+        from stream.local.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
     from stream.cli.progress import passed_over_by, reading, show_passed_over
     from stream.objects import path_of
 

@@ -138,9 +138,9 @@ async def _scan(
 
     from stream.cli.progress import reading
     from stream.judge.judged_batch import JudgedBatch
+    from stream.local.scan import index_in, judged, rows_id
+    from stream.local.scan_output import LOG, verdicts_to
     from stream.messages.verdict import VerdictRecord
-    from stream.scan import index_in, judged, rows_id
-    from stream.scan_output import LOG, verdicts_to
     from stream.sources.rows import RowsSource
 
     decode = msgspec.json.Decoder(VerdictRecord).decode

@@ -14,11 +14,11 @@ import numpy as np
 from stream.errors import SchemeMismatchError, SettingsError
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
+from stream.local.scan import fingerprinted
 from stream.offline.all_pairs import all_pairs
 from stream.offline.batch_tables import BatchTables, layout_for, match
 from stream.offline.fingerprints import CHUNK, FingerprintFile, NamedFingerprints, open_fingerprints
 from stream.offline.layouts import Layout
-from stream.scan import fingerprinted
 from stream.settings import Settings
 from stream.sources.open import open_source
 from stream.sources.source import Message

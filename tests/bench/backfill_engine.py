@@ -64,8 +64,8 @@ class Spent:
 @contextmanager
 def own() -> Iterator[Job]:
     """`neardup fingerprint --output`."""
-    from stream.corpus import fingerprint_corpus
     from stream.fingerprint.scheme import Scheme
+    from stream.local.corpus import fingerprint_corpus
     from stream.settings import load
     from stream.sources.open import open_source
 

@@ -26,10 +26,10 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from stream.fingerprint.scheme import Scheme
+from stream.local.scan import index_in, judged
 from stream.rows.files import sorted_table, write_file
 from stream.rows.fingerprint import fingerprint_batch
 from stream.rows.manifest import Manifest
-from stream.scan import index_in, judged
 from stream.settings import load
 from stream.sources.rows import RowsSource
 from tests.bench.bench_end_to_end import rotated, texts

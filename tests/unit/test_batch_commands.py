@@ -11,9 +11,9 @@ import pytest
 from stream.errors import IndexFileError, NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
-from stream.index import Index
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
+from stream.local.index import Index
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.compressed_blocks import encode, sort_words

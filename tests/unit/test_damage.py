@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 from stream.errors import EXIT_REFUSED, DamagedStateError, StateBusyError
-from stream.index import Answer, Index
 from stream.judge.live import live_anchors
 from stream.judge.meta import META
+from stream.local.index import Answer, Index
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.failures import CURE, failure, set_aside
 from stream.tables.store.rocks import Store, tables_of

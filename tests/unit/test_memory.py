@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from stream.children.memory import MemoryLimit, memory_limit, overcommitted
-from stream.scan import scan
+from stream.local.scan import scan
 from stream.settings import Settings
 
 MIB = 1 << 20
@@ -68,7 +68,7 @@ def test_children_that_may_take_more_than_there_is_are_named_with_both_figures(t
 
 async def test_a_scan_says_so_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = MemoryLimit(2048 * MIB, "the limit")
-    monkeypatch.setattr("stream.scan.memory_limit", lambda: small)
+    monkeypatch.setattr("stream.local.scan.memory_limit", lambda: small)
     settings = Settings(worker_processes=1, child_memory=1024 * MIB, tables_memory=1024 * MIB)
     for each, said in ((settings, True), (settings.model_copy(update={"tables_memory": 0}), False)):
         with capture_logs() as logs:

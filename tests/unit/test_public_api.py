@@ -13,7 +13,7 @@ import pytest
 import stream
 
 
-@pytest.mark.parametrize("module", ["stream", "stream.index", "stream.fingerprint.fingerprinter"])
+@pytest.mark.parametrize("module", ["stream", "stream.local.index", "stream.fingerprint.fingerprinter"])
 def test_the_examples_run(module: str) -> None:
     outcome = doctest.testmod(import_module(module))
     assert outcome.attempted

@@ -27,7 +27,7 @@ from stream.errors import (
 )
 from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
-from stream.scan_output import LOG
+from stream.local.scan_output import LOG
 from tests.commands import neardup
 from tests.unit.test_rows import directory, fields, fingerprint_batch, jsonl, table
 from tests.verdict_projection import projection
@@ -39,7 +39,7 @@ ROWS = 512
 
 @pytest.fixture(autouse=True)
 def _small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("stream.scan.ROWS", ROWS)
+    monkeypatch.setattr("stream.local.scan.ROWS", ROWS)
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +60,8 @@ def scan(*arguments: str | Path) -> Any:
 def killed(failpoint: str, *arguments: str | Path, checkpoint: int = 600) -> None:
     """A scan in a process of its own, which is killed at a failpoint."""
     program = (
-        f"import stream.scan; stream.scan.ROWS = {ROWS};"
-        f" import stream.scan_output; stream.scan_output.CHECKPOINT = {checkpoint};"
+        f"import stream.local.scan; stream.local.scan.ROWS = {ROWS};"
+        f" import stream.local.scan_output; stream.local.scan_output.CHECKPOINT = {checkpoint};"
         " from stream.cli import main; main()"
     )
     ended = subprocess.run(

@@ -22,8 +22,8 @@ import pytest
 from stream.cli.role import run_role
 from stream.errors import EXIT_DISK, DamagedStateError, DiskError
 from stream.fingerprint.scheme import Scheme
-from stream.index import Index
 from stream.judge.rehearse import rehearse
+from stream.local.index import Index
 from stream.private import private_directory
 from stream.settings import Settings
 from stream.tables.cold import freeze

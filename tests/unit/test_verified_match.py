@@ -12,7 +12,7 @@ import pytest
 from stream.errors import NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import sketch
-from stream.index import Index
+from stream.local.index import Index
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline import minima_tables
 from stream.offline.layouts import Layout

@@ -13,8 +13,8 @@ import numpy as np
 
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
+from stream.local.scan import scan
 from stream.messages.verdict_options import VerdictOptions
-from stream.scan import scan
 from stream.settings import load
 from stream.sources.source import Message
 from stream.tables.design import Design

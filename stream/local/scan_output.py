@@ -18,7 +18,7 @@ import msgspec
 
 from stream import failpoints
 from stream.errors import DamagedStateError, OutputError, SettingsError
-from stream.index import Index
+from stream.local.index import Index
 from stream.messages.verdict import VerdictRecord
 from stream.output import STDOUT, Output, if_interrupted, writing
 from stream.private import tighten

@@ -16,8 +16,8 @@ from stream.children.memory import memory_limit, overcommitted
 from stream.children.pool import ChildPool, configuration_of
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.index import Index, RowsId
 from stream.judge.judged_batch import JudgedBatch
+from stream.local.index import Index, RowsId
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings

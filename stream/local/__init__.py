@@ -1,0 +1,1 @@
+"""What works without Kafka: the embedded index, scans of files, and fingerprinted corpora."""
