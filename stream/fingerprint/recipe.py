@@ -7,11 +7,11 @@ from numpy.typing import NDArray
 
 from stream.fingerprint import files
 from stream.fingerprint.features import feature_methods as features
-from stream.fingerprint.features.stemming import stemmer
-from stream.fingerprint.features.stop_words import stop_words
 from stream.fingerprint.hashing import hash_functions as hashing
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.weight_options import weigher
+from stream.text.stemming import stemmer
+from stream.text.stop_words import stop_words
 
 _PLAIN = ("width", "features", "stop_words", "stem", "weights", "weight_cap", "hash")
 """Options that need a Recipe unless they have their default values."""

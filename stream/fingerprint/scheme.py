@@ -13,8 +13,8 @@ import xxhash
 
 from stream.errors import SettingsError
 from stream.fingerprint import files
-from stream.fingerprint.features import stemming, stop_words
 from stream.fingerprint.seed import PUBLIC_DIGEST, PUBLIC_SEED, digest_of, read_seed
+from stream.text import stemming, stop_words
 from stream.text.characters import UNICODE
 from stream.text.url import UrlRules, url_rules
 

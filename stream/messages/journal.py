@@ -20,9 +20,9 @@ from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.fingerprint.seed import digest_of
 from stream.messages.byte_strings import NO_STRING, StringColumn, starts_of
-from stream.messages.times import EARLIEST, LATEST
 from stream.messages.verdict_options import VerdictOptions
 from stream.messages.versions import refuse_other_version
+from stream.pages.times import EARLIEST, LATEST
 
 VERSION: Final = 2
 NO_TIME: Final = -(2**63)

@@ -14,10 +14,10 @@ from typing import Any, Final
 import msgspec
 
 from stream.errors import PageError
-from stream.messages.times import writable
 from stream.pages.decompression import GZIP_MAGIC, gunzip, inflate, unzstd
 from stream.pages.outside.outside import Outside
 from stream.pages.scrapy_cluster import CrawlRecord, is_crawl_record
+from stream.pages.times import writable
 from stream.text.surrogates import replace_surrogates
 
 CONTENT: Final = ("html", "text", "body", "warc_filename")

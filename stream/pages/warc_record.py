@@ -8,9 +8,9 @@ from typing import NamedTuple
 from fastwarc.warc import ArchiveIterator, WarcRecord, WarcRecordType
 
 from stream.errors import PageError
-from stream.messages.times import writable
 from stream.pages.decompression import too_large
 from stream.pages.http_body import decode_body
+from stream.pages.times import writable
 from stream.text.canonical import canonical_of_header
 
 RECORDS = WarcRecordType.response | WarcRecordType.resource | WarcRecordType.conversion

@@ -17,7 +17,7 @@ from pyarrow import compute
 from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
-from stream.messages.times import writable
+from stream.pages.times import writable
 
 VERSION: Final = 1
 TYPES: Final = {

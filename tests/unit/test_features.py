@@ -10,7 +10,6 @@ import snowballstemmer
 
 from stream.errors import SettingsError
 from stream.fingerprint.features.feature_methods import HOMES, maker
-from stream.fingerprint.features.stop_words import stop_words
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.recipe import Recipe, recipe_of
 from stream.fingerprint.row import Status
@@ -22,6 +21,7 @@ from stream.pages.page import Page
 from stream.text.cutters import analyse
 from stream.text.normalise import normalise
 from stream.text.segment import segment
+from stream.text.stop_words import stop_words
 
 CHINESE = """两座城市的港口由同一家航运公司经营。航运公司规定了船长为维护航道安全而遵守的规则，
 港口则规定了在装卸货物时为鼓励船员仔细核对账本而发放的奖金。

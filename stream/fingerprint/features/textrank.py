@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from stream.fingerprint.features.feature_methods import Maker
 from stream.fingerprint.features.keywords import chosen, keyword_count
-from stream.fingerprint.features.stop_words import stop_words
 from stream.fingerprint.scheme import Scheme
 from stream.text.cutters import analyse, tagger
+from stream.text.stop_words import stop_words
 
 
 class _Tagged(NamedTuple):
