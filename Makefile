@@ -116,13 +116,15 @@ $(ENGINES)/.installed $(S3)/.installed: | $(INSTALLED)
 	touch $@
 
 .PHONY: lint
-lint: $(INSTALLED) docs ## ruff (rules and format), mypy (strict) and the documentation without a warning
+lint: $(INSTALLED) docs ## ruff (rules and format), mypy (strict), the rooms and the documentation without a warning
 	@$(call say,"ruff check")
 	$(BIN)/ruff check
 	$(call say,"ruff format --check")
 	$(BIN)/ruff format --check
 	$(call say,"mypy --strict")
 	$(BIN)/mypy
+	$(call say,"lint-imports: which room may import which")
+	$(BIN)/lint-imports --no-logo --no-cache
 
 .PHONY: examples
 examples: compiled $(EXAMPLES)/.installed ## examples for datatrove and Hugging Face datasets (in an environment of its own)

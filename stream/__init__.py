@@ -36,9 +36,10 @@ Options decide how texts are fingerprinted (`Scheme`) and when two are near-dupl
 ...     index.add("a", text).verdict, index.add("b", text.replace("storms", "festival")).verdict
 ('unique', 'duplicate')
 
-`stream.local.scan.scan`, or the command `neardup scan`, does the same in several processes. An `Index` is built on
-`Judge` and `State`, which decide batches of rows as a deployment does: see `stream/local/index.py`. They and the
-types of their arguments can be imported from here too, but are not public and may change with any version.
+`stream.local.scan.scan`, or the command `neardup scan`, does the same in several processes. An `Index` is
+built on `Judge` and `State`, which decide batches of rows as a deployment does: see `stream/local/index.py`.
+They and the types of their arguments can be imported from here too, but are not public and may change with
+any version.
 """
 
 from __future__ import annotations

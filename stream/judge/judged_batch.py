@@ -18,7 +18,8 @@ from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import JsonColumns, columns, write
 from stream.messages.decision import CHANGE_SHIFT, OF_ANOTHER_CLUSTER, Decisions, SupersededAnchor
 from stream.messages.journal import Genesis
-from stream.messages.verdict import ClusterRecord, Verdict, VerdictRecord, rfc3339
+from stream.messages.verdict import ClusterRecord, Verdict, VerdictRecord
+from stream.pages.times import rfc3339
 
 CLUSTERED: Final = (Verdict.DUPLICATE, Verdict.RECRAWL)
 """Verdicts that join the cluster of an earlier page."""

@@ -22,7 +22,8 @@ from stream.judge.ids import INDEX_BITS, INDEX_MASK, NO_PAGE
 from stream.judge.rule import Rule
 from stream.messages.byte_strings import StringColumn, Texts
 from stream.messages.journal import NO_TIME
-from stream.messages.verdict import VERDICTS, VERSION, Change, Verdict, rfc3339
+from stream.messages.verdict import VERDICTS, VERSION, Change, Verdict
+from stream.pages.times import rfc3339
 
 _DAY: Final = 86_400_000
 """Milliseconds per day."""

@@ -1,1 +1,1 @@
-"""Topics -> roles -> topics: the thin shell that moves bytes, exactly once."""
+"""What every role needs of Kafka: clients, topics, the genesis, readers and the follower of decisions."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -90,10 +89,3 @@ class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):
     by: str
     """Id of the page with the changed content."""
     decided_at: str
-
-
-def rfc3339(milliseconds: int) -> str:
-    """Format milliseconds since the epoch as RFC 3339 in UTC."""
-    moment = datetime.fromtimestamp(milliseconds // 1000, UTC).replace(tzinfo=None)
-    # strftime's %Y does not pad years below 1000 on all platforms.
-    return f"{moment.isoformat()}.{milliseconds % 1000:03d}Z"

@@ -11,7 +11,8 @@ from typing import Any, Final
 import msgspec
 
 from stream.contracts import contract
-from stream.messages.verdict import VerdictRecord, rfc3339
+from stream.messages.verdict import VerdictRecord
+from stream.pages.times import rfc3339
 
 SCHEMA: Final = "verdict.avsc"
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

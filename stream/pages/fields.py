@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
 
-from stream.messages.verdict import rfc3339
+from stream.pages.times import rfc3339
 
 FIELDS: Final = (
     *("url", "html", "text", "body", "content_type", "charset", "fetched_at"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 EARLIEST: Final = -62_135_596_800_000
@@ -13,3 +14,10 @@ LATEST: Final = 253_402_300_799_999
 def writable(moment: int) -> bool:
     """Whether the time lies in the years 0001 to 9999."""
     return EARLIEST <= moment <= LATEST
+
+
+def rfc3339(milliseconds: int) -> str:
+    """Format milliseconds since the epoch as RFC 3339 in UTC."""
+    moment = datetime.fromtimestamp(milliseconds // 1000, UTC).replace(tzinfo=None)
+    # strftime's %Y does not pad years below 1000 on all platforms.
+    return f"{moment.isoformat()}.{milliseconds % 1000:03d}Z"

@@ -6,8 +6,8 @@ import base64
 
 import msgspec
 
-from stream.messages.verdict import rfc3339
 from stream.pages.page import Page
+from stream.pages.times import rfc3339
 
 
 def encode_page(page: Page) -> bytes:

@@ -35,8 +35,9 @@ from stream.kafka import topics
 from stream.kafka.names import TopicNames
 from stream.kafka.record_batches import header_block, record_batches
 from stream.messages.byte_strings import StringColumn, Texts
-from stream.messages.verdict import MessagePosition, PageRef, VerdictRecord, rfc3339
+from stream.messages.verdict import MessagePosition, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
+from stream.pages.times import rfc3339
 from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES
 from stream.settings import Settings
 from tests.bench.bench_judge import TRANSACTION

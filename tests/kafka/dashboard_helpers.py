@@ -21,7 +21,8 @@ import aiohttp
 from aiokafka import AIOKafkaProducer
 
 from stream.kafka.names import TopicNames
-from stream.messages.verdict import ClusterRecord, MessagePosition, PageRef, VerdictRecord, rfc3339
+from stream.messages.verdict import ClusterRecord, MessagePosition, PageRef, VerdictRecord
+from stream.pages.times import rfc3339
 from stream.settings import Settings
 from tests.waiting import HANG_SECONDS, until
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from stream.dashboard.counting.verdict_columns import VerdictFields, batch_of, host_of, normal
 from stream.dashboard.counting.verdict_fields_compiled import scan
 from stream.errors import RecordError
-from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord, rfc3339
+from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord
+from stream.pages.times import rfc3339
 
 LETTERS = st.text(st.sampled_from('aZ0-_~.%/:?#[]@!&=+ é\\"'), max_size=12)
 URLS = st.one_of(

@@ -20,8 +20,9 @@ from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import columns, quoted, write
 from stream.messages.byte_strings import StringColumn
 from stream.messages.journal import NO_TIME, SourceRange, Strings
-from stream.messages.verdict import Change, MessagePosition, PageRef, Verdict, VerdictRecord, rfc3339
+from stream.messages.verdict import Change, MessagePosition, PageRef, Verdict, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
+from stream.pages.times import rfc3339
 
 JOURNAL = "0123456789abcdef" * 2
 STRINGS = st.one_of(

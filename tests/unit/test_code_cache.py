@@ -369,7 +369,7 @@ def test_change_in_a_function_of_another_module_is_seen_and_so_is_its_undoing(tr
     before, was_compiled = run(LINK)
     assert was_compiled
     assert run(LINK) == (before, False)
-    prefix = tree / "stream" / "tables" / "prefixes_compiled.py"
+    prefix = tree / "stream" / "tables" / "search" / "prefixes_compiled.py"
     edit(prefix, "part = (word >> pieces", "part = (word << pieces")
     changed, was_compiled = run(LINK)
     assert was_compiled

@@ -23,10 +23,11 @@ import pytest
 from stream.errors import DiskError, OutputError
 from stream.kafka.member import member_id
 from stream.local.scan_output import _Lines
-from stream.messages.verdict import MessagePosition, VerdictRecord, rfc3339
+from stream.messages.verdict import MessagePosition, VerdictRecord
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.index_file import write_index
 from stream.output import Output, writing
+from stream.pages.times import rfc3339
 from stream.sinks.base import ExportError
 from stream.sinks.open import open_sink
 from stream.tables.fingerprint_lanes import as_words

@@ -1,7 +1,8 @@
 """Audits on the live topics that every page has exactly one verdict, by counting records (rule 17).
 
 On purpose, the audit shares no code with the judge and reads pages and verdicts like any consumer.
-`stream.roles.auditor.recompute` is the complementary check, in which the judge decides the whole journal again.
+`stream.roles.auditor.recompute` is the complementary check, in which the judge decides the whole journal
+again.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ async def recompute(settings: Settings, progress: Callable[[str, int], None] = l
     """Decide the whole journal again in a temporary state, and derive all verdicts from journal and recorded
     decisions. Returns the differences from recorded decisions and published verdicts.
 
-    A missing or repeated verdict is no difference: `stream.roles.auditor.audit` finds those. Takes 16 bytes of memory
-    for each verdict.
+    A missing or repeated verdict is no difference: `stream.roles.auditor.audit` finds those. Takes 16 bytes
+    of memory for each verdict.
     """
     names = TopicNames(settings.namespace)
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)

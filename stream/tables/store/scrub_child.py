@@ -1,4 +1,4 @@
-"""The process that scrubs a state directory for damage: `python -m stream.tables.store.scrub_child DIRECTORY`.
+"""The process that scrubs a state directory: `python -m stream.tables.store.scrub_child DIRECTORY`.
 
 It reads every block of every file, slowly, beside a running judge, and writes a `ScrubResult` in JSON to
 standard output.
