@@ -33,7 +33,7 @@ KEYS = hash_keys(PUBLIC_SEED)
 MIXED = st.text(
     st.one_of(
         st.characters(),
-        st.sampled_from("aZ09_ -,.。，你好世界々ｶﾞがé́̂ἀﷺ각가ᄀᆨAＡⅣ\ud800\0ไที่ខ្មែहि\u0308\u00ad\u200b"),
+        st.sampled_from("aZ09_ -,.。，你好世界々ｶﾞがé́̂ἀﷺ각가ᄀᆨAＡⅣ\ud800\udfb7\0ไที่ខ្មែहि\u0308\u00ad\u200b"),
     )
 )
 LONG = st.lists(MIXED, min_size=3, max_size=12).map(("界" * 40).join)

@@ -11,6 +11,7 @@ import pytest
 
 from stream.text.characters import UNASSIGNED, classes
 from stream.text.normalise import normalise
+from stream.text.normalise_compiled import encoded, normalised_points
 from stream.text.segment import segment, units, words
 
 
@@ -96,6 +97,22 @@ def test_characters_that_nobody_sees_are_dropped() -> None:
 def test_lone_surrogates_become_replacement_characters() -> None:
     assert normalise("a\ud800b") == "a�b"
     assert normalise("你" * 100 + "\udc00") == "你" * 100 + "�"
+
+
+@pytest.mark.parametrize(
+    ("text", "normalised"),
+    [
+        ("a\ud842\udfb7", "a𠮷"),
+        ("\udfb7\ud842\ud842\udfb7\udfb7", "\ufffd\ufffd𠮷\ufffd"),
+        ("\ud842é\udfb7", "\ufffdé\ufffd"),
+    ],
+)
+def test_two_surrogates_that_make_a_character_are_that_character(text: str, normalised: str) -> None:
+    """As in UTF-16, and whether the text is normalised alone, in a batch or by the table."""
+    assert normalise(text) == normalised
+    (alone,), (among, _) = (encoded(normalised_points(texts)) for texts in ([text], [text, "é"]))
+    assert bytes(alone).decode() == bytes(among).decode() == normalised
+    assert normalise("界" * 80 + text) == "界" * 80 + normalised
 
 
 def test_jieba_is_quiet_and_nothing_is_loaded_before_it_is_needed() -> None:
