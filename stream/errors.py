@@ -82,7 +82,7 @@ class RecordVersionError(RecordError):
     """A record has the layout of another version; the message names topic, offset and both versions."""
 
 
-class IndexFileError(NeardupError):
+class FingerprintFileError(NeardupError):
     """A file of fingerprints is damaged, truncated, or not of the format that its name says; the message
     names the file."""
 

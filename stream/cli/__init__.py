@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -40,12 +40,15 @@ SECTIONS = {
         "fingerprint": "fingerprint pages: show them, or write rows for scan and load",
         "explain": "explain why two pages are near-duplicates, or are not",
         "match": "find all near-duplicate pairs in a batch, or between a batch and a corpus",
-        "index": "export and import compressed fingerprints",
+        "compress": "write the fingerprints of pages, a state or an index to a compressed file",
+        "decompress": "read the fingerprints of a compressed file",
         "plan": "choose tables for a number of pages and a memory size",
         "bench": "run the benchmarks, side by side with other libraries",
     },
 }
 COMMANDS = {name: what for section in SECTIONS.values() for name, what in section.items()}
+RENAMED = {"index": "`neardup compress SOURCE FILE` and `neardup decompress FILE OUTPUT`"}
+"""Commands of earlier versions, and what to call instead."""
 ROLES = ("run", "worker", "judge", "dashboard")
 """Long-running commands. Their exit code tells a supervisor whether to restart them."""
 
@@ -65,6 +68,12 @@ class LazyGroup(Group):
             signal.signal(signal.SIGTERM, _end_in_order)
         command: click.Command = import_module(f"stream.cli.{cmd_name}").command
         return command
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
+        """Resolve a command, or say what one of an earlier version is called now."""
+        if args and args[0] in RENAMED and not ctx.resilient_parsing:
+            ctx.fail(f"`neardup {args[0]}` is now {RENAMED[args[0]]}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the commands by section, with one line each."""

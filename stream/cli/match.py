@@ -59,9 +59,9 @@ def command(
     """Find all near-duplicate pairs within BATCH, or between BATCH and a corpus.
 
     By default, a pair matches if its Hamming distance is at most --distance, as in the paper (mode strict).
-    No such pair is missed, and similarity is not considered. BATCH and the corpus may be index files, NumPy
-    arrays (.npy), lines of hex digits as `neardup fingerprint` prints them (- for stdin), JSON Lines with a
-    field `fingerprint` (such as verdicts), state directories, or pages as for `neardup scan`.
+    No such pair is missed, and similarity is not considered. BATCH and the corpus may be compressed files,
+    NumPy arrays (.npy), lines of hex digits as `neardup fingerprint` prints them (- for stdin), JSON Lines
+    with a field `fingerprint` (such as verdicts), state directories, or pages as for `neardup scan`.
 
     With --verified, a pair matches if a deployment would call it similar by default: two of five minima are
     equal, the distance is at most 14, and the estimated similarity, which is printed too, is at least 0.798,

@@ -1,1 +1,1 @@
-"""Offline use of fingerprints: matching a batch against a corpus, index files, planning of tables."""
+"""Offline use of fingerprints: matching a batch against a corpus, compressed files, planning of tables."""

@@ -1,7 +1,7 @@
 """Reads files of fingerprints, in chunks.
 
-These are index files, NumPy arrays, lines of hex digits as `neardup fingerprint` prints them, JSON Lines with
-a field `fingerprint`, such as verdicts, and state directories, of which the live anchors are read.
+These are compressed files, NumPy arrays, lines of hex digits as `neardup fingerprint` prints them, JSON Lines
+with a field `fingerprint`, such as verdicts, and state directories, of which the live anchors are read.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from stream.errors import IndexFileError, SchemeMismatchError, SettingsError
-from stream.offline.index_file import IndexFile, is_index
+from stream.errors import FingerprintFileError, SchemeMismatchError, SettingsError
+from stream.offline.compressed_file import CompressedFile, is_compressed_file
 from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
 from stream.tables.arrays import U64
 from stream.tables.fingerprint_lanes import WIDTHS, as_words
@@ -25,7 +25,7 @@ from stream.tables.store.rocks import state_directory
 CHUNK: Final = 1 << 16
 """Fingerprints per chunk."""
 BLOCKS: Final = 384
-"""Blocks of an index file per chunk; they contain about CHUNK fingerprints."""
+"""Blocks of a compressed file per chunk; they contain about CHUNK fingerprints."""
 _NPY: Final = b"\x93NUMPY"
 _HEX: Final = re.compile(rb"([0-9a-fA-F]{8}|[0-9a-fA-F]{16}|[0-9a-fA-F]{32})(\s|$)")
 _FINGERPRINT: Final = re.compile(rb'"fingerprint"\s*:')
@@ -53,7 +53,7 @@ class NamedFingerprints:
 
 @dataclass(slots=True)
 class FingerprintFile:
-    """A file of fingerprints. Iterating yields its chunks in order, once. Raises IndexFileError,
+    """A file of fingerprints. Iterating yields its chunks in order, once. Raises FingerprintFileError,
     SettingsError."""
 
     name: str
@@ -72,14 +72,14 @@ class FingerprintFile:
 
 def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | None:
     """The fingerprints at `path`, or None if it contains pages. `width` applies to NumPy arrays only, whose
-    elements may be fingerprints of 32 or of 64 bits. Raises IndexFileError, SettingsError."""
+    elements may be fingerprints of 32 or of 64 bits. Raises FingerprintFileError, SettingsError."""
     if path != STDIN and not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
     if path != STDIN and Path(path).is_dir():
         directory = state_directory(Path(path))
         return None if directory is None else _state(directory)
     start = b"" if path == STDIN else first_bytes(path, 4096)
-    if is_index(start):
+    if is_compressed_file(start):
         return _index(path)
     if start.startswith(_NPY):
         return _array(path, width)
@@ -113,25 +113,26 @@ def _state(directory: Path) -> FingerprintFile:
 
 
 def _index(path: str) -> FingerprintFile:
-    index = IndexFile(Path(path))
+    compressed = CompressedFile(Path(path))
     chunks = (
-        NamedFingerprints(index.read(first, first + BLOCKS), None) for first in range(0, index.blocks, BLOCKS)
+        NamedFingerprints(compressed.read(first, first + BLOCKS), None)
+        for first in range(0, compressed.blocks, BLOCKS)
     )
-    return FingerprintFile(path, index.width, index.scheme, chunks, index.count)
+    return FingerprintFile(path, compressed.width, compressed.scheme, chunks, compressed.count)
 
 
 def _array(path: str, width: int | None) -> FingerprintFile:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, OSError, EOFError) as error:
-        raise IndexFileError(f"source {path}: {error}") from None
+        raise FingerprintFileError(f"source {path}: {error}") from None
     if array.dtype == np.uint32 and array.ndim == 1:
         array, width = array.astype(np.uint64), width or 32
     width = width or (128 if array.ndim == 2 and array.shape[1] == 2 else 64)
     try:
         words = as_words(array, width)
     except SettingsError as error:
-        raise IndexFileError(f"source {path}: {error}") from None
+        raise FingerprintFileError(f"source {path}: {error}") from None
     return FingerprintFile(path, width, None, _sliced(words), len(words))
 
 
@@ -152,7 +153,7 @@ def _lines(path: str, width: int) -> FingerprintFile:
                 file.skipped += 1
                 continue
             if len(parts[0]) * 4 != width or not _HEX.match(parts[0]):
-                raise IndexFileError(f"source {path} line {number}: expected {width // 4} hex digits")
+                raise FingerprintFileError(f"source {path} line {number}: expected {width // 4} hex digits")
             digits.append(parts[0])
             names.append(parts[1].strip().decode(errors="replace") if len(parts) > 1 else "")
             if len(digits) == CHUNK:
@@ -178,9 +179,9 @@ def _records(path: str) -> FingerprintFile:
             try:
                 record = decode(line.removeprefix(b"\xef\xbb\xbf"))
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                raise IndexFileError(f"{where}: {error}") from None
+                raise FingerprintFileError(f"{where}: {error}") from None
             if record.fingerprint is msgspec.UNSET:
-                raise IndexFileError(f"{where}: it has no field `fingerprint`, unlike the lines before")
+                raise FingerprintFileError(f"{where}: it has no field `fingerprint`, unlike the lines before")
             if record.fingerprint is None:  # of a page that is too short, or rejected
                 file.skipped += 1
                 continue
@@ -191,7 +192,7 @@ def _records(path: str) -> FingerprintFile:
             file.scheme = record.scheme or file.scheme
             encoded = record.fingerprint.encode()
             if len(encoded) * 4 != width or not _HEX.fullmatch(encoded):
-                raise IndexFileError(f"{where}: `fingerprint` is not {width // 4} hex digits")
+                raise FingerprintFileError(f"{where}: `fingerprint` is not {width // 4} hex digits")
             digits.append(encoded)
             names.append(record.url or "")
             if len(digits) == CHUNK:
@@ -216,7 +217,7 @@ def _first_record(path: str) -> tuple[int, str | None]:
             width = len(record.fingerprint) * 4
             if width not in WIDTHS:
                 what = f"{record.fingerprint!r} is not a fingerprint"
-                raise IndexFileError(f"source {path} line {number}: {what}")
+                raise FingerprintFileError(f"source {path} line {number}: {what}")
             return width, record.scheme
     return 64, None
 
@@ -226,7 +227,7 @@ def _read_lines(path: str) -> Iterator[bytes]:
         try:
             yield from decompressed(raw)
         except DAMAGED as error:
-            raise IndexFileError(f"source {path}: {error}") from error
+            raise FingerprintFileError(f"source {path}: {error}") from error
 
 
 def _from_hex(digits: bytes, names: list[str], width: int) -> NamedFingerprints:

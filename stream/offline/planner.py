@@ -293,5 +293,5 @@ def _batch(pages: int, width: int, memory: int) -> str:
     time = f"{cores:,.1f} core hours" if cores >= 0.1 else duration(cores * 3600) + " on a core"
     return (
         f"For batch queries, `neardup match` keeps tables of only the batch in RAM and reads the corpus once:"
-        f" {size(compressed)} as an index file ({size(plain)} plain), {time} for a batch of {batch:,}."
+        f" {size(compressed)} as a compressed file ({size(plain)} plain), {time} for a batch of {batch:,}."
     )

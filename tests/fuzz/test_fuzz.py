@@ -9,7 +9,7 @@ from tests.fuzz.decoders import DECODERS
 
 SEED = 20070508
 INPUTS = {
-    "pages": 8_000, "avro": 12_000, "journal": 6_000, "decisions": 12_000, "index files": 4_000,
+    "pages": 8_000, "avro": 12_000, "journal": 6_000, "decisions": 12_000, "compressed files": 4_000,
     "web archives": 8_000, "html": 4_000, "texts": 2_000, "record batches": 8_000,
     "dashboard requests": 4_000,
 }  # fmt: skip

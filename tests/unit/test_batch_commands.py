@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stream.errors import IndexFileError, NeardupError, SchemeMismatchError, SettingsError
+from stream.errors import FingerprintFileError, NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.page_log import HEAD, PageLog, record_words
@@ -17,8 +17,8 @@ from stream.local.index import Index
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.compressed_blocks import encode, sort_words
+from stream.offline.compressed_file import HEADER_BYTES, CompressedFile, write_compressed
 from stream.offline.fingerprints import open_fingerprints
-from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
 from stream.tables.fingerprint_lanes import as_words, to_hex
 from stream.tables.store.rocks import ANCHORS
 from tests.commands import neardup
@@ -63,7 +63,7 @@ def test_a_corpus_of_any_kind_gives_the_same_matches(kind: str, pair, tmp_path: 
     elif kind == "records":
         path.write_text('{"url": "u", "fingerprint": null}\n' + as_records(corpus))
     else:
-        write_index(path, encode(sort_words(as_words(corpus, 64)), 64), SCHEME)
+        write_compressed(path, encode(sort_words(as_words(corpus, 64)), 64), SCHEME)
     outcome = neardup("match", tmp_path / "batch.txt", "--against", path, "--json")
     *records, summary = map(json.loads, outcome.stdout.splitlines())
     assert outcome.exit_code == 0
@@ -140,14 +140,14 @@ def test_export_and_import_keep_the_set(width: int, tmp_path: Path) -> None:
     fingerprints[10:20] = fingerprints[0]
     np.save(tmp_path / "in.npy", fingerprints)
     options = ["--width", str(width)]
-    outcome = neardup("index", "export", tmp_path / "in.npy", tmp_path / "index", *options, "--json")
+    outcome = neardup("compress", tmp_path / "in.npy", tmp_path / "index", *options, "--json")
     figures = json.loads(outcome.stdout)
     assert figures["bytes"] == (tmp_path / "index").stat().st_size
     assert figures["ratio"] == pytest.approx(figures["expected_ratio"], abs=0.06)  # blocks are whole
-    neardup("index", "import", tmp_path / "index", tmp_path / "out.npy")
+    neardup("decompress", tmp_path / "index", tmp_path / "out.npy")
     wanted = sort_words(as_words(fingerprints, width))
     assert np.array_equal(as_words(np.load(tmp_path / "out.npy"), width), wanted)
-    lines = neardup("index", "import", tmp_path / "index", "-").stdout.split()
+    lines = neardup("decompress", tmp_path / "index", "-").stdout.split()
     assert lines == to_hex(wanted, width)
 
 
@@ -167,14 +167,16 @@ def test_a_state_directory_exports_its_live_anchors_while_it_is_open(tmp_path: P
         state.store.write(batch)
         state.tables.maintain(wait=True)
         state.flush()
-        outcome = neardup("index", "export", tmp_path, tmp_path / "index", "--json")
+        outcome = neardup("compress", tmp_path, tmp_path / "index", "--json")
         found = open_fingerprints(str(tmp_path / "crawl"))
     finally:
         state.close()
     assert json.loads(outcome.stdout)["fingerprints"] == 998
     assert json.loads(outcome.stdout)["scheme"] == scheme.id
-    index = IndexFile(tmp_path / "index")
-    assert index.read(0, index.blocks)[:, 0].tolist() == sorted(np.delete(anchors, [5, 700]).tolist())
+    compressed = CompressedFile(tmp_path / "index")
+    assert compressed.read(0, compressed.blocks)[:, 0].tolist() == sorted(
+        np.delete(anchors, [5, 700]).tolist()
+    )
     assert found is not None
     assert found.count == 998
 
@@ -184,7 +186,7 @@ def test_an_index_of_python_is_exported_and_explained_like_a_judges_state(tmp_pa
     with Index(tmp_path / "pages.index") as index:
         for number, text in enumerate(texts):
             answer = index.add(f"http://a.example/{number}", text)
-    outcome = neardup("index", "export", tmp_path / "pages.index", tmp_path / "out", "--json")
+    outcome = neardup("compress", tmp_path / "pages.index", tmp_path / "out", "--json")
     assert json.loads(outcome.stdout)["fingerprints"] == 3
     where = ("--state-dir", tmp_path / "pages.index", "--json")
     found = json.loads(neardup("explain", answer.id, "http://a.example/2", *where).stdout)
@@ -194,7 +196,7 @@ def test_an_index_of_python_is_exported_and_explained_like_a_judges_state(tmp_pa
 def test_an_export_of_nothing_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(SettingsError, match="empty: it has neither fingerprints nor pages"):
-        neardup("index", "export", tmp_path / "empty", tmp_path / "out")
+        neardup("compress", tmp_path / "empty", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -215,14 +217,14 @@ def damage(content: bytes, place: int) -> bytes:
 )
 def test_a_damaged_index_is_named_and_told(spoil, message: str, tmp_path: Path) -> None:
     path = tmp_path / "index"
-    write_index(
+    write_compressed(
         path, encode(sort_words(as_words(random_set(np.random.default_rng(4), 3000, 64), 64)), 64), None
     )
     path.write_bytes(spoil(path.read_bytes()))
-    with pytest.raises(IndexFileError, match=message) as refused:
-        neardup("index", "import", path, tmp_path / "out.npy")
+    with pytest.raises(FingerprintFileError, match=message) as refused:
+        neardup("decompress", path, tmp_path / "out.npy")
     assert str(path) in str(refused.value)
-    with pytest.raises(IndexFileError, match=message):
+    with pytest.raises(FingerprintFileError, match=message):
         neardup("match", path, "--against", path)
 
 

@@ -25,7 +25,7 @@ from stream.kafka.member import member_id
 from stream.local.scan_output import _Lines
 from stream.messages.verdict import MessagePosition, VerdictRecord
 from stream.offline.compressed_blocks import encode, sort_words
-from stream.offline.index_file import write_index
+from stream.offline.compressed_file import write_compressed
 from stream.output import Output, writing
 from stream.pages.times import rfc3339
 from stream.sinks.base import ExportError
@@ -61,7 +61,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     named["pages"].write_text("".join(map(page, range(300))))
     np.save(named["near.npy"], np.repeat(random_set(rng, 10, 64), 40))
     np.save(named["far.npy"], random_set(rng, 20_000, 64))
-    write_index(named["index"], encode(sort_words(as_words(np.load(named["far.npy"]), 64)), 64), None)
+    write_compressed(named["index"], encode(sort_words(as_words(np.load(named["far.npy"]), 64)), 64), None)
     return named
 
 
@@ -82,15 +82,15 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 WRITERS = {
     "scan": ("scan", "--worker-processes", "1", "{pages}", "-o", "{out}"),
     "match": ("match", "{near.npy}", "-o", "{out}"),
-    "index export": ("index", "export", "{far.npy}", "{out}"),
-    "index import": ("index", "import", "{index}", "{out}"),
-    "index import .npy": ("index", "import", "{index}", "{out}.npy"),
+    "compress": ("compress", "{far.npy}", "{out}"),
+    "decompress": ("decompress", "{index}", "{out}"),
+    "decompress .npy": ("decompress", "{index}", "{out}.npy"),
 }
 PRINTERS = {
     "scan": ("scan", "--worker-processes", "1", "{pages}", "-o", "-"),
     "match": ("match", "{near.npy}"),
     "fingerprint": ("fingerprint", "{pages}"),
-    "index import": ("index", "import", "{index}", "-"),
+    "decompress": ("decompress", "{index}", "-"),
     "explain": ("explain", "{pages}#1", "{pages}#2"),
     "plan": ("plan", "--pages", "1e6"),
     "schema": ("schema",),

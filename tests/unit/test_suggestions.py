@@ -12,6 +12,7 @@ from tests.commands import neardup
     ("arguments", "said"),
     [
         (["sacn"], "no such command: sacn; did you mean scan?"),
+        (["index", "export"], "`neardup index` is now `neardup compress SOURCE FILE` and"),
         (["topics", "creat"], "no such command: creat; did you mean create?"),
         (["topics", "xyz"], "no such command: xyz; choose from create, describe"),
         (["scan", "--worker-proceses", "2", "x"], "Did you mean --worker-processes?"),

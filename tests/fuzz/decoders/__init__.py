@@ -6,9 +6,9 @@ from typing import Final
 
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.decoders.avro import Avro
+from tests.fuzz.decoders.compressed_files import CompressedFiles
 from tests.fuzz.decoders.decisions import DecisionRecords
 from tests.fuzz.decoders.html import Html
-from tests.fuzz.decoders.index_files import IndexFiles
 from tests.fuzz.decoders.journal import JournalRecords
 from tests.fuzz.decoders.pages import PageMessages
 from tests.fuzz.decoders.record_batches import RecordBatches
@@ -21,7 +21,7 @@ DECODERS: Final[tuple[type[Decoder], ...]] = (
     Avro,
     JournalRecords,
     DecisionRecords,
-    IndexFiles,
+    CompressedFiles,
     WebArchives,
     Html,
     TextsTwice,

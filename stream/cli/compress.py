@@ -1,4 +1,4 @@
-"""`neardup index`."""
+"""`neardup compress`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,13 @@ from typing import Any
 
 import click
 
-from stream.cli.group import Group
 from stream.cli.options import PATH, SOURCE_FORMAT, with_scheme, with_settings
 from stream.ops import logging
-from stream.output import STDOUT, writing
+from stream.output import STDOUT
 from stream.settings import Settings
 
 
-@click.group("index", cls=Group)
-def command() -> None:
-    """Write and read index files, which hold sorted and compressed fingerprints (schemas/index.md)."""
-
-
-@command.command("export")
+@click.command("compress")
 @with_settings("worker_processes", "page_deadline", "page_bytes")
 @click.argument("source", type=PATH)
 @click.argument("file", type=click.Path(path_type=Path))
@@ -34,7 +28,7 @@ def command() -> None:
               default="auto", show_default=True, help="Format of SOURCE if it holds pages.")  # fmt: skip
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON line.")
-def export(
+def command(
     settings: Settings,
     source: str,
     file: Path,
@@ -52,12 +46,12 @@ def export(
     """
     from stream.errors import SettingsError
     from stream.offline.compressed_blocks import encode, expected_bytes, sort_words
+    from stream.offline.compressed_file import write_compressed
     from stream.offline.fingerprint_match import gather, open_either
-    from stream.offline.index_file import write_index
 
-    logging.configure(settings.log_format, "index")
+    logging.configure(settings.log_format, "compress")
     if str(file) == STDOUT:
-        raise SettingsError("FILE: an index file is binary and cannot be written to stdout; name a file")
+        raise SettingsError("FILE: a compressed file is binary and cannot be written to stdout; name a file")
     if block_bytes % 8:
         raise SettingsError(f"block-bytes: {block_bytes} is not a multiple of 8")
     opened = open_either(
@@ -70,7 +64,7 @@ def export(
     words = sort_words(gather(opened).words)
     if not len(words) and opened.count is None:
         raise SettingsError(f"source {source}: it has neither fingerprints nor pages; {file} was not written")
-    size = write_index(file, encode(words, opened.width, block_bytes), opened.scheme)
+    size = write_compressed(file, encode(words, opened.width, block_bytes), opened.scheme)
     plain = len(words) * opened.width // 8
     expected = expected_bytes(len(words), opened.width, block_bytes)
     found = {
@@ -96,33 +90,6 @@ def export(
         "The ratio improves with the number of fingerprints: the paper's 8 billion would take"
         f' {found["expected_ratio_at_8e9"]:.0%} by the same formula ("almost half").'
     )
-
-
-@command.command("import")
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
-@click.argument("output", type=click.Path(path_type=Path))
-def import_(file: Path, output: Path) -> None:
-    """Write the fingerprints of the index file FILE to OUTPUT.
-
-    OUTPUT is a NumPy array (.npy), or else a text file with one fingerprint per line in hex; - is stdout.
-    """
-    import numpy as np
-
-    from stream.offline.fingerprints import BLOCKS
-    from stream.offline.index_file import IndexFile
-    from stream.tables.fingerprint_lanes import to_hex, words_of
-
-    index = IndexFile(file)
-    chunks = (index.read(first, first + BLOCKS) for first in range(0, index.blocks, BLOCKS))
-    if output.suffix == ".npy":
-        words = np.concatenate([np.zeros((0, words_of(index.width)), np.uint64), *chunks])
-        with writing(output) as array:
-            np.save(array, words if words.shape[1] > 1 else words[:, 0])
-        click.echo(f"{len(words):,} fingerprints of {index.width} bits in {output}")
-        return
-    with writing(output) as lines:
-        for chunk in chunks:
-            lines.write("".join(f"{digits}\n" for digits in to_hex(chunk, index.width)).encode())
 
 
 def _share(found: dict[str, Any]) -> str:

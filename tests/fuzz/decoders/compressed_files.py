@@ -1,4 +1,4 @@
-"""Index files: damaged ones, some with corrected checksums, as an attacker would make."""
+"""Compressed files: damaged ones, some with corrected checksums, as an attacker would make."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import ClassVar
 import numpy as np
 import xxhash
 
-from stream.errors import IndexFileError
-from stream.offline import compressed_blocks, huffman, index_file
+from stream.errors import FingerprintFileError
+from stream.offline import compressed_blocks, compressed_file, huffman
 from stream.offline.compressed_blocks import encode, sort_words
-from stream.offline.index_file import HEADER_BYTES, IndexFile, write_index
+from stream.offline.compressed_file import HEADER_BYTES, CompressedFile, write_compressed
 from stream.tables.fingerprint_lanes import WIDTHS, words_of
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import damaged
@@ -22,13 +22,13 @@ KINDS = 12
 """Whole files that all others are made from."""
 
 
-class IndexFiles(Decoder):
-    """`IndexFile`, and everything in it."""
+class CompressedFiles(Decoder):
+    """`CompressedFile`, and everything in it."""
 
-    name: ClassVar = "index files"
-    modules: ClassVar = (index_file, compressed_blocks, huffman)
+    name: ClassVar = "compressed files"
+    modules: ClassVar = (compressed_file, compressed_blocks, huffman)
 
-    def __enter__(self) -> IndexFiles:
+    def __enter__(self) -> CompressedFiles:
         self._directory = self.directory()
         self._whole = [self._file(number) for number in range(KINDS)]
         return self
@@ -41,7 +41,7 @@ class IndexFiles(Decoder):
         if width > 32:
             prints = prints << np.uint64(32) | rng.integers(0, 1 << 32, prints.shape, np.uint64)
         path = self._directory / "whole"
-        write_index(path, encode(sort_words(prints), width), None)
+        write_compressed(path, encode(sort_words(prints), width), None)
         return path.read_bytes()
 
     def make(self, rng: random.Random) -> bytes:
@@ -59,10 +59,10 @@ class IndexFiles(Decoder):
         path = self._directory / "file"
         path.write_bytes(data)
         try:
-            file = IndexFile(path)
+            file = CompressedFile(path)
             read = file.read(0, file.blocks)
-        except IndexFileError as error:
-            return str(error).removeprefix(f"index {path}: ").partition(":")[0].rstrip("0123456789 ")[:24]
+        except FingerprintFileError as error:
+            return str(error).removeprefix(f"file {path}: ").partition(":")[0].rstrip("0123456789 ")[:24]
         assert len(read) == file.count
         return "read"
 

@@ -1,4 +1,4 @@
-"""Index files: a sorted, compressed set of fingerprints with checksums. `schemas/index.md` has the format."""
+"""Compressed files: sorted fingerprints in blocks with checksums. `schemas/compressed.md` has the format."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NoReturn
 import numpy as np
 import xxhash
 
-from stream.errors import IndexFileError
+from stream.errors import FingerprintFileError
 from stream.offline.compressed_blocks import LEAST_BLOCK, MOST_BLOCK, Compressed
 from stream.output import writing
 from stream.tables.fingerprint_lanes import WIDTHS, WORD, words_of
@@ -22,8 +22,8 @@ HEADER_BYTES: Final = _HEADER.size + _CHECK.size
 NO_SCHEME: Final = "0" * 16
 
 
-def write_index(path: Path, compressed: Compressed, scheme: str | None) -> int:
-    """Write an index file (see `writing`) and return its size in bytes.
+def write_compressed(path: Path, compressed: Compressed, scheme: str | None) -> int:
+    """Write a compressed file (see `writing`) and return its size in bytes.
 
     `scheme` is the id of the fingerprints' scheme. Raises OutputError.
     """
@@ -53,10 +53,10 @@ def write_index(path: Path, compressed: Compressed, scheme: str | None) -> int:
     return file.bytes
 
 
-class IndexFile:
-    """An index file opened for reading: its directory in memory, its blocks memory-mapped.
+class CompressedFile:
+    """A compressed file opened for reading: its directory in memory, its blocks memory-mapped.
 
-    Raises IndexFileError, which names the file, if it is damaged, truncated, or of another format.
+    Raises FingerprintFileError, which names the file, if it is damaged, truncated, or of another format.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,9 +64,9 @@ class IndexFile:
         try:
             content = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.zeros(0, np.uint8)
         except OSError as error:
-            raise IndexFileError(f"index {path}: {error.strerror}") from None
+            raise FingerprintFileError(f"file {path}: {error.strerror}") from None
         if bytes(content[:8]) != MAGIC:
-            self._refuse("it is not an index file: the magic number is missing")
+            self._refuse("it is not a compressed file: the magic number is missing")
         if len(content) < HEADER_BYTES:
             self._refuse("its header is truncated")
         raw = content[:HEADER_BYTES].tobytes()
@@ -114,7 +114,7 @@ class IndexFile:
         return len(self._checks)
 
     def read(self, start: int, end: int) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
-        """The fingerprints (n, lanes) of the blocks [start, end), ascending. Raises IndexFileError."""
+        """The fingerprints (n, lanes) of the blocks [start, end), ascending. Raises FingerprintFileError."""
         for number in range(start, min(end, self.blocks)):
             if _check(self._compressed.blocks[number]) != int(self._checks[number]):
                 self._refuse(f"block {number} is damaged: the checksum differs")
@@ -124,11 +124,11 @@ class IndexFile:
             self._refuse(f"blocks {start} to {end}: {error}")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise IndexFileError(f"index {self.path}: {what}")
+        raise FingerprintFileError(f"file {self.path}: {what}")
 
 
-def is_index(start: bytes) -> bool:
-    """Whether a file with these first bytes is an index file, even of another version or damaged."""
+def is_compressed_file(start: bytes) -> bool:
+    """Whether a file with these first bytes is a compressed file, even of another version or damaged."""
     return start.startswith(MAGIC)
 
 
