@@ -59,15 +59,17 @@ class Statement:
 async def bear_witness(servers: str, namespace: str, oracle: Oracle | None = None) -> Statement:
     """Compare pages, journal and verdicts of a deployment whose pages have one topic id."""
     oracle = oracle or Oracle()
-    pages = {(r.partition, r.offset) for r in await read_all(servers, f"{namespace}.pages")}
+    topic = f"{namespace}.pages"
+    pages = {(topic, r.partition, r.offset) for r in await read_all(servers, topic)}
     given: dict[tuple, list] = {}
     said = Statement(pages=len(pages))
     for record in await read_all(servers, f"{namespace}.verdicts"):
         verdict = json.loads(record.value)
         said.verdicts[verdict["verdict"]] += 1
         source = verdict["source"]
-        given.setdefault((source["partition"], source["offset"]), []).append(verdict)
-    said.missing = sorted(pages - given.keys())
+        place = source["topic"], source["topic_id"], source["partition"], source["offset"]
+        given.setdefault(place, []).append(verdict)
+    said.missing = sorted(pages - {(topic, *place) for topic, _, *place in given})
     said.repeated = sorted(place for place, verdicts in given.items() if len(verdicts) > 1)
 
     (genesis,) = await read_all(servers, f"{namespace}.genesis")
@@ -96,16 +98,15 @@ def _in_order(journal, records):
         count = len(content["status"])
         size = len(content["sketch"]) // max(1, count)
         url_keys = _url_keys(content, count)
-        for cluster, _, topic_id, partition, start, end, rows, *flags in content["ranges"]:
+        for cluster, topic, topic_id, partition, start, end, rows, *flags in content["ranges"]:
             key = cluster, topic_id, partition
-            opening = bool(flags and flags[0])
-            admitted = start <= expected.get(key, -1) or (opening and key not in expected)
-            since = expected.get(key, start)
+            admitted = start <= expected.get(key, -1) or bool(flags and flags[0])
+            since = max(expected.get(key, start), start)
             for i in range(row, row + rows):
                 offset = int.from_bytes(content["offset"][8 * i : 8 * i + 8], "little")
                 if admitted and offset >= since:
                     yield (
-                        (partition, offset),
+                        (topic, topic_id, partition, offset),
                         OraclePage(
                             f"{journal[:8]}.{record.offset}.{i}",
                             url_keys[i],

@@ -130,8 +130,7 @@ def test_loss_is_declared_before_the_pages_behind_it() -> None:
     batch = backlog.take()
     assert batch is not None
     assert batch.ranges == [
-        SourceRange("cluster", "pages", "f" * 32, 0, 15, 15, 0, opening=True),
-        SourceRange("cluster", "pages", "f" * 32, 0, 10, 15, 0, lost=True),
+        SourceRange("cluster", "pages", "f" * 32, 0, 10, 15, 0, opening=True, lost=True),
         SourceRange("cluster", "pages", "f" * 32, 0, 15, 17, 2),
     ]
 
@@ -140,7 +139,7 @@ def test_loss_alone_is_a_batch() -> None:
     backlog = Backlog(SOURCE)
     backlog.open_after_loss(0, 10, 15)
     batch = backlog.take()
-    assert span(batch) == [(0, 15, 15, 0), (0, 10, 15, 0)]
+    assert span(batch) == [(0, 10, 15, 0)]
     assert batch is not None
     assert batch.ends == {0: 15}
 

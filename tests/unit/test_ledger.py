@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.ledger import Admission, Ledger
@@ -58,3 +60,20 @@ def test_an_empty_opening_within_one_batch_counts_too() -> None:
     assert found == [0, 1, 2, 9, 10]
     assert [(each.expected, each.lost) for each in admission.progress.values()] == [(20, 6 + 9)]
     assert admission.gaps == []
+
+
+@pytest.mark.parametrize(
+    ("judged", "lost"), [(None, 5), (4, 11), (10, 5), (12, 3), (15, 0), (20, 0)],
+    ids=["unknown partition", "earlier pages missing", "all lost", "partly judged", "judged", "beyond"],
+)  # fmt: skip
+def test_a_loss_at_the_log_start_is_counted_wherever_the_judge_is(judged: int | None, lost: int) -> None:
+    """Also if it is declared again."""
+    ledger = Ledger()
+    if judged is not None:
+        admitted(ledger, part(0, judged, opening=True))
+    declared = part(10, 15, opening=True, lost=True)
+    found, admission = admitted(ledger, declared, declared, part(15, 17))
+    assert admission.gaps == []
+    assert found == list(range(max(15, judged or 0), 17))
+    (progress,) = ledger.progress.values()
+    assert (progress.expected, progress.lost) == (max(17, judged or 0), lost)

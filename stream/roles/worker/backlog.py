@@ -187,11 +187,12 @@ class Backlog:
     def open_after_loss(self, partition: int, start: int, end: int) -> None:
         """Start a partition at `end`, because retention deleted `[start, end)` before it was read (rule 4).
 
-        The log starts at `end`, so this is also an opening, for a judge that waits for even earlier pages.
-        The opening comes first: a judge that does not know the partition would see a gap before the loss.
+        The log starts at `end`, so the loss is also an opening. The judge then counts it whether it waits
+        there, waits for even earlier pages, or does not know the partition. In two ranges, one of them
+        would hide the loss from a judge that does not know the partition, or be a gap.
         """
-        self.open(partition, end, opening=True)
-        self._declared.append(self._range(partition, start, end, lost=True))
+        self._partitions[partition] = _Partition(end)
+        self._declared.append(self._range(partition, start, end, opening=True, lost=True))
 
     @property
     def behind(self) -> bool:
