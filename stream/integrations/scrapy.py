@@ -16,17 +16,22 @@ of neardup can be given as `NEARDUP_*`.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Self
 
 import msgspec
+from aiokafka.errors import KafkaError
 from itemadapter import ItemAdapter
 from scrapy.crawler import Crawler
 from scrapy.exceptions import DropItem, NotConfigured
 
-from stream.errors import BrokerError
+from stream.errors import BrokerError, TopicError
 from stream.kafka import clients, topics
+from stream.kafka.broker_metadata import topic_id_at_leaders
 from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
@@ -40,7 +45,9 @@ WAIT_SECONDS: Final = 60.0
 """Default of NEARDUP_WAIT_SECONDS: how long an item waits for its verdict before it passes without it."""
 FIELD: Final = "neardup"
 _VERDICTS: Final = {each.name.lower() for each in Verdict}
-_Place = tuple[int, int]
+_Place = tuple[str, int, int]
+"""Topic id, partition and offset of a page. Pages of an earlier topic of the same name, and rows that are
+loaded, have the same partitions and offsets."""
 
 
 class NeardupPipeline:
@@ -66,10 +73,15 @@ class NeardupPipeline:
             raise NotConfigured(f"NEARDUP_DROP: not a verdict: {', '.join(sorted(unknown))}")
         self._wait = bool(self._drop) or given.getbool("NEARDUP_WAIT")
         self._seconds = given.getfloat("NEARDUP_WAIT_SECONDS", WAIT_SECONDS)
+        self._topic_id = ""
+        """Of the pages topic, from the latest answer of its leaders."""
         self._waiting: dict[_Place, asyncio.Future[dict[str, Any]]] = {}
-        self._early: dict[_Place, dict[str, Any]] = {}
-        """Verdicts that arrived before the acknowledgement of their page."""
-        self._unacknowledged = 0
+        self._numbers = itertools.count()
+        self._sends: dict[int, None] = {}
+        """Numbers of the sends whose places are not known yet, in ascending order."""
+        self._early: dict[_Place, tuple[int, dict[str, Any]]] = {}
+        """Verdicts that arrived before the place of their page was known, in order of arrival, and the number
+        of the last send before each."""
         self._following: asyncio.Task[None] | None = None
 
     @classmethod
@@ -121,10 +133,10 @@ class NeardupPipeline:
                 enable_auto_commit=False,
             )
             await clients.start(self.settings, self._consumer)
-            for (
-                partition
-            ) in self._consumer.assignment():  # resolves "latest" before the first page is published
-                await self._consumer.position(partition)
+            for each in self._consumer.assignment():  # resolves "latest" before the first page is published
+                await self._consumer.position(each)
+            partitions = await self._producer.partitions_for(self._names.pages)
+            self._topic_id = await self._topic_id_at_leaders(partitions)
             self._following = asyncio.create_task(self._follow())
 
     async def process_item(self, item: Any) -> Any:
@@ -161,31 +173,28 @@ class NeardupPipeline:
 
     async def _publish(self, page: Page) -> dict[str, Any] | None:
         """Publish a page, and return its verdict if the pipeline waits for one and it arrives in time."""
-        message = Message(encode_page(page), page.url, page.url)
-        self._unacknowledged += 1
+        number, topic_id = next(self._numbers), self._topic_id
+        self._sends[number] = None
         try:
-            sent = await self._producer.send(self._names.pages, message.value, key=key_of(message, "url"))
-            async with clients.acknowledged(f"topic {self._names.pages}"):
-                acknowledged = await sent
-        except Exception as error:
-            raise BrokerError(
-                f"{page.url}: not acknowledged by topic {self._names.pages} ({error!r})"
-            ) from error
+            partition, offset = await self._acknowledged(Message(encode_page(page), page.url, page.url))
+            self._stats.inc_value("neardup/published")
+            deadline = asyncio.get_running_loop().time() + self._seconds
+            if not self._wait or not await self._is_of(topic_id, partition, deadline):
+                return None
+            place = (topic_id, partition, offset)
+            if place in self._early:
+                return self._early.pop(place)[1]
+            waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+            self._waiting[place] = waiting
         finally:
-            self._unacknowledged -= 1
-        self._stats.inc_value("neardup/published")
-        if not self._wait:
-            return None
-        place = (acknowledged.partition, acknowledged.offset)
-        if place in self._early:
-            return self._early.pop(place)
-        waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
-        self._waiting[place] = waiting
+            del self._sends[number]
+            self._forget_early()
         following = self._following
         assert following is not None  # noqa: S101 (it runs whenever `_wait` is set)
         try:
             ends: set[asyncio.Future[Any]] = {waiting, following}
-            done, _ = await asyncio.wait(ends, timeout=self._seconds, return_when=asyncio.FIRST_COMPLETED)
+            left = deadline - asyncio.get_running_loop().time()
+            done, _ = await asyncio.wait(ends, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._waiting[place]
         if waiting in done:
@@ -194,19 +203,56 @@ class NeardupPipeline:
             following.result()  # raises the reason why no verdict will arrive
         return None
 
+    async def _acknowledged(self, message: Message) -> tuple[int, int]:
+        """Send a message, and return its partition and offset. Raises BrokerError."""
+        try:
+            sent = await self._producer.send(self._names.pages, message.value, key=key_of(message, "url"))
+            async with clients.acknowledged(f"topic {self._names.pages}"):
+                acknowledged = await sent
+        except Exception as error:
+            raise BrokerError(
+                f"{message.origin}: not acknowledged by topic {self._names.pages} ({error!r})"
+            ) from error
+        return acknowledged.partition, acknowledged.offset
+
+    async def _is_of(self, topic_id: str, partition: int, deadline: float) -> bool:
+        """Whether a page that was just acknowledged is in the topic with this id, known before it was sent.
+
+        Acknowledgements name topics, not their ids. If the topic is recreated in between, either one may have
+        the page.
+        """
+        with suppress(TopicError, BrokerError, KafkaError, TimeoutError):
+            async with asyncio.timeout_at(deadline):
+                self._topic_id = await self._topic_id_at_leaders([partition])
+                return self._topic_id == topic_id
+        return False
+
+    async def _topic_id_at_leaders(self, partitions: Iterable[int]) -> str:
+        return await topic_id_at_leaders(self._producer.client, self._producer, self._names.pages, partitions)
+
     async def _follow(self) -> None:
         """Pass verdicts to the items that wait for them."""
         reader = VerdictReader(self.settings)
         async for message in self._consumer:
             verdict = msgspec.json.decode(reader.json(message))
-            place = (verdict["source"]["partition"], verdict["source"]["offset"])
+            source = verdict["source"]
+            if source["topic"] != self._names.pages:  # a row that was loaded
+                continue
+            place = (source["topic_id"], source["partition"], source["offset"])
             waiting = self._waiting.get(place)
             if waiting is not None and not waiting.done():
                 waiting.set_result(verdict)
-            elif self._unacknowledged:
-                self._early[place] = verdict
-            else:
-                self._early.clear()
+            elif self._sends:
+                self._early[place] = next(reversed(self._sends)), verdict
+
+    def _forget_early(self) -> None:
+        """Forget early verdicts that are on no page of the present sends, which all began after them."""
+        oldest = next(iter(self._sends), None)
+        while self._early:
+            place = next(iter(self._early))
+            if oldest is not None and self._early[place][0] >= oldest:
+                return
+            del self._early[place]
 
 
 def _milliseconds(moment: object) -> int:

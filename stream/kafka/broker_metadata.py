@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from aiokafka import TopicPartition
+import structlog
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin.config_resource import ConfigResourceType
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
@@ -26,9 +27,12 @@ from aiokafka.protocol.offset import OffsetRequest
 
 from stream.errors import BrokerError, TopicError
 from stream.kafka import clients
+from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.metadata_v12 import MetadataRequest, topic_id
 from stream.settings import Settings
 
+ASK_SECONDS: Final = 3.0
+"""Time-out of a leader's answer. After it, the leader is looked up again, because it may have moved."""
 RETRY_SECONDS: Final = 30.0
 """How long a request is retried while brokers elect leaders, restart or are unreachable."""
 PAUSE_SECONDS: Final = 0.2
@@ -36,6 +40,8 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 UNKNOWN_TOPIC: Final = 3
 """Kafka's error code UNKNOWN_TOPIC_OR_PARTITION."""
+
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +148,38 @@ async def leader_topic_ids(client: AIOKafkaClient, leaders: Mapping[str, int]) -
     for node, topics in by_node.items():
         ids |= _ids(await metadata(client, topics, node), topics)
     return ids
+
+
+async def topic_id_at_leaders(
+    client: AIOKafkaClient,
+    reader: AIOKafkaConsumer | AIOKafkaProducer,
+    topic: str,
+    partitions: Iterable[int],
+) -> str:
+    """Return the topic id as known by the leaders that serve these partitions to the reader, or to a
+    producer. Waits for leaders.
+
+    A broker learns of a new topic before it serves its records. So records that a leader served, or
+    acknowledged, *before* this answer belong to the topic with the returned id, or an older one. `client`
+    should not be a consumer's own client, where the request would queue behind long-polling fetches. Raises
+    TopicError if the topic is missing or being recreated.
+    """
+    keys = [TopicPartition(topic, partition) for partition in partitions]
+    while True:
+        leaders = {client_of(reader).cluster.leader_for_partition(key) for key in keys}
+        if not leaders & {None, -1}:
+            asking = (leader_topic_ids(client, {topic: leader}) for leader in leaders)
+            try:
+                async with asyncio.timeout(ASK_SECONDS):
+                    ids = {answer[topic] for answer in await asyncio.gather(*asking)}
+            except TimeoutError:
+                log.warning("leaders_do_not_answer", topic=topic, leaders=sorted(leaders))
+            else:
+                if len(ids) == 1:
+                    return ids.pop()
+                raise TopicError(f"topic {topic} is being recreated: its leaders know it as {sorted(ids)}")
+        await client_of(reader).force_metadata_update()
+        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def partition_counts(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, int]:

@@ -143,7 +143,9 @@ def once(*parts: Part) -> Counter[tuple[str, int, int]]:
 async def recreate(settings: Settings, topic: str) -> None:
     """Delete one of our topics and make it again as planned."""
     (planned,) = [each for each in plan(settings) if each.name == topic]
-    new = NewTopic(topic, planned.partitions, 1, topic_configs=planned.create_config(dev=True))
+    new = NewTopic(
+        topic, planned.partitions or settings.partitions, 1, topic_configs=planned.create_config(dev=True)
+    )
     async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
         before = (await broker_metadata.topic_ids(client, [topic]))[topic]
         await admin.delete_topics([topic])

@@ -7,21 +7,30 @@ import importlib.util
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from stream.roles.judge.role import JudgeRole
+from stream.roles.loader.load import load
 from stream.roles.worker.role import WorkerRole
+from stream.rows.fingerprint import fingerprint_batch
 from stream.settings import Settings
+from stream.sources.rows import RowsSource
 from tests.commands import finished
-from tests.kafka.judge_helpers import audited
-from tests.kafka.worker_helpers import ROOT, create, running
+from tests.kafka.judge_helpers import audited, page, recreate, text, verdicts
+from tests.kafka.worker_helpers import ROOT, create, journal, publish, read_all, running, topic_id
+from tests.unit.test_rows import directory
 from tests.unit.test_schema_registry import Served
+from tests.waiting import until
 
 pytestmark = [
     pytest.mark.broker,
@@ -74,8 +83,8 @@ def site(tmp_path: Path) -> Iterator[str]:
     """A site whose start page links to the others, in their order."""
     folder = tmp_path / "site"
     folder.mkdir()
-    for name, text in SITE.items():
-        (folder / f"{name}.html").write_text(f"<html><body><p>{text}</p></body></html>")
+    for name, said in SITE.items():
+        (folder / f"{name}.html").write_text(f"<html><body><p>{said}</p></body></html>")
     links = "".join(f'<p><a href="{name}.html">{name}</a></p>' for name in SITE)
     (folder / "index.html").write_text(f"<html><body>{links}</body></html>")
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder)))
@@ -145,3 +154,92 @@ async def test_a_crawl_that_does_not_wait_has_sent_everything_when_it_closes(
     assert not any(FIELD in each for each in items)
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         assert (await audited(settings, len(SITE))).clean
+
+
+class Spider:
+    """The items of a spider, as they pass through the pipeline."""
+
+    def __init__(self, settings: Settings, **options: Any) -> None:
+        from scrapy.settings import Settings as ScrapySettings
+
+        from stream.integrations.scrapy import NeardupPipeline
+
+        given = {f"NEARDUP_{name.upper()}": value for name, value in settings.model_dump().items()}
+        self.counted = Counter[str]()
+        stats = SimpleNamespace(inc_value=lambda name: self.counted.update([name]))
+        crawler: Any = SimpleNamespace(settings=ScrapySettings({**given, **options}), stats=stats)
+        self.pipeline = NeardupPipeline(crawler)
+
+    def crawl(self, *numbers: int) -> list[asyncio.Task[Any]]:
+        """Start to process items, each unlike the others."""
+        items = [{"url": f"http://crawled/{n}", "text": text(("crawled", n))} for n in numbers]
+        return [asyncio.create_task(self.pipeline.process_item(item)) for item in items]
+
+    async def published(self, count: int) -> None:
+        """Wait until that many items wait for their verdicts."""
+        await until(lambda: self.counted["neardup/published"] == count)
+
+
+@asynccontextmanager
+async def spider(settings: Settings, **options: Any) -> AsyncIterator[Spider]:
+    opened = Spider(settings, **options)
+    await opened.pipeline.open_spider()
+    try:
+        yield opened
+    finally:
+        await opened.pipeline.close_spider()
+
+
+async def test_items_of_a_crawl_are_not_dropped_by_the_verdicts_of_a_load(
+    settings: Settings, tmp_path: Path
+) -> None:
+    """Rows have partitions and offsets of their own, the same as those of pages. All rows are alike."""
+    names = await create(settings)
+    columns = {"url": [f"http://loaded/{n}" for n in range(600)], "text": [HARBOUR] * 600}
+    rows = fingerprint_batch(pa.record_batch({**columns, "order": list(range(600))}))
+    async with running(JudgeRole(settings)), spider(settings, NEARDUP_DROP=["duplicate"]) as crawl:
+        waiting = crawl.crawl(*range(12))
+        await crawl.published(12)
+        places = {(each.partition, each.offset) for each in await read_all(settings, names.pages)}
+        assert places & {(n // 512, n) for n in range(600)}
+        assert (await load(settings, RowsSource(str(directory(tmp_path / "rows", rows))))).judged == 600
+        assert not any(task.done() for task in waiting)
+        async with running(WorkerRole(settings)):
+            items = await asyncio.gather(*waiting)
+    assert [each[FIELD]["url"] for each in items] == [each["url"] for each in items]
+    assert {(each[FIELD]["verdict"], each[FIELD]["source"]["topic"]) for each in items} == {
+        ("unique", names.pages)
+    }
+    assert not crawl.pipeline._early
+
+
+async def test_items_get_no_verdicts_of_an_earlier_topic_of_the_same_name(settings: Settings) -> None:
+    """An item that is published while the topic is recreated gets none: nobody knows which topic took it."""
+    names = await create(settings)
+    before = await topic_id(settings)
+    for partition in range(3):
+        await publish(settings, [page(f"http://old/{n}", n) for n in range(12)], partition)
+    async with running(WorkerRole(settings)):
+        await until(lambda: _rows(settings, 36))
+    async with spider(settings, NEARDUP_WAIT=True) as crawl:
+        await recreate(settings, names.pages)
+        (unsure,) = crawl.crawl(0)
+        await crawl.published(1)
+        assert FIELD not in await unsure
+        assert crawl.counted["neardup/no_verdict"] == 1
+        waiting = crawl.crawl(*range(1, 12))
+        await crawl.published(12)
+        async with running(JudgeRole(settings)):
+            await until(lambda: _judged(settings, 36))  # late verdicts, on the earlier topic
+            async with running(WorkerRole(settings)):
+                items = await asyncio.gather(*waiting)
+    assert [each[FIELD]["url"] for each in items] == [each["url"] for each in items]
+    assert before not in {each[FIELD]["source"]["topic_id"] for each in items}
+
+
+async def _rows(settings: Settings, count: int) -> bool:
+    return sum(map(len, await journal(settings))) == count
+
+
+async def _judged(settings: Settings, count: int) -> bool:
+    return len(await verdicts(settings)) == count

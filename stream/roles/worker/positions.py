@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Collection, Iterable
-from typing import Final
 
 import structlog
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -13,16 +11,12 @@ from aiokafka.structs import OffsetAndMetadata
 
 from stream.errors import RefusedError, TopicError
 from stream.kafka import broker_metadata
-from stream.kafka.aiokafka_internals import as_if_polling, client_of, fetch_committed
-from stream.kafka.broker_metadata import LogBounds, leader_topic_ids
+from stream.kafka.aiokafka_internals import as_if_polling, fetch_committed
+from stream.kafka.broker_metadata import LogBounds, topic_id_at_leaders
 from stream.kafka.decided_positions import expected_offsets
 from stream.roles.worker.attempts import NONE, Positions, attempts_of, topic_id_of
 from stream.roles.worker.backlog import Backlog, PagesTopic
 from stream.settings import Settings
-
-ASK_SECONDS: Final = 3.0
-"""Time-out of a leader's answer. After it, the leader is looked up again, because it may have moved."""
-PAUSE_SECONDS: Final = 0.2
 
 log = structlog.get_logger(__name__, role="worker")
 
@@ -71,35 +65,6 @@ def begin(backlog: Backlog, partition: int, read: int | None, judged: int | None
         return bounds.start
     backlog.open(partition, offset, opening=offset == bounds.start)
     return offset
-
-
-async def topic_id_at_leaders(
-    client: AIOKafkaClient, consumer: AIOKafkaConsumer, topic: str, partitions: Iterable[int]
-) -> str:
-    """Return the topic id as known by the leaders that serve these partitions to the consumer. Waits for
-    leaders.
-
-    A broker learns of a new topic before it serves its records. So records that a leader served *before* this
-    answer belong to the topic with the returned id, or an older one. `client` should not be the consumer's
-    own client, where the request would queue behind long-polling fetches. Raises TopicError if the topic is
-    missing or being recreated.
-    """
-    keys = [TopicPartition(topic, partition) for partition in partitions]
-    while True:
-        leaders = {client_of(consumer).cluster.leader_for_partition(key) for key in keys}
-        if not leaders & {None, -1}:
-            asking = (leader_topic_ids(client, {topic: leader}) for leader in leaders)
-            try:
-                async with asyncio.timeout(ASK_SECONDS):
-                    ids = {answer[topic] for answer in await asyncio.gather(*asking)}
-            except TimeoutError:
-                log.warning("leaders_do_not_answer", topic=topic, leaders=sorted(leaders))
-            else:
-                if len(ids) == 1:
-                    return ids.pop()
-                raise TopicError(f"topic {topic} is being recreated: its leaders know it as {sorted(ids)}")
-        await client_of(consumer).force_metadata_update()
-        await asyncio.sleep(PAUSE_SECONDS)
 
 
 async def verify_topic(
