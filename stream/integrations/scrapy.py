@@ -8,7 +8,8 @@
     NEARDUP_DROP = ["duplicate", "recrawl"]    # drops items with these verdicts
 
 An item is published as a page if it has `url` and one of `html`, `text` and `body` (bytes). It may also have
-`content_type`, `charset`, `fetched_at`, `redirected_from` and `canonical_url`. Other items pass unchanged.
+`content_type`, `charset`, `redirected_from`, `canonical_url` and `fetched_at`: RFC 3339, milliseconds since
+the epoch or a datetime; the present time if absent. Other items pass unchanged.
 Dropped items are counted in the stats `neardup/duplicate` and so on, and logged at level DEBUG. All settings
 of neardup can be given as `NEARDUP_*`.
 """
@@ -20,7 +21,6 @@ import itertools
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import datetime
 from typing import Any, Final, Self
 
 import msgspec
@@ -29,13 +29,13 @@ from itemadapter import ItemAdapter
 from scrapy.crawler import Crawler
 from scrapy.exceptions import DropItem, NotConfigured
 
-from stream.errors import BrokerError, TopicError
+from stream.errors import BrokerError, PageError, TopicError
 from stream.kafka import clients, topics
 from stream.kafka.broker_metadata import topic_id_at_leaders
 from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
-from stream.pages.page import Page
+from stream.pages.page import Page, page_time
 from stream.roles.publisher import LINGER_MS, PRODUCER_BATCH_BYTES, key_of
 from stream.settings import PREFIX, Settings, load
 from stream.sources.encode import encode_page
@@ -44,6 +44,7 @@ from stream.sources.source import MAX_MESSAGE, Message
 WAIT_SECONDS: Final = 60.0
 """Default of NEARDUP_WAIT_SECONDS: how long an item waits for its verdict before it passes without it."""
 FIELD: Final = "neardup"
+_HEADERS: Final = ("content_type", "charset", "redirected_from", "canonical_url")
 _VERDICTS: Final = {each.name.lower() for each in Verdict}
 _Place = tuple[str, int, int]
 """Topic id, partition and offset of a page. Pages of an earlier topic of the same name, and rows that are
@@ -90,7 +91,10 @@ class NeardupPipeline:
         return cls(crawler)
 
     def page_of(self, item: Any) -> Page | None:
-        """Return the page in an item, or None if it has none. Override this for items with other fields."""
+        """Return the page in an item, or None if it has none. Override this for items with other fields.
+
+        Raises PageError that names a field of the item with a value of another type, or a time that is none.
+        """
         fields = ItemAdapter(item)
         url, body = fields.get("url"), fields.get("body")
         html, text = fields.get("html"), fields.get("text")
@@ -100,14 +104,19 @@ class NeardupPipeline:
         present = [name for name, value in content.items() if value is not None]
         if not isinstance(url, str) or not present:
             return None
+        headers = {name: fields.get(name) for name in _HEADERS}
+        if isinstance(headers["content_type"], bytes):  # as Scrapy has headers
+            headers["content_type"] = headers["content_type"].decode("latin-1")
+        for name, value in ((present[0], content[present[0]]), *headers.items()):
+            wanted = bytes if name == "body" else str
+            if value is not None and not isinstance(value, wanted):
+                raise PageError("wrong_type", f"{name}: is {type(value).__name__}, not {wanted.__name__}")
+        fetched_at = page_time(fields.get("fetched_at"))
         return Page(
             url=url,
-            content_type=fields.get("content_type"),
-            charset=fields.get("charset"),
-            fetched_at=_milliseconds(fields.get("fetched_at")),
-            redirected_from=fields.get("redirected_from"),
-            canonical_url=fields.get("canonical_url"),
+            fetched_at=int(time.time() * 1000) if fetched_at is None else fetched_at,
             **{present[0]: content[present[0]]},
+            **headers,
         )
 
     async def open_spider(self) -> None:
@@ -142,7 +151,8 @@ class NeardupPipeline:
     async def process_item(self, item: Any) -> Any:
         """Publish the item's page, and wait for its acknowledgement or, if configured, for its verdict.
 
-        Raises DropItem for the verdicts of NEARDUP_DROP, BrokerError for a page that was not acknowledged.
+        Raises DropItem for the verdicts of NEARDUP_DROP, BrokerError for a page that was not acknowledged,
+        and PageError for an item of which no page message can be made.
         """
         page = self.page_of(item)
         if page is None:
@@ -253,9 +263,3 @@ class NeardupPipeline:
             if oldest is not None and self._early[place][0] >= oldest:
                 return
             del self._early[place]
-
-
-def _milliseconds(moment: object) -> int:
-    if isinstance(moment, datetime):
-        return int(moment.timestamp() * 1000)
-    return moment if isinstance(moment, int) else int(time.time() * 1000)

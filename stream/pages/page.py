@@ -160,7 +160,7 @@ def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outsid
         body=_body(message, raw, page_bytes),
         content_type=message.content_type,
         charset=message.charset,
-        fetched_at=_time(message.fetched_at),
+        fetched_at=page_time(message.fetched_at),
         redirected_from=message.redirected_from,
         canonical_url=message.canonical_url,
     )
@@ -248,21 +248,29 @@ def _body(message: _Message, raw: bytes | None, page_bytes: int) -> bytes | None
     return body
 
 
-def _time(moment: Any) -> int | None:
-    """Milliseconds since the epoch, from an RFC 3339 string or a number. Raises PageError `wrong_type`."""
+def page_time(moment: object) -> int | None:
+    """Milliseconds since the epoch, from a string in RFC 3339, a number of milliseconds or a datetime, which
+    without UTC offset is local time; None for None. Raises PageError `wrong_type`."""
     if moment is None:
         return None
-    if isinstance(moment, str):
-        try:
-            parsed = msgspec.convert(moment, datetime)
-        except msgspec.ValidationError:
-            raise PageError("wrong_type", f"fetched_at: {moment[:60]!r} is not RFC 3339") from None
-        if parsed.tzinfo is None:
-            raise PageError("wrong_type", f"fetched_at: {moment[:60]!r} has no UTC offset")
-        moment = _milliseconds(parsed)
-    if type(moment) is not int or not writable(moment):
-        raise PageError("wrong_type", "fetched_at: out of range, milliseconds are expected")
-    return moment
+    parsed = moment
+    try:
+        if isinstance(parsed, str):
+            parsed = msgspec.convert(parsed, datetime)
+            if parsed.tzinfo is None:
+                raise PageError("wrong_type", f"fetched_at: {moment!r:.60} has no UTC offset")
+        if isinstance(parsed, datetime):
+            parsed = _milliseconds(parsed)
+    except msgspec.ValidationError:
+        raise PageError("wrong_type", f"fetched_at: {moment!r:.60} is not RFC 3339") from None
+    except (ValueError, OverflowError):  # of a local time that UTC would have in year 0 or 10000
+        raise PageError("wrong_type", f"fetched_at: {moment!r:.60} is out of range") from None
+    if type(parsed) is not int or not writable(parsed):
+        raise PageError(
+            "wrong_type",
+            f"fetched_at: {moment!r:.60} is neither RFC 3339 nor milliseconds of the years 1 to 9999",
+        )
+    return parsed
 
 
 def _milliseconds(moment: datetime) -> int:
@@ -271,7 +279,7 @@ def _milliseconds(moment: datetime) -> int:
 
 def _time_or_none(moment: Any) -> int | None:
     try:
-        return _time(moment)
+        return page_time(moment)
     except PageError:
         return None
 
