@@ -331,9 +331,9 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
             f"index {directory}: another version of neardup made it; make a new one ({_GENESIS}: {error})"
         ) from error
     except RecordError as error:
-        raise StateError(f"index {directory}: {_GENESIS} is damaged: {error}") from error
+        raise damaged(directory, f"{_GENESIS}: {error}") from error
     if not isinstance(found, Genesis):
-        raise StateError(f"index {directory}: {_GENESIS} does not hold a genesis record")
+        raise damaged(directory, f"{_GENESIS}: it holds another record")
     if scheme is not None and scheme.id != found.scheme_id:
         raise SchemeMismatchError(f"index {directory} has scheme {found.scheme_id}, not {scheme.id}")
     if options is not None and options.id != found.options.id:

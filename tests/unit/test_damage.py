@@ -1,12 +1,14 @@
-"""Bit flips anywhere in a state directory are refused with the file's name, or have no effect. They never
-change a verdict."""
+"""Bits flipped in any file of a state directory, and files cut, emptied, zeroed or removed, are refused with
+the file's name, or have no effect. They never change a verdict."""
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -15,7 +17,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from stream.errors import EXIT_REFUSED, DamagedStateError, StateBusyError
+from stream.errors import EXIT_REFUSED, DamagedStateError, DiskError, StateBusyError, StateError
 from stream.judge.live import live_anchors
 from stream.judge.meta import META
 from stream.local.index import Answer, Index
@@ -121,6 +123,130 @@ def test_a_flipped_bit_is_refused_by_name_or_changes_nothing(
     if kind in ("sst", "MANIFEST", "CURRENT"):
         assert len(refused) > FLIPS[kind] / 2
         assert {error.exit_code for error in refused} == {EXIT_REFUSED}
+
+
+def cut(file: Path, rng: random.Random) -> None:
+    os.truncate(file, rng.randrange(file.stat().st_size))
+
+
+def empty(file: Path, _: random.Random) -> None:
+    os.truncate(file, 0)
+
+
+def zero(file: Path, _: random.Random) -> None:
+    file.write_bytes(bytes(file.stat().st_size))
+
+
+def zero_end(file: Path, rng: random.Random) -> None:
+    """As a file system leaves a file whose length it wrote and whose data it did not."""
+    size = file.stat().st_size
+    cut(file, rng)
+    os.truncate(file, size)
+
+
+def lengthen(file: Path, _: random.Random) -> None:
+    with file.open("ab") as end:
+        end.write(bytes(100))
+
+
+def remove(file: Path, _: random.Random) -> None:
+    file.unlink()
+
+
+HARMS = {cut: 25, empty: 3, zero: 3, zero_end: 5, lengthen: 3, remove: 3}
+"""How many of the files of a kind each is done to."""
+
+
+@pytest.mark.parametrize("harm", HARMS)
+@pytest.mark.parametrize("kind", ["sst", "MANIFEST", "CURRENT", "OPTIONS", "IDENTITY", "config", "flushed"])
+def test_a_cut_empty_zeroed_or_missing_file_is_damage_or_changes_nothing(
+    whole: Path,
+    expected: tuple[list[Answer], Contents],
+    kind: str,
+    harm: Callable[[Path, random.Random], None],
+    tmp_path: Path,
+) -> None:
+    rng = random.Random(f"{kind} {harm.__name__}")
+    for number in range(HARMS[harm] if kind == "sst" else 3):
+        path = tmp_path / f"{number}"
+        shutil.copytree(whole, path)
+        file = rng.choice(sorted(each for each in (path / "state").iterdir() if kind in each.name))
+        harm(file, rng)
+        refused = []
+        for use in (added, lambda path: live_anchors(path / "state")):
+            try:
+                result = use(path)
+            except DamagedStateError as error:
+                refused.append(str(error))
+            else:
+                assert use is not added or (result == expected) is True or kind == "flushed", file
+        if kind in ("sst", "CURRENT") or (kind, harm) in {("MANIFEST", empty), ("MANIFEST", remove)}:
+            assert len(refused) == 2, file
+        assert all(said.endswith(CURE) and (file.name in said or kind != "sst") for said in refused), refused
+        shutil.rmtree(path)
+
+
+DAMAGE = (
+    "IO error: While mmap read offset 99 larger than file length 9: /x/000012.sst: Invalid argument",
+    "IO error: while mmap file for read: /x/000012.sst: Invalid argument",
+    "Corruption: While creating a new Db, wal_dir contains existing log file: : 000012.log",
+)
+SURROUNDINGS = (
+    "IO error: while mmap file for read: /x/000012.sst: No such device",
+    "IO error: While open a file for random read: /x/000012.sst: Permission denied",
+    "Corruption: Corruption: IO error: While open: /x/000012.sst: Permission denied",
+    "IO error: While open a file for random read: /x/000012.sst: Too many open files",
+    "Corruption: Corruption: IO error: While open: /x/000012.sst: Too many open files",
+    "IO error: while mmap file for read: /x/000012.sst: Cannot allocate memory",
+    "IO error: While open a file for appending: /x/000013.sst: Read-only file system",
+)
+DISK = (
+    "IO error: While appending to file: /x/000012.sst: No space left on device",
+    "IO error: While fsync: /x/000012.sst: Input/output error",
+)
+LOCK = (
+    "IO error: While lock file: /x/LOCK: Resource temporarily unavailable",
+    "IO error: lock hold by current process, acquire time 1 acquiring thread 2: /x/LOCK: No locks available",
+)
+KINDS = {DamagedStateError: DAMAGE, StateError: SURROUNDINGS, DiskError: DISK, StateBusyError: LOCK}
+
+
+@pytest.mark.parametrize(("kind", "text"), [(kind, text) for kind, texts in KINDS.items() for text in texts])
+def test_damage_is_told_from_a_disk_a_lock_a_limit_and_a_permission(
+    tmp_path: Path, kind: type[Exception], text: str
+) -> None:
+    error = failure(tmp_path, Exception(text))
+    assert type(error) is kind
+    assert (CURE in str(error)) == (kind is DamagedStateError)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+@pytest.mark.parametrize("what", ["sst", "MANIFEST", "CURRENT", "LOCK", "state"])
+def test_files_that_may_not_be_read_are_no_damage(whole: Path, what: str, tmp_path: Path) -> None:
+    """Neither is a directory: nothing is to be set aside that a chown mends."""
+    script = (
+        "import os, pickle, sys; from pathlib import Path;"  # the binding imports pickle when it opens
+        "from stream.tables.store.rocks import Store, tables_of;"
+        "from stream.errors import StateError; path = Path(sys.argv[1]);"
+        "os.setgid(65534); os.setuid(65534)\n"
+        "try: Store(path, tables_of(path), 1 << 20)\n"
+        "except StateError as error: print(type(error).__name__, error)"
+    )
+    path = tmp_path / "copy" / "state"
+    shutil.copytree(whole, path.parent)
+    for each in [path, *path.iterdir()]:
+        os.chown(each, 65534, 65534)
+    forbidden = path if what == "state" else next(each for each in path.iterdir() if what in each.name)
+    os.chown(forbidden, 0, 0)
+    forbidden.chmod(0)
+    for above in path.parents:
+        if above.is_relative_to(tmp_path.parents[1]):
+            above.chmod(0o755)
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.startswith(f"StateError state directory {path}: "), done
+    assert "Permission denied" in done.stdout
 
 
 @pytest.fixture
@@ -286,6 +412,17 @@ def test_records_that_miss_others_are_refused(whole: Path, tmp_path: Path, key: 
         made.write(batch)
     with pytest.raises(DamagedStateError, match=said):
         opened(tmp_path / "copy")
+
+
+@pytest.mark.parametrize("harm", [cut, empty, zero])
+def test_a_damaged_genesis_of_an_index_is_damage(
+    whole: Path, harm: Callable[[Path, random.Random], None], tmp_path: Path
+) -> None:
+    shutil.copytree(whole, tmp_path / "copy")
+    harm(tmp_path / "copy" / "genesis", random.Random(1))
+    with pytest.raises(DamagedStateError, match="damaged: genesis: ") as refused:
+        opened(tmp_path / "copy")
+    assert str(refused.value).endswith(CURE)
 
 
 @pytest.mark.parametrize("key", [b"tables/dead/", b"tables/skipped/", b"source/"])

@@ -21,12 +21,23 @@ CURE: Final = (
 )
 _CORRUPTION: Final = "Corruption: "
 MISSING_FILE: Final = "IO error: No such file or directory"
+_CUT: Final = re.compile(
+    r"IO error: While mmap read offset \d+ larger than file length"
+    r"|IO error: while mmap file for read: .*: Invalid argument$"  # no byte can be mapped of an empty file
+)
+"""A data file that was cut short. Other errors of mmap are of memory, or of a file system without it."""
 _LOCKED: Final = ("IO error: While lock file", "IO error: lock hold by current process")
 _DISK_NUMBERS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG})
 _DISK: Final = tuple(map(os.strerror, _DISK_NUMBERS))
+_REFUSALS: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.EISDIR, errno.ENOTDIR})
+_SURROUNDINGS: Final = tuple(map(os.strerror, {*_REFUSALS, errno.EMFILE, errno.ENFILE, errno.ENOMEM}))
+"""Permissions and limits, with which the files may be whole. RocksDB reports some failures to open a file as
+corruption."""
 _AFTERTHOUGHT: Final = re.compile(r"\s+The file \S+ may be corrupted\.")
 """RocksDB appends the manifest's name to errors about any file that it reads while opening."""
-_FILE: Final = re.compile(r"\b(\d{6,}\.sst|MANIFEST-\d+|CURRENT|OPTIONS-\d+|rocksdict-config\.json)\b")
+_FILE: Final = re.compile(
+    r"\b(\d{6,}\.(?:sst|log)|MANIFEST-\d+|CURRENT|IDENTITY|OPTIONS-\d+|rocksdict-config\.json)\b"
+)
 
 
 def damaged(path: Path, what: str) -> DamagedStateError:
@@ -57,12 +68,16 @@ def failure(path: Path, error: Exception) -> NeardupError:
     if _is_gone(path, error):
         return DiskError(f"directory {path}: it is gone ({said}); restarted, a role creates it again")
     text = _AFTERTHOUGHT.sub("", said)
-    if not text.startswith((_CORRUPTION, MISSING_FILE)):
+    if any(each in said for each in _SURROUNDINGS) or not _is_damage(text):
         return StateError(f"state directory {path}: {said}")
     if _FILE.search(text):
         return _damaged_file(path, text)
     led = _FILE.search(said)
     return damaged(path, f"{led[0]} or a file that it names: {text}" if led else text)
+
+
+def _is_damage(text: str) -> bool:
+    return text.startswith((_CORRUPTION, MISSING_FILE)) or _CUT.match(text) is not None
 
 
 def _damaged_file(path: Path, text: str) -> DamagedStateError:
@@ -119,6 +134,11 @@ def _explainable(error: BaseException | None) -> TypeGuard[Exception]:
     return error is not None and (type(error) is Exception or is_of_disk(error))
 
 
+def _is_of_directory(path: Path, error: OSError) -> bool:
+    """Whether an error of the operating system would be met again at the next start."""
+    return error.errno in _REFUSALS or _is_gone(path, error)
+
+
 def _is_gone(path: Path, error: BaseException | None) -> bool:
     """Whether the error is caused by the deletion of the directory."""
     missing = isinstance(error, FileNotFoundError) or MISSING_FILE in str(error)
@@ -126,7 +146,7 @@ def _is_gone(path: Path, error: BaseException | None) -> bool:
 
 
 class TranslatedErrors:
-    """A context manager that translates errors of RocksDB and of the disk into ours (see `failure`)."""
+    """A context manager that translates errors of RocksDB and of its files into ours (see `failure`)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -137,5 +157,5 @@ class TranslatedErrors:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if _explainable(error) or (isinstance(error, FileNotFoundError) and _is_gone(self._path, error)):
+        if _explainable(error) or (isinstance(error, OSError) and _is_of_directory(self._path, error)):
             raise failure(self._path, error) from error

@@ -82,10 +82,19 @@ def table_family(table: int) -> str:
 def tables_of(path: Path) -> int:
     """The number of tables that the store in a directory was made for. Raises StateError if there is no
     store."""
-    if not (path / "CURRENT").exists():
-        raise StateError(f"state directory {path}: it contains no RocksDB")
     with TranslatedErrors(path):
+        if not _has_store(path):
+            raise StateError(f"state directory {path}: it contains no RocksDB")
         return sum(family.startswith(TABLE) for family in Rdict.list_cf(str(path)))
+
+
+def _has_store(path: Path) -> bool:
+    """Whether a directory has a store. Raises DamagedStateError if it has data files without CURRENT."""
+    if (path / "CURRENT").exists():
+        return True
+    if any(path.glob("*.sst")):
+        raise damaged(path, "CURRENT: missing, although there are data files")
+    return False
 
 
 def state_directory(path: Path) -> Path | None:
@@ -334,19 +343,18 @@ class Store:
     def _refuse_other_layout(self, read_only: bool) -> None:
         """Refuse a directory with another layout. Runs before it is opened to write, so it stays
         unchanged."""
-        if not (self.path / "CURRENT").exists():
-            if any(self.path.glob("*.sst")):
-                raise damaged(self.path, "CURRENT: missing, although there are data files")
+        if not _has_store(self.path):
             return
         found = set(Rdict.list_cf(str(self.path)))
         if found == set(self.families):
             return
         # Families are created one by one: after an interrupted first start some are missing, and all are
-        # empty.
+        # empty. Of a manifest that is cut, some are missing as well.
         tables = sum(family.startswith(TABLE) for family in found)
-        if found < set(self.families) and any(self.path.glob("*.sst")) and self._is_empty(found):
+        empty = self._is_empty(found)
+        if empty and any(self.path.glob("*.sst")):
             raise damaged(self.path, "MANIFEST: lists no records, although there are data files")
-        if found < set(self.families) and self._is_empty(found):
+        if empty and found < set(self.families):
             if read_only:
                 raise nothing_flushed(self.path)
         elif not {LOG, ANCHORS, URLS} <= found:
