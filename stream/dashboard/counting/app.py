@@ -26,7 +26,7 @@ import structlog
 from stream.dashboard.counting.committed import BatchRecords, CommittedTransport, records_skipped
 from stream.dashboard.counting.credentials import credentials
 from stream.dashboard.counting.ends import FoldedOffsets
-from stream.dashboard.counting.faust_internals import in_scope_of
+from stream.dashboard.counting.faust_internals import in_scope_of, items
 from stream.dashboard.counting.fold import Folder, cluster_key, cluster_row, window_key, window_row
 from stream.dashboard.counting.history import History
 from stream.dashboard.counting.loading import Loading
@@ -326,13 +326,13 @@ class Statistics:
             yield
 
     def _stored(self, name: str) -> Iterable[tuple[str, Window, Counts]]:
-        for (key, (start, end)), value in self._tables[name].items():
+        for (key, (start, end)), value in items(self._tables[name]):
             row = window_row(value)
             self._ends[int(key.partition("/")[0])].add(row.offset)
             yield key, (int(start), round(end - start)), row.counts
 
     def _load_clusters(self) -> Iterator[None]:
-        for key, value in self._tables["clusters"].items():
+        for key, value in items(self._tables["clusters"]):
             partition, _, cluster = key.partition("/")
             row = cluster_row(value)
             self._ends[int(partition)].add(row.offset)
@@ -347,7 +347,7 @@ class Statistics:
             self.view.sweep(now)
             for name, calendar in self._calendars.items():
                 table, gone = self._tables[name], []
-                for place, (key, _) in enumerate(table.items()):
+                for place, (key, _) in enumerate(items(table)):
                     if calendar.expired(key[1], now):
                         gone.append(key)
                     if place % 500 == 0:

@@ -85,6 +85,7 @@ class History(RowTable):
             if verdict is not None and normal(verdict.url or "") == url_key:
                 found.append(verdict)
             entries.next()
+        entries.status()  # a damaged block is not the end
         known = {each.id for each in found}
         (before,) = self.rows(partition, [f'"{partition}/{xxhash.xxh3_128_hexdigest(encoded)}"'.encode()])
         if before is not None:
