@@ -209,7 +209,7 @@ class Role:
         """What a person would do about an end: nothing, unless it was refused or fails again and again."""
         if self.excused or (code != REFUSED and failing < PATIENCE[self.damaged]):
             return
-        if code != REFUSED or not self.damaged:
+        if code != REFUSED or not self.damaged or "damaged: " not in self._last_words():
             state = "damaged, " if self.damaged else ""
             self._ends.unexplained.append(
                 f"{self.name}: {state}ended with {code}, failing for {failing:.0f} s: {self._last_words()}"

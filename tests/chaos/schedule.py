@@ -21,6 +21,7 @@ STATE: Final = {
     "state-deleted": 1,
     "older-state": 2,
     "bit-flips": 4,
+    "cut-file": 3,
     "power-loss": 4,
     "disk-full": 1,
 }

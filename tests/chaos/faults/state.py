@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -49,28 +51,53 @@ async def older_state(scene: Scene, plan: PlannedFault) -> bool:
 
 async def bit_flips(scene: Scene, plan: PlannedFault) -> bool:
     """Killed, and bits flipped in one file of its state: refused and rebuilt, or without effect."""
+    return await _damage(scene, plan, _flip)
+
+
+async def cut_file(scene: Scene, plan: PlannedFault) -> bool:
+    """Killed, and one file of its state cut short, zeroed from somewhere on, emptied or removed: the same."""
+    return await _damage(scene, plan, _cut)
+
+
+async def _damage(scene: Scene, plan: PlannedFault, harm: Callable[[Path, random.Random], None]) -> bool:
     role = scene.roles[plan.lane]
     async with role.down():
         scene.report.kills[role.kind] += 1
-        role.damaged = await asyncio.to_thread(_flip, role.state, plan.rng) or role.damaged
+        file = await asyncio.to_thread(_file_read, role.state, plan.rng)
+        if file is not None:
+            await asyncio.to_thread(harm, file, plan.rng)
+            role.damaged = True
         return role.damaged
 
 
-def _flip(state: Path, rng: random.Random) -> bool:
-    """Flip bits of a file that RocksDB reads; larger files more often, small ones now and then."""
+def _file_read(state: Path, rng: random.Random) -> Path | None:
+    """A file that RocksDB reads; larger files more often, small ones now and then."""
     files = sorted(
         file for file in state.rglob("*") if file.is_file() and file.stat().st_size and "LOG" not in file.name
     )
     if not files:
-        return False
+        return None
     weights = [file.stat().st_size for file in files] if rng.random() < 0.6 else None
-    chosen = rng.choices(files, weights)[0]
-    content = bytearray(chosen.read_bytes())
+    return rng.choices(files, weights)[0]
+
+
+def _flip(file: Path, rng: random.Random) -> None:
+    content = bytearray(file.read_bytes())
     for _ in range(rng.randint(1, FLIPS)):
         content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
-    with chosen.open("r+b") as file:
-        file.write(content)
-    return True
+    with file.open("r+b") as written:
+        written.write(content)
+
+
+def _cut(file: Path, rng: random.Random) -> None:
+    size = file.stat().st_size
+    to = rng.choice((0, rng.randrange(size), rng.randrange(size), None))
+    if to is None:
+        file.unlink()
+        return
+    os.truncate(file, to)
+    if rng.random() < 0.3:  # the length reached the disk, the data did not
+        os.truncate(file, size)
 
 
 async def power_loss(scene: Scene, plan: PlannedFault) -> bool:
@@ -116,7 +143,7 @@ async def _settled(scene: Scene, role: Role) -> None:
 
 FAULTS: Final[dict[str, Fault]] = {
     "state-deleted": state_deleted, "older-state": older_state, "bit-flips": bit_flips,
-    "power-loss": power_loss, "disk-full": disk_full,
+    "cut-file": cut_file, "power-loss": power_loss, "disk-full": disk_full,
 }  # fmt: skip
 NEED_A_DISK: Final = frozenset({"power-loss", "disk-full"})
 """Kinds that need a file system of the role's own."""
