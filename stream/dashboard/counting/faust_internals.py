@@ -27,7 +27,7 @@ def database(table: Any, partition: int) -> Any:
 
 
 def items(table: Any) -> Iterator[tuple[Any, Any]]:
-    """Keys and rows of the partitions active here. Raises the error at which RocksDB stopped, where Faust's own
+    """Keys and rows of the partitions active here. Raises the error at which RocksDB stops, where Faust's
     iteration ends silently."""
     store = table.data
     for db in store._dbs_for_actives():
