@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from stream.ops.metrics_page import ROLES
+from docs.site.metrics_page import ROLES
 from tests import validators
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

@@ -10,11 +10,11 @@ import pytest
 from aiohttp import ClientSession
 from prometheus_client.parser import text_string_to_metric_families
 
+from docs.site.metrics_page import ROLES, page
 from stream.dashboard.deployment import system
 from stream.errors import PortTakenError
 from stream.ops.health import LIVE_SECONDS, Health
 from stream.ops.metrics import JudgeMetrics, WorkerMetrics
-from stream.ops.metrics_page import ROLES, page
 from stream.ops.server import ops_server
 from stream.settings import load
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_documentation_is_what_the_definitions_print() -> None:
     assert (ROOT / "docs" / "metrics.md").read_text("utf-8") == page(), (
-        "python -m stream.ops.metrics_page > docs/metrics.md"
+        "python -m docs.site.metrics_page > docs/metrics.md"
     )
 
 

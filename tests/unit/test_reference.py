@@ -6,8 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from stream import settings_page
-from stream.kafka import topics_page
+from docs.site import settings_page, topics_page
 from stream.settings import Settings, load
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference"
@@ -19,18 +18,18 @@ def kept(name: str) -> list[str]:
 
 def test_the_page_of_settings_is_printed_from_the_settings() -> None:
     printed = "\n".join(settings_page.page()).splitlines()
-    assert kept("settings.md") == printed, "python -m stream.settings_page > docs/reference/settings.md"
+    assert kept("settings.md") == printed, "python -m docs.site.settings_page > docs/reference/settings.md"
 
 
 def test_the_sample_file_is_printed_from_the_settings() -> None:
     printed = "\n".join(settings_page.sample()).splitlines()
-    command = "python -m stream.settings_page sample > docs/reference/neardup.toml"
+    command = "python -m docs.site.settings_page sample > docs/reference/neardup.toml"
     assert kept("neardup.toml") == printed, command
 
 
 def test_the_page_of_topics_is_printed_from_their_plan() -> None:
     printed = "\n".join(topics_page.page()).splitlines()
-    command = "python -m stream.kafka.topics_page > docs/reference/topics.md"
+    command = "python -m docs.site.topics_page > docs/reference/topics.md"
     assert kept("topics.md") == printed, command
 
 

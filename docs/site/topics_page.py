@@ -1,5 +1,5 @@
 """Generates `docs/reference/topics.md` from the topic plan:
-`python -m stream.kafka.topics_page > docs/reference/topics.md`.
+`python -m docs.site.topics_page > docs/reference/topics.md`.
 """
 
 from __future__ import annotations

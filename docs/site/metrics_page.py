@@ -1,4 +1,4 @@
-"""Generates `docs/metrics.md` from the definitions: `python -m stream.ops.metrics_page > docs/metrics.md`."""
+"""Generates `docs/metrics.md` from the definitions: `python -m docs.site.metrics_page > docs/metrics.md`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Generates the reference of settings and a sample configuration file from `stream/settings.py`:
 
-python -m stream.settings_page > docs/reference/settings.md
-python -m stream.settings_page sample > docs/reference/neardup.toml
+python -m docs.site.settings_page > docs/reference/settings.md
+python -m docs.site.settings_page sample > docs/reference/neardup.toml
 """
 
 from __future__ import annotations
