@@ -2,7 +2,10 @@
 
 Credentials, region and endpoint are those of every S3 client: AWS_ACCESS_KEY_ID, AWS_PROFILE, AWS_REGION,
 AWS_ENDPOINT_URL and so on, a profile in ~/.aws, or the machine's role. A URL has none of them, for names of
-sources stand in rows, logs and messages. Needs the extra `export` (pyarrow).
+sources stand in rows, logs and messages. Needs the extra `export` (pyarrow, which rows need as well).
+
+obstore 0.12 reads no profiles, takes markers of directories for objects, and fails to list a prefix below
+which one key has two slashes in a row.
 """
 
 from __future__ import annotations
@@ -45,8 +48,10 @@ _ERRORS: Final = {
     "EXPIRED_TOKEN": (errno.EACCES, "the credentials have expired"),
     "REQUEST_TIMEOUT": (errno.EIO, "the store does not answer"),
     "NETWORK_CONNECTION": (errno.EIO, "the store cannot be reached, or closed the connection"),
+    "Empty path component": (errno.EINVAL, "two slashes in a row in the key, which pyarrow does not read"),
 }
-"""What an error of the AWS SDK has in it -> what is said instead: its own words may quote the id of a key."""
+"""What an error of pyarrow or the AWS SDK has in it -> what is said instead: its own words may quote the id
+of a key."""
 
 
 def is_url(name: str) -> bool:
@@ -228,7 +233,7 @@ def _store_of(bucket: str, place: tuple[str | None, ...]) -> Any:
 def _explained() -> Iterator[None]:
     try:
         yield
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         text = str(error)
         number, meaning = next((told for sign, told in _ERRORS.items() if sign in text), (errno.EIO, ""))
         if isinstance(error, FileNotFoundError):

@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.request import Request, urlopen
 
 import pytest
 from pyarrow import fs
@@ -137,6 +138,19 @@ def test_what_cannot_be_read_is_named(store: fs.S3FileSystem, url: str, said: st
         with pytest.raises(SettingsError, match=said) as error:
             neardup(*arguments)
         assert not any(secret in str(error.value) for secret in (KEY, SECRET, "word"))
+
+
+def test_a_key_with_two_slashes_in_a_row_is_named(store: fs.S3FileSystem, tmp_path: Path) -> None:
+    """pyarrow lists such a key, and refuses to read it."""
+    key = f"{os.environ['AWS_ENDPOINT_URL']}/crawl/doubled//pages.jsonl"
+    urlopen(Request(key, jsonl(tmp_path / "pages.jsonl", 10).read_bytes(), method="PUT"))  # noqa: S310
+    for url in ("s3://crawl/doubled//pages.jsonl", "s3://crawl/doubled"):
+        with pytest.raises(
+            SettingsError, match=r"source s3://crawl/doubled.*: two slashes in a row in the key"
+        ):
+            scan(url)
+    with pytest.raises(SettingsError, match="output s3://crawl/doubled//rows: two slashes in a row"):
+        neardup("fingerprint", tmp_path / "pages.jsonl", "-o", "s3://crawl/doubled//rows")
 
 
 def test_rows_are_not_written_where_that_is_denied(store: fs.S3FileSystem, tmp_path: Path) -> None:
