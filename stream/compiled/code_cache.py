@@ -4,6 +4,10 @@ A file contains the machine code of one function for one set of argument types. 
 everything that the code depends on, such as source, versions and CPU, so no file is ever stale. Files are
 written under another name and renamed, and have a checksum, so processes of different versions can share a
 directory, and damaged files are compiled again.
+
+Numba's own cache has no lock and no checksum. Of processes that start together each compiles everything; two
+that compile a function for different types can leave one's code under the other's types; and a damaged file
+is an error, or is run.
 """
 
 from __future__ import annotations
