@@ -1,4 +1,9 @@
-"""What an image is made of, under which licences, and what is known to be wrong with it."""
+"""What an image is made of, under which licences, and what is known to be wrong with it.
+
+Public tools do parts of it. cyclonedx-py takes licences and needs from an environment, or hashes from a lock
+file, never both. pip-licenses compares whole names, where this reads SPDX expressions. pip-audit needs a
+network.
+"""
 
 from __future__ import annotations
 
