@@ -26,8 +26,10 @@ class Output:
     """An open binary file. It is not an `io` class, because NumPy would bypass it and lose the cause of
     errors."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, *, direct: bool = False) -> None:
         self._file = file
+        self.direct = direct
+        """Whether bytes can be read at once, as on stdout, and not when all are written."""
         self.bytes = 0
         """Number of bytes written so far."""
 
@@ -53,7 +55,7 @@ def writing(path: Path) -> Iterator[Output]:
     """
     if str(path) == STDOUT:
         with if_interrupted(lambda: "the output on stdout is incomplete"):
-            yield Output(sys.stdout.buffer)
+            yield Output(sys.stdout.buffer, direct=True)
         sys.stdout.flush()
         return
     with if_interrupted(lambda: f"{path} is unchanged"), _whole(path) as file:
@@ -84,7 +86,7 @@ def _whole(path: Path) -> Iterator[Output]:
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
     if there is not None and not stat.S_ISREG(there.st_mode):
         with _opened(named, target, os.O_WRONLY) as file:
-            yield Output(file)
+            yield Output(file, direct=True)
         return
     if there is not None and not os.access(target, os.W_OK):  # renaming would replace even a read-only file
         raise OutputError(f"{named}: {os.strerror(errno.EACCES)}")

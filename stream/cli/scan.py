@@ -138,8 +138,9 @@ async def _scan(
 
     from stream.cli.progress import reading
     from stream.judge.judged_batch import JudgedBatch
+    from stream.local.index import VERDICT_LOG
     from stream.local.scan import index_in, judged, rows_id
-    from stream.local.scan_output import LOG, verdicts_to
+    from stream.local.scan_output import BegunRows, verdicts_to
     from stream.messages.verdict import VerdictRecord
     from stream.sources.rows import RowsSource
 
@@ -148,9 +149,13 @@ async def _scan(
         of_rows = [each for each in opened if isinstance(each, RowsSource)]
         once = {rows_id(each): each for each in of_rows}.values()
         left = {each: each.count - index.judged(rows_id(each)) for each in once}
-        if len(of_rows) == len(opened) and not any(left.values()) and not (directory / LOG).exists():
+        if len(of_rows) == len(opened) and not any(left.values()) and not (directory / VERDICT_LOG).exists():
             return  # an output is left as it is
-        begun = next((each.name for each, rows in left.items() if 0 < rows < each.count), None)
+        begun = [
+            BegunRows(each.name, rows_id(each), each.count - rows)
+            for each, rows in left.items()
+            if 0 < rows < each.count
+        ]
         with (
             verdicts_to(output, index, directory if kept else None, begun) as verdicts,
             reading(opened) as advance,
@@ -159,8 +164,7 @@ async def _scan(
             values: list[bytes] = []
 
             def before(decided: JudgedBatch) -> None:
-                values[:] = decided.json()
-                verdicts.log(values)
+                values[:] = verdicts.log(decided)
 
             sources = [
                 each if isinstance(each, RowsSource) else seen.counting_messages(each) for each in opened

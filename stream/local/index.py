@@ -6,6 +6,7 @@ Fingerprints, tables and verdicts are those of a deployment. Unlike there, the j
 from __future__ import annotations
 
 import os
+import secrets
 import tempfile
 import time
 import uuid
@@ -53,6 +54,8 @@ _GENESIS: Final = "genesis"
 _FLUSHED: Final = "flushed"
 """File in the state directory with the number of flushed items. It reveals a truncated RocksDB manifest,
 which RocksDB opens as an older state; without a journal, the lost items could not be restored."""
+VERDICT_LOG: Final = "verdicts.log"
+"""File with verdicts that the output of an interrupted scan lacks."""
 _ROWS: Final = 512
 """Batch size of `Index.add_all`."""
 
@@ -166,7 +169,9 @@ class Index:
         """Judge and store many items in batches, which is much faster. Yields the answers in order.
 
         Items are pages, or pairs of name and text. The generator is lazy: it adds a batch when it reaches it.
+        Raises StateError if a scan of this index was interrupted.
         """
+        self._refuse_interrupted_scan()
         coming = iter(items)
         while some := list(islice(coming, _ROWS)):
             yield from map(_answer, self.judge(self._rows(some)).verdict_records())
@@ -206,7 +211,8 @@ class Index:
         columns = Rows.of(
             self.scheme, [covered], rows, offsets, [None] * len(rows), uncertain=bool(self.options.flips)
         )
-        entry = Entry(self._state.meta.applied, int(time.time() * 1000), b"", columns)
+        name = secrets.token_bytes(16)  # there is no record that could have a digest
+        entry = Entry(self._state.meta.applied, int(time.time() * 1000), name, columns)
         decided = self._judge.decide([entry])
         before(decided)
         self._judge.apply([entry], decided.record())
@@ -216,6 +222,11 @@ class Index:
     def journal(self) -> str:
         """32 hex digits that identify the index."""
         return self._judge.genesis.journal
+
+    @property
+    def last_batch(self) -> str:
+        """32 hex digits that name the last batch and, with it, all that the index has; empty before it."""
+        return self._state.meta.last.hex()
 
     @property
     def scheme(self) -> Scheme:
@@ -273,6 +284,15 @@ class Index:
                 tighten(self._flushed)
             except OutputError as error:
                 raise underlying(self._flushed.parent, error) or error from None
+
+    def _refuse_interrupted_scan(self) -> None:
+        """Raise StateError if a log has verdicts: its numbers would be those of other pages."""
+        log = self._flushed.parent.parent / VERDICT_LOG
+        if log.exists():
+            raise StateError(
+                f"index {log.parent}: a scan was interrupted; run it again, or remove {log}, which may have"
+                " verdicts that its output lacks"
+            )
 
     def _refuse_older_state(self) -> None:
         """Close the state and raise DamagedStateError if it has fewer items than were flushed."""

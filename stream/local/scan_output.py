@@ -1,52 +1,51 @@
 """The verdicts of a scan, each exactly once in its output, also when a scan with an index is killed.
 
-An index has no journal: what it has judged, it does not judge again. So the verdicts of a batch are made
-durable in a log beside the index before the batch is stored, and stay there until the output has them.
+An index has no journal. What it has judged, it does not judge again; what it had not flushed when it was
+killed, it forgets, and gives the same ids to other pages. So an output gets a verdict only once the index has
+the page durably. The verdicts that it lacks are in a log beside the index: those of a batch are durable
+there before the batch is stored, and stay until they are durable in the output.
 """
 
 from __future__ import annotations
 
-import os
 import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Final, Protocol
-
-import msgspec
+from typing import Final, NamedTuple, Protocol
 
 from stream import failpoints
-from stream.errors import DamagedStateError, OutputError, SettingsError
-from stream.local.index import Index
+from stream.errors import OutputError, SettingsError
+from stream.judge.judged_batch import JudgedBatch
+from stream.local.index import Index, RowsId
+from stream.local.scan_log import CHUNK, VerdictLog
 from stream.messages.verdict import VerdictRecord
 from stream.output import STDOUT, Output, if_interrupted, writing
-from stream.private import tighten
 from stream.sinks.base import Sink
 from stream.sinks.open import open_sink
 
-LOG: Final = "verdicts.log"
 CHECKPOINT: Final = 1_000_000
-"""Verdicts after which the output is made durable and the log begins anew."""
+"""Verdicts after which the index and the output are made durable, and the log begins anew."""
 ROWS: Final = 16_384
 """Verdicts that a table is given at once."""
 TABLES: Final = (".parquet", ".duckdb")
 """Suffixes of outputs that are tables, to which later scans add; others are JSON Lines."""
 
 
-class Header(msgspec.Struct, frozen=True):
-    """The first line of a log."""
+class BegunRows(NamedTuple):
+    """Rows that an index has judged in part."""
 
-    output: str
-    first: int
-    """Number, among all pages of the index, of the page of the first verdict."""
+    name: str
+    id: RowsId
+    judged: int
 
 
 class Verdicts(Protocol):
     """An output of verdicts."""
 
-    def log(self, values: Sequence[bytes]) -> None:
-        """Make the verdicts of a batch, in JSON, durable before the index stores it."""
+    def log(self, decided: JudgedBatch) -> list[bytes]:
+        """Return the verdicts of a batch in JSON, durable before the index stores it."""
         ...
 
     def write(self, values: Sequence[bytes], records: Sequence[VerdictRecord]) -> None:
@@ -57,20 +56,23 @@ class Verdicts(Protocol):
 class NoVerdicts:
     """Verdicts that are only counted."""
 
-    def log(self, values: Sequence[bytes]) -> None:
+    def log(self, decided: JudgedBatch) -> list[bytes]:
         """See `Verdicts`."""
+        return decided.json()
 
     def write(self, values: Sequence[bytes], records: Sequence[VerdictRecord]) -> None:
         """See `Verdicts`."""
 
 
 class _Lines:
-    """A JSON Lines file, which appears when it is complete."""
+    """A JSON Lines file, which appears when it is complete, or a stream."""
 
-    next: int | None = None
+    position: int | None = None
 
     def __init__(self, file: Output) -> None:
         self._file = file
+        self.prompt = file.direct
+        """Whether a reader may wait for each verdict."""
 
     def append(self, values: Sequence[bytes], records: Sequence[VerdictRecord], end: int) -> None:
         self._file.write(b"".join(value + b"\n" for value in values))
@@ -83,9 +85,11 @@ class _Lines:
 class _Table:
     """A table, which also has the number of pages of the index whose verdicts it has."""
 
+    prompt = False
+
     def __init__(self, sink: Sink, journal: str) -> None:
         self._sink, self._journal = sink, journal
-        self.next = sink.offsets(journal).get(0)
+        self.position = sink.offsets(journal).get(0)
         self._rows: list[VerdictRecord] = []
         self._end = 0
 
@@ -106,162 +110,125 @@ class _Table:
             self._rows = []
 
 
-class _Written:
-    """Writes verdicts once each to lines or a table, with a log if the index outlives the scan."""
+class _Direct(NoVerdicts):
+    """Writes the verdicts of an index that is removed at the end of the scan."""
 
-    def __init__(self, target: _Lines | _Table, index: Index, log: _Log | None) -> None:
-        self._target, self._index, self._log = target, index, log
-        count = len(index)
-        self._at = count
-        """Number of the next page to be judged."""
-        self._next = count if target.next is None else target.next
-        """Number of the next page whose verdict the output lacks."""
-        self._checkpoint = self._at + CHECKPOINT
-        if log and log.values:
-            first = log.first
-            if target.next is not None and target.next < first:
-                raise SettingsError(
-                    f"output {log.output}: lacks verdicts that it had, it ends at page {target.next} of the"
-                    f" index, not {first}"
-                )
-            self._at = first if target.next is None else max(first, min(target.next, count))
-            self._next = max(self._at, target.next or 0)
-            values = log.values[self._at - first :]
-            self.write(values, log.decoded(values))
-        if log and not (log.values and isinstance(target, _Lines)):
-            target.flush()
-            log.begin(self._at)
-
-    def log(self, values: Sequence[bytes]) -> None:
-        if self._log:
-            self._log.append(values)
-            failpoints.reach("scan.logged")
+    def __init__(self, target: _Lines | _Table) -> None:
+        self._target = target
+        self._end = 0
 
     def write(self, values: Sequence[bytes], records: Sequence[VerdictRecord]) -> None:
+        self._end += len(values)
+        self._target.append(values, records, self._end)
+
+    def finish(self) -> None:
+        """Complete the output."""
+        self._target.flush()
+
+
+class _Logged:
+    """Writes the verdicts of an index that outlives the scan, from its log."""
+
+    def __init__(self, target: _Lines | _Table, index: Index, log: VerdictLog, output: str) -> None:
+        self._target, self._index, self._log, self._output = target, index, log, output
+        self._next = log.first
+        """Number of the page of the next verdict that is read from the log."""
+        self._checkpoint = log.end + CHECKPOINT
+        self._begun = log.header is not None and log.header.output == output
+        if not self._begun:
+            return
+        log.resume()
+        while (had := (target.position or 0) - self._next) > 0:
+            self._next += len(log.read(min(had, CHUNK)))
+        self.finish()
+
+    def log(self, decided: JudgedBatch) -> list[bytes]:
+        """See `Verdicts`."""
+        values = decided.json()
+        if not self._begun:
+            self._log.begin(self._output, self._target.position)
+            self._begun = True
+        self._log.append(decided.entries[-1].digest.hex(), values)
+        failpoints.reach("scan.logged")
+        return values
+
+    def write(self, values: Sequence[bytes], records: Sequence[VerdictRecord]) -> None:
+        """See `Verdicts`."""
         failpoints.reach("scan.applied")
-        had = min(len(values), max(0, self._next - self._at))
-        self._at += len(values)
-        if had < len(values):
-            self._next = self._at
-            self._target.append(values[had:], records[had:], self._at)
-        if self._log and self._at >= self._checkpoint and self._target.flush():
-            failpoints.reach("scan.flushed")
-            self._index.flush()  # what the log no longer has need not be judged again
-            self._log.begin(self._at)
-            self._checkpoint = self._at + CHECKPOINT
+        if self._target.prompt or self._log.end >= self._checkpoint:
+            self.finish()
 
-
-class _Log:
-    """The log of an index: verdicts that are durable before the index has their pages."""
-
-    def __init__(self, path: Path, output: str, count: int) -> None:
-        """Read the log that an interrupted scan left. Raises SettingsError and DamagedStateError."""
-        self.output = output
-        self._path = path
-        self._file: BinaryIO | None = None
-        self.found = path.exists()
-        self.first = count
-        self.values: list[bytes] = []
-        """Verdicts of pages that the index has, from page `first` on."""
-        if self.found:
-            self.first, self.values = _read(path, output, count)
-            self._file = path.open("r+b")
-            self._file.seek(sum(len(value) + 1 for value in self.values) + self._header_size())
-            self._file.truncate()
-
-    def _header_size(self) -> int:
-        with self._path.open("rb") as file:
-            return len(file.readline())
-
-    def decoded(self, values: Sequence[bytes]) -> list[VerdictRecord]:
-        """Verdicts of this log. Raises DamagedStateError."""
-        try:
-            return [_DECODE(value) for value in values]
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise DamagedStateError(f"{self._path}: damaged: {error}") from error
-
-    def begin(self, first: int) -> None:
-        """Begin anew at page `first`, since the output has what came before."""
-        self.close()
-        with writing(self._path) as file:
-            file.write(msgspec.json.encode(Header(self.output, first)) + b"\n")
-        tighten(self._path)
-        self.first, self.values = first, []
-        self._file = self._path.open("ab")
-
-    def append(self, values: Sequence[bytes]) -> None:
-        if self._file is None:
-            raise RuntimeError("the log has not begun")
-        self._file.write(b"".join(value + b"\n" for value in values))
-        self._file.flush()
-        os.fsync(self._file.fileno())
-
-    def close(self) -> None:
-        if self._file:
-            self._file.close()
-            self._file = None
-
-    def remove(self) -> None:
-        self.close()
-        self._path.unlink(missing_ok=True)
-
-
-def _read(path: Path, output: str, count: int) -> tuple[int, list[bytes]]:
-    header, *lines = path.read_bytes().split(b"\n")
-    try:
-        found = msgspec.json.decode(header, type=Header)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise DamagedStateError(f"{path}: damaged: {error}") from error
-    if found.output != output:
-        raise SettingsError(
-            f"{path}: has verdicts of an interrupted scan that {found.output} lacks; run it again with"
-            f" -o {found.output}"
-        )
-    if not found.first <= count <= found.first + len(lines) - 1:  # the last is empty, or was cut off
-        raise DamagedStateError(
-            f"{path}: damaged, has {len(lines) - 1} verdicts from page {found.first} of the index on, which"
-            f" has {count} pages"
-        )
-    return found.first, lines[: count - found.first]
+    def finish(self) -> None:
+        """Write what the log has."""
+        if self._log.first == self._log.end:
+            return
+        self._index.flush()
+        failpoints.reach("scan.flushed")
+        while values := self._log.read():
+            self._next += len(values)
+            self._target.append(values, list(map(self._log.decode, values)), self._next)
+        durable = self._target.flush()
+        failpoints.reach("scan.written")
+        if durable:
+            self._log.begin(self._output, self._next)
+        self._checkpoint = self._log.end + CHECKPOINT
 
 
 @contextmanager
 def verdicts_to(
-    output: Path | None, index: Index, directory: Path | None, begun: str | None = None
+    output: Path | None, index: Index, directory: Path | None, begun: Sequence[BegunRows] = ()
 ) -> Iterator[Verdicts]:
     """Open the output of a scan: JSON Lines, or a table if its suffix says so. `directory` is that of an
     index that outlives the scan; verdicts of an interrupted scan that are in its log are written first.
-    `begun` names a source that the index has judged in part.
 
-    Raises SettingsError, ExportError and OutputError.
+    Raises SettingsError, ExportError, OutputError and DamagedStateError.
     """
-    left = directory / LOG if directory else None
+    log = VerdictLog(directory, index) if directory else None
+    if log:
+        _refuse_lost_verdicts(log, output)
     if output is None:
-        if left and left.exists():
-            _read(left, "nothing", len(index))
+        if log:
+            log.remove()
         yield NoVerdicts()
         return
-    log = _Log(left, _absolute(output), len(index)) if left else None
     try:
+        if log and not output.exists():
+            _refuse_other_position(output, None, log)
+            _refuse_beginning(output, None, log, begun)
         if output.suffix in TABLES:
-            with _table(output, whole=left is None) as target, open_sink(str(target)) as sink:
+            with _table(output, whole=log is None) as target, open_sink(str(target)) as sink:
                 _refuse_verdicts_of_others(output, sink, index)
                 table = _Table(sink, index.journal)
-                _refuse_beginning(output, log, begun, len(index) - (table.next or 0))
-                yield _Written(table, index, log)
-                table.flush()
+                with _writer(table, index, log, output, begun) as writer:
+                    yield writer
         else:
-            _refuse_beginning(output, log, begun, len(index))
-            with writing(output) as file:
-                yield _Written(_Lines(file), index, log)
+            with writing(output) as file, _writer(_Lines(file), index, log, output, begun) as writer:
+                yield writer
+        failpoints.reach("scan.closed")
         if log:
-            failpoints.reach("scan.closed")
-            index.flush()
-            failpoints.reach("scan.kept")
             log.remove()
     finally:
         if log:
             log.close()
+
+
+@contextmanager
+def _writer(
+    target: _Lines | _Table,
+    index: Index,
+    log: VerdictLog | None,
+    output: Path,
+    begun: Sequence[BegunRows],
+) -> Iterator[Verdicts]:
+    writer: _Direct | _Logged
+    if log is None:
+        writer = _Direct(target)
+    else:
+        _refuse_other_position(output, target.position, log)
+        _refuse_beginning(output, target.position, log, begun)
+        writer = _Logged(target, index, log, _absolute(output))
+    yield writer
+    writer.finish()
 
 
 def _absolute(output: Path) -> str:
@@ -294,13 +261,44 @@ def _empty(output: Path) -> bool:
     return output.is_dir() and not any(output.iterdir())
 
 
-def _refuse_beginning(output: Path, log: _Log | None, begun: str | None, lacks: int) -> None:
-    """Raise SettingsError for an output that lacks the verdicts on the beginning of a source."""
-    if begun and log and not log.found and lacks > 0:
+def _refuse_lost_verdicts(log: VerdictLog, output: Path | None) -> None:
+    """Raise SettingsError if the log has verdicts of another output."""
+    if log.header and log.first < log.end and (output is None or log.header.output != _absolute(output)):
         raise SettingsError(
-            f"output {output}: would lack the first verdicts of {begun}, which an interrupted scan of this"
-            " index gave; scan without -o, or with a new index"
+            f"{log.path}: has verdicts of an interrupted scan that {log.header.output} lacks; run it again"
+            f" with -o {log.header.output}, or remove the log to go on without them"
         )
+
+
+def _refuse_other_position(output: Path, position: int | None, log: VerdictLog) -> None:
+    """Raise SettingsError for a table that is not the one that the index and its log go on with."""
+    header = log.header
+    if position is not None and position > log.end:
+        raise SettingsError(
+            f"output {output}: has verdicts on {position} pages of the index, which has {log.end}; bring back"
+            " the index that it is of, or name a new output"
+        )
+    if not header or header.output != _absolute(output) or position == header.position:
+        return
+    if position is None or position <= header.first:
+        raise SettingsError(
+            f"output {output}: lacks verdicts that it had, it ends at page {position or 0} of the index, not"
+            f" {header.position or 0}; bring it back, or remove {log.path} to go on without them"
+        )
+
+
+def _refuse_beginning(
+    output: Path, position: int | None, log: VerdictLog, begun: Sequence[BegunRows]
+) -> None:
+    """Raise SettingsError for an output that lacks the verdicts on the beginning of some rows."""
+    if (position or 0) >= log.first:
+        return
+    for rows in begun:
+        if log.count(rows.id) < rows.judged:
+            raise SettingsError(
+                f"output {output}: would lack the first verdicts of {rows.name}, which an interrupted scan of"
+                " this index gave; scan without -o, or with a new index"
+            )
 
 
 def _refuse_verdicts_of_others(output: Path, sink: Sink, index: Index) -> None:
@@ -310,6 +308,3 @@ def _refuse_verdicts_of_others(output: Path, sink: Sink, index: Index) -> None:
             f"output {output}: has verdicts of another index; name a new one, or with --index the index that"
             " they are of"
         )
-
-
-_DECODE = msgspec.json.Decoder(VerdictRecord).decode

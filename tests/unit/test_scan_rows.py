@@ -1,14 +1,10 @@
-"""Rows give the verdicts of their pages, in the same order; a scan that is killed gives each once."""
+"""Rows give the verdicts of their pages, in the same order."""
 
 from __future__ import annotations
 
 import gzip
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -18,16 +14,13 @@ import pytest
 from pyarrow import parquet
 
 from stream.errors import (
-    DamagedStateError,
     PageError,
     RowsError,
     SchemeMismatchError,
     SettingsError,
     StateError,
 )
-from stream.failpoints import VARIABLE
 from stream.fingerprint.scheme import Scheme
-from stream.local.scan_output import LOG
 from tests.commands import neardup
 from tests.unit.test_rows import directory, fields, fingerprint_batch, jsonl, table
 from tests.verdict_projection import projection
@@ -55,22 +48,6 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def scan(*arguments: str | Path) -> Any:
     return neardup("scan", "--worker-processes", "1", *arguments)
-
-
-def killed(failpoint: str, *arguments: str | Path, checkpoint: int = 600) -> None:
-    """A scan in a process of its own, which is killed at a failpoint."""
-    program = (
-        f"import stream.local.scan; stream.local.scan.ROWS = {ROWS};"
-        f" import stream.local.scan_output; stream.local.scan_output.CHECKPOINT = {checkpoint};"
-        " from stream.cli import main; main()"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program, "scan", "--worker-processes", "1", *map(str, arguments)],
-        env=os.environ | {VARIABLE: failpoint},
-        capture_output=True,
-        check=False,
-    )
-    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
@@ -143,33 +120,6 @@ def test_rows_that_are_named_twice_are_judged_and_counted_once(tmp_path: Path) -
     assert (summary["pages"], summary["missing"], summary["repeated"]) == (20, 0, 0)
 
 
-@pytest.mark.parametrize(
-    ("failpoint", "output"),
-    [
-        ("scan.logged", "verdicts.parquet"),
-        ("scan.logged:2", "verdicts.jsonl"),
-        ("scan.applied:2", "verdicts.parquet"),
-        ("scan.flushed", "verdicts.parquet"),
-        ("scan.flushed", "verdicts.duckdb"),
-        ("flush", "verdicts.duckdb"),
-        ("scan.closed", "verdicts.parquet"),
-        ("scan.kept", "verdicts.jsonl"),
-    ],
-)
-def test_a_scan_killed_anywhere_gives_every_verdict_once(
-    corpus: tuple[Path, Path], tmp_path: Path, failpoint: str, output: str
-) -> None:
-    _, rows = corpus
-    scan(rows, "-o", tmp_path / "whole")
-    arguments = (rows, "--index", tmp_path / "index", "-o", tmp_path / output)
-    killed(failpoint, *arguments)
-    with pytest.raises(SettingsError, match=r"interrupted scan that \S+ lacks; run it again"):
-        scan(rows, "--index", tmp_path / "index")
-    scan(*arguments)
-    assert projection(read(tmp_path / output)) == projection(lines(tmp_path / "whole"))
-    assert not (tmp_path / "index" / LOG).exists()
-
-
 def read(path: Path) -> list[dict[str, Any]]:
     if path.suffix == ".jsonl":
         return lines(path)
@@ -180,24 +130,6 @@ def read(path: Path) -> list[dict[str, Any]]:
         found = database.execute("FROM verdicts")
         names = [name for name, *_ in found.description]
         return of_table([dict(zip(names, row, strict=True)) for row in found.fetchall()])
-
-
-def test_verdicts_that_an_output_would_lack_are_named(corpus: tuple[Path, Path], tmp_path: Path) -> None:
-    _, rows = corpus
-    output, index, other = tmp_path / "verdicts.jsonl", tmp_path / "index", tmp_path / "other"
-    killed("scan.kept", rows, "--index", index, "-o", output)
-    whole = (index / LOG).read_bytes()
-    for damaged in (b"\xff" + whole[1:], whole.replace(b'"verdict":', b'"verdict"-', 1)):
-        (index / LOG).write_bytes(damaged)
-        with pytest.raises(DamagedStateError, match=r"verdicts\.log: damaged"):
-            scan(rows, "--index", index, "-o", output)
-    (index / LOG).write_bytes(whole[:-5])
-    with pytest.raises(DamagedStateError, match=r"verdicts\.log: damaged, has 1199 verdicts"):
-        scan(rows, "--index", index, "-o", output)
-    killed("scan.logged:3", rows, "--index", other, "-o", tmp_path / "verdicts.parquet")
-    (other / LOG).unlink()
-    with pytest.raises(SettingsError, match="would lack the first verdicts of"):
-        scan(rows, "--index", other, "-o", output)
 
 
 def test_a_table_of_other_verdicts_is_left_alone(corpus: tuple[Path, Path], tmp_path: Path) -> None:
@@ -220,16 +152,6 @@ def test_a_table_appears_whole_where_no_later_scan_can_complete_it(tmp_path: Pat
     assert sorted(tmp_path.rglob("*")) == before
     scan(tmp_path / "pages.jsonl", "-o", tmp_path / name)
     assert [verdict["verdict"] for verdict in read(tmp_path / name)] == ["unique", "recrawl"]
-
-
-def test_an_output_is_the_same_by_another_name(
-    corpus: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    _, rows = corpus
-    killed("scan.logged:2", rows, "--index", tmp_path / "index", "-o", tmp_path / "verdicts.jsonl")
-    monkeypatch.chdir(tmp_path)
-    scan(rows, "--index", "index", "-o", "verdicts.jsonl")
-    assert len(lines(tmp_path / "verdicts.jsonl")) == COUNT
 
 
 def test_rows_that_do_not_fit_are_refused(corpus: tuple[Path, Path], tmp_path: Path) -> None:
