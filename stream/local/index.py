@@ -5,12 +5,15 @@ Fingerprints, tables and verdicts are those of a deployment. Unlike there, the j
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
+import shutil
 import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +27,7 @@ from stream.errors import (
     RecordError,
     RecordVersionError,
     SchemeMismatchError,
+    StateBusyError,
     StateError,
 )
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
@@ -33,6 +37,7 @@ from stream.judge.batch import Entry
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.query import matching_anchors
+from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, encode_genesis
 from stream.messages.verdict import VerdictRecord
@@ -134,22 +139,33 @@ class Index:
         """Open or create an index. An existing index keeps its scheme and options.
 
         `memory`, `generation` and `cache` are the settings `tables_memory`, `tables_generation` and
-        `tables_cache`. Raises SchemeMismatchError if scheme or options differ from those of an existing
-        index, StateError if the directory holds something else, and StateBusyError if it is open elsewhere.
+        `tables_cache`. Raises SettingsError for options that do not fit the scheme or allow no tables,
+        SchemeMismatchError if scheme or options differ from those of an existing index, StateError if the
+        directory holds something else, and StateBusyError if it is open elsewhere. A new index leaves nothing
+        in the directory if it cannot be opened, or if the `with` block fails before anything is added.
         Like every method, raises DamagedStateError if the index is damaged, and DiskError if the disk is full
         or fails.
         """
         self._temporary = tempfile.TemporaryDirectory(prefix="neardup-index-") if directory is None else None
-        path = Path(self._temporary.name if self._temporary else os.fspath(directory or ""))
+        self._path = path = Path(self._temporary.name if self._temporary else os.fspath(directory or ""))
+        self._flushed = path / INDEX / _FLUSHED
+        self._made: list[Path] = []
+        """What a new index made: its genesis, its state, and the directory unless it was there."""
         try:
-            genesis = _genesis(path, scheme, options)
+            genesis, is_new = _genesis(path, scheme, options)
+            Rule(genesis.options, genesis.scheme).design()  # refuses options before they are written
             self._fingerprinter = Fingerprinter(genesis.scheme, genesis.seed)
-            self._state = State(
-                path / INDEX, genesis, _SOURCE, memory=memory, generation=generation, cache=cache
-            )
-            self._flushed = path / INDEX / _FLUSHED
+            made = [path / _GENESIS, path / INDEX, *([] if path.exists() else [path])]
+            with _made_alone(path) if is_new else nullcontext():
+                if is_new:
+                    self._made = made
+                    _write_genesis(path / _GENESIS, genesis)
+                self._state = State(
+                    path / INDEX, genesis, _SOURCE, memory=memory, generation=generation, cache=cache
+                )
             self._refuse_older_state()
         except BaseException:
+            self._discard()
             self._remove()
             raise
         self._judge = Judge(self._state, genesis)
@@ -273,7 +289,15 @@ class Index:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if kind is None or not self._made or len(self):
+            self.close()
+            return
+        self._made[0].unlink(missing_ok=True)  # without a genesis, nobody else opens what is removed
+        try:
+            self._state.close()
+        finally:
+            self._discard()
+            self._remove()
 
     def _note_flushed(self, count: int) -> None:
         """Record the number of durable items. Items added during a flush may be lost, so count before it."""
@@ -287,10 +311,10 @@ class Index:
 
     def _refuse_interrupted_scan(self) -> None:
         """Raise StateError if a log has verdicts: its numbers would be those of other pages."""
-        log = self._flushed.parent.parent / VERDICT_LOG
+        log = self._path / VERDICT_LOG
         if log.exists():
             raise StateError(
-                f"index {log.parent}: a scan was interrupted; run it again, or remove {log}, which may have"
+                f"index {self._path}: a scan was interrupted; run it again, or remove {log}, which may have"
                 " verdicts that its output lacks"
             )
 
@@ -321,13 +345,24 @@ class Index:
         except PageError:  # a name that is not a URL is its own key
             return ReadPage(name, name, None, text)
 
+    def _discard(self) -> None:
+        """Remove what a new index made, so that the next one here may have other options."""
+        with suppress(OSError):
+            for each in self._made:
+                if each == self._path:
+                    each.rmdir()
+                elif each.is_dir():
+                    shutil.rmtree(each)
+                else:
+                    each.unlink(missing_ok=True)
+
     def _remove(self) -> None:
         if self._temporary:
             self._temporary.cleanup()
 
 
-def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | None) -> Genesis:
-    """Read the genesis record of the index, or write one if the index is new."""
+def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | None) -> tuple[Genesis, bool]:
+    """Read the genesis record of the index, or make one, and return whether the index is new."""
     path = directory / _GENESIS
     if not path.exists():
         scheme, options = scheme or Scheme(), options or VerdictOptions()
@@ -338,11 +373,7 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
         )
         with TranslatedErrors(directory):
             _refuse_others_files(directory)
-            private_directory(directory)
-        with writing(path) as file:
-            file.write(encode_genesis(genesis))
-        tighten(path)
-        return genesis
+        return genesis, True
     private_directory(directory)
     try:
         found = decode_journal(path.read_bytes(), 0)
@@ -358,7 +389,31 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
         raise SchemeMismatchError(f"index {directory} has scheme {found.scheme_id}, not {scheme.id}")
     if options is not None and options.id != found.options.id:
         raise SchemeMismatchError(f"index {directory} was made with other verdict options: {found.options}")
-    return found
+    return found, False
+
+
+@contextmanager
+def _made_alone(directory: Path) -> Iterator[None]:
+    """Create the directory of a new index, where no other process makes one meanwhile."""
+    with TranslatedErrors(directory):
+        private_directory(directory)
+        held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateBusyError(f"index {directory}: another process is making it") from None
+        if (directory / _GENESIS).exists():
+            raise StateBusyError(f"index {directory}: another process has just made it")
+        yield
+    finally:
+        os.close(held)
+
+
+def _write_genesis(path: Path, genesis: Genesis) -> None:
+    with writing(path) as file:
+        file.write(encode_genesis(genesis))
+    tighten(path)
 
 
 def _refuse_others_files(directory: Path) -> None:
