@@ -104,6 +104,7 @@ async def fingerprint_corpus(
     names = [name for name, _ in plan.sources]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise SettingsError(f"source {doubled[0]}: named twice")
+    seed = scheme.seed()
     with _taken(directory):
         if _begun(directory, plan) and (directory / NAME).exists():
             manifest = read_manifest(directory)
@@ -112,7 +113,7 @@ async def fingerprint_corpus(
         files = _written(directory, plan, scheme)
         counts.resumed = sum(each.rows for each in files)
         feed = _PlacedMessages(sources, counts.resumed)
-        async with aclosing(fingerprinted(settings, scheme, scheme.seed(), feed)) as chunks:
+        async with aclosing(fingerprinted(settings, scheme, seed, feed)) as chunks:
             file = _File(scheme, plan)
             async for rows in chunks:
                 for row in rows:
@@ -127,6 +128,8 @@ async def fingerprint_corpus(
                 progress(counts.resumed + counts.pages)
             if file.rows:
                 files.append(file.write(directory, len(files)))
+        if not files:
+            _begin(directory, plan)
         failpoints.reach("rows.manifest")
         manifest = Manifest.of(scheme, files, uncertain=options.uncertain)
         manifest.write(directory)
@@ -178,6 +181,8 @@ class _File:
 
     def write(self, directory: AnyPath, number: int) -> RowsFile:
         self._pack()
+        if not number:
+            _begin(directory, self._plan)
         written = write_file(directory / _name(number), sorted_table(self._batches, self._scheme))
         failpoints.reach("rows.file")
         return written
@@ -200,6 +205,8 @@ def _taken(directory: AnyPath) -> Iterator[None]:
             raise SettingsError(f"output {directory}: {error.strerror or error}") from None
         return
     try:
+        if directory.is_dir():
+            _refuse_others_files(directory)
         private_directory(directory)
         held = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
@@ -214,15 +221,32 @@ def _taken(directory: AnyPath) -> Iterator[None]:
         os.close(held)
 
 
+def _refuse_others_files(directory: AnyPath) -> None:
+    """Raise SettingsError for a directory with files that no run wrote, before it becomes private."""
+    if (directory / PLAN).exists():
+        return
+    for other in directory.iterdir():
+        if not _is_left(other):
+            raise SettingsError(f"output {directory}: not empty, it has {other.name}; name a new directory")
+
+
+def _is_left(file: AnyPath) -> bool:
+    """Whether a killed run was writing this file."""
+    return file.name.startswith(".neardup-") and file.suffix == ".part"
+
+
+def _begin(directory: AnyPath, plan: Plan) -> None:
+    """Note the plan unless it is noted: before the first file, when nothing of it can be refused any more."""
+    if not _begun(directory, plan):
+        with writing_to(directory / PLAN) as file:
+            file.write(msgspec.json.encode(plan))
+
+
 def _begun(directory: AnyPath, plan: Plan) -> bool:
-    """Whether an earlier run began with this plan; if none began, note the plan. Raises SettingsError."""
+    """Whether a run began with this plan. Raises SettingsError if one began with another."""
     path = directory / PLAN
     if not path.exists():
-        others = [each.name for each in directory.iterdir()]
-        if others:
-            raise SettingsError(f"output {directory}: not empty, it has {others[0]}; name a new directory")
-        with writing_to(path) as file:
-            file.write(msgspec.json.encode(plan))
+        _refuse_others_files(directory)
         return False
     try:
         before: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=Plan))
@@ -238,7 +262,7 @@ def _begun(directory: AnyPath, plan: Plan) -> bool:
     if any(name == STDIN for name, _ in plan.sources):
         raise SettingsError(f"output {directory}: begun from standard input, which cannot be read again")
     for left in directory.iterdir():
-        if left.name.startswith(".neardup-") and left.suffix == ".part":
+        if _is_left(left):
             left.unlink()
     return True
 

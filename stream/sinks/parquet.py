@@ -49,9 +49,9 @@ class ParquetSink(Sink):
             self._held = os.open(directory, os.O_RDONLY)
             try:
                 self._lock()
-                for left in directory.glob(".*.part"):
-                    left.unlink()
                 self._number, self._offsets = self._found()
+                for left in directory.glob(".verdicts-*.part"):
+                    left.unlink()
             except BaseException:
                 os.close(self._held)
                 raise
