@@ -34,6 +34,37 @@ _OF_SEED: Final = ("seed_file", "seed_digest")
 _log = structlog.get_logger(__name__)
 
 
+async def agreed_genesis(
+    client: AIOKafkaClient,
+    settings: Settings,
+    scheme: Scheme,
+    options: VerdictOptions,
+    seed: bytes | None = None,
+) -> Genesis | None:
+    """Return the journal's genesis if it has this scheme, options and seed, or None if it can be written.
+
+    Without a seed, and unless the scheme has the digest of one, any seed will do. Raises SettingsError for a
+    digest of which no seed is known, and RefusedError if the journal has another scheme, other options or
+    another seed, and if it has records but no genesis.
+    """
+    if seed is not None:
+        scheme = scheme.with_seed(seed)
+    found = await read_genesis(client, settings)
+    chosen = seed is not None or scheme.seed_digest != PUBLIC_DIGEST
+    if found is None:
+        if seed is None and chosen:
+            scheme.seed()  # which refuses a digest alone
+        await refuse_records_without_genesis(client, settings)
+        return None
+    refuse_other(found, scheme, options)
+    if chosen and scheme.seed_digest != found.scheme.seed_digest:
+        raise RefusedError(
+            "the journal has another seed, which cannot be changed: its digest is"
+            f" {found.scheme.seed_digest}, not {scheme.seed_digest}"
+        )
+    return found
+
+
 async def write_genesis(
     client: AIOKafkaClient,
     settings: Settings,
@@ -44,31 +75,16 @@ async def write_genesis(
     """Return the journal's genesis, and whether this call wrote it. There is only one, even with concurrent
     calls.
 
-    Without a seed, and unless the scheme has the digest of one, a new journal gets a random one and an old
-    journal keeps its own. Raises SettingsError for a digest of which no seed is known, and RefusedError if
-    the journal already has another scheme, other options or another seed, and if it has records but no
-    genesis.
+    Without a seed, a new journal gets a random one. Raises what `agreed_genesis` does.
     """
-    if seed is not None:
-        scheme = scheme.with_seed(seed)
-    chosen = scheme.seed_digest if seed is not None or scheme.seed_digest != PUBLIC_DIGEST else None
+    own = random_seed() if seed is None else seed
+    keyed = scheme.with_seed(own)
+    genesis = Genesis(journal=uuid.uuid4().hex, scheme=keyed, scheme_id=keyed.id, options=options, seed=own)
     failure: Exception | None = None
     for _ in range(ATTEMPTS):
-        found = await read_genesis(client, settings)
-        if found is not None:
-            refuse_other(found, scheme, options)
-            if chosen not in (None, found.scheme.seed_digest):
-                raise RefusedError(
-                    "the journal has another seed, which cannot be changed: its digest is"
-                    f" {found.scheme.seed_digest}, not {scheme.seed_digest}"
-                )
-            return found, False
-        if seed is None:
-            seed = random_seed() if chosen is None else scheme.seed()  # which refuses a digest alone
-            scheme = scheme.with_seed(seed)
-        genesis = Genesis(
-            journal=uuid.uuid4().hex, scheme=scheme, scheme_id=scheme.id, options=options, seed=seed
-        )
+        agreed = await agreed_genesis(client, settings, scheme, options, seed)
+        if agreed is not None:
+            return agreed, False
         try:
             if await _write_where_empty(client, settings, genesis):
                 return genesis, True

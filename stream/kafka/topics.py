@@ -25,6 +25,7 @@ from stream.judge.rule import Rule
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.genesis import (
+    agreed_genesis,
     read_genesis,
     refuse_records_without_genesis,
     wait_for_genesis,
@@ -84,8 +85,13 @@ async def create(
     names = TopicNames(settings.namespace)
     if seed is None and scheme.seed_file:
         seed = scheme.seed()
-    Rule(options, scheme).design()  # refuse options that contradict the scheme, or allow no tables
+    # Whatever is refused is refused before anything is created.
+    Rule(options, scheme).design()
+    avro = AvroVerdicts(settings) if settings.verdict_format == AVRO else None
     async with clients.started(settings, clients.admin(settings)) as admin:
+        await agreed_genesis(client_of(admin), settings, scheme, options, seed)
+        described = [names.verdicts, *map(names.routed, settings.routes)]
+        number = await asyncio.to_thread(avro.register, described) if avro else None
         # The pages topic may be an existing one of a crawler. The others get the same number of partitions.
         pages, *others = plan(settings)
         created = await _create_missing(admin, [pages], settings.partitions, dev=settings.dev)
@@ -107,9 +113,7 @@ async def create(
         progress(f"wrote the genesis of journal {genesis.journal} to {names.genesis}")
     else:
         progress(f"{names.genesis} already has a genesis with this scheme and these options: nothing to do")
-    if settings.verdict_format == AVRO:
-        described = [names.verdicts, *map(names.routed, settings.routes)]
-        number = await asyncio.to_thread(AvroVerdicts(settings).register, described)
+    if number is not None:
         progress(f"registered the schema of verdicts with id {number}")
     return genesis
 

@@ -182,9 +182,34 @@ async def test_of_two_creators_with_other_seeds_one_is_refused(settings: Setting
     assert len(await read_all(settings, TopicNames(settings.namespace).genesis)) == 1
 
 
-async def test_the_digest_of_a_seed_alone_is_refused(settings: Settings) -> None:
-    with pytest.raises(SettingsError, match="no seed_file: the scheme was made with another seed"):
-        await topics.create(settings, Scheme(seed_digest="ab" * 16), OPTIONS)
+async def test_what_is_refused_creates_no_topics(settings: Settings, names: TopicNames) -> None:
+    """They would keep their number of partitions."""
+    for scheme, options, named in (
+        (Scheme(seed_digest="ab" * 16), OPTIONS, "no seed_file: the scheme was made with another seed"),
+        (SCHEME, VerdictOptions(choose=5), "choose: 5 of 5 blocks"),
+        (Scheme(short_tokens=0), VerdictOptions(short_distance=20), "has no effect with short_tokens=0"),
+    ):
+        with pytest.raises(SettingsError, match=named):
+            await topics.create(settings, scheme, options)
+    found, _ = await topics.describe(settings)
+    assert {row.id for row in found} == {None}
+
+
+async def test_a_refused_repetition_creates_no_missing_topics(
+    settings: Settings, admin: AIOKafkaAdminClient, names: TopicNames
+) -> None:
+    await topics.create(settings, SCHEME, OPTIONS)
+    await admin.delete_topics([names.rejected])
+
+    async def deleted() -> bool:
+        return [row.name for row in (await topics.describe(settings))[0] if row.id is None] == [
+            names.rejected
+        ]
+
+    await until(deleted)
+    with pytest.raises(RefusedError, match=r"options\.distance is 14"):
+        await topics.create(settings, SCHEME, VerdictOptions(distance=8))
+    assert await deleted()
 
 
 async def test_a_seed_in_a_file_becomes_the_journals(settings: Settings, tmp_path: Path) -> None:
