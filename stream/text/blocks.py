@@ -143,13 +143,13 @@ def _table(names: dict[int, str]) -> tuple[NDArray[np.int64], NDArray[np.int32]]
 
 
 def _hashed(flags: dict[int, int]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    keys, found = np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, np.int32)
+    keys, values = np.zeros(_SLOTS, np.int64), np.zeros(_SLOTS, np.int32)
     for key, flag in flags.items():
         slot = key * _MIX >> 40 & _SLOTS - 1
         while keys[slot]:
             slot = slot + 1 & _SLOTS - 1
-        keys[slot], found[slot] = key, flag
-    return keys, found
+        keys[slot], values[slot] = key, flag
+    return keys, values
 
 
 @compiled
@@ -174,14 +174,14 @@ def _flags_of_element(first: int, second: int) -> int:
 def _rest_of_tag(page: NDArray[np.uint8], at: int, named: bool) -> tuple[int, int]:
     """The end of the tag (beyond the page if it is not closed), and what its attributes say of the element,
     classes and the like only if `named`."""
-    found = 0
+    flags = 0
     while True:
         while at < len(page) and (IS_BLANK[page[at]] or page[at] == SLASH):
             at += 1
         if at >= len(page):
-            return len(page) + 1, found
+            return len(page) + 1, flags
         if page[at] == GREATER:
-            return at + 1, found
+            return at + 1, flags
         start, name = at, 0
         at += 1
         while at < len(page) and IN_NAME[page[at]] and page[at] != EQUAL:
@@ -190,9 +190,9 @@ def _rest_of_tag(page: NDArray[np.uint8], at: int, named: bool) -> tuple[int, in
             for place in range(start, at):
                 name = name << 8 | int(IN_NAME[page[place]])
         if name == _HREF:
-            found |= LINK
+            flags |= LINK
         elif name == _HIDDEN:
-            found |= SILENT
+            flags |= SILENT
         while at < len(page) and IS_BLANK[page[at]]:
             at += 1
         if at >= len(page) or page[at] != EQUAL:
@@ -215,13 +215,13 @@ def _rest_of_tag(page: NDArray[np.uint8], at: int, named: bool) -> tuple[int, in
                 at += 1
             end = at
         if named and name in (_CLASS, _ID, _ROLE, _STYLE, _ITEMPROP):
-            found |= _said(page, start, min(end, len(page)), name == _STYLE)
+            flags |= _flags_of_value(page, start, min(end, len(page)), name == _STYLE)
 
 
 @compiled
-def _said(page: NDArray[np.uint8], at: int, end: int, style: bool) -> int:
+def _flags_of_value(page: NDArray[np.uint8], at: int, end: int, style: bool) -> int:
     """What the words of an attribute's value say of the element."""
-    found = key = letters = 0
+    flags = key = letters = 0
     display = False
     while at <= end:
         letter = int(page[at]) | 0x20 if at < end else 0
@@ -232,13 +232,13 @@ def _said(page: NDArray[np.uint8], at: int, end: int, style: bool) -> int:
         elif letters:
             if style:
                 if key == _NONE_WORD and display:
-                    found |= SILENT
+                    flags |= SILENT
                 display = key == _DISPLAY
             else:
-                found |= _flags_of(key, _WORD_KEYS, _WORD_FLAGS)
+                flags |= _flags_of(key, _WORD_KEYS, _WORD_FLAGS)
             key = letters = 0
         at += 1
-    return found
+    return flags
 
 
 _NONE_WORD, _DISPLAY = word("none"), word("display")
@@ -325,7 +325,7 @@ def _read(
             continue
         at, first, second = tag_name(page, begin)
         flags = _flags_of_element(first, second)
-        at, said = _rest_of_tag(page, at, not closing and flags & CONTAINER != 0)
+        at, attributes = _rest_of_tag(page, at, not closing and flags & CONTAINER != 0)
         if at > len(page):
             break
         closed = page[at - 2] == SLASH and (flags | kinds[height - 1]) & FOREIGN != 0
@@ -335,7 +335,7 @@ def _read(
             at = raw_end(page, at, first, second)
             continue
         if flags & LINK:
-            in_link = not closing and said & LINK != 0
+            in_link = not closing and attributes & LINK != 0
         if flags & LINE and not silent:
             text[length] = _NEWLINE
             length += 1
@@ -368,11 +368,11 @@ def _read(
             if flags & (ITEM | CELL) or first in (_TR, _TBODY, _DD, _DT):
                 height = _closes(flags, _DD if first == _DT else first, kinds, names, height)
             if first == _BODY:
-                said &= ~SILENT  # shown by a script
+                attributes &= ~SILENT  # shown by a script
             if flags & CONTAINER and height < DEPTH and not closed:
                 names[height] = first
-                kinds[height] = flags | said | (kinds[height - 1] & SILENT)
-                containers[held, PARENT], containers[held, FLAGS] = numbers[height - 1], flags | said
+                kinds[height] = flags | attributes | (kinds[height - 1] & SILENT)
+                containers[held, PARENT], containers[held, FLAGS] = numbers[height - 1], flags | attributes
                 numbers[height] = held
                 held += 1
                 height += 1

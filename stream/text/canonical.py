@@ -56,8 +56,8 @@ def canonical_link(html: str, url: str) -> str | None:
     write into the body of a page is never read. Takes linear time.
     """
     base, at, end = url, 0, min(len(html), HEAD_CHARACTERS)
-    while found := _PIECE.match(html, at, end):
-        at, name = found.end(), (found[1] or "").lower()
+    while piece := _PIECE.match(html, at, end):
+        at, name = piece.end(), (piece[1] or "").lower()
         if name in _END_OF_HEAD or (name and name[0] != "/" and name not in _OF_HEAD):
             return None
         if name in _TEXT_ENDS:
@@ -66,7 +66,7 @@ def canonical_link(html: str, url: str) -> str | None:
                 return None
             at = closed.start()
         elif name in ("base", "link"):
-            named = _attributes(found[2])
+            named = _attributes(piece[2])
             href = named.get("href", "").strip()
             if name == "base" and href and base == url:
                 base = _joined(url, href) or url
@@ -87,10 +87,10 @@ def canonical_of_header(value: str, url: str) -> str | None:
 
 def _attributes(text: str) -> dict[str, str]:
     """Attributes by name; of several of one name the first counts."""
-    named: dict[str, str] = {}
-    for found in _ATTRIBUTES.finditer(text) if len(text) <= _LONGEST else ():
-        named.setdefault(found[1].lower(), _REFERENCE.sub(_referred, found[2] or found[3] or found[4] or ""))
-    return named
+    values: dict[str, str] = {}
+    for match in _ATTRIBUTES.finditer(text) if len(text) <= _LONGEST else ():
+        values.setdefault(match[1].lower(), _REFERENCE.sub(_referred, match[2] or match[3] or match[4] or ""))
+    return values
 
 
 def _referred(reference: re.Match[str]) -> str:

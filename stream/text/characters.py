@@ -31,5 +31,5 @@ def classes() -> NDArray[np.uint8]:
     """Code point -> class (0x110000,)."""
     runs = [line.split() for line in TABLE.read_text("ascii").splitlines()]
     starts = [int(start, 16) for start, _ in runs]
-    found = np.array([LETTERS.index(letter) for _, letter in runs], np.uint8)
-    return found.repeat(np.diff([*starts, 0x11_0000]))
+    class_of_run = np.array([LETTERS.index(letter) for _, letter in runs], np.uint8)
+    return class_of_run.repeat(np.diff([*starts, 0x11_0000]))

@@ -100,10 +100,10 @@ def _rust_engine() -> ModuleType:
     name = "rjieba.rjieba"
     if name not in sys.modules:
         package = importlib.util.find_spec("rjieba")
-        found = package and PathFinder.find_spec(name, package.submodule_search_locations)
-        if found and found.loader:
-            sys.modules[name] = module = importlib.util.module_from_spec(found)
-            found.loader.exec_module(module)
+        spec = package and PathFinder.find_spec(name, package.submodule_search_locations)
+        if spec and spec.loader:
+            sys.modules[name] = module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
         else:
             importlib.import_module("rjieba")
     return sys.modules[name]

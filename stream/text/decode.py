@@ -98,16 +98,16 @@ def decode(body: bytes, charset: str | None = None, content_type: str | None = N
 
 
 def _charset_of(content_type: str | None) -> str | None:
-    found = _CHARSET.search(content_type, 0, MAX_CONTENT_TYPE) if content_type else None
-    return found.group(1) if found else None
+    match = _CHARSET.search(content_type, 0, MAX_CONTENT_TYPE) if content_type else None
+    return match.group(1) if match else None
 
 
 def _declared(body: bytes) -> str | None:
     head = body[:META_BYTES]
-    found = _META.search(head) or _XML.search(head)
-    if found is None:
+    match = _META.search(head) or _XML.search(head)
+    if match is None:
         return None
-    name = codec(found.group(1).decode("ascii", "replace"))
+    name = codec(match.group(1).decode("ascii", "replace"))
     # The tag was readable as ASCII, so the page is not UTF-16 whatever it says (WHATWG prescan, step 3).
     return "utf-8" if name is not None and name.startswith("utf-16") else name
 

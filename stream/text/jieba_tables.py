@@ -144,7 +144,7 @@ def _nodes(
     points, starts, lengths = words
     nodes = np.zeros(starts.size, np.int64)
     levels: list[NDArray[np.int64]] = []
-    found = [np.full(1, np.nan)]
+    node_scores = [np.full(1, np.nan)]
     count = 1
     for level in range(int(lengths.max())):
         longer = np.flatnonzero(lengths > level)
@@ -156,9 +156,9 @@ def _nodes(
         own = np.full(keys.size, np.nan)
         own[nodes[ending] - count] = scores[ending]
         levels.append(keys)
-        found.append(own)
+        node_scores.append(own)
         count += keys.size
-    return np.concatenate(levels[1:]), levels[0], np.concatenate(found)
+    return np.concatenate(levels[1:]), levels[0], np.concatenate(node_scores)
 
 
 def _codes(words: _Words, counts: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -126,15 +126,15 @@ _NEWLINE: Final = ord("\n")
 
 @compiled
 def _menus(blocks: NDArray[np.int32]) -> NDArray[np.bool_]:
-    found = np.zeros(len(blocks), np.bool_)
+    menu = np.zeros(len(blocks), np.bool_)
     for i in range(len(blocks)):
         if blocks[i, LINKED] > LINK_LIST * blocks[i, SIZE]:
             size = linked = 0
             for near in range(max(0, i - 1), min(len(blocks), i + 2)):
                 size += blocks[near, SIZE]
                 linked += blocks[near, LINKED]
-            found[i] = linked > LINK_LIST * size
-    return found
+            menu[i] = linked > LINK_LIST * size
+    return menu
 
 
 @compiled

@@ -20,7 +20,7 @@ def word(letters: str) -> int:
 
 def unescaped(text: str) -> str:
     """A text with its character references replaced. Takes linear time."""
-    return _REFERENCE.sub(lambda found: html.unescape(found[0]), text) if "&" in text else text
+    return _REFERENCE.sub(lambda match: html.unescape(match[0]), text) if "&" in text else text
 
 
 _REFERENCE: Final = re.compile(

@@ -60,22 +60,22 @@ def _of_one(text: str) -> Points:
         raw = _utf16(part.encode("utf-16-le", "surrogatepass"))
         points, reached = _mapped(raw, points, size, ahead, mapping())
         if reached < 0:
-            known = utf32(reference(part))
-            reached = size + known.size
+            normal = utf32(reference(part))
+            reached = size + normal.size
             if reached + ahead + _BLOCK > points.size:
-                points = np.concatenate((points[:size], np.empty(known.size + ahead + _BLOCK, np.uint32)))
-            points[size:reached] = known
+                points = np.concatenate((points[:size], np.empty(normal.size + ahead + _BLOCK, np.uint32)))
+            points[size:reached] = normal
         start, size = stop, reached
     points[size] = 0
     return Points(points[: size + 1], np.array([0, size + 1], np.intp))
 
 
-def encoded(found: Points) -> list[NDArray[np.uint8]]:
+def encoded(texts: Points) -> list[NDArray[np.uint8]]:
     """Each text in UTF-8."""
-    if found.points.dtype == np.uint8:
-        ascii_text = found.points.astype(np.uint8, copy=False)
-        return [ascii_text[start : end - 1] for start, end in pairwise(found.bounds.tolist())]
-    content, ends = utf8(found.points.astype(np.uint32, copy=False), found.bounds)
+    if texts.points.dtype == np.uint8:
+        ascii_text = texts.points.astype(np.uint8, copy=False)
+        return [ascii_text[start : end - 1] for start, end in pairwise(texts.bounds.tolist())]
+    content, ends = utf8(texts.points.astype(np.uint32, copy=False), texts.bounds)
     return [content[start:end] for start, end in pairwise(ends.tolist())]
 
 

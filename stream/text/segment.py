@@ -127,17 +127,17 @@ def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> list[bytes
     points, kinds = _classified(text)
     highest = int(kinds.max())
     if highest < WIDE:  # all words other than Han runs are ASCII
-        found = text.encode().translate(_ASCII_WORDS).split()
+        tokens = text.encode().translate(_ASCII_WORDS).split()
     else:
         if highest == MARK:
             kinds = as_their_bases(kinds)
-        found = _joined(points, (kinds == ASCII) | (kinds == WIDE)).encode().split()
+        tokens = _joined(points, (kinds == ASCII) | (kinds == WIDE)).encode().split()
         if highest >= UNSPACED_CHARACTER:
-            found += _grams(_joined(points, kinds == UNSPACED_CHARACTER))
+            tokens += _grams(_joined(points, kinds == UNSPACED_CHARACTER))
     is_han = kinds == HAN_CHARACTER
     if is_han.any():
-        found += " ".join(cutter(segmenter, dictionary)(_joined(points, is_han))).encode().split()
-    return found
+        tokens += " ".join(cutter(segmenter, dictionary)(_joined(points, is_han))).encode().split()
+    return tokens
 
 
 def _classified(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
@@ -158,9 +158,9 @@ def as_their_bases(kinds: NDArray[np.uint8]) -> NDArray[np.uint8]:
     or no word character becomes NO_WORD."""
     marks = kinds == MARK
     bases = np.maximum.accumulate(np.where(marks, 0, np.arange(kinds.size)))
-    found = kinds.take(bases)
-    found[marks & ((found == HAN_CHARACTER) | (found == MARK))] = NO_WORD
-    return found
+    resolved = kinds.take(bases)
+    resolved[marks & ((resolved == HAN_CHARACTER) | (resolved == MARK))] = NO_WORD
+    return resolved
 
 
 def _grams(runs: str) -> list[bytes]:

@@ -15,8 +15,8 @@ def refuse_unknown(algorithm: str) -> None:
     import snowballstemmer
 
     if algorithm not in snowballstemmer.algorithms():
-        known = " ".join(sorted(snowballstemmer.algorithms()))
-        raise ValueError(f"stem={algorithm}: unknown; known are {known}")
+        names = " ".join(sorted(snowballstemmer.algorithms()))
+        raise ValueError(f"stem={algorithm}: unknown; known are {names}")
 
 
 def stemmer(algorithm: str) -> Callable[[bytes], bytes]:
@@ -27,7 +27,7 @@ def stemmer(algorithm: str) -> Callable[[bytes], bytes]:
 
     @functools.lru_cache(REMEMBERED)
     def stemmed(token: bytes) -> bytes:
-        found: str = stem(token.decode())
-        return found.encode()
+        word: str = stem(token.decode())
+        return word.encode()
 
     return stemmed

@@ -16,8 +16,10 @@ def refuse_unknown(languages: str) -> None:
 
     for language in languages.split(SEPARATOR):
         if not stopwordsiso.has_lang(language):
-            known = " ".join(sorted(stopwordsiso.langs()))
-            raise ValueError(f"stop_words={languages}: no list for {language!r}; there are lists for {known}")
+            available = " ".join(sorted(stopwordsiso.langs()))
+            raise ValueError(
+                f"stop_words={languages}: no list for {language!r}; lists are {available}"
+            )
 
 
 @functools.cache

@@ -170,7 +170,7 @@ def normalised(url: str, *, routes: bool) -> str:
 def _as_in_browsers(url: str) -> str:
     """White space, control characters and backslashes as in the WHATWG URL standard, 4.4."""
     url = url.strip(_AT_ENDS).translate(_ANYWHERE)
-    url = _CONTROL.sub(lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url)
+    url = _CONTROL.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url)
     if "\\" in url and url[:6].lower().startswith(("http:", "https:")):
         ends = min((at for at in (url.find("?"), url.find("#")) if at >= 0), default=len(url))
         url = url[:ends].replace("\\", "/") + url[ends:]
