@@ -6,14 +6,14 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
+def nearest(word: str, names: Iterable[str]) -> str | None:
     """Return the most similar known word, ignoring case, or None if none is similar."""
-    by_folded = {each.casefold(): each for each in known}
-    found = get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.7)
-    return by_folded[found[0]] if found else None
+    by_folded = {each.casefold(): each for each in names}
+    matches = get_close_matches(word.casefold(), by_folded, n=1, cutoff=0.7)
+    return by_folded[matches[0]] if matches else None
 
 
-def meant(word: str, known: Iterable[str]) -> str:
+def meant(word: str, names: Iterable[str]) -> str:
     """Return `; did you mean x?` for the nearest known word, or an empty string."""
-    found = nearest(word, known)
-    return f"; did you mean {found}?" if found else ""
+    name = nearest(word, names)
+    return f"; did you mean {name}?" if name else ""

@@ -77,8 +77,8 @@ def deployment(settings: Settings, workers: int, logs: Path | None = None) -> li
 def dashboard(settings: Settings, roles: Sequence[RoleProcess], logs: Path | None = None) -> RoleProcess:
     """Return the dashboard of a deployment, which shows the health of `roles`. Its `ops_url` is its page."""
     port = settings.dashboard_port or _free_ports(1)[0]
-    asked = ",".join(f"{role.name}={role.ops_url}" for role in roles if role.ops_url)
-    own = settings.model_copy(update={"dashboard_port": port, "dashboard_roles": asked})
+    urls = ",".join(f"{role.name}={role.ops_url}" for role in roles if role.ops_url)
+    own = settings.model_copy(update={"dashboard_port": port, "dashboard_roles": urls})
     return RoleProcess(
         "dashboard",
         environment=own.environment(),

@@ -54,16 +54,16 @@ def _choose(data_dir: Path | None, progress: Callable[[str], None]) -> LocalBrok
     servers = os.environ.get("NEARDUP_BOOTSTRAP_SERVERS")
     if servers:
         return ExternalBroker(servers)
-    asked = os.environ.get("NEARDUP_BROKER", "")
-    if asked not in ("", "embedded", "docker"):
-        raise BrokerError(f"NEARDUP_BROKER: {asked!r} is neither `embedded` nor `docker`")
+    kind = os.environ.get("NEARDUP_BROKER", "")
+    if kind not in ("", "embedded", "docker"):
+        raise BrokerError(f"NEARDUP_BROKER: {kind!r} is neither `embedded` nor `docker`")
     tried = []
-    if asked != "docker":
+    if kind != "docker":
         missing = embedded.missing()
         if missing is None:
             return embedded.EmbeddedBroker(data_dir, progress)
         tried.append(f"embedded Apache Kafka: {missing}")
-    if asked != "embedded":
+    if kind != "embedded":
         missing = docker.missing()
         if missing is None:
             return docker.DockerBroker(progress)

@@ -45,11 +45,11 @@ def missing() -> str | None:
 
 def _java_version() -> int | None:
     try:
-        said = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=False)
+        output = subprocess.run(["java", "-version"], capture_output=True, text=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
-    return None if said.returncode or found is None else int(found[1])
+    version = re.search(r'version "(?:1\.)?(\d+)', output.stderr + output.stdout)
+    return None if output.returncode or version is None else int(version[1])
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,8 +208,8 @@ class EmbeddedBroker(LocalBroker):
 
     def _last_words(self, begun: int) -> str:
         """The end of the log since this start."""
-        said = self.log.read_bytes()[begun:] if self.log.exists() else b""
-        return (said or (self._dir / "kafka.out").read_bytes()).decode(errors="replace")[-4000:].strip()
+        output = self.log.read_bytes()[begun:] if self.log.exists() else b""
+        return (output or (self._dir / "kafka.out").read_bytes()).decode(errors="replace")[-4000:].strip()
 
     def _end(self, *, graceful: bool) -> None:
         guard, self._guard = self._guard, None

@@ -37,14 +37,14 @@ def deployment() -> Path:
 
 def version() -> str:
     """The version of Kafka that NEARDUP_KAFKA_VERSION names, or else pom.xml. Raises BrokerError."""
-    if asked := os.environ.get(VARIABLE):
-        if not re.fullmatch(r"\d+\.\d+\.\d+", asked):
-            raise BrokerError(f"{VARIABLE}: {asked!r} is no version of Kafka, such as 4.1.0")
-        return asked
-    found = re.search(r"<kafka\.version>([^<]+)<", (deployment() / "pom.xml").read_text())
-    if found is None:
+    if chosen := os.environ.get(VARIABLE):
+        if not re.fullmatch(r"\d+\.\d+\.\d+", chosen):
+            raise BrokerError(f"{VARIABLE}: {chosen!r} is no version of Kafka, such as 4.1.0")
+        return chosen
+    match = re.search(r"<kafka\.version>([^<]+)<", (deployment() / "pom.xml").read_text())
+    if match is None:
         raise BrokerError("deploy/kafka/pom.xml names no kafka.version")
-    return found[1]
+    return match[1]
 
 
 def jars(progress: Callable[[str], None], pom: Path | None = None) -> Path:
@@ -102,8 +102,8 @@ def _fetch(work: Path, progress: Callable[[str], None]) -> None:
             maven.kill()
             maven.wait()
     if maven.returncode:
-        said = log.read_text(errors="replace").strip().splitlines()[:5]
-        raise BrokerError("Maven could not fetch Apache Kafka: " + " | ".join(said))
+        lines = log.read_text(errors="replace").strip().splitlines()[:5]
+        raise BrokerError("Maven could not fetch Apache Kafka: " + " | ".join(lines))
 
 
 @contextmanager

@@ -38,21 +38,23 @@ def command(as_json: bool, keep: bool) -> None:
     logging.configure("auto", "demo", WARNING)  # the start of each role is in its own log
     console = Console(stderr=as_json, soft_wrap=True)
 
-    def said(line: str) -> None:
+    def report_line(line: str) -> None:
         console.print(line, highlight=False, markup=False)
 
-    crawl = prepare(said)
+    crawl = prepare(report_line)
     with (
-        start_broker(progress=said) as broker,
+        start_broker(progress=report_line) as broker,
         tempfile.TemporaryDirectory(prefix="neardup-demo-") as directory,
     ):
-        outcome = asyncio.run(_run(broker.bootstrap_servers, crawl, Path(directory), console, said, keep))
+        outcome = asyncio.run(
+            _run(broker.bootstrap_servers, crawl, Path(directory), console, report_line, keep)
+        )
     if as_json:
         sys.stdout.write(json.dumps(outcome.summary()) + "\n")
     sys.exit(0 if outcome.findings.clean else 1)
 
 
-async def _run(servers: str, crawl: Any, directory: Path, console: Any, said: Any, keep: bool) -> Any:
+async def _run(servers: str, crawl: Any, directory: Path, console: Any, report_line: Any, keep: bool) -> Any:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
     from stream.demo.show import demo_settings, show
@@ -81,7 +83,13 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, said: An
 
     with waiting as stop, bars:
         return await show(
-            settings, [crawl], directory, said=said, progress=progress, reported=reported, stop=stop
+            settings,
+            [crawl],
+            directory,
+            report_line=report_line,
+            progress=progress,
+            reported=reported,
+            stop=stop,
         )
 
 

@@ -88,18 +88,20 @@ async def show(
     sources: Sequence[Source],
     directory: Path,
     *,
-    said: Callable[[str], None],
+    report_line: Callable[[str], None],
     progress: Callable[[int, int], None],
     reported: Callable[[DemoOutcome], None],
     stop: asyncio.Event | None = None,
 ) -> DemoOutcome:
-    """Run the demo. `said` is called with lines of text, `progress` with the pages published and judged so
-    far.
+    """Run the demo. `report_line` is called with lines of text, `progress` with the pages published and
+    judged so far.
 
     With `stop`, everything keeps running after the audit until it is set.
     """
     await topics.create(settings, Scheme(), VerdictOptions(), lambda _: None)
-    said(f"namespace {settings.namespace}: {settings.partitions} partitions, {WORKERS} workers, 1 judge")
+    report_line(
+        f"namespace {settings.namespace}: {settings.partitions} partitions, {WORKERS} workers, 1 judge"
+    )
     outcome = DemoOutcome()
     logs = directory / "logs"
     logs.mkdir()
@@ -107,7 +109,7 @@ async def show(
     page = dashboard(settings, processes, logs)
     async with Supervisor([*processes, page], settings.shutdown_seconds) as roles:
         await _ready(logs, roles)
-        said(f"dashboard, while this runs: {page.ops_url}/")
+        report_line(f"dashboard, while this runs: {page.ops_url}/")
         following = asyncio.create_task(_follow(settings, outcome, progress))
         started = time.monotonic()
         try:
@@ -128,7 +130,9 @@ async def show(
         outcome.rocksdb_probes = await _rocksdb_probes(logs / "judge.log", published)
         reported(outcome)
         if stop is not None:
-            said(f"everything keeps running, with the dashboard at {page.ops_url}/, until you press Ctrl-C")
+            report_line(
+                f"everything keeps running, with the dashboard at {page.ops_url}/, until you press Ctrl-C"
+            )
             await stop.wait()
     return outcome
 

@@ -54,5 +54,5 @@ def _schema() -> Any:
 
 # All verdicts of a batch share one or a few values of `decided_at`.
 @functools.lru_cache(maxsize=1024)
-def _milliseconds(told: str) -> int:
-    return (datetime.fromisoformat(told) - _EPOCH) // _MILLISECOND
+def _milliseconds(moment: str) -> int:
+    return (datetime.fromisoformat(moment) - _EPOCH) // _MILLISECOND

@@ -18,10 +18,10 @@ class _VersionOnly(msgspec.Struct):
 def refuse_other_version(value: bytes, version: int, where: str) -> None:
     """Raise RecordVersionError if a record says that it has another version than `version`."""
     with suppress(msgspec.DecodeError):
-        found = _DECODER.decode(value).version
-        if found != version:
+        number = _DECODER.decode(value).version
+        if number != version:
             raise RecordVersionError(
-                f"{where}: has version {found}, but this program reads version {version} only; create a new "
+                f"{where}: has version {number}, but this program reads version {version} only; create a new "
                 f"namespace (`neardup topics create`) and publish the pages into it, or run the neardup that "
                 f"wrote it"
             )

@@ -38,8 +38,8 @@ def all_pairs(
         return Pairs.merge(parts), compared
 
     with ThreadPoolExecutor(threads, thread_name_prefix="pairs") as pool:
-        found = list(pool.map(of_table, range(layout.tables)))
-    return Pairs.merge([pairs for pairs, _ in found]), sum(compared for _, compared in found)
+        per_table = list(pool.map(of_table, range(layout.tables)))
+    return Pairs.merge([pairs for pairs, _ in per_table]), sum(compared for _, compared in per_table)
 
 
 def _together(layout: Layout, words: U64, table: int) -> Iterator[tuple[I64, I64]]:

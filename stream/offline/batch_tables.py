@@ -39,9 +39,9 @@ class BatchTables:
         """All near pairs of the batch (row) and a chunk of the corpus (stored), and the number of
         comparisons."""
         words = np.ascontiguousarray(as_words(corpus, self.width))
-        found = find_all(self._tables, Entries(words, words))
-        stored, row, distance = found.pairs()
-        return Pairs.merge([Pairs(row, stored, distance)]), found.compared
+        near = find_all(self._tables, Entries(words, words))
+        stored, row, distance = near.pairs()
+        return Pairs.merge([Pairs(row, stored, distance)]), near.compared
 
     @property
     def bytes(self) -> int:
@@ -57,7 +57,7 @@ def layout_for(batch: int, width: int, distance: int) -> Layout:
     """
     if not 0 <= distance < width:
         raise SettingsError(f"distance: {distance} bits of {width} is not within 0 to {width - 1}")
-    found = None
+    smallest = None
     for chosen in range(1, 4):
         if distance + chosen > width:
             break
@@ -65,13 +65,13 @@ def layout_for(batch: int, width: int, distance: int) -> Layout:
             layout = Layout.choose(distance + chosen, chosen, width)
         except SettingsError:  # too many tables
             break
-        found = found or layout
+        smallest = smallest or layout
         if layout.tables <= 64:
-            found = layout
+            smallest = layout
         if float((batch / 2.0**layout.prefix_bits).mean()) < 0.5:
             break
-    assert found is not None  # noqa: S101  # one of distance + 1 blocks always exists
-    return found
+    assert smallest is not None  # noqa: S101  # one of distance + 1 blocks always exists
+    return smallest
 
 
 def match(

@@ -158,12 +158,12 @@ def _first_different(words: U64, width: int) -> I64:
     """Position, from the top, of the first differing bit of each pair of neighbours, or width if they are
     equal (n - 1,)."""
     apart = words[1:] ^ words[:-1]
-    found = np.full(len(apart), width, np.int64)
+    positions = np.full(len(apart), width, np.int64)
     for word in range(words.shape[1] - 1, -1, -1):
         below = (words.shape[1] - 1 - word) * WORD
         length = _bit_length(apart[:, word])
-        found = np.where(length > 0, width - below - length, found)
-    return found
+        positions = np.where(length > 0, width - below - length, positions)
+    return positions
 
 
 def _cut(total: I64, budget: int) -> I64:
@@ -204,8 +204,8 @@ def _decode(blocks: U8, counts: I64, width: int, symbols: U8, taken: U8) -> U64:
     def window(active: int) -> U64:
         """The next 64 bits of each block."""
         word, offset = row[:active] + (at[:active] >> 6), (at[:active] & 63).astype(np.uint64)
-        found: U64 = flat.take(word) << offset | flat.take(word + 1) >> _ONE >> (_LAST - offset)
-        return found
+        bits: U64 = flat.take(word) << offset | flat.take(word + 1) >> _ONE >> (_LAST - offset)
+        return bits
 
     current = np.zeros((per, len(blocks)), np.uint64)
     for word in range(per):

@@ -93,9 +93,9 @@ def open_either(
     base_url: str | None = None,
 ) -> FingerprintFile:
     """The fingerprints at `path`. If it contains pages, these are fingerprinted by `scheme` on all cores."""
-    found = open_fingerprints(path, width) if source_format == "auto" else None
-    if found is not None:
-        return found
+    fingerprints = open_fingerprints(path, width) if source_format == "auto" else None
+    if fingerprints is not None:
+        return fingerprints
     messages = open_source(path, format=source_format, base_url=base_url)
 
     def chunks() -> Iterator[NamedFingerprints]:

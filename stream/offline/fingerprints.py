@@ -84,8 +84,8 @@ def open_fingerprints(path: str, width: int | None = None) -> FingerprintFile | 
     if start.startswith(_NPY):
         return _array(path, width)
     first = next((line for line in start.splitlines() if line.strip()), b"")
-    if found := _HEX.match(first.strip()):
-        return _lines(path, len(found[1]) * 4)
+    if digits := _HEX.match(first.strip()):
+        return _lines(path, len(digits[1]) * 4)
     if path == STDIN or _UNREADY.match(first.strip()):
         return _lines(path, 64)
     if (

@@ -40,13 +40,13 @@ def code_lengths(counts: NDArray[np.int64], longest: int = LONGEST) -> U8:
 
 def codes(lengths: U8) -> NDArray[np.uint64]:
     """The canonical code of each symbol, (s,), ascending by length, then by symbol."""
-    found = np.zeros(len(lengths), np.uint64)
+    words = np.zeros(len(lengths), np.uint64)
     code, previous = 0, 0
     for length, symbol in sorted((int(bits), symbol) for symbol, bits in enumerate(lengths) if bits):
         code <<= length - previous
-        found[symbol] = code
+        words[symbol] = code
         code, previous = code + 1, length
-    return found
+    return words
 
 
 def decoding_table(lengths: U8) -> tuple[NDArray[np.uint8], U8]:

@@ -127,10 +127,10 @@ class Layout:
     @classmethod
     def parse(cls, text: str, width: int = 64) -> Layout:
         """The layout of a name such as `5 choose 2` or `4 then 4`. Raises SettingsError."""
-        if found := _CHOOSE.fullmatch(text.strip()):
-            return cls.choose(int(found[1]), int(found[2]), width)
-        if found := _TWO_LEVEL.fullmatch(text.strip()):
-            return cls.two_level(int(found[1]), int(found[2]), width)
+        if parts := _CHOOSE.fullmatch(text.strip()):
+            return cls.choose(int(parts[1]), int(parts[2]), width)
+        if parts := _TWO_LEVEL.fullmatch(text.strip()):
+            return cls.two_level(int(parts[1]), int(parts[2]), width)
         raise SettingsError(f"layout: {text!r} is not a layout such as `5 choose 2` or `4 then 4`")
 
     def refuse_beyond(self, distance: int) -> None:

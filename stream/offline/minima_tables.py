@@ -61,18 +61,18 @@ class MinimaTables:
         )
         self._tables: Final = PrefixTables.of(entries, self.layout.masks, distance)
 
-    def search(self, asked: PageColumns, first: int, end: int, *, later: bool) -> SliceMatches:
+    def search(self, pages: PageColumns, first: int, end: int, *, later: bool) -> SliceMatches:
         """The pairs of the query rows `first` to `end`, or of fewer rows if these have MOST_PAIRS.
 
-        `later` is for tables made of `asked` itself. It finds each pair once, with the greater indexed row.
+        `later` is for tables made of `pages` itself. It finds each pair once, with the greater indexed row.
         """
         entries = Entries(
-            np.ascontiguousarray(asked.minima.reshape(-1, 1)), np.ascontiguousarray(asked.fingerprints)
+            np.ascontiguousarray(pages.minima.reshape(-1, 1)), np.ascontiguousarray(pages.fingerprints)
         )
-        found, reached = find_slice(self._tables, entries, (first, end), Bounds(later, MOST_PAIRS))
-        row, stored, distance = found.pairs()
+        near, reached = find_slice(self._tables, entries, (first, end), Bounds(later, MOST_PAIRS))
+        row, stored, distance = near.pairs()
         order = np.lexsort((stored, row))
-        return SliceMatches(Pairs(row[order], stored[order], distance[order]), found.compared, reached)
+        return SliceMatches(Pairs(row[order], stored[order], distance[order]), near.compared, reached)
 
 
 Asked = TypeVar("Asked", bound=PageColumns)
@@ -101,7 +101,7 @@ def search_all(
                 else:
                     under_way.append(pool.submit(search, *some))
             if under_way:
-                chunk, end, met = under_way.popleft().result()
-                if met.end < end:  # the rest of the slice comes before all others
-                    under_way.appendleft(pool.submit(search, chunk, met.end, end))
-                yield chunk, met
+                chunk, end, matches = under_way.popleft().result()
+                if matches.end < end:  # the rest of the slice comes before all others
+                    under_way.appendleft(pool.submit(search, chunk, matches.end, end))
+                yield chunk, matches

@@ -107,10 +107,10 @@ def parse_pages(text: str) -> int:
 
 def parse_memory(text: str) -> int:
     """Parse a size such as `64GiB`, `64GB`, `512M` or a number of bytes. Raises SettingsError."""
-    found = _MEMORY.fullmatch(text.strip())
+    match = _MEMORY.fullmatch(text.strip())
     size = 0
-    if found:
-        size = int(float(found[1]) * (1024 if found[3] else 1000) ** _UNITS[found[2].lower()])
+    if match:
+        size = int(float(match[1]) * (1024 if match[3] else 1000) ** _UNITS[match[2].lower()])
     if size < LEAST_MEMORY:
         raise SettingsError(f"memory: {text!r} is not a size of 1 MiB or more, such as 64GiB")
     return size
@@ -166,25 +166,25 @@ def plan(pages: int, distance: int, memory: int, width: int = 64) -> Plan:
 
 def layouts(width: int, distance: int) -> list[Layout]:
     """The layouts to compare: m choose m - distance, and two levels, with at most 64 tables."""
-    found = []
+    designs = []
     for chosen in count(1):
         blocks = distance + chosen
         if blocks > width or comb(blocks, chosen) > MOST_TABLES or (distance == 0 and chosen > 1):
             break
-        found.append(Layout.choose(blocks, chosen, width))
+        designs.append(Layout.choose(blocks, chosen, width))
     blocks = distance + 1
     if blocks > 1 and blocks * blocks <= MOST_TABLES and blocks <= width - -(-width // blocks):
-        found.append(Layout.two_level(blocks, blocks, width))
-    return sorted(found, key=lambda layout: (layout.tables, layout.name))
+        designs.append(Layout.two_level(blocks, blocks, width))
+    return sorted(designs, key=lambda layout: (layout.tables, layout.name))
 
 
 def _candidate(layout: Layout, pages: int) -> Candidate:
-    met = float((pages / 2.0**layout.prefix_bits).mean())
+    per_probe = float((pages / 2.0**layout.prefix_bits).mean())
     tables = layout.tables
     compressed = expected_bytes(pages, layout.width)
     in_block = max(pages * (BLOCK_BYTES + 2 + layout.width / 8) / compressed, 1.0)
-    reads = tables * (1 + met / in_block)
-    plain = tables * (PROBE_SECONDS + met * CANDIDATE_SECONDS)
+    reads = tables * (1 + per_probe / in_block)
+    plain = tables * (PROBE_SECONDS + per_probe * CANDIDATE_SECONDS)
     judged = None
     if "choose" in layout.name and layout.width <= 64 and int(layout.prefix_bits.max()) <= LONGEST_PREFIX:
         words = 8 * (int(layout.prefix_bits.max()) > _ENTRY_PREFIX)
@@ -194,7 +194,7 @@ def _candidate(layout: Layout, pages: int) -> Candidate:
         layout=layout.name,
         tables=tables,
         prefix_bits=(int(layout.prefix_bits.min()), int(layout.prefix_bits.max())),
-        candidates=met,
+        candidates=per_probe,
         bytes=float(tables * pages * layout.width / 8),
         compressed_bytes=tables * compressed,
         reads=reads,
@@ -262,9 +262,9 @@ def _reasons(
     more = [design for design in designs if design.tables > best.tables]
     if more:
         other = more[0]
-        met, fewer_met = number(best.candidates * best.tables), number(other.candidates * other.tables)
+        these, those = number(best.candidates * best.tables), number(other.candidates * other.tables)
         reasons.append(
-            f"More tables would not pay: with {other.layout}, {met} candidates per query become {fewer_met},"
+            f"More tables would not pay: with {other.layout}, {these} candidates per query become {those},"
             f" for {other.tables - best.tables} more probes and"
             f" {size(other.size(storage) - best.size(storage))} more memory."
         )

@@ -96,7 +96,7 @@ class Bounds(NamedTuple):
 ALL: Final = Bounds(later=False, most=sys.maxsize)
 
 
-class FoundNear(NamedTuple):
+class NearPairs(NamedTuple):
     """Pairs of looked up rows and indexed rows (stored), and room for more."""
 
     row: I64
@@ -147,9 +147,9 @@ def _fill(tables: PrefixTables, table: int) -> None:
 
 
 @compiled
-def find_all(tables: PrefixTables, entries: Entries) -> FoundNear:
+def find_all(tables: PrefixTables, entries: Entries) -> NearPairs:
     """All near pairs of these entries (row) and the indexed ones (stored), each once, table by table."""
-    words, found = entries.words, _nothing()
+    words, near = entries.words, _nothing()
     passed = np.empty(len(words), np.int64)
     for table in range(len(tables.masks)):
         mask, seen, shift = tables.masks[table], tables.seen[table], tables.slot_shift
@@ -158,25 +158,25 @@ def find_all(tables: PrefixTables, entries: Entries) -> FoundNear:
             slot = hash_prefix(words, row, mask) >> shift
             passed[count] = row
             count += int(seen[slot >> _SIX] >> (slot & _LOW) & _ONE)
-        found, _ = _find(tables, (table, table + 1), entries, passed[:count], ALL, found)
-    return found
+        near, _ = _find(tables, (table, table + 1), entries, passed[:count], ALL, near)
+    return near
 
 
 @compiled
 def find_slice(
     tables: PrefixTables, entries: Entries, rows: tuple[int, int], bounds: Bounds
-) -> tuple[FoundNear, int]:
+) -> tuple[NearPairs, int]:
     """The near pairs of a range of these entries (row) and the indexed ones (stored), each once; and the row
     at which the search ended."""
     first, end = rows
-    found, done = _find(tables, (0, len(tables.masks)), entries, np.arange(first, end), bounds, _nothing())
-    return found, first + done
+    near, done = _find(tables, (0, len(tables.masks)), entries, np.arange(first, end), bounds, _nothing())
+    return near, first + done
 
 
 @compiled
-def _nothing() -> FoundNear:
+def _nothing() -> NearPairs:
     row, stored = np.empty((2, FIRST_PAIRS), np.int64)
-    return FoundNear(row, stored, np.empty(FIRST_PAIRS, np.uint8), 0, 0)
+    return NearPairs(row, stored, np.empty(FIRST_PAIRS, np.uint8), 0, 0)
 
 
 @compiled
@@ -184,21 +184,21 @@ def _find(
     tables: PrefixTables,
     between: tuple[int, int],
     entries: Entries,
-    asked: I64,
+    entry_rows: I64,
     bounds: Bounds,
-    found: FoundNear,
-) -> tuple[FoundNear, int]:
-    """What was found, and the near pairs of the entries in the rows `asked` in the tables [between[0],
-    between[1]); and how many of these rows were looked up."""
+    before: NearPairs,
+) -> tuple[NearPairs, int]:
+    """The pairs of `before`, and the near pairs of the entries in the rows `entry_rows` in the tables
+    [between[0], between[1]); and how many of these rows were looked up."""
     # Bound to names first: to take an array out of a named tuple within a loop would count a reference.
     (indexed, indexed_fingerprints), masks, most_apart, slot_shift, bucket_shift = tables[:5]
     seen, first, hashes, stored_rows = tables[5:]
     (words, fingerprints), (later, most) = entries, bounds
-    rows, others, distances, size, compared = found
-    for at in range(len(asked)):
+    rows, others, distances, size, compared = before
+    for at in range(len(entry_rows)):
         if size >= most:
-            return FoundNear(rows, others, distances, size, compared), at
-        row = asked[at]
+            return NearPairs(rows, others, distances, size, compared), at
+        row = entry_rows[at]
         for table in range(between[0], between[1]):
             hashed = hash_prefix(words, row, masks[table])
             slot, bucket = hashed >> slot_shift, hashed >> bucket_shift
@@ -218,7 +218,7 @@ def _find(
                     rows, others, distances = _grown(rows, others, distances)
                 rows[size], others[size], distances[size] = row, stored, apart
                 size += 1
-    return FoundNear(rows, others, distances, size, compared), len(asked)
+    return NearPairs(rows, others, distances, size, compared), len(entry_rows)
 
 
 @compiled

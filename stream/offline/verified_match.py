@@ -139,19 +139,19 @@ class Verified:
         start, held, rule = time.perf_counter(), self._held, self._rule
         own = self._corpus is None
         chunks = [held] if self._corpus is None else self._counted(self._corpus)
-        for asked, met in search_all(self._tables, chunks, self._threads, later=own):
-            pairs = met.pairs
-            similarity = rule.similarities_at(asked.sketches, pairs.row, held.sketches, pairs.stored)
-            least = rule.least(asked.sketches, pairs.row, held.sketches, pairs.stored)
+        for pages, matches in search_all(self._tables, chunks, self._threads, later=own):
+            pairs = matches.pairs
+            similarity = rule.similarities_at(pages.sketches, pairs.row, held.sketches, pairs.stored)
+            least = rule.least(pages.sketches, pairs.row, held.sketches, pairs.stored)
             similar = np.flatnonzero(similarity >= least)
-            self._compared += met.compared
+            self._compared += matches.compared
             self._matches += len(similar)
             row, stored = pairs.row[similar], pairs.stored[similar]
             self._matched[stored] = True
             if own:
                 self._matched[row] = True
-            ours, theirs = _Sides(asked, row, rule), _Sides(held, stored, rule)
-            batch, other = (ours, theirs) if own else (theirs, ours)
+            side, stored_side = _Sides(pages, row, rule), _Sides(held, stored, rule)
+            batch, other = (side, stored_side) if own else (stored_side, side)
             for one, two, distance, alike in zip(
                 batch, other, pairs.distance[similar].tolist(), similarity[similar].tolist(), strict=True
             ):

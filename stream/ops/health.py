@@ -63,10 +63,10 @@ class Health:
 async def _answer(check: Check) -> bool:
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
-            said = check()
-            if isinstance(said, bool):
-                return said
-            await said
+            result = check()
+            if isinstance(result, bool):
+                return result
+            await result
             return True
     except Exception:
         return False  # any failure means not ready

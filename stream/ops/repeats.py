@@ -62,11 +62,13 @@ class Repeats(logging.Filter):
 
 def _kind_of(record: logging.LogRecord) -> tuple[object, ...]:
     if isinstance(record.msg, dict):
-        said = tuple(f"{name}={value}" for name, value in sorted(record.msg.items()) if name != "timestamp")
+        content = tuple(
+            f"{name}={value}" for name, value in sorted(record.msg.items()) if name != "timestamp"
+        )
     else:
-        said = (str(record.msg),)
+        content = (str(record.msg),)
     raised = record.exc_info[0] if record.exc_info else None
-    return record.name, record.levelno, raised, *said
+    return record.name, record.levelno, raised, *content
 
 
 def _tell(record: logging.LogRecord, left_out: int) -> None:

@@ -41,6 +41,6 @@ def _limit_arenas() -> None:
     """Limit the malloc arenas, unless the environment sets a limit. Other allocators lack or ignore the
     call."""
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)
-    asked = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
-    if set_option is not None and not asked:
+    chosen = "MALLOC_ARENA_MAX" in os.environ or "arena_max" in os.environ.get("GLIBC_TUNABLES", "")
+    if set_option is not None and not chosen:
         set_option(_M_ARENA_MAX, ARENAS)

@@ -23,8 +23,8 @@ _TARGETS: Final = "write NAME.duckdb, NAME.parquet (a directory), or postgresql:
 
 def name_of(target: str) -> str:
     """Return the name of a target for messages: of a URL only the scheme, since it may contain a password."""
-    scheme, found, _ = target.partition("://")
-    return scheme if found else target
+    scheme, separator, _ = target.partition("://")
+    return scheme if separator else target
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class ParquetSink(Sink):
             self._held = os.open(directory, os.O_RDONLY)
             try:
                 self._lock()
-                self._number, self._offsets = self._found()
+                self._number, self._offsets = self._last_part()
                 for left in directory.glob(".verdicts-*.part"):
                     left.unlink()
             except BaseException:
@@ -104,7 +104,7 @@ class ParquetSink(Sink):
         except BlockingIOError:
             raise ValueError("another process is exporting to it") from None
 
-    def _found(self) -> tuple[int, _Offsets]:
+    def _last_part(self) -> tuple[int, _Offsets]:
         """Return the number of the last file and the position it stores."""
         number, last = max(
             (

@@ -43,16 +43,16 @@ class PostgresSink(Sink):
     def offsets(self, topic_id: str) -> dict[int, int]:
         """See `Sink`."""
         with self._explained():
-            found: dict[int, int] = dict(self._database.execute(OFFSETS, [topic_id]).fetchall())
+            rows: dict[int, int] = dict(self._database.execute(OFFSETS, [topic_id]).fetchall())
             self._database.commit()
-            return found
+            return rows
 
     def topics(self) -> set[str]:
         """See `Sink`."""
         with self._explained():
-            found = {topic_id for (topic_id,) in self._database.execute(TOPICS).fetchall()}
+            topic_ids = {topic_id for (topic_id,) in self._database.execute(TOPICS).fetchall()}
             self._database.commit()
-            return found
+            return topic_ids
 
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
         """See `Sink`."""

@@ -17,9 +17,7 @@ def refuse_unknown(languages: str) -> None:
     for language in languages.split(SEPARATOR):
         if not stopwordsiso.has_lang(language):
             available = " ".join(sorted(stopwordsiso.langs()))
-            raise ValueError(
-                f"stop_words={languages}: no list for {language!r}; lists are {available}"
-            )
+            raise ValueError(f"stop_words={languages}: no list for {language!r}; lists are {available}")
 
 
 @functools.cache

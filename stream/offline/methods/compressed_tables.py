@@ -38,9 +38,9 @@ class CompressedTables(Method):
         for table, held in enumerate(self._tables):
             if not held.count:
                 continue
-            asked = self.layout.permute(queries, table)
+            permuted = self.layout.permute(queries, table)
             shift = self.layout.key_shift(table)
-            low = asked[:, 0] >> shift << shift
+            low = permuted[:, 0] >> shift << shift
             high = low | ((np.uint64(1) << shift) - np.uint64(1))
             last_of = np.ascontiguousarray(held.keys[:, 0])
             # After a block with the key `high`, the next block may begin with the same value.
@@ -57,7 +57,7 @@ class CompressedTables(Method):
             inside = (values[place, 0] >= low[of]) & (values[place, 0] <= high[of])
             place, of, source = place[inside], of[inside], source[inside]
             self.candidates += len(place)
-            apart = distances(asked[of], values[place])
+            apart = distances(permuted[of], values[place])
             near = np.flatnonzero(apart <= self.distance)
             sorted_place = starts[block[source[near]]] + place[near] - begin[which[source[near]]]
             parts.append(Pairs(of[near], self._rows[table][sorted_place].astype(np.int64), apart[near]))
@@ -72,5 +72,5 @@ class CompressedTables(Method):
     def predicted(cls, stored: int, width: int, distance: int) -> Cost:
         words_of(width)
         layout = Layout.choose(distance + 2, 2, width)
-        met = float((stored / 2.0**layout.prefix_bits).sum())
-        return Cost(layout.tables, met, layout.tables * (expected_bytes(stored, width) + 4 * stored))
+        candidates = float((stored / 2.0**layout.prefix_bits).sum())
+        return Cost(layout.tables, candidates, layout.tables * (expected_bytes(stored, width) + 4 * stored))

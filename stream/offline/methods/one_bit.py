@@ -51,11 +51,13 @@ class OneBit(Method):
             left = np.flatnonzero(~over)
             bits = np.unpackbits((~over[left]).astype("<u8").view(np.uint8), bitorder="little")
             place = np.flatnonzero(bits)
-            found = left[place >> 6] * 64 + (place & 63)
-            found = found[found < len(self.stored)]
-            apart = distances(np.broadcast_to(query, (len(found), len(query))), self.stored[found])
+            stored_rows = left[place >> 6] * 64 + (place & 63)
+            stored_rows = stored_rows[stored_rows < len(self.stored)]
+            apart = distances(
+                np.broadcast_to(query, (len(stored_rows), len(query))), self.stored[stored_rows]
+            )
             near = apart <= self.distance
-            parts.append(Pairs(np.full(int(near.sum()), row), found[near], apart[near]))
+            parts.append(Pairs(np.full(int(near.sum()), row), stored_rows[near], apart[near]))
         self.probes += len(queries) * self.width
         self.candidates += len(queries) * len(self.stored)
         return Pairs.merge(parts)

@@ -43,11 +43,11 @@ class QueryBall(Method):
             )
             ends = self._keys.searchsorted(keys[hit], side="right")
             place, source = expand(starts[hit], ends - starts[hit])
-            row, found = hit[source] // members, self._rows[place].astype(np.int64)
-            self.candidates += len(found)
-            apart = distances(tile[row], self.stored[found])
+            row, stored_rows = hit[source] // members, self._rows[place].astype(np.int64)
+            self.candidates += len(stored_rows)
+            apart = distances(tile[row], self.stored[stored_rows])
             near = apart <= self.distance
-            parts.append(Pairs(row[near] + first, found[near], apart[near]))
+            parts.append(Pairs(row[near] + first, stored_rows[near], apart[near]))
         self.probes += len(queries) * members
         return Pairs.merge(parts)
 

@@ -65,9 +65,9 @@ def probe(
     held: SortedTable, layout: Layout, table: int, queries: U64, distance: int, find: Find = "binary"
 ) -> ProbeResult:
     """Probe one table: compare each query (n, lanes) with all stored fingerprints that share its prefix."""
-    asked = layout.permute(queries, table)
+    probed = layout.permute(queries, table)
     shift = layout.key_shift(table)
-    low = asked[:, 0] >> shift << shift
+    low = probed[:, 0] >> shift << shift
     high = low | ((np.uint64(1) << shift) - np.uint64(1))
     first = held.permuted[:, 0]
     if find == "interpolation":
@@ -75,23 +75,23 @@ def probe(
     else:
         starts, read = first.searchsorted(low), len(low) * len(first).bit_length()
     ends = first.searchsorted(high, side="right")
-    pairs, candidates = compare(held, asked, starts, ends, distance)
+    pairs, candidates = compare(held, probed, starts, ends, distance)
     return ProbeResult(pairs, candidates, read)
 
 
-def compare(held: SortedTable, asked: U64, starts: I64, ends: I64, distance: int) -> tuple[Pairs, int]:
+def compare(held: SortedTable, queries: U64, starts: I64, ends: I64, distance: int) -> tuple[Pairs, int]:
     """Compare each permuted query with the entries [starts, ends) of a table. Returns the pairs within the
     distance, and the number of comparisons."""
     lengths = ends - starts
     total = np.cumsum(lengths)
     parts = []
     first = 0
-    while first < len(asked):
+    while first < len(queries):
         before = int(total[first - 1]) if first else 0
         last = max(first + 1, int(total.searchsorted(before + AT_ONCE, side="right")))
         place, row = expand(starts[first:last], lengths[first:last])
         row += first
-        apart = distances(asked[row], held.permuted[place])
+        apart = distances(queries[row], held.permuted[place])
         near = np.flatnonzero(apart <= distance)
         parts.append(Pairs(row[near], held.row[place[near]].astype(np.int64), apart[near]))
         first = last
@@ -152,11 +152,11 @@ class SortedTables(Method):
         return Layout.choose(distance + 1, 1, width)
 
     def _search(self, queries: U64) -> Pairs:
-        found = list(self._probed(queries))
+        parts = list(self._probed(queries))
         self.probes += len(queries) * self.layout.tables
-        self.candidates += sum(part.candidates for part in found)
-        self.read += sum(part.read for part in found)
-        return Pairs.merge([part.pairs for part in found])
+        self.candidates += sum(part.candidates for part in parts)
+        self.read += sum(part.read for part in parts)
+        return Pairs.merge([part.pairs for part in parts])
 
     def _probed(self, queries: U64) -> Iterable[ProbeResult]:
         numbers = range(self.layout.tables)
@@ -185,8 +185,8 @@ class SortedTables(Method):
 
 def predicted(layout: Layout, stored: int) -> Cost:
     """The expected cost over random fingerprints: a probe has n / 2**prefix candidates."""
-    met = float((stored / 2.0**layout.prefix_bits).sum())
-    return Cost(layout.tables, met, layout.tables * stored * (words_of(layout.width) * 8 + 4))
+    candidates = float((stored / 2.0**layout.prefix_bits).sum())
+    return Cost(layout.tables, candidates, layout.tables * stored * (words_of(layout.width) * 8 + 4))
 
 
 class FiveChooseTwo(SortedTables):

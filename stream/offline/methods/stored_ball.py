@@ -44,12 +44,12 @@ class StoredBall(Method):
         keys = folded(queries)
         starts, ends = self._keys.searchsorted(keys), self._keys.searchsorted(keys, side="right")
         place, row = expand(starts, ends - starts)
-        found = self._rows[place].astype(np.int64)
+        stored_rows = self._rows[place].astype(np.int64)
         self.probes += len(queries)
-        self.candidates += len(found)
-        apart = distances(queries[row], self.stored[found])
+        self.candidates += len(stored_rows)
+        apart = distances(queries[row], self.stored[stored_rows])
         near = apart <= self.distance
-        return Pairs.merge([Pairs(row[near], found[near], apart[near])])
+        return Pairs.merge([Pairs(row[near], stored_rows[near], apart[near])])
 
     @property
     def bytes(self) -> int:
