@@ -156,31 +156,31 @@ def runs(text: str) -> Iterator[tuple[str, str]]:
 
 def tokens(text: str) -> list[str]:
     """In text order."""
-    found: list[str] = []
+    result: list[str] = []
     for of, run in runs(text):
         if of == "spaced":
-            found.append(run)
+            result.append(run)
         elif of == "unspaced":
-            found += [run[at : at + 3] for at in range(max(1, len(run) - 2))]
+            result += [run[at : at + 3] for at in range(max(1, len(run) - 2))]
         else:
-            found += han_words(run)
-    return found
+            result += han_words(run)
+    return result
 
 
 def units(text: str) -> list[str]:
-    found: list[str] = []
+    result: list[str] = []
     for of, run in runs(text):
         if of == "spaced":
-            found.append(run)
+            result.append(run)
         elif of == "han":
-            found += run
+            result += run
         else:
             for character in run:
                 if kind(character) == "mark":
-                    found[-1] += character
+                    result[-1] += character
                 else:
-                    found.append(character)
-    return found
+                    result.append(character)
+    return result
 
 
 # Han words
@@ -227,15 +227,15 @@ def emissions() -> dict[str, dict[str, float]]:
 
 
 def han_words(run: str) -> list[str]:
-    found: list[str] = []
+    result: list[str] = []
     part = ""
     for character in run:
         if within(ord(character), LOOKED_UP):
             part += character
             continue
-        found += [*dictionary_words(part), character]
+        result += [*dictionary_words(part), character]
         part = ""
-    return found + dictionary_words(part)
+    return result + dictionary_words(part)
 
 
 def dictionary_words(run: str) -> list[str]:
@@ -249,27 +249,27 @@ def dictionary_words(run: str) -> list[str]:
                 if chosen is None or score >= chosen[0]:
                     chosen = score, j
         best[i], until[i] = chosen or (-total + best[i + 1], i + 1)
-    found, singles, i = [], "", 0
+    result, singles, i = [], "", 0
     while i < len(run):
         j = until[i]
         if j == i + 1:
             singles += run[i]
         else:
-            found += [*guessed_words(singles), run[i:j]]
+            result += [*guessed_words(singles), run[i:j]]
             singles = ""
         i = j
-    return found + guessed_words(singles)
+    return result + guessed_words(singles)
 
 
 def guessed_words(singles: str) -> list[str]:
     """The words of single characters in a row."""
     if len(singles) < 2 or singles in dictionary()[0]:
         return list(singles)
-    found: list[str] = []
+    result: list[str] = []
     for part in re.findall("[\u4e00-\u9fd5]+|[^\u4e00-\u9fd5]+", singles):
         in_model = "\u4e00" <= part[0] <= "\u9fd5" and len(part) > 1
-        found += by_the_model(part) if in_model else [part]
-    return found
+        result += by_the_model(part) if in_model else [part]
+    return result
 
 
 def by_the_model(part: str) -> list[str]:
@@ -277,17 +277,17 @@ def by_the_model(part: str) -> list[str]:
     value = {state: START[state] + emitted[state].get(part[0], IMPOSSIBLE) for state in "BEMS"}
     previous: list[dict[str, str]] = []
     for character in part[1:]:
-        came, reached = {}, {}
+        sources, values = {}, {}
         for state, (one, two) in {"B": "ES", "S": "ES", "E": "BM", "M": "BM"}.items():
             own = emitted[state].get(character, IMPOSSIBLE)
             first, second = (value[other] + FOLLOW[other + state] + own for other in (one, two))
-            came[state], reached[state] = (one, first) if first > second else (two, second)
-        previous.append(came)
-        value = reached
+            sources[state], values[state] = (one, first) if first > second else (two, second)
+        previous.append(sources)
+        value = values
     state = "E" if value["E"] > value["S"] else "S"
     path = state
-    for came in reversed(previous):
-        state = came[state]
+    for sources in reversed(previous):
+        state = sources[state]
         path = state + path
     words = [""]
     for character, state in zip(part, path, strict=True):
@@ -483,13 +483,13 @@ def simhash(sums: list[int], ties: str) -> tuple[int, bytes]:
 def shingles(hashes: list[int], length: int) -> list[int]:
     """The set, ascending."""
     length = min(length, len(hashes))
-    found = set()
+    result = set()
     for at in range(len(hashes) - length + 1 if length else 0):
         value = 0
         for unit in hashes[at : at + length]:
             value = value * 0x846CA68B + unit & M32
-        found.add(mix32(value))
-    return sorted(found)
+        result.add(mix32(value))
+    return sorted(result)
 
 
 def minima(ordered: list[int]) -> int:
@@ -592,7 +592,7 @@ def url_key(url: str, rules: str) -> str:
     """The key of a sound URL of a domain."""
     url = url.strip("".join(map(chr, range(0x21)))).translate(dict.fromkeys(b"\t\n\r"))
     url = re.sub(
-        "[\0-\x1f\x7f-\x9f]", lambda found: "".join(f"%{byte:02X}" for byte in found[0].encode()), url
+        "[\0-\x1f\x7f-\x9f]", lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), url
     )
     if url.lower().startswith(("http:", "https:")):
         ends = re.search("[?#]|$", url)
@@ -626,13 +626,13 @@ def url_key(url: str, rules: str) -> str:
 def encoded(part: str, also: str, protected: str = "", space: str = "%20") -> str:
     kept = EVERYWHERE | set(also)
 
-    def one(found: re.Match[str]) -> str:
-        if found[1]:
-            character = chr(int(found[1], 16))
-            return character if character in kept and character not in protected else f"%{found[1].upper()}"
-        if found[0] in kept:
-            return found[0]
-        return space if found[0] == " " else "".join(f"%{byte:02X}" for byte in found[0].encode())
+    def one(match: re.Match[str]) -> str:
+        if match[1]:
+            character = chr(int(match[1], 16))
+            return character if character in kept and character not in protected else f"%{match[1].upper()}"
+        if match[0] in kept:
+            return match[0]
+        return space if match[0] == " " else "".join(f"%{byte:02X}" for byte in match[0].encode())
 
     return re.sub("%([0-9A-Fa-f]{2})|.", one, part, flags=re.DOTALL)
 

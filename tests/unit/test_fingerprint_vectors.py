@@ -13,6 +13,14 @@ import xxhash
 
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
+from stream.text.segment import (
+    ASCII,
+    HAN_CHARACTER,
+    MARK,
+    UNSPACED_CHARACTER,
+    WIDE,
+    kinds_of_characters,
+)
 from tests import plain_fingerprint
 from tests.fingerprint_vectors import VECTORS, answer, content, printed, text_of
 
@@ -30,22 +38,22 @@ def test_the_file_is_what_the_product_gives() -> None:
 
 def test_the_compiled_loops_give_the_vectors_too() -> None:
     vectors = [vector for vector in DEFAULT if vector["seed"] == FILE["seeds"][0]["seed"]]
-    for vector, found in zip(
+    for vector, result in zip(
         vectors, Fingerprinter().texts([text_of(vector["text"]) for vector in vectors]), strict=True
     ):
-        assert f"{found.fingerprint:016x}" == vector["fingerprint"], vector["name"]
-        assert list(found.uncertain) == vector["uncertain"], vector["name"]
-        assert found.sketch.hex() == vector["sketch"], vector["name"]
-        assert found.text_hash.hex() == vector["text_hash"], vector["name"]
-        assert (found.features, found.length) == (vector["features"], vector["length"]), vector["name"]
+        assert f"{result.fingerprint:016x}" == vector["fingerprint"], vector["name"]
+        assert list(result.uncertain) == vector["uncertain"], vector["name"]
+        assert result.sketch.hex() == vector["sketch"], vector["name"]
+        assert result.text_hash.hex() == vector["text_hash"], vector["name"]
+        assert (result.features, result.length) == (vector["features"], vector["length"]), vector["name"]
 
 
 @pytest.mark.parametrize("vector", DEFAULT, ids=lambda vector: vector["name"])
 def test_the_specification_gives_the_vectors(vector: dict[str, Any]) -> None:
-    found = plain_fingerprint.fingerprint(
+    result = plain_fingerprint.fingerprint(
         text_of(vector["text"]), bytes.fromhex(vector["seed"]), FILE["scheme"]
     )
-    assert answer(found) == {
+    assert answer(result) == {
         name: value for name, value in vector.items() if name not in ("name", "seed", "text")
     }
 
@@ -54,10 +62,10 @@ def test_the_specification_gives_the_vectors(vector: dict[str, Any]) -> None:
 def test_the_specification_gives_the_vectors_of_other_options(vector: dict[str, Any]) -> None:
     (default,) = (each for each in DEFAULT if all(each[name] == vector[name] for name in ("name", "seed")))
     options = FILE["scheme"] | vector["options"]
-    found = plain_fingerprint.fingerprint(text_of(default["text"]), bytes.fromhex(vector["seed"]), options)
+    result = plain_fingerprint.fingerprint(text_of(default["text"]), bytes.fromhex(vector["seed"]), options)
     expected = default | vector
     left_out = ("name", "seed", "text", "options", "sums")
-    assert {name: value for name, value in answer(found).items() if name != "sums"} == {
+    assert {name: value for name, value in answer(result).items() if name != "sums"} == {
         name: value for name, value in expected.items() if name not in left_out
     }
 
@@ -85,6 +93,19 @@ def test_the_specification_gives_the_keys_of_a_seed(keys: dict[str, Any]) -> Non
 def test_the_specification_imports_nothing_of_the_product() -> None:
     written = Path(plain_fingerprint.__file__).read_text("utf-8")
     assert re.findall(r"^\s*(?:from|import) (?:stream|tests)\b", written, re.MULTILINE) == []
+
+
+def test_every_character_is_of_the_kind_that_the_specification_says() -> None:
+    kinds = {
+        ASCII: "spaced",
+        WIDE: "spaced",
+        HAN_CHARACTER: "han",
+        UNSPACED_CHARACTER: "unspaced",
+        MARK: "mark",
+    }
+    names = [kinds.get(kind, "none") for kind in kinds_of_characters().tolist()]
+    kind_of = plain_fingerprint.kind.__wrapped__
+    assert names == [kind_of(chr(point)) for point in range(0x11_0000)]
 
 
 def test_the_page_has_the_lists_of_the_specification() -> None:
