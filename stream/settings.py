@@ -276,13 +276,13 @@ class Settings(BaseSettings):
 
     def environment(self) -> dict[str, str]:
         """Return variables that make another process load the same settings. They include the secrets."""
-        found = {}
+        variables = {}
         for name in type(self).model_fields:
             value = getattr(self, name)
             if value is not None:
                 shown = value.get_secret_value() if isinstance(value, SecretStr) else value
-                found[PREFIX + name.upper()] = str(shown)
-        return found
+                variables[PREFIX + name.upper()] = str(shown)
+        return variables
 
     @classmethod
     def settings_customise_sources(
@@ -314,9 +314,9 @@ def load(**flags: Any) -> Settings:
     try:
         return Settings(**given)
     except ValidationError as error:
-        wrong = [(".".join(map(str, each["loc"])), _said(each)) for each in error.errors()]
-        said = (f"{_origin(name, given)}: {message}" if name else message for name, message in wrong)
-        raise SettingsError("; ".join(said)) from None
+        wrong = [(".".join(map(str, each["loc"])), _explain(each)) for each in error.errors()]
+        messages = (f"{_origin(name, given)}: {message}" if name else message for name, message in wrong)
+        raise SettingsError("; ".join(messages)) from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError(f"{CONFIG}, file {path}: {error}") from None
     except ValueError as error:
@@ -328,12 +328,12 @@ def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
 
     They are only reported. An unknown variable may be a setting of a later version, or of another program.
     """
-    known = [PREFIX + name.upper() for name in Settings.model_fields]
+    names = [PREFIX + name.upper() for name in Settings.model_fields]
     return {
-        name: nearest(name, (*known, CONFIG))
+        name: nearest(name, (*names, CONFIG))
         for name, value in environment.items()
         if name.upper().startswith(PREFIX)
-        and name.upper() not in (*known, *OWN_VARIABLES)
+        and name.upper() not in (*names, *OWN_VARIABLES)
         and not name.startswith(_TESTS)
         and not is_service_variable(name, value)
     }
@@ -351,7 +351,7 @@ def choices(name: str) -> tuple[str, ...]:
     return get_args(field.annotation) if get_origin(field.annotation) is Literal else ()
 
 
-def _said(error: Any) -> str:
+def _explain(error: Any) -> str:
     """Explain what is wrong with the value of an option, without quoting it: it may be a secret."""
     name = str(error["loc"][-1]) if error["loc"] else ""
     match error["type"]:

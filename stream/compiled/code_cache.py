@@ -306,13 +306,13 @@ def _read(path: Path, key: bytes) -> bytes | None:
             status = os.fstat(file.fileno())
             if path.parent != _IN_TREE and not _only_we_write(status):
                 return None
-            found = file.read()
+            data = file.read()
             if time.time() - status.st_mtime > _DAY:
                 with suppress(OSError):
                     os.utime(file.fileno())  # marks it as used
     except OSError:
         return None
-    checksum, content = found[:_CHECKSUM_BYTES], found[_CHECKSUM_BYTES:]
+    checksum, content = data[:_CHECKSUM_BYTES], data[_CHECKSUM_BYTES:]
     return content if hashlib.sha256(key + content).digest() == checksum else None
 
 

@@ -28,8 +28,8 @@ def distinct(values: NDArray[Number]) -> NDArray[Number]:
         if span <= len(values):  # dense values, as with spam
             there = np.zeros(span, np.bool_)
             there[values - first] = True
-            found: NDArray[Number] = np.flatnonzero(there) + first
-            return found
+            places: NDArray[Number] = np.flatnonzero(there) + first
+            return places
     ranked = np.sort(values)
     keep = np.ones(len(ranked), bool)
     keep[1:] = ranked[1:] != ranked[:-1]

@@ -226,19 +226,19 @@ class Tables:
         while start < max(1, len(fingerprints)):
             rows = max(1, min(self._rows_at_once, len(fingerprints) - start))
             some = slice(start, start + rows)
-            found = self._search(words[some], fingerprints[some], uncertain[some], wanted.from_row(start))
-            many = found is None or len(found.row) > PAIRS_AT_ONCE // 4
-            self._crowded = many or (found is not None and _members(found) > PAIRS_AT_ONCE // 4)
+            result = self._search(words[some], fingerprints[some], uncertain[some], wanted.from_row(start))
+            many = result is None or len(result.row) > PAIRS_AT_ONCE // 4
+            self._crowded = many or (result is not None and _members(result) > PAIRS_AT_ONCE // 4)
             if many and nearest is not None:
                 wanted, nearest = nearest(), None
-                if found is None:
+                if result is None:
                     continue
-            if found is None:
+            if result is None:
                 self._rows_at_once = max(1, rows // 8)
                 continue
-            yield start, found
+            yield start, result
             start += rows
-            if rows == self._rows_at_once and len(found.row) < PAIRS_AT_ONCE // 4:
+            if rows == self._rows_at_once and len(result.row) < PAIRS_AT_ONCE // 4:
                 self._rows_at_once = min(2 * rows, MOST_SEARCHED_ROWS)
 
     def _search(self, words: U64, fingerprints: U64, uncertain: U8, wanted: Nearest) -> SearchResult | None:
@@ -248,9 +248,9 @@ class Tables:
         self._hot.search(probing)
         self._warm.search(probing)
         self._cold.search(probing)
-        if probing.found.too_many:
+        if probing.collector.too_many:
             return None
-        row, anchor, distance = probing.found.pairs()
+        row, anchor, distance = probing.collector.pairs()
         if self._dead.count:
             live = ~self._dead.test(anchor)
             row, anchor, distance = row[live], anchor[live], distance[live]
@@ -333,6 +333,6 @@ class Tables:
         freeze.clean(self._store.path)
 
 
-def _members(found: SearchResult) -> int:
+def _members(result: SearchResult) -> int:
     """Live anchors in the rows' exact buckets, as far as they are counted."""
-    return 0 if found.bucket_sizes is None else int(found.bucket_sizes.sum())
+    return 0 if result.bucket_sizes is None else int(result.bucket_sizes.sum())

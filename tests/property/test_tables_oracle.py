@@ -449,7 +449,7 @@ def _found(design: Design, packed: Packed, words: U64) -> list[tuple[int, int, i
         design, words, words, np.zeros((len(words), 32), np.uint8), SearchOptions(0, 0, 3, None)
     )
     packed.search(probing, 3, np.zeros(1, np.uint8))
-    row, anchor, distance = probing.found.pairs()
+    row, anchor, distance = probing.collector.pairs()
     return list(zip(row.tolist(), anchor.tolist(), distance.tolist(), strict=True))
 
 

@@ -89,7 +89,7 @@ def _sorted(
     slices = min(groups, -(-len(rows) // SORTED_AT_ONCE))
     edges = [groups * number // slices << low for number in range(slices + 1)]
     for begin, end in pairwise(edges):
-        found: list[tuple[U64, NDArray[np.int64]]] = []
+        parts: list[tuple[U64, NDArray[np.int64]]] = []
         for first in range(0, len(rows), SORTED_AT_ONCE):
             prefixes = design.prefixes(rows[first : first + SORTED_AT_ONCE, 0], table)
             chosen = (prefixes >= np.uint64(begin)) & (prefixes < np.uint64(end))
@@ -98,8 +98,8 @@ def _sorted(
             if masks is not None:
                 chosen &= masks >> np.uint64(table) & np.uint64(1) == 0
             members = np.flatnonzero(chosen)
-            found.append((prefixes[members], members + first))
-        prefixes, members = (np.concatenate(part) for part in zip(*found, strict=True))
+            parts.append((prefixes[members], members + first))
+        prefixes, members = (np.concatenate(part) for part in zip(*parts, strict=True))
         place = np.uint64(len(rows).bit_length())
         if int(design.prefix_bits[table]) + int(place) <= 64:  # packed into one integer: ten times as fast
             both = np.sort(prefixes << place | members.astype(np.uint64))

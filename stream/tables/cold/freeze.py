@@ -84,12 +84,12 @@ class Freezing:
     def _build_by_child(self, rows: Iterable[U64]) -> None:
         freeze_child.hand_over(self._folder, self._design, self.run, self._while_wanted(rows), self._skips)
         errors = self._folder / ERRORS
-        with errors.open("wb") as said, subprocess.Popen(
+        with errors.open("wb") as error_file, subprocess.Popen(
             [sys.executable, "-m", freeze_child.__name__, str(self._folder)],
             env=environment(),
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=error_file,
             start_new_session=True,  # keeps Ctrl-C from the child, which we stop ourselves
         ) as child:  # fmt: skip
             self._child = child

@@ -92,7 +92,7 @@ def _groups_to_read(queries: Queries, low_bits: U64, run: np.uint64, bits: int, 
     keys, (parents, added) = queries.keys, queries.tree
     probes, tables = len(parents), keys.shape[1]
     groups, grouped = np.empty(_FIRST_ROOM, np.uint64), 0
-    wanted, found = np.empty(_FIRST_ROOM, np.uint64), 0
+    wanted, size = np.empty(_FIRST_ROOM, np.uint64), 0
     group_edges, wanted_edges = np.zeros(tables + 1, np.int64), np.zeros(tables + 1, np.int64)
     probed = np.empty(probes, np.uint64)
     for table in range(tables):
@@ -119,12 +119,12 @@ def _groups_to_read(queries: Queries, low_bits: U64, run: np.uint64, bits: int, 
                         groups = _grown(groups)
                     groups[grouped] = group
                     grouped += 1
-                if found + 2 > len(wanted):
+                if size + 2 > len(wanted):
                     wanted = _grown(wanted)
-                wanted[found] = np.uint64(at - group_edges[table]) << np.uint64(32) | (
+                wanted[size] = np.uint64(at - group_edges[table]) << np.uint64(32) | (
                     probed[probe] & ((np.uint64(1) << low) - np.uint64(1))
                 )
-                wanted[found + 1] = np.uint64(2 * row + (probe == 0))
-                found += 2
-        group_edges[table + 1], wanted_edges[table + 1] = grouped, found >> 1
-    return GroupsToRead(groups[:grouped], group_edges, wanted[:found], wanted_edges)
+                wanted[size + 1] = np.uint64(2 * row + (probe == 0))
+                size += 2
+        group_edges[table + 1], wanted_edges[table + 1] = grouped, size >> 1
+    return GroupsToRead(groups[:grouped], group_edges, wanted[:size], wanted_edges)

@@ -153,10 +153,10 @@ class ColdTier:
                 pairs[:, 0] += np.uint64(before << 32)
                 wanted.append(pairs)
                 before += len(some)
-            if before and not probing.found.too_many:
+            if before and not probing.collector.too_many:
                 read = self._read(table, np.concatenate(groups))
                 criteria = probing.criteria(self._distance, self._dead.bits)
-                probing.found.add_packed(
+                probing.collector.add_packed(
                     _match(read, np.concatenate(wanted), probing.queries, criteria, table, self.anchors)
                 )
 
@@ -164,10 +164,12 @@ class ColdTier:
         values = self._store.get(table_family(table), group_keys(groups))
         self.probes += len(values)
         self.hits += len(values) - values.count(None)
-        found = [value or b"" for value in values]
-        edges = np.zeros(len(found) + 1, np.int64)
-        np.cumsum(np.fromiter(map(len, found), np.int64, len(found)) // ENTRY_BYTES, out=edges[1:])
-        return GroupEntries(np.frombuffer(b"".join(found), np.uint64).reshape(-1, 2), edges)
+        group_bytes = [value or b"" for value in values]
+        edges = np.zeros(len(group_bytes) + 1, np.int64)
+        np.cumsum(
+            np.fromiter(map(len, group_bytes), np.int64, len(group_bytes)) // ENTRY_BYTES, out=edges[1:]
+        )
+        return GroupEntries(np.frombuffer(b"".join(group_bytes), np.uint64).reshape(-1, 2), edges)
 
     def close(self) -> None:
         """Stop updating bitmaps."""

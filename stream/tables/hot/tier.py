@@ -233,7 +233,7 @@ class HotTier:
         if self.count == self.floor:
             return
         criteria = probing.criteria(self._distance, self._dead.bits)
-        probing.found.add_packed(
+        probing.collector.add_packed(
             follow(self._heads.chains, self._ring, probing.queries, criteria, probing.nearest)
         )
         self.probes += probing.queries.keys.size * len(probing.queries.tree.parents)

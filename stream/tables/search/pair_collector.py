@@ -42,9 +42,9 @@ class PairCollector:
         packed = np.concatenate(self._packed) if self._packed else np.zeros(0, np.uint64)
         self._packed = []
         if len(packed) > MANY:
-            found = in_order(packed)
-            if found is not None:
-                return found
+            ordered = in_order(packed)
+            if ordered is not None:
+                return ordered
         packed = distinct(packed)
         return (
             (packed >> _ROW).astype(np.int64),
@@ -79,21 +79,21 @@ def in_order(packed: U64) -> tuple[I64, I64, U8] | None:
         np.empty(len(packed), np.int64),
         np.empty(len(packed), np.uint8),
     )
-    met, apart = np.zeros(words, np.uint64), np.empty(64 * words, np.uint8)
-    found, start = 0, 0
+    members, apart = np.zeros(words, np.uint64), np.empty(64 * words, np.uint8)
+    count, start = 0, 0
     for row in range(rows):
         for pair in of_row[start : ends[row]]:
             place = (pair >> _ANCHOR & _NUMBER) - low
-            met[place >> np.uint64(6)] |= np.uint64(1) << (place & np.uint64(63))
+            members[place >> np.uint64(6)] |= np.uint64(1) << (place & np.uint64(63))
             apart[place] = np.uint8(pair & _DISTANCE)
         start = ends[row]
         for word in range(words):
-            left = met[word]
-            met[word] = 0
+            left = members[word]
+            members[word] = 0
             while left:
                 lowest = left & (~left + np.uint64(1))
                 place = np.uint64(64 * word) + np.uint64(popcount(lowest - np.uint64(1)))
-                row_of[found], anchor[found], distance[found] = row, np.int64(low + place), apart[place]
-                found += 1
+                row_of[count], anchor[count], distance[count] = row, np.int64(low + place), apart[place]
+                count += 1
                 left ^= lowest
-    return row_of[:found], anchor[:found], distance[:found]
+    return row_of[:count], anchor[:count], distance[:count]

@@ -76,12 +76,12 @@ class Probing:
             tree=probe_tree(flipped, options.flips if flipped else 0),
             sizes=np.zeros(0 if options.cap is None else keys.size, np.int64),
         )
-        self.found: Final = PairCollector(most)
+        self.collector: Final = PairCollector(most)
         self.nearest: Final = nearest
 
     def criteria(self, distance: int, dead: U8) -> Criteria:
         """What the rest of this search finds, as a tier's loop takes it."""
-        return Criteria(distance, dead, self.found.room)
+        return Criteria(distance, dead, self.collector.room)
 
 
 def _refuse_others(uncertain: U8, width: int) -> None:

@@ -121,9 +121,9 @@ class Dead:
     def test(self, anchors: I64) -> NDArray[np.bool_]:
         """Whether each of these anchors is dead, (n,)."""
         byte = anchors >> 3
-        known = byte < len(self.bits)
-        bits = self.bits.take(np.where(known, byte, 0)) >> (anchors & 7).astype(np.uint8)
-        dead: NDArray[np.bool_] = known & ((bits & 1) != 0)
+        covered = byte < len(self.bits)
+        bits = self.bits.take(np.where(covered, byte, 0)) >> (anchors & 7).astype(np.uint8)
+        dead: NDArray[np.bool_] = covered & ((bits & 1) != 0)
         return dead
 
     def masks(self, start: int, end: int, skipped: U64 | None) -> U64 | None:

@@ -45,11 +45,11 @@ def damaged(path: Path, what: str) -> DamagedStateError:
     return DamagedStateError(f"state directory {path}: damaged: {what}; {CURE}")
 
 
-def disk_failure(directory: Path | str, said: object) -> DiskError:
+def disk_failure(directory: Path | str, message: object) -> DiskError:
     """The error for a directory on a disk that is full or fails."""
     return DiskError(
-        f"directory {directory}: {said}; free some space, or repair the disk, and start again: flushed data"
-        " are safe"
+        f"directory {directory}: {message}; free some space, or repair the disk, and start again: flushed"
+        " data are safe"
     )
 
 
@@ -60,19 +60,19 @@ def is_of_disk(error: BaseException) -> bool:
 
 def failure(path: Path, error: Exception) -> NeardupError:
     """Translate an error of RocksDB or of the disk in a state directory into one of ours."""
-    said = str(error)
-    if said.startswith(_LOCKED):
-        return StateBusyError(f"state directory {path}: in use by another process ({said})")
-    if any(each in said for each in _DISK):
-        return disk_failure(path, said)
+    message = str(error)
+    if message.startswith(_LOCKED):
+        return StateBusyError(f"state directory {path}: in use by another process ({message})")
+    if any(each in message for each in _DISK):
+        return disk_failure(path, message)
     if _is_gone(path, error):
-        return DiskError(f"directory {path}: it is gone ({said}); restarted, a role creates it again")
-    text = _AFTERTHOUGHT.sub("", said)
-    if any(each in said for each in _SURROUNDINGS) or not _is_damage(text):
-        return StateError(f"state directory {path}: {said}")
+        return DiskError(f"directory {path}: it is gone ({message}); restarted, a role creates it again")
+    text = _AFTERTHOUGHT.sub("", message)
+    if any(each in message for each in _SURROUNDINGS) or not _is_damage(text):
+        return StateError(f"state directory {path}: {message}")
     if _FILE.search(text):
         return _damaged_file(path, text)
-    led = _FILE.search(said)
+    led = _FILE.search(message)
     return damaged(path, f"{led[0]} or a file that it names: {text}" if led else text)
 
 
@@ -89,14 +89,14 @@ def unreadable(path: Path, error: NeardupError) -> DamagedStateError | None:
     """The error for a file that cannot be read because its checksum or the disk fails; None for others."""
     if isinstance(error, DamagedStateError):
         return error
-    said = str(error.__cause__ or error)
-    return _damaged_file(path, said) if os.strerror(errno.EIO) in said else None
+    message = str(error.__cause__ or error)
+    return _damaged_file(path, message) if os.strerror(errno.EIO) in message else None
 
 
 def file_named(error: DamagedStateError) -> str | None:
     """Name of the damaged file, if known."""
-    found = _FILE.search(str(error))
-    return found[0] if found else None
+    match = _FILE.search(str(error))
+    return match[0] if match else None
 
 
 def set_aside(path: Path) -> Path:

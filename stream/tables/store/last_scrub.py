@@ -38,12 +38,12 @@ def last_scrub(directory: Path) -> Scrubbed | None:
     return None
 
 
-def note_scrub(directory: Path, found: ScrubResult, ended: float) -> None:
+def note_scrub(directory: Path, result: ScrubResult, ended: float) -> None:
     """Record the result of a scrub. Raises OutputError."""
-    there = _stat(directory, found.file)
+    there = _stat(directory, result.file)
     scrubbed = Scrubbed(
         ended=ended,
-        found=found,
+        found=result,
         inode=there and there.st_ino,
         changed=there and there.st_mtime_ns,
     )

@@ -106,10 +106,10 @@ def state_directory(path: Path) -> Path | None:
     for name in (ROLE, INDEX):
         if (path / name / "CURRENT").exists():
             return path / name
-    found = sorted(entry.parent for entry in path.glob(f"*/{ROLE}/CURRENT"))
-    if len(found) > 1:
-        raise StateError(f"state directory {path}: it contains several namespaces; name one of {found}")
-    return found[0] if found else None
+    directories = sorted(entry.parent for entry in path.glob(f"*/{ROLE}/CURRENT"))
+    if len(directories) > 1:
+        raise StateError(f"state directory {path}: it contains several namespaces; name one of {directories}")
+    return directories[0] if directories else None
 
 
 def of_another_version(path: Path, which: str) -> StateError:
@@ -345,26 +345,26 @@ class Store:
         unchanged."""
         if not _has_store(self.path):
             return
-        found = set(Rdict.list_cf(str(self.path)))
-        if found == set(self.families):
+        present = set(Rdict.list_cf(str(self.path)))
+        if present == set(self.families):
             return
         # Families are created one by one: after an interrupted first start some are missing, and all are
         # empty. Of a manifest that is cut, some are missing as well.
-        tables = sum(family.startswith(TABLE) for family in found)
-        empty = self._is_empty(found)
+        tables = sum(family.startswith(TABLE) for family in present)
+        empty = self._is_empty(present)
         if empty and any(self.path.glob("*.sst")):
             raise damaged(self.path, "MANIFEST: lists no records, although there are data files")
-        if empty and found < set(self.families):
+        if empty and present < set(self.families):
             if read_only:
                 raise nothing_flushed(self.path)
-        elif not {LOG, ANCHORS, URLS} <= found:
+        elif not {LOG, ANCHORS, URLS} <= present:
             raise StateError(f"state directory {self.path}: this RocksDB is not a judge's")
         elif tables != self.tables:
             raise StateError(
                 f"state directory {self.path}: made for {tables} tables, opened for {self.tables}"
             )
         else:
-            raise of_another_version(self.path, f"has {', '.join(sorted(found))}")
+            raise of_another_version(self.path, f"has {', '.join(sorted(present))}")
 
     def _is_empty(self, families: set[str]) -> bool:
         options = {family: _options(family, self._cache) for family in families}

@@ -152,7 +152,7 @@ class Packed:
             self.first,
             self.end,
         )
-        probing.found.add_packed(_search(tables, probing.queries, probing.criteria(distance, dead)))
+        probing.collector.add_packed(_search(tables, probing.queries, probing.criteria(distance, dead)))
 
 
 class Packing:
@@ -369,8 +369,8 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
             end, entries = _some(groups, first, count)
             if entries > len(hits.entry):
                 hits = Hits(np.empty(entries, np.uint32), np.empty(entries, np.int64))
-            found = _match(packed, probes, groups, first, end, hits)
-            pairs = _compare(packed, queries, criteria, probes, hits, found, pairs)
+            matched = _match(packed, probes, groups, first, end, hits)
+            pairs = _compare(packed, queries, criteria, probes, hits, matched, pairs)
             first = end
     return pairs.packed[: pairs.size]
 
@@ -411,13 +411,13 @@ def _match(
     entries, place_bits = packed.entries.ravel(), packed.place_bits
     prefix, (begin, last), (entry, probe_of) = probes.prefix, groups, hits
     in_place = np.uint32((np.uint64(1) << place_bits) - np.uint64(1))
-    found = np.int64(0)
+    count = np.int64(0)
     for probe in range(first, end):
         wanted = np.uint32(prefix[probe] << place_bits)
         for at in range(begin[probe], last[probe]):  # branch-free: a branch would be mispredicted
-            entry[found], probe_of[found] = entries[at], probe
-            found += np.int64(entries[at] ^ wanted <= in_place)
-    return int(found)
+            entry[count], probe_of[count] = entries[at], probe
+            count += np.int64(entries[at] ^ wanted <= in_place)
+    return int(count)
 
 
 @inlined
@@ -427,19 +427,19 @@ def _compare(
     criteria: Criteria,
     probes: Probes,
     hits: Hits,
-    found: int,
+    count: int,
     pairs: PackedPairs,
 ) -> PackedPairs:
-    """The pairs, and those of the first `found` hits whose anchors are searched and near."""
+    """The pairs, and those of the first `count` hits whose anchors are searched and near."""
     tables, places = queries.keys.shape[1], len(packed.fingerprints)
     oldest_place = packed.oldest % places
     in_place = np.uint32((np.uint64(1) << packed.place_bits) - np.uint64(1))
     stored, words, pieces = packed.fingerprints, packed.words, packed.pieces
     (entry, probe_of), (prefix, row_of, table_of, exact) = hits, probes
     fingerprints, sizes, (distance, dead, _) = queries.fingerprints, queries.sizes, criteria
-    for hit in range(found):
+    for hit in range(count):
         prefetch(stored, np.uint64(entry[hit] & in_place))
-    for hit in range(found):
+    for hit in range(count):
         probe, place = probe_of[hit], np.uint64(entry[hit] & in_place)
         row, table = row_of[probe], table_of[probe]
         since = np.int64(place) - oldest_place

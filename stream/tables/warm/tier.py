@@ -36,13 +36,13 @@ class WarmTier:
         self._background = background
         self._distance = distance
 
-        def taken(generations: int) -> int:
+        def memory_of(generations: int) -> int:
             anchors = generations * generation
             return Packed.bytes(design, anchors, anchors + self._step(anchors))
 
         self._generation = generation
         most = memory // (4 * design.tables * generation)
-        self.budget: Final = bisect_right(range(1, most + 1), memory, key=taken) * generation
+        self.budget: Final = bisect_right(range(1, most + 1), memory, key=memory_of) * generation
         """Most anchors that fit in memory, in whole generations."""
         self.largest_step: Final = self._step(self.budget)
         try:
