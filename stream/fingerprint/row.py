@@ -14,6 +14,9 @@ WORD: Final = 64
 NO_HASH: Final = bytes(16)
 """`text_hash` of a row without text."""
 
+KEY_BYTES: Final = 64 << 10
+"""Maximum size of a message key. Pages with larger keys, which would not fit the journal, are rejected."""
+
 
 class Status(enum.IntEnum):
     """The result of fingerprinting a page."""
@@ -66,3 +69,15 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
     def ready(self) -> bool:
         """Whether the page has a fingerprint."""
         return self.status in FINGERPRINTED
+
+
+def has_large_key(key: bytes | None) -> bool:
+    """Whether a message key would not fit the journal."""
+    return len(key or b"") > KEY_BYTES
+
+
+def without_large_key(row: Row, key: bytes | None) -> Row:
+    """The row of a page, which is rejected if its message key is too large."""
+    if not has_large_key(key):
+        return row
+    return Row(Status.REJECTED, row.url, row.url_key, row.fetched_at, reason="key_too_large")

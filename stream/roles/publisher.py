@@ -18,6 +18,7 @@ from aiokafka.errors import (
 )
 
 from stream.errors import BrokerError, PageError, TopicError
+from stream.fingerprint.row import KEY_BYTES
 from stream.kafka import clients
 from stream.kafka.names import TopicNames
 from stream.settings import Settings
@@ -95,19 +96,24 @@ async def publish(
 
 
 def key_of(message: Message, key: Key) -> bytes | None:
-    """Return the key of a message: derived from its URL, else its own key or None."""
+    """Return the key of a message: derived from its URL, else its own key or None.
+
+    The key of a long URL is its beginning, because workers reject a page whose key is too large.
+    """
     if key == "none" or message.url_hint is None:
         return message.key
-    if key == "url":
-        try:
-            return url_key(message.url_hint, COARSEST).encode()
-        except PageError:
-            return message.url_hint.encode("utf-8", "replace")
     try:
-        host = urlsplit(message.url_hint).hostname
+        derived = _url_key(message.url_hint) if key == "url" else urlsplit(message.url_hint).hostname
     except ValueError:
-        host = None
-    return message.key if host is None else host.encode("utf-8", "replace")
+        derived = None
+    return message.key if derived is None else derived.encode("utf-8", "replace")[:KEY_BYTES]
+
+
+def _url_key(url: str) -> str:
+    try:
+        return url_key(url, COARSEST)
+    except PageError:
+        return url
 
 
 async def _wait_for_topic(producer: AIOKafkaProducer, topic: str) -> None:

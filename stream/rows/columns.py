@@ -15,9 +15,10 @@ import pyarrow as pa
 from pyarrow import compute
 
 from stream.fingerprint.parity import LARGEST_SET
-from stream.fingerprint.row import WORD, Row, Status
+from stream.fingerprint.row import WORD, Row, Status, has_large_key, without_large_key
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.pages.times import writable
+from stream.text.url import MAX_URL
 
 VERSION: Final = 1
 TYPES: Final = {
@@ -48,6 +49,8 @@ _SEED: Final = b"neardup.seed_digest"
 _LANGUAGE: Final = re.compile("([a-z]{2,3})?")
 _LARGEST: Final = 2**32 - 1
 _NO_UNCERTAIN: Final = bytes(UNCERTAIN_BITS)
+_LONGEST: Final = 12 * MAX_URL
+"""Longest URL key: a character of four bytes takes twelve in percent-encoding."""
 FIRST: Final = -(2**63)
 """Order of a page without an order key, before all others."""
 
@@ -95,7 +98,9 @@ def batch_of(
     *,
     uncertain: bool = False,
 ) -> pa.RecordBatch:
-    """Rows as columns. `keys` are the message keys; with `uncertain`, the bits for `flips` are kept."""
+    """Rows as columns. `keys` are the message keys, of which one that is too large rejects its page, as in a
+    stream; with `uncertain`, the bits for `flips` are kept."""
+    rows = list(map(without_large_key, rows, keys))
     size = scheme.width // 8
     columns: dict[str, list[Any]] = {
         "order": [each.order for each in places],
@@ -103,7 +108,7 @@ def batch_of(
         "position": [each.position for each in places],
         "url": [row.url for row in rows],
         "url_key": [None if row.url_key == row.url and row.reason is None else row.url_key for row in rows],
-        "key": list(keys),
+        "key": [None if has_large_key(key) else key for key in keys],
         "status": [row.status for row in rows],
         "fingerprint": [row.fingerprint.to_bytes(size, "big") if row.ready else None for row in rows],
         "uncertain": [row.uncertain if uncertain and row.ready else None for row in rows],
@@ -189,6 +194,8 @@ def _row(cells: _Cells, scheme: Scheme) -> PlacedRow:
     )
     if wrong := _wrong(row, cells, scheme):
         raise ValueError(f"{place}: {wrong}")
+    if has_large_key(cells.key):  # other programs write rows, too
+        return PlacedRow(place, without_large_key(row, cells.key), None)
     return PlacedRow(place, row, cells.key)
 
 
@@ -207,6 +214,8 @@ def _wrong(row: Row, cells: _Cells, scheme: Scheme) -> str | None:
         return "a fingerprint of a page that has none"
     if row.status != Status.REJECTED and row.url_key is None:
         return "no URL"
+    if len(row.url or "") > MAX_URL or max(len(row.url_key or ""), len(row.reason or "")) > _LONGEST:
+        return "a string longer than a page can have"
     if len(row.text_hash) != 16 or len(row.uncertain) != UNCERTAIN_BITS:
         return "a text hash or uncertain bits of another size"
     if cells.uncertain and max(row.uncertain) >= max(scheme.width, WORD):

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from stream.fingerprint.row import Row, Status
+from stream.fingerprint.row import KEY_BYTES, Row, Status
 from stream.messages.journal import SourceRange
 from stream.messages.trace import traceparent_of
 from stream.roles.worker.backlog import (
     APPEND_ROWS,
     CHUNK_BYTES,
     CHUNK_PAGES,
-    KEY_BYTES,
     RECORD_OVERHEAD,
     Backlog,
     Chunk,

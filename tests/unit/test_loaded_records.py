@@ -23,7 +23,6 @@ from stream.roles.loader.records import (
     range_of,
     records,
 )
-from stream.roles.worker.backlog import KEY_BYTES
 from stream.rows.columns import Place, PlacedRow
 
 SOURCE = LoadedSource("cd" * 16, Corpus("rows/", 10**10))
@@ -131,12 +130,7 @@ def test_a_record_names_what_it_was_loaded_from_and_older_readers_pass_over_it()
     assert decode_journal(msgspec.msgpack.encode(fields), 0).ranges == [source]  # type: ignore[union-attr]
 
 
-def test_rows_that_are_too_large_cost_themselves_or_stop_the_load() -> None:
-    key = bytes(KEY_BYTES + 1)
-    (record,) = made(placed(0, 1, key=key), 0)
-    rows = decoded(record)
-    assert rows.reason == {0: "key_too_large"}
-    assert rows.strings.sizes.tolist() == [[-1], [-2], [-2]]
+def test_a_row_that_fits_no_record_stops_the_load() -> None:
     vast = Row(Status.REJECTED, "u" * LARGEST, None, None, reason="test")
     with pytest.raises(RowsError, match=r"order=7.*takes 524,\d+ bytes"):
         made(placed(7, 8, row=vast), 7)

@@ -13,7 +13,7 @@ from stream.errors import RowsError
 from stream.fingerprint.row import Row
 from stream.judge.ledger import SourceKey
 from stream.messages.journal import LOAD, Corpus, Rows, SourceRange
-from stream.roles.worker.backlog import APPEND_BYTES, APPEND_ROWS, has_large_key, weight_of, without_large_key
+from stream.roles.worker.backlog import APPEND_BYTES, APPEND_ROWS, weight_of
 
 if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
@@ -102,8 +102,6 @@ def records(
     """
     batch = _Batch(start)
     for number, (place, row, key) in enumerate(rows, start):
-        if has_large_key(key):
-            row, key = without_large_key(row, key), None
         weight = weight_of(row, key)
         if weight > LARGEST:
             raise RowsError(f"rows: {place}: takes {weight:,} bytes, at most {LARGEST:,} fit the journal")

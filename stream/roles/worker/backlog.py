@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from stream.fingerprint.row import Row, Status
+from stream.fingerprint.row import Row, Status, has_large_key, without_large_key
 from stream.messages.journal import SourceRange
 from stream.messages.trace import traceparent_of
 
@@ -26,8 +26,6 @@ RECORD_OVERHEAD: Final = 1024
 """Memory charged for a page besides value and key: Python objects and its row."""
 ROW_OVERHEAD: Final = 96
 """Bytes of a row in a journal record besides sketch and strings: fixed columns and msgpack lengths."""
-KEY_BYTES: Final = 64 << 10
-"""Maximum size of a message key. Pages with larger keys, which would not fit the journal, are rejected."""
 
 
 class PageRecord(Protocol):
@@ -340,18 +338,6 @@ class Backlog:
     ) -> SourceRange:
         cluster_id, topic, topic_id = self.source.cluster_id, self.source.topic, self.source.topic_id
         return SourceRange(cluster_id, topic, topic_id, partition, start, end, rows, opening, lost, published)
-
-
-def has_large_key(key: bytes | None) -> bool:
-    """Whether a message key would not fit the journal."""
-    return len(key or b"") > KEY_BYTES
-
-
-def without_large_key(row: Row, key: bytes | None) -> Row:
-    """The row of a page, which is rejected if its message key is too large."""
-    if not has_large_key(key):
-        return row
-    return Row(Status.REJECTED, row.url, row.url_key, row.fetched_at, reason="key_too_large")
 
 
 def weight_of(row: Row, key: bytes | None) -> int:
