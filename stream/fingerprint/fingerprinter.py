@@ -24,8 +24,9 @@ from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
 from stream.fingerprint.weighted_features import signed, weighted_pairs
 from stream.pages.content import Content, declared_language, page_content
+from stream.pages.fields import fields_of_page
 from stream.pages.outside.outside import Outside
-from stream.pages.page import Page, PageMessageError, decode_page, page_of_fields
+from stream.pages.page import PAGE_BYTES, Page, PageMessageError, decode_page, page_of_fields
 from stream.text.normalise import normalise
 from stream.text.points import Points, points_of
 from stream.text.segment import segment, units
@@ -237,15 +238,18 @@ class Fingerprinter:
             len(names),
         )
 
-    def page(self, page: Page) -> Row:
-        """The journal row of a page. If it cannot be fingerprinted, the row is rejected, with a reason."""
-        read = self.read_page(page)
-        return read if isinstance(read, Row) else self.rows([read])[0]
+    def page(self, page: Page, page_bytes: int = PAGE_BYTES) -> Row:
+        """The journal row of a page: that of its message. If the page cannot be fingerprinted, the row is
+        rejected, with a reason."""
+        return self._page_row(self.validated(page, page_bytes))
 
     def message(self, value: bytes | None, page_bytes: int) -> Row:
         """The journal row of a page message's value, of at most `page_bytes` once decompressed."""
-        page = self.decode(value, page_bytes)
-        return page if isinstance(page, Row) else self.page(page)
+        return self._page_row(self.decode(value, page_bytes))
+
+    def _page_row(self, page: Page | Row) -> Row:
+        read = page if isinstance(page, Row) else self.read_page(page)
+        return read if isinstance(read, Row) else self.rows([read])[0]
 
     def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
         """The page in a message's value, or the row that rejects it. Raises FetchNeededError if `outside` has
@@ -255,6 +259,11 @@ class Fingerprinter:
     def page_of_fields(self, fields: dict[str, Any], page_bytes: int) -> Page | Row:
         """The page in the fields of a message, or the row that rejects it: the same as of their JSON."""
         return self._or_rejected(lambda: page_of_fields(fields, page_bytes))
+
+    def validated(self, page: Page, page_bytes: int) -> Page | Row:
+        """The page as its message has it, or the row that rejects it, since a `Page` can be made of anything.
+        Pages that are decoded from messages are valid."""
+        return self.page_of_fields(fields_of_page(page), page_bytes)
 
     def _or_rejected(self, decode: Callable[[], Page]) -> Page | Row:
         try:

@@ -18,9 +18,10 @@ import pyarrow as pa
 from ray.data import Dataset
 
 from stream.fingerprint.scheme import Scheme
+from stream.pages.page import PAGE_BYTES
 from stream.rows.columns import schema
 from stream.rows.files import seal
-from stream.rows.fingerprint import PAGE_BYTES, fingerprint_batch
+from stream.rows.fingerprint import fingerprint_batch
 from stream.rows.manifest import Manifest
 
 BATCH_ROWS: Final = 1024

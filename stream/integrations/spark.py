@@ -16,10 +16,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from stream.fingerprint.scheme import Scheme
+from stream.pages.page import PAGE_BYTES
 from stream.rows.files import seal
-from stream.rows.fingerprint import PAGE_BYTES, columns_read, fingerprint_batch
+from stream.rows.fingerprint import columns_read, fingerprint_batch, refuse_misfits
 from stream.rows.manifest import Manifest
 
 SCHEMA: Final = (
@@ -37,9 +39,10 @@ def fingerprint(
 
     A scheme with a secret seed names its `seed_file`, which each worker reads from its own disk, such as a
     mounted secret: so the seed is neither in the plan nor in the event log. Raises SettingsError for a
-    DataFrame without the columns of pages.
+    DataFrame without the columns of pages, or with types that these cannot have.
     """
     pages = pages.select(columns_read(pages.columns))
+    refuse_misfits(to_arrow_schema(pages.schema))
     return pages.mapInArrow(_of_batches(scheme or Scheme(), page_bytes, uncertain), SCHEMA)
 
 

@@ -43,7 +43,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, 
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.output import writing
-from stream.pages.page import Page
+from stream.pages.page import PAGE_BYTES, Page
 from stream.private import private_directory, tighten
 from stream.tables.store.failures import TranslatedErrors, damaged, underlying
 from stream.tables.store.rocks import INDEX
@@ -135,14 +135,16 @@ class Index:
         memory: int = MEMORY,
         generation: int = GENERATION,
         cache: int = CACHE,
+        page_bytes: int = PAGE_BYTES,
     ) -> None:
         """Open or create an index. An existing index keeps its scheme and options.
 
         `memory`, `generation` and `cache` are the settings `tables_memory`, `tables_generation` and
-        `tables_cache`. Raises SettingsError for options that do not fit the scheme or allow no tables,
-        SchemeMismatchError if scheme or options differ from those of an existing index, StateError if the
-        directory holds something else, and StateBusyError if it is open elsewhere. A new index leaves nothing
-        in the directory if it cannot be opened, or if the `with` block fails before anything is added.
+        `tables_cache`; `page_bytes` is the setting of that name, which limits pages. Raises SettingsError for
+        options that do not fit the scheme or allow no tables, SchemeMismatchError if scheme or options differ
+        from those of an existing index, StateError if the directory holds something else, and StateBusyError
+        if it is open elsewhere. A new index leaves nothing in the directory if it cannot be opened, or if the
+        `with` block fails before anything is added.
         Like every method, raises DamagedStateError if the index is damaged, and DiskError if the disk is full
         or fails.
         """
@@ -169,6 +171,7 @@ class Index:
             self._remove()
             raise
         self._judge = Judge(self._state, genesis)
+        self._page_bytes = page_bytes
 
     def add(self, name: str, text: str) -> Answer:
         """Judge a plain text and store it. Adding a name again stores a new version of its text.
@@ -178,7 +181,8 @@ class Index:
         return next(self.add_all([(name, text)]))
 
     def add_page(self, page: Page) -> Answer:
-        """Judge a page and store it. A malformed page gets the verdict `rejected` with a reason."""
+        """Judge a page and store it. A page that a stream rejects gets the verdict `rejected` here, too, with
+        the same reason."""
         return next(self.add_all([page]))
 
     def add_all(self, items: Iterable[Page | tuple[str, str]]) -> Iterator[Answer]:
@@ -331,12 +335,13 @@ class Index:
             raise
 
     def _rows(self, items: Iterable[Page | tuple[str, str]]) -> list[Row]:
-        read = [
-            self._fingerprinter.read_page(item) if isinstance(item, Page) else self._named(*item)
-            for item in items
-        ]
+        read = [self._read(item) if isinstance(item, Page) else self._named(*item) for item in items]
         rows = iter(self._fingerprinter.rows([each for each in read if not isinstance(each, Row)]))
         return [each if isinstance(each, Row) else next(rows) for each in read]
+
+    def _read(self, page: Page) -> ReadPage | Row:
+        valid = self._fingerprinter.validated(page, self._page_bytes)
+        return valid if isinstance(valid, Row) else self._fingerprinter.read_page(valid)
 
     def _named(self, name: str, text: str) -> ReadPage:
         name = replace_surrogates(name)

@@ -1,12 +1,17 @@
-"""Page messages from the rows of a table, whose columns are the fields of a page message."""
+"""The fields of page messages: from a table's rows, whose columns have their names, and from a `Page`.
+
+A value that no message can have becomes an object, which no field of a message may be. So the validation of
+messages rejects the page, whichever way it comes, for the same reason.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, SupportsIndex
 
-from stream.pages.times import rfc3339
+from stream.pages.page import Page
+from stream.pages.times import rfc3339, writable
+from stream.text.surrogates import replace_surrogates
 
 FIELDS: Final = (
     *("url", "html", "text", "body", "content_type", "charset", "fetched_at"),
@@ -14,21 +19,39 @@ FIELDS: Final = (
 )
 """Columns that are read; others are ignored."""
 CONTENT: Final = ("html", "text", "body")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def message_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of the page message of a row, by lower-case names; None has to be left out before.
 
     A binary `html`, `text` or `body` is the page's raw bytes, of which JSON makes base64; a string `body` is
-    base64. A value of any other type becomes a string, which the message's validation rejects.
+    base64.
     """
-    fields = {name: _field(row[name]) for name in FIELDS if name in row}
-    for name in ("html", "text"):
-        if isinstance(row.get(name), bytes):
-            fields["body"] = fields.pop(name)
-            fields.setdefault("content_type", "text/html" if name == "html" else "text/plain")
+    fields = {name: row[name] for name in FIELDS if name in row}
+    present = [name for name in CONTENT if name in fields]
+    if len(present) == 1 and present != ["body"] and isinstance(fields[present[0]], bytes):
+        fields["body"] = fields.pop(present[0])
+        fields.setdefault("content_type", "text/html" if present == ["html"] else "text/plain")
     return fields
+
+
+def fields_of_page(page: Page) -> dict[str, Any]:
+    """The fields of the page message that has a page: those that are set. The types of a `Page` are not
+    checked when it is made. Lone surrogates become U+FFFD, as they do in a message."""
+    fields = {name: getattr(page, name) for name in FIELDS}
+    return {name: _field(name, value) for name, value in fields.items() if value is not None}
+
+
+def time_field(milliseconds: int) -> Any:
+    """`fetched_at` of a message; a time outside the years 1 to 9999 as a number, which is rejected."""
+    if writable(milliseconds):
+        return rfc3339(milliseconds)
+    return milliseconds if milliseconds.bit_length() < 64 else unreadable("an integer beyond 64 bits")
+
+
+def unreadable(why: str) -> dict[str, str]:
+    """What a message has in place of a value that it cannot have. It is rejected as `wrong_type`."""
+    return {"unreadable": why}
 
 
 def missing_columns(columns: Iterable[str]) -> str | None:
@@ -42,14 +65,13 @@ def missing_columns(columns: Iterable[str]) -> str | None:
     )
 
 
-def _field(value: Any) -> Any:
-    match value:
-        case datetime():
-            moment = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return rfc3339((moment - _EPOCH) // timedelta(milliseconds=1))
-        case date():
-            return f"{value.isoformat()}T00:00:00Z"
-        case str() | bytes() | int() | float():
-            return value
-        case _:
-            return str(value)
+def _field(name: str, value: Any) -> Any:
+    if name == "body":
+        if isinstance(value, bytes | bytearray | memoryview):
+            return bytes(value)
+    elif name == "fetched_at":
+        if isinstance(value, SupportsIndex) and not isinstance(value, bool):
+            return time_field(value.__index__())
+    elif isinstance(value, str):
+        return replace_surrogates(value)
+    return unreadable(type(value).__name__)

@@ -20,6 +20,8 @@ from stream.pages.scrapy_cluster import CrawlRecord, is_crawl_record
 from stream.pages.times import writable
 from stream.text.surrogates import replace_surrogates
 
+PAGE_BYTES: Final = 16 << 20
+"""Default of the setting `page_bytes`."""
 CONTENT: Final = ("html", "text", "body", "warc_filename")
 FRAME: Final = 5
 """Length of the header of a framed message: a zero byte and the schema id in 4 bytes, big-endian (Confluent's

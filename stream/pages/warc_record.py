@@ -74,7 +74,10 @@ def content_type_of(record: WarcRecord) -> str | None:
 
 def fetched_at_of(record: WarcRecord) -> int | None:
     """WARC-Date in milliseconds since the epoch; None if it is missing or malformed."""
-    date = record.record_date
+    try:
+        date = record.record_date
+    except ValueError:  # of the year 0
+        return None
     moment = None if date is None else int(date.timestamp() * 1000)
     return moment if moment is not None and writable(moment) else None
 

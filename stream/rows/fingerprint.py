@@ -13,14 +13,14 @@ from stream.errors import SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.pages.fields import FIELDS, message_fields, missing_columns
+from stream.pages.arrow import MESSAGE, message_rows, messages, milliseconds, unfit_column
+from stream.pages.fields import FIELDS, missing_columns
+from stream.pages.page import PAGE_BYTES
 from stream.rows.columns import FIRST, Place, batch_of
 from stream.text.extract import OUT_OF_MEMORY
 
-PAGE_BYTES: Final = 16 << 20
-"""Default of the setting `page_bytes`."""
-MESSAGE: Final = "message"
-"""Column with whole page messages (JSON), instead of the columns of their fields."""
+LAST: Final = 2**63 - 1
+"""The last order that there is."""
 
 
 def fingerprint_batch(
@@ -44,20 +44,16 @@ def fingerprint_batch(
     what happens to its task.
 
     `seed` is that of the scheme; without it, the seed in its file, or the public one. Raises SettingsError
-    for a table without these columns, and for a scheme that cannot be used here.
+    for a table without these columns or with others' types, and for a scheme that cannot be used here.
     """
+    refuse_misfits(pages.schema)
     columns = {name.lower(): pages.column(place) for place, name in enumerate(pages.schema.names)}
-    columns_read(columns)
     fingerprinter = _fingerprinter(scheme or Scheme(), seed)
-    given = {name: _cells(columns[name]) for name in (*FIELDS, MESSAGE) if name in columns}
-    rows = _rows(fingerprinter, given, pages.num_rows, page_bytes)
-    return batch_of(
-        fingerprinter.scheme,
-        rows,
-        _places(columns, pages.num_rows),
-        columns["key"].cast(pa.binary()).to_pylist() if "key" in columns else [None] * len(rows),
-        uncertain=uncertain,
-    )
+    given = messages(columns[MESSAGE]) if MESSAGE in columns else message_rows(pages)
+    rows = _rows(fingerprinter, given, page_bytes)
+    keys = _cast("key", columns["key"], pa.binary()) if "key" in columns else [None] * len(rows)
+    places = _places(columns, pages.num_rows)
+    return batch_of(fingerprinter.scheme, rows, places, keys, uncertain=uncertain)
 
 
 @functools.lru_cache(maxsize=4)
@@ -83,10 +79,18 @@ def columns_read(names: Iterable[str]) -> list[str]:
     return [lowered[name] for name in (*content, "order", "source", "position", "key") if name in lowered]
 
 
+def refuse_misfits(schema: pa.Schema) -> None:
+    """Raise SettingsError for a table without the columns that `fingerprint_batch` needs, or with types that
+    these cannot have, such as a list or a struct."""
+    wanted = {name for name in columns_read(schema.names) if name.lower() in (*FIELDS, MESSAGE)}
+    if unfit := unfit_column(field for field in schema if field.name in wanted):
+        raise SettingsError(f"pages: {unfit}")
+
+
 def _places(columns: dict[str, Any], count: int) -> list[Place]:
     order = _order(columns["order"])
-    source = columns["source"].cast(pa.string()).to_pylist() if "source" in columns else [""] * count
-    position = columns["position"].cast(pa.int64()).to_pylist() if "position" in columns else [0] * count
+    source = _cast("source", columns["source"], pa.string()) if "source" in columns else [""] * count
+    position = _cast("position", columns["position"], pa.int64()) if "position" in columns else [0] * count
     return [
         Place(FIRST if key is None else key, name or "", number or 0)
         for key, name, number in zip(order, source, position, strict=True)
@@ -95,55 +99,40 @@ def _places(columns: dict[str, Any], count: int) -> list[Place]:
 
 def _order(column: pa.Array) -> list[int | None]:
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-    elif not pa.types.is_integer(column.type):
+        return [None if key is None else max(FIRST, min(key, LAST)) for key in milliseconds(column)]
+    if not pa.types.is_integer(column.type):
         raise SettingsError(f"pages: column `order` is {column.type}, neither an integer nor a timestamp")
-    found: list[int | None] = column.cast(pa.int64()).to_pylist()
-    return found
+    return _cast("order", column, pa.int64())
 
 
-def _cells(column: pa.Array) -> list[Any]:
-    """The values of a column. One that Python cannot represent, such as a string that is not UTF-8, is the
-    exception that it raises."""
-    if pa.types.is_timestamp(column.type):  # of which Python has no nanoseconds
-        column = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+def _cast(name: str, column: pa.Array, kind: pa.DataType) -> list[Any]:
+    """The values of a column as another type. Raises SettingsError."""
     try:
-        found: list[Any] = column.to_pylist()
-    except Exception:
-        found = [_cell(value) for value in column]
-    return found
-
-
-def _cell(value: pa.Scalar) -> Any:
-    try:
-        return value.as_py()
-    except Exception as error:
-        return error
+        found = column.cast(kind)
+        found.validate(full=True)  # an engine may have strings that are not UTF-8
+    except pa.ArrowException as error:
+        raise SettingsError(f"pages: column `{name}` is {column.type}, not {kind}: {error}") from error
+    values: list[Any] = found.to_pylist()
+    return values
 
 
 def _rows(
-    fingerprinter: Fingerprinter, given: dict[str, list[Any]], count: int, page_bytes: int
+    fingerprinter: Fingerprinter, given: Iterable[bytes | dict[str, Any] | None], page_bytes: int
 ) -> list[Row]:
     """Read pages one by one, and fingerprint those that are pages together, which costs half as much."""
-    read = [
-        _read(fingerprinter, {name: cells[index] for name, cells in given.items()}, page_bytes)
-        for index in range(count)
-    ]
+    read = [_read(fingerprinter, each, page_bytes) for each in given]
     rows = iter(_together(fingerprinter, [each for each in read if not isinstance(each, Row)]))
     return [each if isinstance(each, Row) else next(rows) for each in read]
 
 
-def _read(fingerprinter: Fingerprinter, cells: dict[str, Any], page_bytes: int) -> ReadPage | Row:
+def _read(
+    fingerprinter: Fingerprinter, given: bytes | dict[str, Any] | None, page_bytes: int
+) -> ReadPage | Row:
     try:
-        for each in cells.values():
-            if isinstance(each, Exception):
-                return failed(each)
-        if MESSAGE in cells:
-            message = cells[MESSAGE]
-            page = fingerprinter.decode(message.encode() if isinstance(message, str) else message, page_bytes)
+        if isinstance(given, dict):
+            page = fingerprinter.page_of_fields(given, page_bytes)
         else:
-            given = {name: value for name, value in cells.items() if value is not None}
-            page = fingerprinter.page_of_fields(message_fields(given), page_bytes)
+            page = fingerprinter.decode(given, page_bytes)
         read = page if isinstance(page, Row) else fingerprinter.read_page(page)
         if isinstance(read, Row) and (read.reason, read.detail) == ("extraction_failed", OUT_OF_MEMORY):
             raise MemoryError(f"{page.url}: not enough memory to extract its text")

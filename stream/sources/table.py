@@ -41,7 +41,7 @@ class CsvSource(FileSource):
                     line = rows.line_num
                     found = {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
                     if found:
-                        yield _message(found, f"{self.name} line {line}")
+                        yield _message(message_fields(found), f"{self.name} line {line}")
             except (csv.Error, *DAMAGED) as error:
                 raise PageError("damaged_source", f"{self.name} after line {line}: {error}") from error
 
@@ -50,7 +50,8 @@ class ParquetSource(Source):
     """A Parquet file. A binary `html`, `text` or `body` holds the page's raw bytes; a string `body` is
     base64.
 
-    Needs the extra `export` (pyarrow). Iterating raises SettingsError without it.
+    Needs the extra `export` (pyarrow). Iterating raises SettingsError without it, and for a column whose type
+    no field of a page can have.
     """
 
     def __init__(self, path: str) -> None:
@@ -69,17 +70,20 @@ class ParquetSource(Source):
         with needs_export(f"source {self.name}"):
             import pyarrow
             from pyarrow import parquet
+
+            from stream.pages.arrow import message_rows, unfit_column
         number, self._share = 0, 0.0
         try:
             with path_of(self.name).open("rb") as raw, parquet.ParquetFile(raw) as file:
                 columns = {name.lower(): name for name in file.schema_arrow.names}
                 _refuse_other_columns(self.name, columns)
                 wanted = [columns[name] for name in FIELDS if name in columns]
+                if unfit := unfit_column(field for field in file.schema_arrow if field.name in wanted):
+                    raise SettingsError(f"source {self.name}: {unfit}")
                 for batch in file.iter_batches(ROWS, columns=wanted):
-                    for row in batch.to_pylist():
+                    for fields in message_rows(batch):
                         number += 1
-                        found = {name.lower(): value for name, value in row.items() if value is not None}
-                        yield _message(found, f"{self.name} row {number}")
+                        yield _message(fields, f"{self.name} row {number}")
                     self._share = number / file.metadata.num_rows
         except (pyarrow.ArrowException, OSError) as error:
             raise PageError("damaged_source", f"{self.name} after row {number}: {error}") from error
@@ -92,7 +96,6 @@ def _refuse_other_columns(name: str, columns: Iterable[str]) -> None:
         raise SettingsError(f"source {name}: {missing}")
 
 
-def _message(row: dict[str, Any], origin: str) -> Message:
-    fields = message_fields(row)
+def _message(fields: dict[str, Any], origin: str) -> Message:
     url = fields.get("url")
     return Message(msgspec.json.encode(fields), url if isinstance(url, str) else None, origin)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from ray.data import Dataset, read_parquet
 
 from stream.fingerprint.scheme import Scheme
 from stream.integrations.ray import write_rows
 from tests.engines.corpus import COUNT, Corpus, Expected, rows, seed_file, verdicts_on
+from tests.unit.test_ways_in import PAGE_BYTES, hostile, of_one_machine
 
 pytestmark = pytest.mark.usefixtures("ray")
 
@@ -25,6 +27,13 @@ def test_ray_gives_the_rows_and_verdicts_of_one_machine(
     assert write_rows(pages(made), str(tmp_path / "rows")).rows == COUNT
     assert rows(tmp_path / "rows") == one_machine.rows
     assert verdicts_on(tmp_path / "rows", tmp_path) == one_machine.verdicts
+
+
+def test_pages_that_no_way_takes_are_rejected_by_ray_for_the_same_reasons(tmp_path: Path) -> None:
+    parquet.write_table(hostile(), tmp_path / "pages.parquet")
+    pages = read_parquet(str(tmp_path / "pages.parquet"), override_num_blocks=1)
+    write_rows(pages, str(tmp_path / "rows"), page_bytes=PAGE_BYTES)
+    assert [each.row for each in rows(tmp_path / "rows")] == of_one_machine(tmp_path / "pages.parquet")
 
 
 def test_workers_of_ray_read_the_seed_from_its_file(made: Corpus, tmp_path: Path) -> None:

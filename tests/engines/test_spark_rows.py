@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from pyarrow import parquet
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import lit
 
@@ -12,6 +13,7 @@ from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
 from stream.integrations.spark import fingerprint, write_rows
 from tests.engines.corpus import COUNT, Corpus, Expected, rows, seed_file, verdicts_on
+from tests.unit.test_ways_in import PAGE_BYTES, hostile, of_one_machine
 
 
 def test_spark_gives_the_rows_and_verdicts_of_one_machine(
@@ -28,6 +30,24 @@ def test_spark_gives_the_rows_and_verdicts_of_one_machine(
 def test_a_dataframe_without_pages_is_refused_before_any_task(spark: SparkSession) -> None:
     with pytest.raises(SettingsError, match="no column `order`, by which pages are judged; it has url, text"):
         fingerprint(spark.createDataFrame([("a", "b")], "url string, text string"))
+
+
+@pytest.mark.parametrize("kind", ["array<string>", "struct<a: string>", "map<string, string>", "bigint"])
+def test_a_column_of_a_type_that_no_page_has_is_refused_before_any_task(
+    spark: SparkSession, kind: str
+) -> None:
+    pages = spark.sql(f"select 'a' as url, cast(null as {kind}) as text, 1 as order")
+    with pytest.raises(SettingsError, match=r"pages: column `text` is .*, not a string or bytes"):
+        fingerprint(pages)
+
+
+def test_pages_that_no_way_takes_are_rejected_by_spark_for_the_same_reasons(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    parquet.write_table(hostile(), tmp_path / "pages.parquet")
+    pages = spark.read.parquet(str(tmp_path / "pages.parquet"))
+    write_rows(pages, str(tmp_path / "rows"), work=str(tmp_path / "work"), page_bytes=PAGE_BYTES)
+    assert [each.row for each in rows(tmp_path / "rows")] == of_one_machine(tmp_path / "pages.parquet")
 
 
 def test_the_seed_is_in_no_plan_of_spark(spark: SparkSession, made: Corpus, tmp_path: Path) -> None:

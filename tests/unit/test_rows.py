@@ -149,7 +149,7 @@ def test_bad_pages_are_rows_with_reasons(monkeypatch: pytest.MonkeyPatch) -> Non
     pages = pa.record_batch(
         [pa.array(["http://a.example/"] * 2), damaged, pa.array([0, 1])], ["url", "text", "order"]
     )
-    assert fingerprint_batch(pages).column("reason").to_pylist() == ["failed", "failed"]
+    assert fingerprint_batch(pages).column("reason").to_pylist() == ["wrong_type", "wrong_type"]
 
     def rows(self: Fingerprinter, pages: Any) -> Any:
         if any("bad" in page.text for page in pages):

@@ -1,0 +1,130 @@
+"""Page messages from Arrow columns, of Parquet files and of engines. Needs pyarrow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import types
+
+from stream.pages.fields import CONTENT, FIELDS, message_fields, time_field, unreadable
+
+MESSAGE: Final = "message"
+"""Column with whole page messages (JSON), instead of the columns of their fields."""
+_DAY: Final = 86_400_000
+_SECOND: Final = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+"""Units of timestamps in a second."""
+
+MAX_TYPE: Final = 200
+"""Longest type in an error, in characters: a struct's may have thousands of fields."""
+_STRINGS: Final = (types.is_string, types.is_large_string, types.is_string_view)
+_BYTES: Final = (types.is_binary, types.is_large_binary, types.is_binary_view, types.is_fixed_size_binary)
+_TIMES: Final = (types.is_timestamp, types.is_date, types.is_integer, types.is_floating)
+
+
+def unfit_column(columns: Iterable[pa.Field]) -> str | None:
+    """Which of these columns, named like fields of a message or MESSAGE, has a type that no such field can
+    have, such as a list or a struct; None if there is none. That is a mistake of the user, rather than many
+    pages to reject."""
+    for field in columns:
+        name, kind = field.name.lower(), _values(field.type)
+        fits: tuple[Any, ...] = _STRINGS
+        due = "a string"
+        if name in (*CONTENT, MESSAGE):
+            fits, due = (*_STRINGS, *_BYTES), "a string or bytes"
+        elif name == "fetched_at":
+            fits, due = (*_STRINGS, *_TIMES), "a time, a date, a string or an integer"
+        if not types.is_null(kind) and not any(each(kind) for each in fits):
+            return f"column `{field.name}` is {str(field.type)[:MAX_TYPE]}, not {due}"
+    return None
+
+
+def message_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
+    """The fields of the page message of each row."""
+    names = [name.lower() for name in batch.schema.names]
+    columns = [
+        (name, _cells(name, batch.column(place))) for place, name in enumerate(names) if name in FIELDS
+    ]
+    for index in range(batch.num_rows):
+        row = {name: cells[index] for name, cells in columns}
+        yield message_fields({name: cell for name, cell in row.items() if cell is not None})
+
+
+def messages(column: pa.Array) -> list[bytes | None]:
+    """The values of a column of messages. A string that is not UTF-8 is as malformed as these bytes are."""
+    found: list[bytes | None] = _plain(column).cast(pa.large_binary()).to_pylist()
+    return found
+
+
+def milliseconds(column: pa.Array) -> list[int | None]:
+    """Timestamps as milliseconds since the epoch, rounded down. Those without a time zone are UTC."""
+    unit = _SECOND[column.type.unit]
+    return [
+        None if moment is None else moment * 1000 // unit for moment in column.cast(pa.int64()).to_pylist()
+    ]
+
+
+def _cells(name: str, column: pa.Array) -> list[Any]:
+    """The values of a column, as they stand in a message."""
+    column = _plain(column)
+    if name != "fetched_at" or types.is_null(column.type) or _is_string(column.type):
+        return _read(column)
+    kind = column.type
+    if types.is_timestamp(kind):
+        return _each(time_field, milliseconds(column))
+    if types.is_date32(kind):
+        return _each(lambda day: time_field(day * _DAY), column.cast(pa.int32()).to_pylist())
+    if types.is_date64(kind):
+        return _each(time_field, column.cast(pa.int64()).to_pylist())
+    return _each(_number, column.to_pylist())
+
+
+def _each(convert: Callable[[Any], Any], cells: list[Any]) -> list[Any]:
+    return [None if cell is None else convert(cell) for cell in cells]
+
+
+def _number(value: Any) -> Any:
+    """Milliseconds of a column of numbers. pandas makes floats of integers some of which are missing, and NaN
+    of those that are."""
+    if isinstance(value, int):
+        return time_field(value)
+    number = float(value)
+    if math.isnan(number):
+        return None
+    return time_field(int(number)) if number.is_integer() else unreadable(repr(number))
+
+
+def _read(column: pa.Array) -> list[Any]:
+    """Strings and bytes. A string that is not UTF-8 costs its own row."""
+    try:
+        found: list[Any] = column.to_pylist()
+    except UnicodeDecodeError:
+        found = [_cell(value) for value in column]
+    return found
+
+
+def _cell(value: pa.Scalar) -> Any:
+    try:
+        return value.as_py()
+    except UnicodeDecodeError as error:
+        return unreadable(str(error))
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """The column without a dictionary, and without what an extension says of its type."""
+    if isinstance(column, pa.ExtensionArray):
+        column = column.storage
+    return column.dictionary_decode() if types.is_dictionary(column.type) else column
+
+
+def _values(kind: pa.DataType) -> pa.DataType:
+    """The type of the values of a column, like `_plain`."""
+    if isinstance(kind, pa.BaseExtensionType) and _is_string(kind.storage_type):
+        kind = kind.storage_type
+    return kind.value_type if types.is_dictionary(kind) else kind
+
+
+def _is_string(kind: pa.DataType) -> bool:
+    return any(each(kind) for each in _STRINGS)
