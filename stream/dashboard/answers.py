@@ -359,7 +359,9 @@ class Comparison(Struct):
     similarity: Annotated[float | None, Meta(description="Estimated Jaccard similarity of the shingles.")] = (
         None
     )
-    exact_similarity: Annotated[float | None, Meta(description="The same, counted.")] = None
+    exact_similarity: Annotated[
+        float | None, Meta(description="Counted Jaccard similarity of the shingles.")
+    ] = None
     shingles: Annotated[
         ShingleDiff | None,
         Meta(description="What their shingles share, and do not, as text; `anchor` is the other page."),

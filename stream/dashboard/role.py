@@ -70,16 +70,16 @@ class DashboardRole:
                     raise
                 except Exception as error:
                     directory = tables_directory(self.settings)
-                    if (ours := underlying(directory, error)) is None:
+                    if (cause := underlying(directory, error)) is None:
                         raise
-                    if isinstance(ours, DamagedStateError) and self.settings.rebuild_damaged:
+                    if isinstance(cause, DamagedStateError) and self.settings.rebuild_damaged:
                         moved = renamed(directory)
-                        log.error("state_damaged", error=str(ours), moved_to=str(moved))
-                        ours = StaleError(
+                        log.error("state_damaged", error=str(cause), moved_to=str(moved))
+                        cause = StaleError(
                             f"state directory {directory}: damaged and moved to {moved}; the next start"
                             " rebuilds it"
                         )
-                    raise ours from error
+                    raise cause from error
 
     async def _genesis(self) -> Genesis:
         genesis = await topics.wait_for_genesis(self.settings)
@@ -88,13 +88,13 @@ class DashboardRole:
         return genesis
 
     async def _run(self, genesis: Genesis) -> None:
-        async with entered_unless_stopped(self._stop, self._begun(genesis)) as first_error:
+        async with entered_unless_stopped(self._stop, self._all_parts(genesis)) as first_error:
             if first_error is not None:
                 await unless_stopped(self._stop, first_error())
             log.info("stopped")
 
     @asynccontextmanager
-    async def _begun(self, genesis: Genesis) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
+    async def _all_parts(self, genesis: Genesis) -> AsyncIterator[Callable[[], Coroutine[Any, Any, None]]]:
         """Run all parts while entered. Yields a coroutine function that waits for the first error and raises
         it."""
         settings, names = self.settings, TopicNames(self.settings.namespace)

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from stream.dashboard.answers import Near
-from stream.dashboard.lookup.lookup import _judged
+from stream.dashboard.lookup.lookup import _verdict_now
 from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
 from stream.tables.store.rocks import Store
@@ -43,6 +43,6 @@ def test_the_nearest_are_those_of_a_brute_force(tmp_path: Path) -> None:
 
 def test_only_candidates_decide_a_verdict() -> None:
     far = Near("http://a.example/", "a.1.1", 3, 0.99, alike=True, why="alike", candidate=False)
-    assert _judged([far], None) == ("unique", "unique: no anchor shares a table bucket with this page")
+    assert _verdict_now([far], None) == ("unique", "unique: no anchor shares a table bucket with this page")
     near = Near("http://b.example/", "a.1.2", 3, 0.99, alike=True, why="alike")
-    assert _judged([near, far], None)[0] == "duplicate"
+    assert _verdict_now([near, far], None)[0] == "duplicate"

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from aiokafka.coordinator.protocol import ConsumerProtocolMemberAssignment
 
-from stream.dashboard.deployment.groups import described
+from stream.dashboard.deployment.groups import describe_group
 from stream.dashboard.deployment.lag import PartitionLag, TopicLag, furthest_behind
 from stream.dashboard.deployment.lag_history import KEPT, MOST_PARTITIONS, LagHistory
 
@@ -91,6 +91,6 @@ async def test_a_group_says_who_reads_a_partition() -> None:
         ("m-2", "/10.0.0.8", b""),
         ("m" * 5000, "/10.0.0.9", assigned()),
     )
-    group = await described(admin, "g", "pages")  # type: ignore[arg-type]
+    group = await describe_group(admin, "g", "pages")  # type: ignore[arg-type]
     assert [group.reader(each) for each in range(3)] == ["10.0.0.7", None, "10.0.0.7"]
     assert [len(each.id) for each in group.members] == [3, 3, 200]

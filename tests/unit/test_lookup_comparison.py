@@ -14,7 +14,7 @@ import pytest
 from stream.children.child import ChildConfiguration
 from stream.children.pool import ChildPool
 from stream.dashboard.answers import Comparison
-from stream.dashboard.lookup.lookup import COMPARER, compared
+from stream.dashboard.lookup.lookup import COMPARER, compare_pages
 from stream.dashboard.web.api import LOOKUP_BYTES
 from stream.dashboard.web.openapi import document
 from stream.fingerprint.scheme import Scheme
@@ -49,7 +49,7 @@ async def pool() -> AsyncIterator[ChildPool]:
 async def comparison(pool: ChildPool, other: dict[str, Any], page: dict[str, Any]) -> Comparison:
     values = [json.dumps({"url": "http://a.example/", **each}).encode() for each in (other, page)]
     (row,) = await pool.fingerprint([values[1]])
-    found = await compared(pool, RULE, values[0], (values[1], row))
+    found = await compare_pages(pool, RULE, values[0], (values[1], row))
     contract = document()["components"]
     schema = {"$ref": "#/components/schemas/Comparison", "components": contract}
     jsonschema.validate(json.loads(msgspec.json.encode(found)), schema, jsonschema.Draft202012Validator)

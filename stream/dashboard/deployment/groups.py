@@ -39,7 +39,7 @@ class Group:
         return next((each.address for each in self.members if partition in each.partitions), None)
 
 
-async def described(admin: AIOKafkaAdminClient, group: str, topic: str) -> Group:
+async def describe_group(admin: AIOKafkaAdminClient, group: str, topic: str) -> Group:
     """Describe a group, and the assignment of a topic."""
     (answer,) = await admin.describe_consumer_groups([group])
     _, _, state, _, _, members, *_ = answer.groups[0]
@@ -59,10 +59,10 @@ def _partitions(assignment: bytes, topic: str) -> frozenset[int]:
     return frozenset(number for name, numbers in given if name == topic for number in numbers)
 
 
-async def committed(admin: AIOKafkaAdminClient, group: str) -> dict[TopicPartition, int]:
+async def committed_offsets(admin: AIOKafkaAdminClient, group: str) -> dict[TopicPartition, int]:
     """Return the offsets that a group has committed."""
     try:
-        found = await admin.list_consumer_group_offsets(group)
+        offsets = await admin.list_consumer_group_offsets(group)
     except KafkaError:  # a Kafka cluster that never had a consumer group
         return {}
-    return {key: value.offset for key, value in found.items() if value.offset >= 0}
+    return {key: value.offset for key, value in offsets.items() if value.offset >= 0}

@@ -29,7 +29,7 @@ class TopicLag:
     """What a group has not read of a topic."""
 
     partitions: tuple[PartitionLag, ...]
-    """Those that have unread records, furthest behind first."""
+    """The partitions that have unread records, furthest behind first."""
 
     @property
     def records(self) -> int:
@@ -49,7 +49,7 @@ def furthest_behind(each: PartitionLag) -> tuple[float, int, int]:
     return (-float("inf") if each.seconds is None else -each.seconds, -each.records, each.partition)
 
 
-async def measured(
+async def measure_lag(
     consumer: AIOKafkaConsumer,
     topic: str,
     bounds: dict[TopicPartition, LogBounds],
@@ -69,14 +69,14 @@ async def measured(
     consumer.assign(list(behind))
     for key, (start, _) in behind.items():
         consumer.seek(key, start)
-    found, unknown = [], set(behind)
+    lags, unknown = [], set(behind)
     deadline = time.monotonic() + OLDEST_SECONDS
     while unknown and time.monotonic() < deadline:
         # Only the first record of each partition is needed.
         for key, (first, *_) in (await consumer.getmany(*unknown, timeout_ms=100, max_records=1)).items():
             age = max(0.0, time.time() - first.timestamp / 1000)
-            found.append(PartitionLag(key.partition, behind[key][1] - first.offset, age))
+            lags.append(PartitionLag(key.partition, behind[key][1] - first.offset, age))
             unknown.discard(key)
         unknown -= {key for key in unknown if await consumer.position(key) >= behind[key][1]}
-    found += [PartitionLag(key.partition, behind[key][1] - behind[key][0], None) for key in unknown]
-    return TopicLag(tuple(sorted(found, key=furthest_behind)))
+    lags += [PartitionLag(key.partition, behind[key][1] - behind[key][0], None) for key in unknown]
+    return TopicLag(tuple(sorted(lags, key=furthest_behind)))

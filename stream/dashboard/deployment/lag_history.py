@@ -29,7 +29,7 @@ class LagWindow:
     seconds: float | None = 0.0
     """None if the age was unknown each time that there was a lag."""
     partitions: dict[int, PartitionLag] = field(default_factory=dict)
-    """Those furthest behind, at most MOST_PARTITIONS."""
+    """The partitions furthest behind, at most MOST_PARTITIONS."""
     behind: int = 0
     """Partitions that were behind at once."""
     complete: bool = True
@@ -46,9 +46,9 @@ class LagWindow:
         """Add partitions, of which `behind` were behind at once."""
         self.behind = max(self.behind, behind)
         for number, other in others.items():
-            known = self.partitions.get(number, other)
+            largest = self.partitions.get(number, other)
             self.partitions[number] = PartitionLag(
-                number, max(known.records, other.records), _larger(known.seconds, other.seconds)
+                number, max(largest.records, other.records), _larger(largest.seconds, other.seconds)
             )
         if len(self.partitions) > MOST_PARTITIONS:
             ranked = sorted(self.partitions.values(), key=furthest_behind)[:MOST_PARTITIONS]
@@ -118,17 +118,17 @@ class LagHistory:
 
 
 def _series(role: str, partition: int, steps: list[LagWindow | None]) -> LagSeries:
-    found = LagSeries(role, partition, [], [])
+    series = LagSeries(role, partition, [], [])
     for step in steps:
         its = step and step.partitions.get(partition)
         if its is None:  # known to be 0 only if no partition was left out
             none = 0 if step is not None and step.complete else None
-            found.lag_seconds.append(none)
-            found.lag_records.append(none)
+            series.lag_seconds.append(none)
+            series.lag_records.append(none)
         else:
-            found.lag_seconds.append(its.seconds)
-            found.lag_records.append(its.records)
-    return found
+            series.lag_seconds.append(its.seconds)
+            series.lag_records.append(its.records)
+    return series
 
 
 def _larger(one: float | None, other: float | None) -> float | None:

@@ -26,7 +26,7 @@ from stream.dashboard.answers import GroupLag, PartitionBehind, Process, RoleHea
 from stream.dashboard.deployment import groups
 from stream.dashboard.deployment.changes import ChangeLog
 from stream.dashboard.deployment.groups import Group
-from stream.dashboard.deployment.lag import TopicLag, measured
+from stream.dashboard.deployment.lag import TopicLag, measure_lag
 from stream.dashboard.deployment.lag_history import LagHistory
 from stream.errors import NeardupError
 from stream.kafka import broker_metadata, clients
@@ -99,12 +99,12 @@ class Watch:
         )
 
     def report(self, metrics: DashboardMetrics) -> None:
-        """Let the gauges of roles show what the latest look found; NaN if it failed."""
+        """Let the gauges of roles show the figures of the latest look, or NaN if it failed."""
 
-        def shown(role: str, value: Callable[[GroupLag], float | None]) -> float:
-            found = None if self.now.error else next((g for g in self.now.groups if g.role == role), None)
-            said = None if found is None else value(found)
-            return math.nan if said is None else said
+        def gauge_value(role: str, value: Callable[[GroupLag], float | None]) -> float:
+            group_lag = None if self.now.error else next((g for g in self.now.groups if g.role == role), None)
+            figure = None if group_lag is None else value(group_lag)
+            return math.nan if figure is None else figure
 
         for role in ROLES:
             for gauge, value in (
@@ -112,7 +112,7 @@ class Watch:
                 (metrics.lag_seconds, lambda group: group.lag_seconds),
                 (metrics.processes, lambda group: group.members),
             ):
-                gauge.labels(role).set_function(partial(shown, role, value))
+                gauge.labels(role).set_function(partial(gauge_value, role, value))
 
     async def run(self) -> None:
         """Poll until cancelled. Failures are reported in `now.error`."""
@@ -123,7 +123,7 @@ class Watch:
             except clients.DENIED:
                 raise
             except (KafkaError, NeardupError, OSError, TimeoutError) as error:
-                self._failed(f"the brokers do not answer: {error!r}")
+                self._report_failure(f"the brokers do not answer: {error!r}")
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _look_until_it_fails(self) -> None:
@@ -148,17 +148,17 @@ class Watch:
         bounds = await broker_metadata.log_bounds(
             client_of(admin), {each.topic for each in self._watched}, committed=True
         )
-        found, roles, committed = [], [], {}
+        group_lags, roles, committed = [], [], {}
         for watched in self._watched:
-            group = await groups.described(admin, watched.group, watched.topic)
-            offsets = await groups.committed(admin, watched.group)
+            group = await groups.describe_group(admin, watched.group, watched.topic)
+            offsets = await groups.committed_offsets(admin, watched.group)
             if watched.role == "dashboard":
                 offsets |= {TopicPartition(watched.topic, p): o for p, o in self._folded().items()}
             committed[watched.role] = offsets
             self.changes.saw_group(watched.role, group, time.time())
-            lag = await measured(consumer, watched.topic, bounds, offsets)
+            lag = await measure_lag(consumer, watched.topic, bounds, offsets)
             self.lags.add(watched.role, time.time(), lag)
-            found.append(_group_lag(watched, group, lag))
+            group_lags.append(_group_lag(watched, group, lag))
             roles.append(_health(watched.role, len(group.members), lag.seconds))
         journal = TopicPartition(self._names.journal, 0)
         processes, judge_gauges = await _ask(self._roles)
@@ -171,7 +171,7 @@ class Watch:
             namespace=self._settings.namespace,
             at=time.time(),
             roles=roles,
-            groups=found,
+            groups=group_lags,
             processes=processes,
             journal_position=committed["judge"].get(journal),
             journal_end=bounds[journal].end,
@@ -182,7 +182,7 @@ class Watch:
             error=None,
         )
 
-    def _failed(self, why: str) -> None:
+    def _report_failure(self, why: str) -> None:
         log.warning("look_failed", error=why)
         self.now.error = why
         self.now.roles = [RoleHealth(each.role, "unknown", why) for each in self._watched]
@@ -219,7 +219,7 @@ async def _process(session: aiohttp.ClientSession, role: str, url: str) -> Proce
 
 
 def _moment(value: object) -> float | None:
-    """A time that a process says, unless it is none: processes of earlier versions do not say it."""
+    """Return the time in a process's answer, or None if it has none, like that of earlier versions."""
     return float(value) if isinstance(value, int | float) and 0 < value < MOST_SECONDS else None
 
 
@@ -230,11 +230,11 @@ async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
             text = await response.text()
     except (aiohttp.ClientError, TimeoutError, OSError):
         return {}
-    found: dict[str, float] = {}
+    gauges: dict[str, float] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
-            found[sample.name] = found.get(sample.name, 0.0) + sample.value
-    return found
+            gauges[sample.name] = gauges.get(sample.name, 0.0) + sample.value
+    return gauges
 
 
 def _group_lag(watched: WatchedRole, group: Group, lag: TopicLag) -> GroupLag:

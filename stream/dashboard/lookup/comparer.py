@@ -14,7 +14,7 @@ class Comparer(Fingerprinter):
     """Fingerprints pages, and compares the shingles of two."""
 
     def compare(self, anchor: bytes, page: bytes, page_bytes: int) -> bytes | Row:
-        """The `ShingleDiff` of two page messages in msgpack, or the row that rejects one of them."""
+        """Return the `ShingleDiff` of two page messages in msgpack, or the row that rejects one of them."""
         sides = []
         for value in (anchor, page):
             read = self._read(value, page_bytes)

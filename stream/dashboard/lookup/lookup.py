@@ -29,7 +29,7 @@ from stream.dashboard.answers import (
 )
 from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.counting.verdict_columns import normal
-from stream.dashboard.lookup.member_pages import compared_members, page_message
+from stream.dashboard.lookup.member_pages import compare_members, page_message
 from stream.errors import NeardupError
 from stream.fingerprint.columns import as_column, distances, first_words
 from stream.fingerprint.row import Row, Status
@@ -52,9 +52,9 @@ MEMORY: Final = 64 * MIB
 """RAM for the newest anchors. It is small because a look-up may wait for RocksDB."""
 NEAREST: Final = 10
 NEWEST: Final = 1 << 21
-"""Anchors that are searched for those that are near and no candidates: 32 MiB are read for it."""
+"""Newest anchors that are searched for near ones that are no candidates, which reads 32 MiB."""
 FAR_COMPARED: Final = 1024
-"""Anchors whose sketches are read for it: those with the nearest fingerprints."""
+"""Anchors whose sketches that search reads: those with the nearest fingerprints."""
 NO_URL: Final = "http://pasted.invalid/"
 """Placeholder for the URL of a pasted page without one."""
 RETRY_SECONDS: Final = 5.0
@@ -146,13 +146,13 @@ class Finder:
                 pair = [(await page_message(self._settings, each.source), each) for each in (one, other)]
                 if (pool := self._pool) is None:
                     raise BusyError("the process that reads pages is not there yet; try again in a moment")
-                return await compared_members(pool, *pair)
+                return await compare_members(pool, *pair)
 
     async def _look_up(self, request: LookupRequest) -> Lookup:
         url = request.url.strip() if request.url else None
         history = self._history(normal(url)) if url else []
         cluster_id = next((each.cluster for each in history if each.cluster), None)
-        found = Lookup(
+        answer = Lookup(
             url=url,
             verdict=None,
             why=_why_of_history(history),
@@ -163,7 +163,7 @@ class Finder:
             behind=self.behind,
         )
         if request.text is None and request.html is None:
-            return found
+            return answer
         pool = self._pool
         if pool is None or self._follower is None:
             raise BusyError("the anchors are still being loaded; try again in a moment")
@@ -171,27 +171,29 @@ class Finder:
         (row,) = await pool.fingerprint([page])
         if request.compare is not None:
             rule = Rule(self._genesis.options, self._genesis.scheme)
-            found.comparison = await compared(pool, rule, _message(NO_URL, request.compare), (page, row))
+            answer.comparison = await compare_pages(
+                pool, rule, _message(NO_URL, request.compare), (page, row)
+            )
         if row.status == Status.REJECTED:
-            found.verdict, found.why = "rejected", f"rejected: {row.reason} ({row.detail or 'no detail'})"
-            return found
+            answer.verdict, answer.why = "rejected", f"rejected: {row.reason} ({row.detail or 'no detail'})"
+            return answer
         if row.status == Status.INSUFFICIENT:
-            found.verdict = "insufficient"
-            found.why = "insufficient: the page has too little text for a fingerprint"
-            return found
+            answer.verdict = "insufficient"
+            answer.why = "insufficient: the page has too little text for a fingerprint"
+            return answer
         async with self._one_at_a_time:
             if self._follower is None:
                 raise BusyError("the anchors are being reloaded; try again in a moment")
             judge = self._follower.judge
             near, baseline = await in_thread(_nearest, judge, row, url)
-            found.anchors = judge.state.tables.count
-            found.searched = min(found.anchors, NEWEST)
-        found.fingerprint = f"{row.fingerprint:0{self._genesis.scheme.width // 4}x}"
-        found.near = near
-        found.verdict, found.why = _judged(near, baseline)
-        if found.cluster is None and found.verdict == "duplicate":
-            found.cluster = self.cluster(near[0].id)
-        return found
+            answer.anchors = judge.state.tables.count
+            answer.searched = min(answer.anchors, NEWEST)
+        answer.fingerprint = f"{row.fingerprint:0{self._genesis.scheme.width // 4}x}"
+        answer.near = near
+        answer.verdict, answer.why = _verdict_now(near, baseline)
+        if answer.cluster is None and answer.verdict == "duplicate":
+            answer.cluster = self.cluster(near[0].id)
+        return answer
 
     def cluster(self, cluster: str) -> ClusterPages | None:
         """Return the size and some pages of a cluster, or None if it has no duplicates."""
@@ -199,12 +201,12 @@ class Finder:
 
 
 def _message(url: str, page: LookupRequest | OtherPage) -> bytes:
-    """The page message of a pasted page."""
+    """Return the page message of a pasted page."""
     content = {"html": page.html} if page.html is not None else {"text": page.text}
     return msgspec.json.encode({"url": url, **content})
 
 
-async def compared(pool: ChildPool, rule: Rule, other: bytes, page: tuple[bytes, Row]) -> Comparison:
+async def compare_pages(pool: ChildPool, rule: Rule, other: bytes, page: tuple[bytes, Row]) -> Comparison:
     """Compare a page message with that of another page, as if that were its anchor. `page` is the message
     with its row."""
     value, row = page
@@ -216,23 +218,28 @@ async def compared(pool: ChildPool, rule: Rule, other: bytes, page: tuple[bytes,
     if isinstance(content, Row):
         return Comparison(f"the pages could not be compared: {content.reason} ({content.detail})")
     shingles = msgspec.msgpack.decode(content, type=ShingleDiff)
-    found = Comparison("", shingles=shingles)
+    comparison = Comparison("", shingles=shingles)
     if union := sum(shingles.counts):
-        found.exact_similarity = round(shingles.counts[0] / union, 4)
+        comparison.exact_similarity = round(shingles.counts[0] / union, 4)
     for name, side in (("the page to compare with", anchor), ("the page", row)):
         if side.status == Status.INSUFFICIENT:
-            found.why = f"{name} has too little text for a fingerprint"
-            return found
-    theirs, ours = _sketch(anchor), _sketch(row)
+            comparison.why = f"{name} has too little text for a fingerprint"
+            return comparison
+    anchor_sketch, sketch = _sketch(anchor), _sketch(row)
     only = np.zeros(1, np.int64)
-    similarity = int(rule.similarities(ours, theirs)[0]), int(rule.least(ours, only, theirs, only)[0])
-    found.distance = (anchor.fingerprint ^ row.fingerprint).bit_count()
-    found.alike, found.similarity, found.why = _ruled(rule, found.distance, similarity, row.status)
-    return found
+    similarity = (
+        int(rule.similarities(sketch, anchor_sketch)[0]),
+        int(rule.least(sketch, only, anchor_sketch, only)[0]),
+    )
+    comparison.distance = (anchor.fingerprint ^ row.fingerprint).bit_count()
+    comparison.alike, comparison.similarity, comparison.why = _apply_rule(
+        rule, comparison.distance, similarity, row.status
+    )
+    return comparison
 
 
 def _sketch(row: Row) -> NDArray[np.uint64]:
-    """(1, lanes)"""
+    """Return the sketch of a row as an array (1, lanes)."""
     return np.frombuffer(row.sketch, "<u8").reshape(1, -1).astype(np.uint64)
 
 
@@ -271,7 +278,7 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     order = pairs.best_first(np.arange(len(place)))
     least = rule.least(sketch, candidates.row, anchors.sketch, place)
     near = [
-        _explained(
+        _near_anchor(
             judge,
             anchors.url(int(place[i])),
             int(anchors.page[place[i]]),
@@ -284,11 +291,15 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     if len(near) < NEAREST:
         near += _far(judge, row, {each.id for each in near})[: NEAREST - len(near)]
     key = row.url_key.encode() if url and row.url_key else None
-    compared = [_near_baseline(judge, each, row, sketch) for each in (state.baselines(key) if key else [])]
-    return near, next((each for each in compared if each.alike), compared[0] if compared else None)
+    own_baselines = [
+        _near_baseline(judge, each, row, sketch) for each in (state.baselines(key) if key else [])
+    ]
+    return near, next(
+        (each for each in own_baselines if each.alike), own_baselines[0] if own_baselines else None
+    )
 
 
-def _far(judge: Judge, row: Row, known: set[str]) -> list[Near]:
+def _far(judge: Judge, row: Row, candidates: set[str]) -> list[Near]:
     """Return the anchors nearest to a page among those that share no bucket with it, best first.
 
     The tables do not find them, so the newest are searched one by one: by fingerprint, and the nearest of
@@ -302,37 +313,40 @@ def _far(judge: Judge, row: Row, known: set[str]) -> list[Near]:
     distance = distances(anchors.fingerprint, fingerprint)
     similarity = rule.similarities_at(sketch, only, anchors.sketch, place)
     least = rule.least(sketch, only, anchors.sketch, place)
-    found: list[Near] = []
-    for i in np.lexsort((place, distance, -similarity))[: NEAREST + len(known)].tolist():
+    far: list[Near] = []
+    for i in np.lexsort((place, distance, -similarity))[: NEAREST + len(candidates)].tolist():
         similarities = int(similarity[i]), int(least[i])
-        each = _explained(
+        each = _near_anchor(
             judge, anchors.url(i), int(anchors.page[i]), int(distance[i]), similarities, row.status
         )
-        if each.id not in known:
+        if each.id not in candidates:
             each.candidate = False
-            found.append(each)
-    return found
+            far.append(each)
+    return far
 
 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
     distance = (baseline.fingerprint ^ row.fingerprint).bit_count()
-    rule, theirs, only = judge.rule, baseline.sketch.reshape(1, -1), np.zeros(1, np.int64)
-    similarity = int(rule.similarities(sketch, theirs)[0]), int(rule.least(sketch, only, theirs, only)[0])
-    return _explained(judge, baseline.url, baseline.page, distance, similarity, row.status)
+    rule, baseline_sketch, only = judge.rule, baseline.sketch.reshape(1, -1), np.zeros(1, np.int64)
+    similarity = (
+        int(rule.similarities(sketch, baseline_sketch)[0]),
+        int(rule.least(sketch, only, baseline_sketch, only)[0]),
+    )
+    return _near_anchor(judge, baseline.url, baseline.page, distance, similarity, row.status)
 
 
-def _explained(
+def _near_anchor(
     judge: Judge, url: str, page: int, distance: int, similarities: tuple[int, int], status: int
 ) -> Near:
-    alike, published, why = _ruled(judge.rule, distance, similarities, status)
+    alike, published, why = _apply_rule(judge.rule, distance, similarities, status)
     return Near(url, show(judge.genesis.journal, page), distance, published, alike, why)
 
 
-def _ruled(
+def _apply_rule(
     rule: Rule, distance: int, similarities: tuple[int, int], status: int
 ) -> tuple[bool, float | None, str]:
-    """Whether two pages are alike, their published similarity, and why. `similarities` are that of the pages
-    and the least that suffices."""
+    """Return whether two pages are alike, their published similarity, and why. `similarities` are that of the
+    pages and the least that suffices."""
     similarity, least = similarities
     published = rule.published(similarity)
     largest = rule.largest_distance(status)
@@ -346,7 +360,7 @@ def _ruled(
     return alike, published, why
 
 
-def _judged(near: list[Near], baseline: Near | None) -> tuple[str, str]:
+def _verdict_now(near: list[Near], baseline: Near | None) -> tuple[str, str]:
     """Return the verdict that the page would get now, and why."""
     if baseline and baseline.alike:
         return "recrawl", f"recrawl: matches a last page of this URL; {baseline.why}"

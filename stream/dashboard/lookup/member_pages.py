@@ -26,7 +26,7 @@ POLL_MS: Final = 200
 
 
 class PageGoneError(NeardupError):
-    """The message of a page cannot be read any more; says why."""
+    """The message of a page cannot be read any more. The text names the cause."""
 
 
 async def page_message(settings: Settings, source: MessagePosition) -> bytes:
@@ -58,7 +58,7 @@ async def page_message(settings: Settings, source: MessagePosition) -> bytes:
     raise PageGoneError(f"{where}: the message was deleted by compaction")
 
 
-async def compared_members(
+async def compare_members(
     pool: ChildPool, one: tuple[bytes, VerdictRecord], other: tuple[bytes, VerdictRecord]
 ) -> Comparison:
     """Compare two pages of a cluster, each given as message and verdict, in a child process.
@@ -72,13 +72,13 @@ async def compared_members(
             f"the pages could not be compared: {content.reason} ({content.detail or 'no detail'})"
         )
     shingles = msgspec.msgpack.decode(content, type=ShingleDiff)
-    found = Comparison("", shingles=shingles)
+    comparison = Comparison("", shingles=shingles)
     prints = [each.fingerprint for _, each in (one, other)]
     if all(prints):
         first, second = (int(each or "", 16) for each in prints)
-        found.distance = (first ^ second).bit_count()
+        comparison.distance = (first ^ second).bit_count()
     if union := sum(shingles.counts):
-        found.exact_similarity = round(shingles.counts[0] / union, 4)
-    distance = "unknown distance" if found.distance is None else f"distance {found.distance} bits"
-    found.why = f"{distance}; {shingles.counts[0]} of {union} shingles are in both pages"
-    return found
+        comparison.exact_similarity = round(shingles.counts[0] / union, 4)
+    distance = "unknown distance" if comparison.distance is None else f"distance {comparison.distance} bits"
+    comparison.why = f"{distance}; {shingles.counts[0]} of {union} shingles are in both pages"
+    return comparison

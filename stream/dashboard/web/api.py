@@ -39,7 +39,7 @@ from stream.dashboard.lookup.lookup import BusyError, Finder, cluster_pages
 from stream.dashboard.lookup.member_pages import PageGoneError
 from stream.dashboard.lookup.superseded import SupersededClusters
 from stream.dashboard.web import csv_export
-from stream.dashboard.web.gate import ProblemError, answer, decoded
+from stream.dashboard.web.gate import ProblemError, answer, decode_body
 from stream.messages.verdict import VERDICTS, VerdictRecord
 
 MOST: Final = 200
@@ -98,7 +98,7 @@ class Api:
         series, total = view.series(plan, host), Counts()
         for each in series:
             total.add(each)
-        return self._exported(
+        return self._export(
             request,
             part,
             Figures(
@@ -110,8 +110,10 @@ class Api:
                 series=Series(
                     _times(plan), {kind: [each.verdicts.get(kind, 0) for each in series] for kind in VERDICTS}
                 ),
-                distances={kind: _places(found, 64) for kind, found in total.distances.items()},
-                similarities={kind: _places(found, 101) for kind, found in total.similarities.items()},
+                distances={kind: _places(histogram, 64) for kind, histogram in total.distances.items()},
+                similarities={
+                    kind: _places(histogram, 101) for kind, histogram in total.similarities.items()
+                },
                 reasons=dict(sorted(total.reasons.items(), key=lambda each: (-each[1], each[0]))),
                 last=view.last(),
                 revision=view.revision,
@@ -125,11 +127,14 @@ class Api:
         limit, offset = _number(request, "limit", 20, 1, MOST), _number(request, "offset", 0, 0, 10**9)
         view = self.statistics.view
         now = time.time()
-        plan, found = view.ranking(view.first(now) if start is None else start, now if end is None else end)
-        ranked = sorted(
-            found.items(), key=lambda each: (-each[1].verdicts.get("duplicate", 0), -each[1].pages, each[0])
+        plan, counts_by_host = view.ranking(
+            view.first(now) if start is None else start, now if end is None else end
         )
-        return self._exported(
+        ranked = sorted(
+            counts_by_host.items(),
+            key=lambda each: (-each[1].verdicts.get("duplicate", 0), -each[1].pages, each[0]),
+        )
+        return self._export(
             request,
             "hosts",
             Hosts(
@@ -148,9 +153,8 @@ class Api:
     async def clusters(self, request: web.Request) -> web.Response:
         """Return clusters by size."""
         limit, offset = _number(request, "limit", 20, 1, MOST), _number(request, "offset", 0, 0, 10**9)
-        known = self.statistics.view.clusters
-        ranked = sorted(known.values(), key=lambda each: (-each.duplicates, each.id))
-        return self._exported(
+        ranked = sorted(self.statistics.view.clusters.values(), key=lambda each: (-each.duplicates, each.id))
+        return self._export(
             request,
             "clusters",
             Clusters(
@@ -175,21 +179,21 @@ class Api:
 
     async def cluster(self, request: web.Request) -> web.Response:
         """Return the pages of a cluster."""
-        found = self._cluster(request)
-        found.superseded = found.cluster in self.superseded.clusters
-        return answer(found)
+        pages = self._cluster(request)
+        pages.superseded = pages.cluster in self.superseded.clusters
+        return answer(pages)
 
     def _cluster(self, request: web.Request) -> ClusterPages:
         cluster = request.match_info["cluster"]
-        found = cluster_pages(cluster, self.statistics.cluster_rows(cluster))
-        if found is None:
+        pages = cluster_pages(cluster, self.statistics.cluster_rows(cluster))
+        if pages is None:
             raise ProblemError(404, "No such cluster", f"cluster {cluster[:80]} has no known duplicates")
-        return found
+        return pages
 
     async def comparison(self, request: web.Request) -> web.Response:
         """Compare two pages of a cluster."""
-        found = self._cluster(request)
-        urls = {found.cluster: found.anchor} | {each.id: each.url for each in found.members}
+        pages = self._cluster(request)
+        urls = {pages.cluster: pages.anchor} | {each.id: each.url for each in pages.members}
         pair = [self._verdict(urls, request.query.get(name, ""), name) for name in ("one", "other")]
         try:
             return answer(await self.finder.compare_members(*pair))
@@ -215,10 +219,10 @@ class Api:
         """Return the latest verdicts."""
         limit = _number(request, "limit", 50, 1, MOST)
         before = _number(request, "before", 0, 0, 1 << 62) or None
-        found = self.recent.latest(_wanted(request), limit, before)
-        more = found[-1].sequence if len(found) == limit else None
-        return self._exported(
-            request, "verdicts", Verdicts(latest_verdicts.answers(found), more), csv_export.verdicts
+        newest = self.recent.latest(_filter_of(request), limit, before)
+        more = newest[-1].sequence if len(newest) == limit else None
+        return self._export(
+            request, "verdicts", Verdicts(latest_verdicts.answers(newest), more), csv_export.verdicts
         )
 
     async def system(self, request: web.Request) -> web.Response:
@@ -233,7 +237,7 @@ class Api:
         lags = self.watch.lags
         plan = lags.plan(*_range(request), time.time())
         partitions, behind = lags.partitions(role, plan) if role else ([], 0)
-        return self._exported(
+        return self._export(
             request,
             "lag",
             Lag(
@@ -252,34 +256,32 @@ class Api:
         log = self.watch.changes
         start, end = _range(request)
         start, end = log.first if start is None else start, time.time() if end is None else end
-        found = log.between(start, end)
-        return self._exported(
+        in_range = log.between(start, end)
+        return self._export(
             request,
             "changes",
             Changes(
                 range=RangeAnswer(start, end, 0),
                 since=log.since,
-                changes=found[-MOST:],
-                left_out=max(0, len(found) - MOST),
+                changes=in_range[-MOST:],
+                left_out=max(0, len(in_range) - MOST),
                 complete=log.dropped_until is None or log.dropped_until < start,
             ),
             csv_export.changes,
         )
 
-    def _exported(
-        self, request: web.Request, name: str, found: T, to_csv: Callable[[T], str]
-    ) -> web.Response:
+    def _export(self, request: web.Request, name: str, body: T, to_csv: Callable[[T], str]) -> web.Response:
         """Return an answer as JSON, or as the file that the request asks for."""
         wanted = request.query.get("format")
         if wanted is None:
-            return answer(found)
+            return answer(body)
         if wanted not in ("csv", "json"):
             raise ProblemError(400, "Bad request", "format must be csv or json")
         file = re.sub(r"[^\w.-]", "_", f"{self.about.namespace}-{name}.{wanted}", flags=re.ASCII)
         headers = {"Content-Disposition": f'attachment; filename="{file}"'}
         if wanted == "json":
-            return answer(found, headers=headers)
-        return web.Response(text=to_csv(found), content_type="text/csv", charset="utf-8", headers=headers)
+            return answer(body, headers=headers)
+        return web.Response(text=to_csv(body), content_type="text/csv", charset="utf-8", headers=headers)
 
     async def tell_about(self, request: web.Request) -> web.Response:
         """Return version, scheme and rule."""
@@ -287,24 +289,24 @@ class Api:
 
     async def lookup(self, request: web.Request) -> web.Response:
         """Look up a URL or page."""
-        asked = decoded(await request.read(), LookupRequest)
-        if asked.text is not None and asked.html is not None:
+        query = decode_body(await request.read(), LookupRequest)
+        if query.text is not None and query.html is not None:
             raise ProblemError(400, "Bad request", "text and html exclude each other")
-        if not (asked.url or asked.text is not None or asked.html is not None):
+        if not (query.url or query.text is not None or query.html is not None):
             raise ProblemError(400, "Bad request", "one of url, text and html is required")
-        if asked.compare is not None:
-            if (asked.compare.text is None) == (asked.compare.html is None):
+        if query.compare is not None:
+            if (query.compare.text is None) == (query.compare.html is None):
                 raise ProblemError(400, "Bad request", "compare: either text or html is required")
-            if asked.text is None and asked.html is None:
+            if query.text is None and query.html is None:
                 raise ProblemError(400, "Bad request", "compare: the text or html to be compared is missing")
         try:
-            return answer(await self.finder.look_up(asked))
+            return answer(await self.finder.look_up(query))
         except BusyError as error:
             raise ProblemError(503, "Busy", str(error)) from None
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Stream new verdicts as server-sent events."""
-        wanted = _wanted(request)
+        wanted = _filter_of(request)
         try:
             async with self.recent.listening(wanted) as news:
                 response = web.StreamResponse(
@@ -344,10 +346,10 @@ def _range(request: web.Request) -> tuple[float | None, float | None]:
     if named == "all":
         return None, None
     if named:
-        found = _RANGE.match(named)
-        if not found or not int(found[1]):
+        parts = _RANGE.match(named)
+        if not parts or not int(parts[1]):
             raise ProblemError(400, "Bad request", "range must be all, or a number with m, h or d, like 15m")
-        seconds = int(found[1]) * _UNITS[found[2]]
+        seconds = int(parts[1]) * _UNITS[parts[2]]
         if seconds > LONGEST:
             raise ProblemError(400, "Bad request", TOO_LONG)
         return time.time() - seconds, None
@@ -393,7 +395,7 @@ def _host(request: web.Request) -> str | None:
     return host or None
 
 
-def _wanted(request: web.Request) -> VerdictFilter:
+def _filter_of(request: web.Request) -> VerdictFilter:
     verdicts = frozenset(request.query.getall("verdict", []))
     if unknown := verdicts - set(VERDICTS):
         named = ", ".join(sorted(unknown))[:80]

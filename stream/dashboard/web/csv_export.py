@@ -46,22 +46,22 @@ def time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def series(found: Figures) -> str:
+def series(figures: Figures) -> str:
     """Return the verdicts over time."""
-    kinds = list(found.series.verdicts)
-    columns = found.series.verdicts.values()
-    rows = ([time(at), *pages] for at, *pages in zip(found.series.time, *columns, strict=True))
+    kinds = list(figures.series.verdicts)
+    columns = figures.series.verdicts.values()
+    rows = ([time(at), *pages] for at, *pages in zip(figures.series.time, *columns, strict=True))
     return text_of(["time", *kinds], rows)
 
 
-def distances(found: Figures) -> str:
+def distances(figures: Figures) -> str:
     """Return duplicates and recrawls by distance, in bits."""
-    return _histogram(found.distances, "distance_bits", 64, 1)
+    return _histogram(figures.distances, "distance_bits", 64, 1)
 
 
-def similarities(found: Figures) -> str:
+def similarities(figures: Figures) -> str:
     """Return duplicates and recrawls by similarity, from 0.00 to 1.00."""
-    return _histogram(found.similarities, "similarity", 101, 100)
+    return _histogram(figures.similarities, "similarity", 101, 100)
 
 
 def _histogram(histograms: dict[str, list[int]], name: str, size: int, parts: int) -> str:
@@ -70,9 +70,9 @@ def _histogram(histograms: dict[str, list[int]], name: str, size: int, parts: in
     return text_of([name, *LIKE], zip(places, *columns, strict=True))
 
 
-def reasons(found: Figures) -> str:
+def reasons(figures: Figures) -> str:
     """Return rejected pages by reason."""
-    return text_of(["reason", "pages"], found.reasons.items())
+    return text_of(["reason", "pages"], figures.reasons.items())
 
 
 FIGURES: Final = {
@@ -81,28 +81,28 @@ FIGURES: Final = {
 """Part of the figures -> what writes it."""
 
 
-def hosts(found: Hosts) -> str:
+def hosts(answer: Hosts) -> str:
     """Return hosts with their verdicts."""
-    kinds = sorted({kind for each in found.hosts for kind in each.verdicts})
+    kinds = sorted({kind for each in answer.hosts for kind in each.verdicts})
     rows: Rows = (
-        (each.host, each.pages, *(each.verdicts.get(kind, 0) for kind in kinds)) for each in found.hosts
+        (each.host, each.pages, *(each.verdicts.get(kind, 0) for kind in kinds)) for each in answer.hosts
     )
     return text_of(["host", "pages", *kinds], rows)
 
 
-def clusters(found: Clusters) -> str:
+def clusters(answer: Clusters) -> str:
     """Return clusters with their sizes."""
     rows: Rows = (
-        (each.cluster, each.anchor, each.pages, str(each.superseded).lower()) for each in found.clusters
+        (each.cluster, each.anchor, each.pages, str(each.superseded).lower()) for each in answer.clusters
     )
     return text_of(["cluster", "anchor", "pages", "superseded"], rows)
 
 
-def verdicts(found: Verdicts) -> str:
+def verdicts(answer: Verdicts) -> str:
     """Return verdicts, newest first."""
     header = ["decided_at", "verdict", "url", "duplicate_of"]
     header += ["distance", "similarity", "reason", "cluster", "id"]
-    return text_of(header, (_verdict(each.verdict) for each in found.verdicts))
+    return text_of(header, (_verdict(each.verdict) for each in answer.verdicts))
 
 
 def _verdict(each: VerdictRecord) -> Sequence[Cell]:
@@ -111,19 +111,19 @@ def _verdict(each: VerdictRecord) -> Sequence[Cell]:
     return each.decided_at, each.verdict, each.url, like, *figures, each.reason, each.cluster, each.id
 
 
-def lag(found: Lag) -> str:
+def lag(answer: Lag) -> str:
     """Return lag over time: a row for each step of each role or partition."""
-    return text_of(["time", "role", "partition", "lag_seconds", "lag_records"], _lag_rows(found))
+    return text_of(["time", "role", "partition", "lag_seconds", "lag_records"], _lag_rows(answer))
 
 
-def _lag_rows(found: Lag) -> Iterator[Sequence[Cell]]:
-    for each in (*found.roles, *found.partitions):
-        for at, seconds, records in zip(found.time, each.lag_seconds, each.lag_records, strict=True):
+def _lag_rows(answer: Lag) -> Iterator[Sequence[Cell]]:
+    for each in (*answer.roles, *answer.partitions):
+        for at, seconds, records in zip(answer.time, each.lag_seconds, each.lag_records, strict=True):
             if records is not None:
                 yield [time(at), each.role, each.partition, seconds, records]
 
 
-def changes(found: Changes) -> str:
+def changes(answer: Changes) -> str:
     """Return restarts and rebalances."""
-    rows = ([time(each.at), each.role, each.kind, each.detail] for each in found.changes)
+    rows = ([time(each.at), each.role, each.kind, each.detail] for each in answer.changes)
     return text_of(["time", "role", "kind", "detail"], rows)

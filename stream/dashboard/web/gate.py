@@ -54,7 +54,7 @@ class ProblemError(Exception):
         return answer(self.problem, self.problem.status, headers, "application/problem+json")
 
 
-def decoded(body: bytes, kind: type[T]) -> T:
+def decode_body(body: bytes, kind: type[T]) -> T:
     """Decode a JSON body. Raises ProblemError."""
     try:
         return msgspec.json.decode(body, type=kind)
@@ -158,12 +158,12 @@ class Gate:
                 return "proxy"
         if self._token is None:
             return None
-        if self._signed(request.cookies.get(self._cookie, "")):
+        if self._is_valid_session(request.cookies.get(self._cookie, "")):
             return "session"
         kind, _, given = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() != "bearer":
             return None
-        return "token" if self._right(request, given.strip()) else None
+        return "token" if self._check_token(request, given.strip()) else None
 
     # Handlers.
 
@@ -175,8 +175,8 @@ class Gate:
         """Set a session cookie in exchange for the token."""
         if self._token is None:
             raise ProblemError(404, "Not found", "login is disabled: this dashboard has no token")
-        given = decoded(await request.read(), LoginRequest).token
-        if not self._right(request, given.strip()):
+        given = decode_body(await request.read(), LoginRequest).token
+        if not self._check_token(request, given.strip()):
             raise ProblemError(401, "Unauthorized", "this is not the dashboard's token")
         response = answer(Session("session"), headers={"Cache-Control": "no-store"})
         response.set_cookie(
@@ -219,27 +219,27 @@ class Gate:
         )
 
     def _from_proxy(self, request: web.Request) -> bool:
-        return self._trusted(request.remote or "")
+        return self._is_trusted(request.remote or "")
 
-    def _trusted(self, address: str) -> bool:
+    def _is_trusted(self, address: str) -> bool:
         try:
-            found = ipaddress.ip_address(address.partition("%")[0])
+            ip = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
             return False
-        found = getattr(found, "ipv4_mapped", None) or found
-        return any(found in network for network in self._proxies)
+        ip = getattr(ip, "ipv4_mapped", None) or ip
+        return any(ip in network for network in self._proxies)
 
     def _address(self, request: web.Request) -> str:
         """Return the client address for counting failures: the last hop that is not a trusted proxy."""
         hops = [request.remote or ""]
         if self._from_proxy(request):
-            said = ",".join(request.headers.getall("X-Forwarded-For", []))
-            hops = [*(each.strip() for each in said.split(",") if each.strip()), *hops]
-        return next((hop for hop in reversed(hops) if not self._trusted(hop)), hops[0])[:64]
+            forwarded = ",".join(request.headers.getall("X-Forwarded-For", []))
+            hops = [*(each.strip() for each in forwarded.split(",") if each.strip()), *hops]
+        return next((hop for hop in reversed(hops) if not self._is_trusted(hop)), hops[0])[:64]
 
     # Tokens and cookies.
 
-    def _right(self, request: web.Request, given: str) -> bool:
+    def _check_token(self, request: web.Request, given: str) -> bool:
         address, now = self._address(request), self._now()
         failures = self._failures.get(address, deque())
         while failures and failures[0] <= now - FAILURE_SECONDS:
@@ -260,15 +260,15 @@ class Gate:
         return False
 
     def _sign(self, expires: int) -> str:
-        said = f"{expires}.{secrets.token_urlsafe(16)}"
-        return f"{said}.{self._signature(said)}"
+        content = f"{expires}.{secrets.token_urlsafe(16)}"
+        return f"{content}.{self._signature(content)}"
 
-    def _signature(self, said: str) -> str:
-        return hmac.new(self._token or b"", f"session {said}".encode(), "sha256").hexdigest()
+    def _signature(self, content: str) -> str:
+        return hmac.new(self._token or b"", f"session {content}".encode(), "sha256").hexdigest()
 
-    def _signed(self, cookie: str) -> bool:
-        said, _, signature = cookie.rpartition(".")
-        expires = said.partition(".")[0]
-        if not hmac.compare_digest(signature.encode(), self._signature(said).encode()):
+    def _is_valid_session(self, cookie: str) -> bool:
+        content, _, signature = cookie.rpartition(".")
+        expires = content.partition(".")[0]
+        if not hmac.compare_digest(signature.encode(), self._signature(content).encode()):
             return False
         return int(expires) > self._now()
