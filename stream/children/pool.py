@@ -40,6 +40,7 @@ from stream.children.schema_server import SchemaServer
 from stream.errors import ChildError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.futures import retrieved
 from stream.pages.outside.schema_registry import Registry
 from stream.settings import Settings
 
@@ -205,10 +206,9 @@ class ChildPool:
     def _begin(self, conversing: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Start a task that has a child process a request and then releases the child. The task goes on if
         the caller is cancelled."""
-        conversation = asyncio.create_task(conversing)
+        conversation = retrieved(asyncio.create_task(conversing))
         self._conversations.add(conversation)
         conversation.add_done_callback(self._conversations.discard)
-        conversation.add_done_callback(_retrieve)
         return conversation
 
     async def _converse(
@@ -426,7 +426,7 @@ class _Child:
 
     async def _first_frame(self) -> bytes:
         """The child's first frame. Waits for as long as the child lives, and logs a slow start."""
-        reading, began = asyncio.ensure_future(self._read()), time.monotonic()
+        reading, began = retrieved(asyncio.ensure_future(self._read())), time.monotonic()
         try:
             while not (await asyncio.wait([reading], timeout=SLOW_START_SECONDS))[0]:
                 waited = round(time.monotonic() - began)
@@ -488,12 +488,6 @@ async def _all_of(tasks: Sequence[asyncio.Task[_Child]]) -> list[_Child | BaseEx
             if isinstance(child, _Child):
                 await child.kill()
         raise
-
-
-def _retrieve(conversation: asyncio.Task[Any]) -> None:
-    """Mark the task's exception as retrieved, lest asyncio log it: the caller may have been cancelled."""
-    if not conversation.cancelled():
-        conversation.exception()
 
 
 _PERHAPS_BY_OTHERS: Final = (None, -signal.SIGALRM, -signal.SIGKILL)

@@ -11,15 +11,19 @@ import asyncio
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from itertools import chain
-from typing import Any
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.client import AIOKafkaClient
 from aiokafka.consumer.fetcher import FetchResult
+from aiokafka.consumer.group_coordinator import NoGroupCoordinator
 from aiokafka.errors import for_code
 from aiokafka.protocol.commit import OffsetFetchRequest
 from aiokafka.structs import OffsetAndMetadata
+
+from stream.futures import retrieved
 
 
 def client_of(owner: AIOKafkaConsumer | AIOKafkaProducer | AIOKafkaAdminClient) -> AIOKafkaClient:
@@ -64,6 +68,38 @@ async def fetch_committed(
 def raise_group_errors(consumer: AIOKafkaConsumer) -> None:
     """Raise an error of the group's coordinator now, which aiokafka would raise at the next poll."""
     consumer._coordinator.check_errors()
+
+
+def keep_commits(consumer: AIOKafkaConsumer) -> None:
+    """Keep the requests of commits for `end_commits`; call this once the consumer is started.
+
+    aiokafka shields the request of a commit. If the commit is cancelled, the request goes on: it connects
+    again after the client was closed, and nobody retrieves its error.
+    """
+    coordinator, requests = consumer._coordinator, set[asyncio.Task[None]]()
+    if isinstance(coordinator, NoGroupCoordinator):
+        return
+    request = coordinator._do_commit_offsets
+
+    def requesting(*commit: Any) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = retrieved(asyncio.ensure_future(request(*commit)))
+        requests.add(task)
+        task.add_done_callback(requests.discard)
+        return task
+
+    coordinator._do_commit_offsets = requesting
+    _COMMITS[consumer] = requests
+
+
+async def end_commits(consumer: AIOKafkaConsumer) -> None:
+    """Cancel the requests of commits that are under way, and wait for them."""
+    requests = list(_COMMITS.get(consumer, ()))
+    for request in requests:
+        request.cancel()
+    await asyncio.gather(*requests, return_exceptions=True)
+
+
+_COMMITS: Final = WeakKeyDictionary[AIOKafkaConsumer, set[asyncio.Task[None]]]()
 
 
 @contextmanager

@@ -33,7 +33,13 @@ from aiokafka.errors import (
 from aiokafka.protocol.metadata import MetadataRequest
 
 from stream.errors import AccessError, BrokerError, SecurityError, SettingsError, StaleError
-from stream.kafka.aiokafka_internals import client_of, raise_offset_errors, retrieve_errors
+from stream.kafka.aiokafka_internals import (
+    client_of,
+    end_commits,
+    keep_commits,
+    raise_offset_errors,
+    retrieve_errors,
+)
 from stream.kafka.outage import until_answered
 from stream.settings import OAUTHBEARER, Settings
 
@@ -187,6 +193,8 @@ async def end(client: Client) -> None:
     aiokafka's `stop` may raise the CancelledError of an internal task that had not started, and then leaves
     its connections open. Without a broker it may hang forever.
     """
+    if isinstance(client, AIOKafkaConsumer):
+        await end_commits(client)
     if isinstance(client, AIOKafkaClient | AIOKafkaAdminClient):
         closings = [client.close]
     else:
@@ -229,6 +237,8 @@ async def start(settings: Settings, started: Client) -> None:
         await (started.bootstrap() if isinstance(started, AIOKafkaClient) else started.start())
     except KafkaConnectionError as error:
         raise await refusal(settings) from error
+    if isinstance(started, AIOKafkaConsumer):
+        keep_commits(started)
 
 
 def _by_token(settings: Settings) -> bool:

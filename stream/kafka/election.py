@@ -19,6 +19,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.errors import KafkaError
 
+from stream.futures import retrieved
 from stream.kafka import clients
 from stream.settings import Settings
 
@@ -50,9 +51,12 @@ class Election(ConsumerRebalanceListener):  # type: ignore[misc]
         aiokafka reports errors of the group only when polled, and leaves the group if it is never polled.
         """
         await self._consumer.getmany(timeout_ms=0)
-        idle = self._committing is None or self._committing.done()
+        if self._committing is not None and self._committing.done():
+            self._committing.result()
+            self._committing = None
+        idle = self._committing is None
         if idle and self._judged > self._committed and time.monotonic() - self._committed_at > COMMIT_SECONDS:
-            self._committing = asyncio.create_task(self._commit())
+            self._committing = retrieved(asyncio.create_task(self._commit()))
 
     def note_judged(self, end: int) -> None:
         """Record that this judge has judged the journal up to offset `end`."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import structlog
 
 from stream.errors import DamagedStateError, NeardupError, StaleError, StateError
+from stream.futures import retrieved
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.kafka import broker_metadata, clients
@@ -102,7 +103,9 @@ async def _opened_state(
 
     An error within the context takes precedence over an error on closing.
     """
-    opening = asyncio.create_task(asyncio.to_thread(_opened, directory, genesis, cluster_id, settings))
+    opening = retrieved(
+        asyncio.create_task(asyncio.to_thread(_opened, directory, genesis, cluster_id, settings))
+    )
     try:
         yield await asyncio.shield(opening)
     except BaseException:

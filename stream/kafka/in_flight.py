@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Self, TypeVar
 
+from stream.futures import retrieved
+
 T = TypeVar("T")
 
 
@@ -41,7 +43,7 @@ class Transaction:
 
 async def in_thread(function: Callable[..., T], *arguments: Any) -> T:
     """Call the function in a thread. Waits for the thread to end even on cancellation."""
-    running = asyncio.ensure_future(asyncio.to_thread(function, *arguments))
+    running = retrieved(asyncio.ensure_future(asyncio.to_thread(function, *arguments)))
     try:
         return await asyncio.shield(running)
     finally:

@@ -19,6 +19,7 @@ from aiokafka.errors import (
 
 from stream.errors import BrokerError, PageError, TopicError
 from stream.fingerprint.row import KEY_BYTES
+from stream.futures import retrieved
 from stream.kafka import clients
 from stream.kafka.names import TopicNames
 from stream.settings import Settings
@@ -149,11 +150,9 @@ class _Window:
     async def send(self, message: Message, key: bytes | None) -> None:
         """Send a message, waiting while the producer's batches or the window are full."""
         try:
-            future = await self._producer.send(self._topic, message.value, key=key)
+            future = retrieved(await self._producer.send(self._topic, message.value, key=key))
         except KafkaError as error:
             raise self._failure(message, error) from error
-        # Retrieve the exception, or asyncio logs it if an earlier failure ends the publication.
-        future.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._sends.append((message, future))
         self._bytes += len(message.value)
         await self.drain(UNACKNOWLEDGED_BYTES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import random
 import resource
 import shutil
@@ -181,7 +182,7 @@ def full(largest: int) -> Iterator[None]:
 
 @pytest.mark.parametrize("largest", [600, 3000])
 async def test_a_full_disk_ends_the_judge_and_nothing_is_lost_or_judged_twice(
-    judged: Settings, largest: int
+    judged: Settings, largest: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     await append(judged, record(part(0, PAGES, PAGES + 1)))
     with full(largest):
@@ -189,6 +190,10 @@ async def test_a_full_disk_ends_the_judge_and_nothing_is_lost_or_judged_twice(
     assert isinstance(error, DiskError), repr(error)
     assert error.exit_code == EXIT_DISK
     assert f"{judged.state_dir}" in str(error) or "neardup-rehearsal" in str(error)
+    del error
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+    assert "Unclosed" not in caplog.text
     async with running(JudgeRole(judged)):
         await deliver_again(judged)
     await all_once(judged)

@@ -172,3 +172,11 @@ async def test_what_is_fetched_may_be_kept_elsewhere_and_read_in_another_way(
     assert [record.value for record in result.getall()] == [b"a", b"b"]
     assert len(wrapped) == 1
     await fetcher.close()
+
+
+def test_a_commit_shields_one_request_that_is_made_by_the_coordinator() -> None:
+    """`keep_commits` stands between them; `tests/unit/test_futures.py` has what for."""
+    assert inspect.iscoroutinefunction(GroupCoordinator._do_commit_offsets)
+    assert parameters(GroupCoordinator._do_commit_offsets) == ["assignment", "offsets"]
+    shielded = "asyncio.shield(self._do_commit_offsets(assignment, offsets))"
+    assert shielded in inspect.getsource(GroupCoordinator.commit_offsets)

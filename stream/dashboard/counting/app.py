@@ -36,6 +36,7 @@ from stream.dashboard.counting.rows import ClusterRow, Counts
 from stream.dashboard.counting.verdict_columns import Sum, VerdictColumns, batch_of
 from stream.dashboard.counting.view import View, Window
 from stream.dashboard.counting.windows import DAY, HOSTS, TOTALS, Calendar
+from stream.futures import retrieved
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import MAGIC, PlacedValue, VerdictReader
@@ -74,7 +75,7 @@ class Statistics:
         self.view = View(self.host_counts, self.cluster_rows)
         self.ready = asyncio.Event()
         """Set once the tables are recovered and the view is loaded."""
-        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.failed: asyncio.Future[None] = retrieved(asyncio.get_running_loop().create_future())
         self.folded: dict[int, int] = {}
         """Partition -> the offset after the last verdict folded by this process."""
         self._given: dict[int, int] = {}

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from stream.dashboard.counting.ends import FoldedOffsets
 from stream.dashboard.counting.verdict_columns import Sum, VerdictColumns, pieces
+from stream.futures import retrieved
 
 FOLD_SECONDS: Final = 1.0, 10.0
 """Bounds of the time, in seconds, between folds while more verdicts wait. It is a quarter of the lag."""
@@ -48,7 +49,7 @@ class Pending:
 
     def send(self, work: Coroutine[Any, Any, None]) -> None:
         """Start `work`, which must complete before the events are acknowledged."""
-        self._sends.append(asyncio.create_task(work))
+        self._sends.append(retrieved(asyncio.create_task(work)))
 
     async def sent(self) -> None:
         """Wait for all work started by `send`, and raise its first error."""
@@ -57,7 +58,6 @@ class Pending:
 
     def drop(self) -> None:
         """Discard everything after a rebalance, since it will be redelivered."""
-        asyncio.gather(*self._sends, return_exceptions=True)
         for each in (self._begun, self._due, self._taken):
             each.set()
 

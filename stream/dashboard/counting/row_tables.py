@@ -16,6 +16,7 @@ from faust.types import TP
 from rocksdict import WriteBatch
 
 from stream.dashboard.counting.faust_internals import database, open_database, producer_of
+from stream.futures import retrieved
 from stream.kafka.record_batches import header_block, record_batches
 from stream.messages.byte_strings import StringColumn, Texts
 
@@ -82,7 +83,7 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         batches = record_batches(
             StringColumn.of(list(rows)), values, _NO_HEADERS, headers_of, CHANGELOG_BYTES, transactional=False
         )
-        sent = [await producer.send_batch(batch, topic, partition=partition) for batch in batches]
+        sent = [retrieved(await producer.send_batch(batch, topic, partition=partition)) for batch in batches]
         written = await asyncio.gather(*sent)
         end = written[-1].offset + batches[-1].record_count()
         # RocksDB already has these rows, so recovery may start after them.

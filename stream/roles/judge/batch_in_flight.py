@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
+from stream.futures import retrieved
 from stream.judge.batch import Entry
 from stream.judge.decide import MOST, Effort
 from stream.judge.judge import Judge
@@ -56,14 +57,14 @@ class BatchInFlight:
     async def prepare(self) -> None:
         """Prepare the state change, while the verdicts are being encoded."""
         # Concurrently: preparing the state change needs the GIL, encoding verdicts mostly does not.
-        self._encoding = asyncio.create_task(self._encode())
+        self._encoding = retrieved(asyncio.create_task(self._encode()))
         with self._watch.stage("prepare"):
             self._decisions, self._prepared = await in_thread(self._prepare)
 
     async def publish(self, transaction: Transaction, committed: Callable[[], None]) -> None:
         """Begin the transaction. Returns once the state in RAM includes this batch, so that the next one can
         be decided. `committed` is called when the verdicts are published and the state is written."""
-        self._advancing = asyncio.create_task(in_thread(self._advance))
+        self._advancing = retrieved(asyncio.create_task(in_thread(self._advance)))
         transaction.begin(self._publish(committed))
         await self._advancing
 

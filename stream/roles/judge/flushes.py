@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from stream.futures import retrieved
 from stream.judge.state import State
 from stream.roles.judge.stats import JudgeStats
 from stream.roles.judge.watch import JudgeWatch
@@ -26,7 +27,8 @@ class Flushes:
 
     @asynccontextmanager
     async def beside(self, state: State) -> AsyncIterator[None]:
-        """Flush this state while entered. Waits on exit for a running flush."""
+        """Flush this state while entered. Waits on exit for a running flush, whose error closing the state
+        meets again."""
         self._applied, self._begun = state.meta.applied, time.monotonic()
         try:
             yield
@@ -45,7 +47,7 @@ class Flushes:
         if applied > self._applied and time.monotonic() - self._begun > self._seconds:
             self._applied, self._begun = applied, time.monotonic()
             log.info("progress", **self._stats.fields(state))
-            self._flushing = asyncio.create_task(asyncio.to_thread(self._flush, state))
+            self._flushing = retrieved(asyncio.create_task(asyncio.to_thread(self._flush, state)))
 
     def _flush(self, state: State) -> None:
         with self._watch.stage("flush"):

@@ -12,6 +12,7 @@ import msgspec
 from aiokafka.errors import IllegalOperation, InvalidTxnState
 
 from stream.failpoints import reach
+from stream.futures import retrieved
 from stream.judge.judged_batch import JudgedBatch
 from stream.kafka import clients
 from stream.kafka.aiokafka_internals import transaction_error
@@ -109,15 +110,10 @@ class Publisher:
         names, encode, producer = self._names, self._encode, self._producer
         sent: list[asyncio.Future[Any]] = []
 
-        def note(future: asyncio.Future[Any]) -> None:
-            # Retrieve the exception, or asyncio logs it if another future fails first.
-            future.add_done_callback(lambda done: done.cancelled() or done.exception())
-            sent.append(future)
-
-        note(await producer.send(names.decisions, encode_decisions(decisions), partition=0))
+        sent.append(retrieved(await producer.send(names.decisions, encode_decisions(decisions), partition=0)))
         for place, batch in verdicts:
-            note(await producer.send_batch(batch, place.topic, partition=place.partition))
+            sent.append(retrieved(await producer.send_batch(batch, place.topic, partition=place.partition)))
         for cluster in decided.cluster_records():
             key = cluster.cluster.encode()
-            note(await producer.send(names.clusters, encode(cluster), key=key, partition=0))
+            sent.append(retrieved(await producer.send(names.clusters, encode(cluster), key=key, partition=0)))
         return sent

@@ -8,6 +8,7 @@ from typing import Final, Self
 
 from aiokafka import AIOKafkaProducer
 
+from stream.futures import retrieved
 from stream.kafka import broker_metadata
 from stream.roles.worker.backlog import PagesTopic, Rejected
 
@@ -44,7 +45,7 @@ class DeadLetters:
             if size + len(key or b"") + len(value) > self._largest:
                 key, value = None, b""
                 headers.append(("truncated", b"1"))
-            sent.append(await self._producer.send(self._topic, value, key, headers=headers))
+            sent.append(retrieved(await self._producer.send(self._topic, value, key, headers=headers)))
             flying += size + len(value)
             if flying > FLIGHT_BYTES:
                 await asyncio.gather(*sent)

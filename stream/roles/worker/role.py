@@ -18,6 +18,7 @@ from stream.children.memory import memory_limit, overcommitted
 from stream.children.pool import ChildPool, configuration_of
 from stream.failpoints import reach
 from stream.fingerprint.row import Row
+from stream.futures import retrieved
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.aiokafka_internals import raise_group_errors
 from stream.kafka.names import TopicNames
@@ -123,8 +124,10 @@ class WorkerRole:
                 await assignment.commits.save(begun)
             answered = partial(self._answered, assignment, dispatch)
             with self.watch.stage("fingerprint"):
-                work = asyncio.create_task(
-                    self._pool.fingerprint(dispatch.values, answered, busy=assignment.backlog.behind)
+                work = retrieved(
+                    asyncio.create_task(
+                        self._pool.fingerprint(dispatch.values, answered, busy=assignment.backlog.behind)
+                    )
                 )
                 try:
                     while not (await asyncio.wait({work}, timeout=SLOW_SECONDS))[0]:
