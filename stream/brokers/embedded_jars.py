@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Final
 import platformdirs
 
 from stream.errors import BrokerError
+from stream.scratch import ScratchDirectory
 
 FETCH_SECONDS = 900
 """Longest time for Maven to fetch about 43 MB."""
@@ -63,7 +63,7 @@ def jars(progress: Callable[[str], None], pom: Path | None = None) -> Path:
         cache.mkdir(parents=True, exist_ok=True)
         with _lock(cache / "kafka.lock"):
             if not ready.is_dir():
-                with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as work:
+                with ScratchDirectory("fetch", cache) as work:
                     shutil.copy(pom, Path(work) / "pom.xml")
                     _fetch(Path(work), progress)
                     os.rename(Path(work) / "jars", ready)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import tempfile
 import uuid
 from contextlib import nullcontext
 from logging import WARNING
@@ -15,6 +14,7 @@ from typing import Any
 import click
 
 from stream.ops import logging
+from stream.scratch import ScratchDirectory
 
 BEST = 8
 """How many near-duplicates are shown."""
@@ -44,7 +44,7 @@ def command(as_json: bool, keep: bool) -> None:
     crawl = prepare(report_line)
     with (
         start_broker(progress=report_line) as broker,
-        tempfile.TemporaryDirectory(prefix="neardup-demo-") as directory,
+        ScratchDirectory("demo") as directory,
     ):
         outcome = asyncio.run(
             _run(broker.bootstrap_servers, crawl, Path(directory), console, report_line, keep)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ import click
 from stream.cli.options import with_scheme, with_settings, with_sources, with_verdict_options
 from stream.ops import logging
 from stream.output import if_interrupted
+from stream.scratch import ScratchDirectory
 from stream.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def command(
     logging.configure(settings.log_format, "scan")
     started = time.monotonic()
     seen = ScanCounts()
-    with tempfile.TemporaryDirectory(prefix="neardup-scan-") as temporary:
+    with ScratchDirectory("scan") as temporary:
         place = index_directory or Path(temporary) / "index"
         asyncio.run(
             _scan(settings, opened, place, index_directory is not None, scheme, options, output, seen)

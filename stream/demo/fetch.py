@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ import platformdirs
 
 from stream.demo.releases import Release
 from stream.errors import CrawlError
+from stream.scratch import ScratchDirectory
 
 Say = Callable[[str], None]
 TIMEOUT: Final = 300
@@ -44,7 +44,7 @@ def fetch(releases: Sequence[Release], cache: Path, say: Say) -> list[Path]:
         archive = _archive(release, cache)
         if not _is_whole(archive):
             say(f"fetching documentation of {release.project} {release.version}")
-            with tempfile.TemporaryDirectory(dir=cache, prefix="fetch-") as scratch:
+            with ScratchDirectory("fetch", cache) as scratch:
                 package = _download(release, Path(scratch))
                 part = Path(scratch) / "pages.zip"
                 with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as pages:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import State
 from stream.messages.journal import Genesis, Rows, SourceRange
+from stream.scratch import ScratchDirectory
 from stream.tables.hot.chains import Ring
 from stream.tables.hot.heads import Heads
 from stream.tables.search.pair_collector import in_order
@@ -32,7 +32,7 @@ def rehearse(genesis: Genesis) -> None:
     """
     design = Rule(genesis.options, genesis.scheme).design()
     packing = 2 * Packed.bytes(design, 1, 2)
-    with tempfile.TemporaryDirectory(prefix="neardup-rehearsal-") as directory:
+    with ScratchDirectory("rehearsal") as directory:
         for memory, numbers in ((0, range(3)), (packing, range(3, 4))):
             state = State(Path(directory), genesis, "rehearsal", memory=memory, generation=1, cache=_BYTES)
             try:

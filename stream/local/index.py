@@ -9,7 +9,6 @@ import fcntl
 import os
 import secrets
 import shutil
-import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,6 +44,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.output import writing
 from stream.pages.page import PAGE_BYTES, Page
 from stream.private import private_directory, tighten
+from stream.scratch import ScratchDirectory
 from stream.tables.store.failures import TranslatedErrors, damaged, underlying
 from stream.tables.store.rocks import INDEX
 from stream.text.surrogates import replace_surrogates
@@ -148,7 +148,7 @@ class Index:
         Like every method, raises DamagedStateError if the index is damaged, and DiskError if the disk is full
         or fails.
         """
-        self._temporary = tempfile.TemporaryDirectory(prefix="neardup-index-") if directory is None else None
+        self._temporary = ScratchDirectory("index") if directory is None else None
         self._path = path = Path(self._temporary.name if self._temporary else os.fspath(directory or ""))
         self._flushed = path / INDEX / _FLUSHED
         self._made: list[Path] = []

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from stream.errors import SettingsError
 from stream.offline.layouts import Layout
 from stream.offline.methods.interpolation import interpolate
 from stream.offline.methods.method import Cost, Method
+from stream.scratch import ScratchDirectory
 from stream.tables.arrays import I64, U64, expand
 from stream.tables.fingerprint_lanes import Pairs, distances, words_of
 
@@ -131,19 +130,20 @@ class SortedTables(Method):
         self._tables = [build(self.stored, self.layout, table) for table in range(self.layout.tables)]
         workers = workers or os.cpu_count() or 1
         self._executor: Executor | None = None
-        self._folder: Path | None = None
+        self._scratch: ScratchDirectory | None = None
         if probing == "threads":
             self._executor = ThreadPoolExecutor(workers, thread_name_prefix="probe")
         elif probing == "processes":
-            self._folder = Path(tempfile.mkdtemp(prefix="neardup-tables-"))
+            self._scratch = ScratchDirectory("tables")
+            folder = Path(self._scratch.name)
             for number, held in enumerate(self._tables):
-                np.save(self._folder / f"permuted-{number}.npy", held.permuted)
-                np.save(self._folder / f"row-{number}.npy", held.row)
+                np.save(folder / f"permuted-{number}.npy", held.permuted)
+                np.save(folder / f"row-{number}.npy", held.row)
             self._executor = ProcessPoolExecutor(
                 workers,
                 multiprocessing.get_context("spawn"),
                 initializer=_open,
-                initargs=(self._folder, self.layout, distance, find),
+                initargs=(folder, self.layout, distance, find),
             )
 
     @classmethod
@@ -160,7 +160,7 @@ class SortedTables(Method):
 
     def _probed(self, queries: U64) -> Iterable[ProbeResult]:
         numbers = range(self.layout.tables)
-        if self._folder is not None and self._executor is not None:
+        if self._scratch is not None and self._executor is not None:
             return self._executor.map(_probe_opened, numbers, [queries] * len(numbers))
 
         def one(table: int) -> ProbeResult:
@@ -179,8 +179,8 @@ class SortedTables(Method):
     def close(self) -> None:
         if self._executor is not None:
             self._executor.shutdown()
-        if self._folder is not None:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._scratch is not None:
+            self._scratch.cleanup()
 
 
 def predicted(layout: Layout, stored: int) -> Cost:

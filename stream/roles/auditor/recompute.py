@@ -3,7 +3,6 @@ is on the topics (rule 8)."""
 
 from __future__ import annotations
 
-import tempfile
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from stream.kafka.reader import TopicReader
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import Decisions, decode_decisions
 from stream.roles.auditor.audit import GENESIS_SECONDS, AuditedVerdict, committed_records
+from stream.scratch import ScratchDirectory
 from stream.settings import Settings
 
 _SourceKey = tuple[str, int]
@@ -49,7 +49,7 @@ async def recompute(settings: Settings, progress: Callable[[str, int], None] = l
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
     published = await _published(settings, names.verdicts, progress)
     differences: list[str] = []
-    with tempfile.TemporaryDirectory(prefix="neardup-audit-") as directory:
+    with ScratchDirectory("audit") as directory:
         async with (
             opened_follower(settings, genesis, Path(directory) / "state") as follower,
             TopicReader(settings, names.decisions, 0) as decisions,
