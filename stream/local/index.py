@@ -149,7 +149,8 @@ class Index:
         or fails.
         """
         self._temporary = ScratchDirectory("index") if directory is None else None
-        self._path = path = Path(self._temporary.name if self._temporary else os.fspath(directory or ""))
+        scratch = self._temporary and Path(self._temporary.name, "index")  # each has its own lock
+        self._path = path = scratch or Path(os.fspath(directory or ""))
         self._flushed = path / INDEX / _FLUSHED
         self._made: list[Path] = []
         """What a new index made: its genesis, its state, and the directory unless it was there."""
