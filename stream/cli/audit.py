@@ -56,6 +56,7 @@ def command(settings: Settings, recompute: bool, directories: tuple[str, ...], a
                     "repeated": findings.repeated,
                     "unexplained": findings.unexplained,
                     "earlier": findings.earlier,
+                    "compacted": findings.compacted,
                     "loaded": findings.loaded,
                     "lost": findings.lost,
                     "different": len(differences) if recompute else None,
@@ -65,7 +66,8 @@ def command(settings: Settings, recompute: bool, directories: tuple[str, ...], a
         )
     else:
         table = Table("", "count", title=f"audit of {settings.namespace}")
-        for name in ("pages", "missing", "repeated", "unexplained", "earlier", "loaded", "lost"):
+        names = ("pages", "missing", "repeated", "unexplained", "earlier", "compacted", "loaded", "lost")
+        for name in names:
             table.add_row(name, f"{getattr(findings, name):,}")
         for verdict, count in sorted(findings.verdicts.items()):
             table.add_row(f"verdict {verdict}", f"{count:,}")

@@ -487,7 +487,7 @@ async def test_rule_17_audit_counts_pages_and_not_offsets(settings: Settings) ->
     assert said.pop("seconds") > 0
     assert said == {
         "pages": 6, "verdicts": {"unique": 6}, "missing": 0, "repeated": 0, "unexplained": 0, "earlier": 0,
-        "loaded": 0, "lost": 0, "different": 0,
+        "compacted": 0, "loaded": 0, "lost": 0, "different": 0,
     }  # fmt: skip
 
 

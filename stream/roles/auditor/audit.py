@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
@@ -15,11 +16,14 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
+import xxhash
 from aiokafka import TopicPartition
+from aiokafka.client import AIOKafkaClient
 from numpy.typing import NDArray
 
-from stream.errors import RecordError
+from stream.errors import RecordError, TopicError
 from stream.kafka import broker_metadata, clients
+from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import TopicReader
 from stream.kafka.verdict_values import VerdictReader
@@ -30,6 +34,11 @@ from stream.settings import Settings
 GENESIS_SECONDS: Final = 10.0
 EXAMPLES: Final = 10
 """Maximum number of findings of each kind that are listed."""
+ROUNDS: Final = 3
+"""How often pages are read again to explain holes. A second round is needed only if newer versions arrive and
+are compacted, while the first one is under way."""
+_NO_KEY: Final = 0
+"""Digest of a message without a key."""
 
 
 class PageSource(msgspec.Struct):
@@ -47,6 +56,7 @@ class AuditedVerdict(msgspec.Struct):
     id: str
     verdict: str
     source: PageSource
+    reason: str | None = None
 
 
 @dataclass(slots=True)
@@ -60,9 +70,12 @@ class Findings:
     repeated: int = 0
     """Verdicts beyond the first one of a page."""
     unexplained: int = 0
-    """Verdicts of the current topic for an offset above the log start that has no page."""
+    """Verdicts of the current topic for an offset above the log start that has no page, and had none that
+    compaction removed."""
     earlier: int = 0
     """Verdicts of deleted pages, of an earlier topic with the same name or below the log start."""
+    compacted: int = 0
+    """Verdicts of pages that compaction removed."""
     loaded: int = 0
     """Verdicts of loaded rows whose manifest was not given."""
     lost: int = 0
@@ -89,9 +102,12 @@ async def audit(
     names, findings = TopicNames(settings.namespace), Findings()
     async with broker_metadata.connect(settings) as client:
         topic_id = (await broker_metadata.topic_ids(client, [names.pages]))[names.pages]
+        configs = await broker_metadata.topic_configs(client, [names.pages])
+    compacts = "compact" in configs[names.pages]["cleanup.policy"]
     # Read pages first: verdicts on pages that arrive later are beyond the masks and ignored.
     pages, starts = await _pages(settings, names.pages, progress)
     seen = {p: np.zeros(len(present), np.uint16) for p, present in pages.items()}
+    holes = {p: _Holes() for p in pages}
     seen_rows = {digest: np.zeros(count, np.uint16) for digest, count in (rows or {}).items()}
     reader = VerdictReader(settings)
     # Close the generator, and thereby its consumer, also if decoding a record fails.
@@ -114,12 +130,125 @@ async def audit(
                 findings.earlier += 1
             elif source.partition in seen and place < len(seen[source.partition]):
                 seen[source.partition][place] += 1
+                if seen[source.partition][place] == 1 and not pages[source.partition][place]:
+                    holes[source.partition].add(verdict, record.key)
+    await _explain(settings, findings, names.pages, holes, progress, compacts=compacts)
+    async with broker_metadata.connect(settings) as client:
+        await _refuse_recreated(client, names.pages, topic_id)
     for partition, present in pages.items():
-        _compare(findings, f"partition {partition} offset", starts[partition], present, seen[partition])
+        where = f"partition {partition} offset"
+        _compare(findings, where, starts[partition], present, seen[partition])
+        _list(findings, "unexplained", where, np.sort(holes[partition].offset))
     for digest, verdicts in seen_rows.items():
         _compare(findings, f"rows {digest} number", 0, np.ones(len(verdicts), bool), verdicts)
     findings.lost = await _lost(settings, names)
     return findings
+
+
+@dataclass(slots=True)
+class _Holes:
+    """Offsets of a partition that have a verdict and no page, with what may explain them: 17 bytes each."""
+
+    _offset: array[int] = field(default_factory=lambda: array("q"))
+    _key: array[int] = field(default_factory=lambda: array("Q"))
+    _tombstone: array[int] = field(default_factory=lambda: array("b"))
+
+    def add(self, verdict: AuditedVerdict, key: bytes | None) -> None:
+        """Add a verdict with the key of its message, which is the key of the page."""
+        self._offset.append(verdict.source.offset)
+        self._key.append(_digest(key))
+        self._tombstone.append(verdict.reason == "empty_message")
+
+    def __len__(self) -> int:
+        return len(self._offset)
+
+    @property
+    def offset(self) -> NDArray[np.int64]:
+        """(n,)"""
+        return np.array(self._offset, np.int64)
+
+    @property
+    def key(self) -> NDArray[np.uint64]:
+        """(n,): digest of the page's key."""
+        return np.array(self._key, np.uint64)
+
+    @property
+    def tombstone(self) -> NDArray[np.bool_]:
+        """(n,): whether the page had no value, so that compaction removes it, too."""
+        return np.array(self._tombstone, bool)
+
+    def remove(self, explained: NDArray[np.bool_]) -> int:
+        """Remove the holes in a mask (n,), and return how many they are."""
+        left, keys, tombstones = (column[~explained] for column in (self.offset, self.key, self.tombstone))
+        self._offset = array("q", left.tobytes())
+        self._key = array("Q", keys.tobytes())
+        self._tombstone = array("b", tombstones.tobytes())
+        return int(explained.sum())
+
+
+class _NewestVersions:
+    """The last offset of each key that a hole has."""
+
+    def __init__(self, holes: _Holes) -> None:
+        self._keys = np.unique(holes.key)
+        self._offset = np.full(len(self._keys), -1, np.int64)
+        tombstones = holes.tombstone
+        places = np.searchsorted(self._keys, holes.key[tombstones])
+        np.maximum.at(self._offset, places, holes.offset[tombstones])
+
+    def add(self, key: bytes | None, offset: int) -> None:
+        """Add a page of the partition."""
+        digest = np.uint64(_digest(key))
+        place = int(np.searchsorted(self._keys, digest))
+        if place < len(self._keys) and self._keys[place] == digest:
+            self._offset[place] = max(int(self._offset[place]), offset)
+
+    def explain(self, holes: _Holes) -> NDArray[np.bool_]:
+        """Return the mask (n,) of those whose page had a newer version, no value or no key."""
+        newest = self._offset[np.searchsorted(self._keys, holes.key)]
+        explained: NDArray[np.bool_] = (newest > holes.offset) | holes.tombstone | (holes.key == _NO_KEY)
+        return explained
+
+
+def _digest(key: bytes | None) -> int:
+    return _NO_KEY if key is None else xxhash.xxh3_64_intdigest(key)
+
+
+async def _explain(
+    settings: Settings,
+    findings: Findings,
+    topic: str,
+    holes: Mapping[int, _Holes],
+    progress: Callable[[str, int], None],
+    *,
+    compacts: bool,
+) -> None:
+    """Remove the holes that retention made meanwhile, or compaction (rule 1).
+
+    Compaction removes pages with a newer version, tombstones and pages without a key.
+    """
+    for _ in range(ROUNDS):
+        if not any(map(len, holes.values())):
+            return
+        async with broker_metadata.connect(settings) as client:
+            bounds = await broker_metadata.log_bounds(client, [topic])
+        for partition, each in holes.items():
+            findings.earlier += each.remove(each.offset < bounds[TopicPartition(topic, partition)].start)
+        if not compacts:
+            return
+        newest = {partition: _NewestVersions(each) for partition, each in holes.items()}
+        async with aclosing(committed_records(settings, topic, progress)) as records:
+            async for record in records:
+                if record.partition in newest:
+                    newest[record.partition].add(record.key, record.offset)
+        for partition, each in holes.items():
+            findings.compacted += each.remove(newest[partition].explain(each))
+
+
+async def _refuse_recreated(client: AIOKafkaClient, topic: str, topic_id: str) -> None:
+    """Raise TopicError if the topic has another id now."""
+    if (await broker_metadata.topic_ids(client, [topic]))[topic] != topic_id:
+        raise TopicError(f"topic {topic} was recreated while it was read: audit it again")
 
 
 async def _pages(
@@ -158,21 +287,25 @@ async def committed_records(
     )
     async with clients.started(settings, consumer):
         async with broker_metadata.connect(settings) as client:
-            count = (await broker_metadata.partition_counts(client, [topic]))[topic]
-        partitions = [TopicPartition(topic, p) for p in range(count)]
-        consumer.assign(partitions)
-        first = await consumer.beginning_offsets(partitions)
-        end = await consumer.end_offsets(partitions)
-        bounds({p.partition: first[p] for p in partitions}, {p.partition: end[p] for p in partitions})
-        open_ones = {p for p in partitions if first[p] < end[p]}
+            topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
+            known = await broker_metadata.log_bounds(client, [topic], committed=True)
+        bounds(
+            {key.partition: bound.start for key, bound in known.items()},
+            {key.partition: bound.end for key, bound in known.items()},
+        )
+        consumer.assign(list(known))
+        open_ones = {key for key, bound in known.items() if bound.start < bound.end}
         read = 0
         while open_ones:
-            for records in (await consumer.getmany(timeout_ms=200)).values():
+            fetched = await consumer.getmany(timeout_ms=200)
+            for records in fetched.values():
                 for record in records:
                     yield record
                 read += len(records)
+            if not fetched:  # the end that was known is never reached in another topic
+                await _refuse_recreated(client_of(consumer), topic, topic_id)
             progress(topic, read)
-            open_ones = {p for p in open_ones if await consumer.position(p) < end[p]}
+            open_ones = {key for key in open_ones if await consumer.position(key) < known[key].end}
 
 
 async def _lost(settings: Settings, names: TopicNames) -> int:
@@ -199,15 +332,13 @@ def _compare(
 ) -> None:
     """Count pages against their numbers of verdicts. The first of both is at offset `start`."""
     findings.pages += int(present.sum())
-    _list(findings, "missing", where, start, present & (verdicts == 0))
-    _list(findings, "repeated", where, start, verdicts > 1)
-    _list(findings, "unexplained", where, start, ~present & (verdicts > 0))
+    _list(findings, "missing", where, start + np.flatnonzero(present & (verdicts == 0)))
+    _list(findings, "repeated", where, start + np.flatnonzero(verdicts > 1))
     findings.repeated += int(np.maximum(verdicts.astype(np.int64) - 2, 0).sum())
 
 
-def _list(findings: Findings, kind: str, where: str, start: int, mask: NDArray[np.bool_]) -> None:
-    """Count the offsets in `mask`, and list the first of them."""
-    places = np.flatnonzero(mask)
-    setattr(findings, kind, getattr(findings, kind) + len(places))
-    for place in places[:EXAMPLES].tolist():
-        findings.examples.append(f"{kind}: {where} {start + place}")
+def _list(findings: Findings, kind: str, where: str, offsets: NDArray[np.int64]) -> None:
+    """Count offsets, and list the first of them."""
+    setattr(findings, kind, getattr(findings, kind) + len(offsets))
+    for offset in offsets[:EXAMPLES].tolist():
+        findings.examples.append(f"{kind}: {where} {offset}")
