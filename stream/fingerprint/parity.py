@@ -10,8 +10,9 @@ and so the same elements. If one set samples at half the rate of the other, the 
 coarser: hashes in the upper half of the sampled range fall into odd bins, which are dropped from the finer
 one, and each even bin of the coarser one is joined with the odd bin after it.
 
-A small set is listed instead (`stream.fingerprint.small_sets`), and its similarity to another small one
-counted: two elements that fall into one bin cancel out, which near the threshold is all the noise there is.
+A small set is listed instead (`stream.fingerprint.small_sets`), and compared with another small one by their
+lists: in bins, two elements that fall into one cancel out, which near the threshold is most of the noise of
+sets that are not sampled.
 """
 
 from __future__ import annotations

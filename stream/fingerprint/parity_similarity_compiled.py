@@ -103,20 +103,20 @@ def similarity_of(
 
 
 @compiled
-def counted(
+def both_listed(
     a: NDArray[np.uint64],
     row_a: int | np.signedinteger[Any],
     b: NDArray[np.uint64],
     row_b: int | np.signedinteger[Any],
     by: Estimator,
 ) -> bool:
-    """Whether the similarity of a pair is counted, as both are listed whole, rather than estimated."""
+    """Whether both sets of a pair are small and so listed whole, and are compared by their lists."""
     size, listed = a.shape[1] - 2, np.uint64(len(by.code_bits))
     return not by.bits and a[row_a, size] < listed and b[row_b, size] < listed
 
 
 @compiled
-def counted_of(
+def both_listed_of(
     a: NDArray[np.uint64],
     rows_a: NDArray[np.int64],
     b: NDArray[np.uint64],
@@ -126,13 +126,13 @@ def counted_of(
     """The same of the m pairs `a[rows_a]` and `b[rows_b]`: (m,)."""
     found = np.zeros(len(rows_a), np.bool_)
     for i in range(len(rows_a)):
-        found[i] = counted(a, rows_a[i], b, rows_b[i], by)
+        found[i] = both_listed(a, rows_a[i], b, rows_b[i], by)
     return found
 
 
 @compiled
 def _of_lists(one: NDArray[np.uint64], two: NDArray[np.uint64], code_bits: NDArray[np.int64]) -> int:
-    """The same of two small sets, counted."""
+    """The same of two small sets, by their lists."""
     bins, last = 64 * (len(one) - 2), len(one) - 2
     size_one, size_two = np.int64(one[last]), np.int64(two[last])
     equal = True
@@ -149,7 +149,8 @@ def _of_lists(one: NDArray[np.uint64], two: NDArray[np.uint64], code_bits: NDArr
         i += code_one <= code_two
         j += code_two <= code_one
     only_one, only_two = size_one - common, size_two - common
-    # Some of those that differ have equal codes by chance, and took each other for common: none near J = 0.8.
+    # Some of those that differ have equal codes by chance, and took each other for common. Near J = 0.8, none
+    # is the likeliest number with the default number of bins, and this is 0.
     by_chance = 2 * only_one * only_two // (bins // BINS_A_BUCKET << low)
     apart = only_one + only_two + by_chance
     both = size_one + size_two

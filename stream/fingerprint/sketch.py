@@ -15,6 +15,7 @@ from stream.fingerprint.hashes import mix
 from stream.fingerprint.minima import minima
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.scheme import Scheme
+from stream.fingerprint.small_sets import largest_counted
 
 SHINGLE_BASE: Final = np.uint32(0x846CA68B)
 """Base of the polynomial over a shingle's units, which are keyed hashes: odd, and with well mixed powers."""
@@ -84,6 +85,19 @@ def similarities_at(
     return similarities_of(a, rows_a, b, rows_b, estimator(scheme))
 
 
+def both_listed_at(
+    a: NDArray[np.uint64],
+    rows_a: NDArray[np.int64],
+    b: NDArray[np.uint64],
+    rows_b: NDArray[np.int64],
+    scheme: Scheme,
+) -> NDArray[np.bool_]:
+    """Whether both sets of each of those pairs are so small that they are compared by their lists: (m,)."""
+    from stream.fingerprint.parity_similarity_compiled import both_listed_of, estimator
+
+    return both_listed_of(a, rows_a, b, rows_b, estimator(scheme))
+
+
 def counted_at(
     a: NDArray[np.uint64],
     rows_a: NDArray[np.int64],
@@ -91,7 +105,10 @@ def counted_at(
     rows_b: NDArray[np.int64],
     scheme: Scheme,
 ) -> NDArray[np.bool_]:
-    """Whether the similarity of each of those pairs is counted, as both sets are small: (m,)."""
-    from stream.fingerprint.parity_similarity_compiled import counted_of, estimator
-
-    return counted_of(a, rows_a, b, rows_b, estimator(scheme))
+    """Whether the codes of these lists are so long that the similarity of a pair is counted rather than
+    estimated (see `stream.fingerprint.small_sets.largest_counted`): (m,)."""
+    if scheme.sketch != "parity":
+        return np.zeros(len(rows_a), np.bool_)
+    size, largest = a.shape[-1] - 2, largest_counted(scheme.sketch_bins)
+    counted: NDArray[np.bool_] = (a[rows_a, size] <= largest) & (b[rows_b, size] <= largest)
+    return counted

@@ -6,7 +6,9 @@ the *bucket*, in unary, and the low bits as they are. The fewer shingles, the mo
 
 Equal codes are all kept, so that only shingles of either set that the other has not can be taken for equal:
 at J = 0.8, of 60 shingles 7 of one set and 7 of the other, among 15 million codes; of 336, which are most, 37
-and 37, among 3,840. The estimate allows for that.
+and 37, among 3,840. So up to `largest_counted` the similarity of two lists is as good as exact. Of larger
+sets it is an estimate: near J = 0.8 never too low, and too high by the shingles that have equal codes, which
+are 0.02 in a pair of 200 shingles each, 0.10 in one of 250, 0.36 in one of 336.
 """
 
 from __future__ import annotations
@@ -26,6 +28,10 @@ MOST: Final = 16
 """Low bits of the codes of the smallest sets."""
 
 
+WRONGLY_COUNTED: Final = 1_000
+"""Of so many pairs of sets at J = 0.8, at most one is expected to be counted wrongly."""
+
+
 @functools.cache
 def low_bits(bins: int) -> NDArray[np.int64]:
     """Low bits of each code of a set that is listed in the place of so many bins, by its size: what is left
@@ -34,6 +40,16 @@ def low_bits(bins: int) -> NDArray[np.int64]:
     return np.array(
         [min(MOST, left // max(1, size) - 1) for size in range(left // (FEWEST + 1) + 1)], np.int64
     )
+
+
+@functools.cache
+def largest_counted(bins: int) -> int:
+    """Size of the largest sets whose codes are so long that the similarity of two lists is counted rather
+    than estimated. At J = 0.8 a ninth of each set is not in the other."""
+    low = low_bits(bins)
+    size = np.arange(low.size)
+    codes = bins // BINS_A_BUCKET << low
+    return int(np.flatnonzero(WRONGLY_COUNTED * size**2 <= 9 * 9 * codes)[-1])
 
 
 def listed(places: NDArray[np.uint64], fractions: NDArray[np.uint64], bins: int) -> bytes:

@@ -229,7 +229,7 @@ class _Pass:
         stored, said = self._stored(parts, known.dying), RowVerdicts.blank(len(self.ready), known.urls)
         limits = Limits(
             self.rule.least_similarity,
-            self.rule.least_counted,
+            self.rule.least_listed,
             self.rule.options.strict,
             self.rule.compared,
             self.rule.options.baselines,

@@ -185,7 +185,7 @@ def explain(
     tables = _tables(anchor, page, scheme, options)
     shingles = diff(anchor.shingled, page.shingled) if anchor.shingled and page.shingled else None
     estimated, exact = _similarities(anchor, page, scheme, shingles)
-    least = _least_similarity(anchor, page, scheme, options)
+    least, counted = _least_similarity(anchor, page, scheme, options)
     same_text = (
         anchor.text_hash == page.text_hash
         if anchor.text_hash is not None and page.text_hash is not None
@@ -197,7 +197,7 @@ def explain(
         passed=distance <= largest,
         reason=f"the fingerprints differ in {distance} bits; at most {largest} are allowed",
     )
-    alike = None if least is None else _similarity_check(estimated, least, float(options.similarity))
+    alike = None if least is None else _similarity_check(estimated, least, counted=counted)
     checks, verdict = _checks(anchor, page, scheme, options, near, alike, tables)
     return Explanation(
         anchor=_described(anchor, scheme),
@@ -316,15 +316,16 @@ def _bits(
 
 def _least_similarity(
     anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
-) -> float | None:
+) -> tuple[float | None, bool]:
+    """Return the least similarity that suffices, and whether that of the pages is counted."""
     if options.strict:
-        return None
+        return None, False
     rule, only = Rule(options, scheme), np.zeros(1, np.int64)
-    least = rule.least_similarity
-    if anchor.sketch is not None and page.sketch is not None:
-        a, b = _rows(anchor.sketch, page.sketch)
-        least = int(rule.least(a, only, b, only)[0])
-    return rule.published(least)
+    if anchor.sketch is None or page.sketch is None:
+        return rule.published(rule.least_similarity), False
+    a, b = _rows(anchor.sketch, page.sketch)
+    least, counted = rule.least(a, only, b, only)[0], rule.counted(a, only, b, only)[0]
+    return rule.published(int(least)), bool(counted)
 
 
 def _rows(*sketches: bytes) -> tuple[NDArray[np.uint64], ...]:
@@ -431,8 +432,8 @@ def _tables_check(page: ExplainedPage, options: VerdictOptions, tables: list[Pro
     return Check(passed=bool(met), reason=reason)
 
 
-def _similarity_check(found: float | None, least: float, least_estimated: float) -> Check:
-    how = "counted" if least > least_estimated else "estimated"  # counted between short pages, without noise
+def _similarity_check(found: float | None, least: float, *, counted: bool) -> Check:
+    how = "counted" if counted else "estimated"
     said = f"{how} similarity {found}" if found is not None else "the similarity is unknown"
     return Check(
         passed=found is not None and found >= least,

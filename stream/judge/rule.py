@@ -16,7 +16,7 @@ from stream.errors import SettingsError
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.sketch import counted_at, similarities, similarities_at
+from stream.fingerprint.sketch import both_listed_at, counted_at, similarities, similarities_at
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
 
@@ -76,8 +76,8 @@ class Rule:
         return NO_SIMILARITY if self.options.strict else round(self.options.least_similarity * ONE)
 
     @property
-    def least_counted(self) -> int:
-        """The same of two pages so small that their similarity is counted."""
+    def least_listed(self) -> int:
+        """The same of two pages so short that they are compared by lists of their shingles."""
         if self.options.strict:
             return NO_SIMILARITY
         return min(ONE, round((self.options.least_similarity + self.options.least_margin) * ONE))
@@ -89,11 +89,22 @@ class Rule:
         b: NDArray[np.uint64],
         rows_b: NDArray[np.int64],
     ) -> NDArray[np.int64]:
-        """The one or the other for each of the m pairs of sketches (a[rows_a], b[rows_b])."""
+        """Least similarity of each of the m pairs of sketches (a[rows_a], b[rows_b])."""
         if self.options.strict:
             return np.full(len(rows_a), NO_SIMILARITY, np.int64)
-        counted = counted_at(a, rows_a, b, rows_b, self.scheme)
-        return np.where(counted, self.least_counted, self.least_similarity)
+        listed = both_listed_at(a, rows_a, b, rows_b, self.scheme)
+        return np.where(listed, self.least_listed, self.least_similarity)
+
+    def counted(
+        self,
+        a: NDArray[np.uint64],
+        rows_a: NDArray[np.int64],
+        b: NDArray[np.uint64],
+        rows_b: NDArray[np.int64],
+    ) -> NDArray[np.bool_]:
+        """Whether the similarity of each of the m pairs is counted, as both pages are very short, rather than
+        estimated. No verdict depends on it."""
+        return counted_at(a, rows_a, b, rows_b, self.scheme)
 
     def similarities(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:
         """Estimate the Jaccard similarities of m pairs of sketches, each (m, lanes), in integer

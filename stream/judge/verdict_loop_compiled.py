@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.fingerprint.distance_compiled import hamming_distance
-from stream.fingerprint.parity_similarity_compiled import Estimator, counted, similarity_of
+from stream.fingerprint.parity_similarity_compiled import Estimator, both_listed, similarity_of
 from stream.judge.batch_anchors import Buckets, enter, leave, members_near
 from stream.judge.ids import NO_PAGE
 from stream.judge.nearest import DISTANCES, cutoff, youngest_of
@@ -81,7 +81,7 @@ class Limits(NamedTuple):
     """When two pages are alike, and how many are compared."""
 
     least_similarity: int
-    least_counted: int
+    least_listed: int
     strict: bool
     compared: int
     baselines: int
@@ -292,6 +292,6 @@ def _similarity(row: int, other: Integer, pages: FingerprintedRows, limits: Limi
         return np.int64(NO_SIMILARITY)
     similarity = np.int64(similarity_of(pages.sketch, row, pages.sketch, other, limits.sketches))
     least = limits.least_similarity
-    if counted(pages.sketch, row, pages.sketch, other, limits.sketches):
-        least = limits.least_counted
+    if both_listed(pages.sketch, row, pages.sketch, other, limits.sketches):
+        least = limits.least_listed
     return similarity if similarity >= least else np.int64(UNLIKE)

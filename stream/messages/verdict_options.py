@@ -28,8 +28,8 @@ class VerdictOptions(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Least estimated Jaccard similarity of near-duplicates, a decimal string to avoid rounding. The default
     is a little below 0.8, so that the noise of the estimate loses few pairs just above 0.8."""
     margin: Annotated[str, msgspec.Meta(pattern=r"^0(\.\d{1,4})?$")] = "0.002"
-    """What `similarity` leaves for that noise: two pages so short that their similarity is counted (336
-    shingles at most; see `stream.fingerprint.small_sets`) must be that much more alike."""
+    """What `similarity` leaves for that noise: two pages so short that they are compared by lists of their
+    shingles (336 at most; see `stream.fingerprint.small_sets`) must be that much more alike."""
     keys: Literal["minima", "fingerprint"] = "minima"
     """What the tables index: five minima of the page's shingles (LSH banding), or the fingerprint. Strict
     mode always indexes the fingerprint."""

@@ -65,7 +65,8 @@ def crawl(
         for _ in range(rng.choice([0, 0, 1, 2, 3, 4, 6, 9, 12, 14]) if base else 0):
             fingerprint ^= 1 << rng.randrange(width)
         own = _few(rng, small.get(pages.index(base)) if base else None)
-        if own and (base is None or pages.index(base) in small):
+        whole = bool(own) and (base is None or pages.index(base) in small)
+        if whole:
             small[len(pages)] = own
             content = parity_sketch(np.array(own, np.uint32), SCHEME.sketch_bins)
             sketch = sketch >> 256 << 256 | int.from_bytes(content, "little")
@@ -80,7 +81,8 @@ def crawl(
         rest = [b for b in range(width) if b not in flipped]
         rng.shuffle(rest)
         order = (flipped + rest if rng.random() < 0.7 else rest + flipped)[:32]
-        pages.append(OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(40, "little")))
+        page = OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(40, "little"))
+        pages.append(dataclasses.replace(page, shingles=frozenset(own) if whole else None))
     return pages
 
 
@@ -89,7 +91,7 @@ def _few(rng: random.Random, base: list[int] | None) -> list[int] | None:
     copy; now and then None."""
     if base is None:
         return (
-            sorted(rng.getrandbits(32) for _ in range(rng.choice([1, 5, 20, 30, 38])))
+            sorted(rng.getrandbits(32) for _ in range(rng.choice([1, 5, 16, 18, 30, 38])))
             if rng.random() < 0.4
             else None
         )

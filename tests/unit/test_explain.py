@@ -154,6 +154,22 @@ def test_exact_similarity_is_jaccards() -> None:
     assert [feature.feature for feature in found.features.only_page] == ["x"]
 
 
+@pytest.mark.parametrize(
+    ("length", "edits", "how", "least"),
+    [(140, 2, "counted", 0.8), (250, 3, "estimated", 0.8), (600, 9, "estimated", 0.798)],
+)
+def test_similarity_is_called_counted_where_it_is_as_good_as_exact(
+    length: int, edits: int, how: str, least: float
+) -> None:
+    sides = [side_of_text("it", "", text, FINGERPRINTER) for text in edited(1, length, edits, han=False)]
+    found = explain(*sides, FINGERPRINTER.scheme, VerdictOptions(margin="0.002"))
+    similarity, reasons = found.estimated_similarity, [check.reason for check in found.checks]
+    assert f"{how} similarity {similarity}; at least {least} is required" in reasons
+    assert how == "estimated" or similarity == int(found.exact_similarity * 10_000) / 10_000
+    without = explain(*sides, FINGERPRINTER.scheme, VerdictOptions(margin="0"))
+    assert f"{how} similarity {similarity}; " in " ".join(check.reason for check in without.checks)
+
+
 def test_files_messages_and_places_are_explained(tmp_path: Path) -> None:
     first, second = edited(3, 200, 3, han=False)
     (tmp_path / "a.html").write_text(f"<html><body><main><p>{first}</p></main></body></html>")

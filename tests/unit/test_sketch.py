@@ -10,7 +10,9 @@ from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.sketch import shingles, similarities, sketch
-from stream.fingerprint.small_sets import low_bits
+from stream.fingerprint.small_sets import largest_counted, low_bits
+from stream.judge.rule import Rule
+from stream.messages.verdict_options import VerdictOptions
 
 KEYS = hash_keys(PUBLIC_SEED)
 PARITY = Scheme()
@@ -118,6 +120,37 @@ def test_of_small_sets_similarity_is_counted(n: int) -> None:
     for only in (0, 1, n // 9, n):
         a, b = two_sets(rng, n, only, only // 2)
         assert estimate(a, b, PARITY) == n * 10_000 // (n + only + only // 2) / 10_000
+
+
+@pytest.mark.parametrize(
+    ("size", "share"),
+    [(100, 2e-5), (141, 9e-4), (150, 1e-3), (200, 0.016), (250, 0.1), (300, 0.25), (336, 0.31)],
+)
+def test_lists_name_as_many_pairs_alike_below_the_limit_as_is_documented(size: int, share: float) -> None:
+    rng = np.random.default_rng(size)
+    least = next(common for common in range(size) if 10 * common >= 8 * (2 * size - common))
+    rule, rows = Rule(VerdictOptions(), PARITY), np.arange(700)
+    for common in (least - 1, least):
+        a, b = (
+            np.array([np.frombuffer(sketch(each, PARITY), "<u8") for each in side])
+            for side in zip(*(two_sets(rng, common, *[size - common] * 2) for _ in rows), strict=True)
+        )
+        found, truth = rule.similarities(a, b), common * 10_000 // (2 * size - common)
+        assert found.min() == truth, "never too low"
+        assert found.max() < truth + 250
+        alike = np.mean(found >= rule.least(a, rows, b, rows))
+        if common == least:
+            assert alike == 1
+        else:
+            assert abs(alike - share) <= 4 * (share * (1 - share) / len(rows)) ** 0.5 + 1 / len(rows)
+        assert rule.counted(a, rows, b, rows).all() == (size <= 141)
+
+
+@pytest.mark.parametrize(("bins", "size"), [(64, 7), (192, 18), (1920, 141), (8192, 551)])
+def test_lists_are_counted_up_to_the_size_at_which_one_in_1000_is_wrong(bins: int, size: int) -> None:
+    assert largest_counted(bins) == size
+    equal = [(n / 9) ** 2 / (bins // 8 << int(low_bits(bins)[n])) for n in (size, size + 1)]
+    assert equal[0] <= 1e-3 < equal[1]
 
 
 @pytest.mark.parametrize("n", [20, 100, 200, 330])

@@ -36,15 +36,23 @@ def some_pages(scheme: Scheme, seed: int, families: int = 12, most: int = 12) ->
     rng = np.random.default_rng(seed)
     pages: list[OraclePage] = []
     for family in range(families):
-        shingles = rng.integers(0, 1 << 32, 300, dtype=np.uint32)
+        shingles = rng.integers(0, 1 << 32, (300, 120, 900)[family % 3], dtype=np.uint32)
         first = random_set(rng, 1, scheme.width)
         copies = 150 if family == 0 else int(rng.integers(1, most))
         for _ in range(copies):
             own = shingles.copy()
-            changed = 0 if family == 0 else int(rng.integers(0, 60))
+            changed = 0 if family == 0 else int(rng.integers(0, shingles.size // 5))
             own[:changed] = rng.integers(0, 1 << 32, changed, dtype=np.uint32)
             fingerprint = flipped(rng, first, scheme.width, rng.integers(0, 18, 1))
-            pages.append(OraclePage(len(pages), None, numbers(fingerprint)[0], sketch=sketch(own, scheme)))
+            pages.append(
+                OraclePage(
+                    len(pages),
+                    None,
+                    numbers(fingerprint)[0],
+                    sketch=sketch(own, scheme),
+                    shingles=frozenset(own.tolist()),
+                )
+            )
     rng.shuffle(pages)  # type: ignore[arg-type]
     return pages
 

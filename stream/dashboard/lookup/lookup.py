@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import numpy as np
@@ -225,15 +225,10 @@ async def compare_pages(pool: ChildPool, rule: Rule, other: bytes, page: tuple[b
         if side.status == Status.INSUFFICIENT:
             comparison.why = f"{name} has too little text for a fingerprint"
             return comparison
-    anchor_sketch, sketch = _sketch(anchor), _sketch(row)
-    only = np.zeros(1, np.int64)
-    similarity = (
-        int(rule.similarities(sketch, anchor_sketch)[0]),
-        int(rule.least(sketch, only, anchor_sketch, only)[0]),
-    )
+    likeness = _likeness(rule, _sketch(row), _sketch(anchor))
     comparison.distance = (anchor.fingerprint ^ row.fingerprint).bit_count()
     comparison.alike, comparison.similarity, comparison.why = _apply_rule(
-        rule, comparison.distance, similarity, row.status
+        rule, comparison.distance, likeness, row.status
     )
     return comparison
 
@@ -277,13 +272,14 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     candidates, anchors, place = pairs.found, pairs.anchors, pairs.place
     order = pairs.best_first(np.arange(len(place)))
     least = rule.least(sketch, candidates.row, anchors.sketch, place)
+    counted = rule.counted(sketch, candidates.row, anchors.sketch, place)
     near = [
         _near_anchor(
             judge,
             anchors.url(int(place[i])),
             int(anchors.page[place[i]]),
             int(candidates.distance[i]),
-            (int(pairs.similarity[i]), int(least[i])),
+            _Likeness(int(pairs.similarity[i]), int(least[i]), bool(counted[i])),
             row.status,
         )
         for i in order[:NEAREST].tolist()
@@ -313,11 +309,12 @@ def _far(judge: Judge, row: Row, candidates: set[str]) -> list[Near]:
     distance = distances(anchors.fingerprint, fingerprint)
     similarity = rule.similarities_at(sketch, only, anchors.sketch, place)
     least = rule.least(sketch, only, anchors.sketch, place)
+    counted = rule.counted(sketch, only, anchors.sketch, place)
     far: list[Near] = []
     for i in np.lexsort((place, distance, -similarity))[: NEAREST + len(candidates)].tolist():
-        similarities = int(similarity[i]), int(least[i])
+        likeness = _Likeness(int(similarity[i]), int(least[i]), bool(counted[i]))
         each = _near_anchor(
-            judge, anchors.url(i), int(anchors.page[i]), int(distance[i]), similarities, row.status
+            judge, anchors.url(i), int(anchors.page[i]), int(distance[i]), likeness, row.status
         )
         if each.id not in candidates:
             each.candidate = False
@@ -327,27 +324,40 @@ def _far(judge: Judge, row: Row, candidates: set[str]) -> list[Near]:
 
 def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
     distance = (baseline.fingerprint ^ row.fingerprint).bit_count()
-    rule, baseline_sketch, only = judge.rule, baseline.sketch.reshape(1, -1), np.zeros(1, np.int64)
-    similarity = (
-        int(rule.similarities(sketch, baseline_sketch)[0]),
-        int(rule.least(sketch, only, baseline_sketch, only)[0]),
+    likeness = _likeness(judge.rule, sketch, baseline.sketch.reshape(1, -1))
+    return _near_anchor(judge, baseline.url, baseline.page, distance, likeness, row.status)
+
+
+class _Likeness(NamedTuple):
+    """What two sketches say about their pages."""
+
+    similarity: int
+    least: int
+    """Least similarity that suffices."""
+    counted: bool
+    """Whether the similarity is counted rather than estimated."""
+
+
+def _likeness(rule: Rule, sketch: NDArray[np.uint64], anchor_sketch: NDArray[np.uint64]) -> _Likeness:
+    """Compare one pair of sketches, each (1, lanes)."""
+    only = np.zeros(1, np.int64)
+    return _Likeness(
+        int(rule.similarities(sketch, anchor_sketch)[0]),
+        int(rule.least(sketch, only, anchor_sketch, only)[0]),
+        bool(rule.counted(sketch, only, anchor_sketch, only)[0]),
     )
-    return _near_anchor(judge, baseline.url, baseline.page, distance, similarity, row.status)
 
 
-def _near_anchor(
-    judge: Judge, url: str, page: int, distance: int, similarities: tuple[int, int], status: int
-) -> Near:
-    alike, published, why = _apply_rule(judge.rule, distance, similarities, status)
+def _near_anchor(judge: Judge, url: str, page: int, distance: int, likeness: _Likeness, status: int) -> Near:
+    alike, published, why = _apply_rule(judge.rule, distance, likeness, status)
     return Near(url, show(judge.genesis.journal, page), distance, published, alike, why)
 
 
 def _apply_rule(
-    rule: Rule, distance: int, similarities: tuple[int, int], status: int
+    rule: Rule, distance: int, likeness: _Likeness, status: int
 ) -> tuple[bool, float | None, str]:
-    """Return whether two pages are alike, their published similarity, and why. `similarities` are that of the
-    pages and the least that suffices."""
-    similarity, least = similarities
+    """Return whether two pages are alike, their published similarity, and why."""
+    similarity, least, counted = likeness
     published = rule.published(similarity)
     largest = rule.largest_distance(status)
     close = distance <= largest
@@ -355,7 +365,7 @@ def _apply_rule(
     why = f"distance {distance} is {'within' if close else 'over'} {largest} bits"
     if published is not None:
         enough = "at least" if similarity >= least else "below"
-        how = "counted" if least > rule.least_similarity else "estimated"  # counted between short pages
+        how = "counted" if counted else "estimated"
         why += f"; {how} similarity {published:.3f} is {enough} {rule.published(least)}"
     return alike, published, why
 
