@@ -75,11 +75,11 @@ def command(
     if not (root / "tests" / "bench").is_dir():
         raise NeardupError("bench: the package does not include the benchmarks; run it in a source checkout")
     sys.path.insert(0, str(root))
-    asked = stages or tuple(STAGES)
+    chosen = stages or tuple(STAGES)
     report = import_module("tests.bench.report")
     fallen: list[str] = []
     unmeasured: list[str] = []
-    parts = [(stage, part) for stage in asked for part in STAGES[stage] if not hostile or "hostile" in part]
+    parts = [(stage, part) for stage in chosen for part in STAGES[stage] if not hostile or "hostile" in part]
     if not parts:
         raise SettingsError(
             f"--hostile: {' and '.join(stages)} have no hostile part; the stage judge has one"
@@ -90,41 +90,41 @@ def command(
             given = {"data": data, "picture": picture}
             takes = signature(module.run).parameters
             try:
-                found = module.run(**{name: path for name, path in given.items() if path and name in takes})
+                figures = module.run(**{name: path for name, path in given.items() if path and name in takes})
             except NeardupError as error:
                 if stages:
                     raise
                 unmeasured.append(str(error))
                 continue
         if compare:
-            fallen += report.fallen(compare, part, found)
+            fallen += report.fallen(compare, part, figures)
         if keep:
-            report.keep(keep, part, found)
+            report.keep(keep, part, figures)
         if as_json:
-            sys.stdout.write(json.dumps({"stage": stage, "part": part, **found}) + "\n")
+            sys.stdout.write(json.dumps({"stage": stage, "part": part, **figures}) + "\n")
             sys.stdout.flush()
         elif hasattr(module, "show"):
-            module.show(console, found)
+            module.show(console, figures)
         else:
-            _show(console, part, found)
+            _show(console, part, figures)
     for each in unmeasured + fallen:
         console.print(each, style="bold red", highlight=False)
     sys.exit(1 if fallen or unmeasured else 0)
 
 
-def _show(console: Any, part: str, found: dict[str, Any]) -> None:
+def _show(console: Any, part: str, figures: dict[str, Any]) -> None:
     """Print the results of one part as a table, one figure per row."""
     from rich.table import Table
 
     table = Table("figure", "value", title=part)
-    for name, value in _flat("", found):
+    for name, value in _flatten("", figures):
         table.add_row(name, f"{value:,}" if isinstance(value, (int, float)) else str(value))
     console.print(table)
 
 
-def _flat(prefix: str, found: dict[str, Any]) -> list[tuple[str, Any]]:
+def _flatten(prefix: str, figures: dict[str, Any]) -> list[tuple[str, Any]]:
     rows: list[tuple[str, Any]] = []
-    for name, value in found.items():
+    for name, value in figures.items():
         label = f"{prefix}{name.replace('_', ' ')}"
-        rows += _flat(f"{label}: ", value) if isinstance(value, dict) else [(label, value)]
+        rows += _flatten(f"{label}: ", value) if isinstance(value, dict) else [(label, value)]
     return rows

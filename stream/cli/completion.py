@@ -27,8 +27,8 @@ class Bash(BashComplete):
             else:
                 words.append(word)
         if len(words) < len(cut):
-            name, found, _ = words[-1].rpartition("=")
-            self._before = name + found
+            name, equals, _ = words[-1].rpartition("=")
+            self._before = name + equals
         return words[1:-1], words[-1]
 
     def format_completion(self, item: CompletionItem) -> str:

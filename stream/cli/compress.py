@@ -67,7 +67,7 @@ def command(
     size = write_compressed(file, encode(words, opened.width, block_bytes), opened.scheme)
     plain = len(words) * opened.width // 8
     expected = expected_bytes(len(words), opened.width, block_bytes)
-    found = {
+    figures = {
         "fingerprints": len(words),
         "width": opened.width,
         "scheme": opened.scheme,
@@ -81,18 +81,18 @@ def command(
         ),
     }
     if as_json:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(figures) + "\n")
         return
     click.echo(
-        f"{len(words):,} fingerprints of {opened.width} bits: {size:,} bytes of {plain:,} ({_share(found)})"
+        f"{len(words):,} fingerprints of {opened.width} bits: {size:,} bytes of {plain:,} ({_share(figures)})"
     )
     click.echo(
         "The ratio improves with the number of fingerprints: the paper's 8 billion would take"
-        f' {found["expected_ratio_at_8e9"]:.0%} by the same formula ("almost half").'
+        f' {figures["expected_ratio_at_8e9"]:.0%} by the same formula ("almost half").'
     )
 
 
-def _share(found: dict[str, Any]) -> str:
-    if found["ratio"] is None:
+def _share(figures: dict[str, Any]) -> str:
+    if figures["ratio"] is None:
         return "nothing to compress"
-    return f"{found['ratio']:.1%}; {found['expected_ratio']:.1%} expected of random fingerprints"
+    return f"{figures['ratio']:.1%}; {figures['expected_ratio']:.1%} expected of random fingerprints"

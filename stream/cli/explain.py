@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from stream.messages.verdict_options import VerdictOptions
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
-_REMEMBERED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
+_STORED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
 """A URL or a verdict id, to be looked up in a state directory."""
 _MARKS: Final = re.compile(r"\[-|-\]|\{\+|\+\}")
 
@@ -54,26 +54,26 @@ def command(
 
     fingerprinter = Fingerprinter(scheme)
     sides = [
-        _remembered(text, settings, scheme, options)
-        if _REMEMBERED.match(text) and not Path(text).exists()
+        _stored_side(text, settings, scheme, options)
+        if _STORED.match(text) and not Path(text).exists()
         else _side(text, fingerprinter, settings.page_bytes)
         for text in (anchor, page)
     ]
-    found = explain(sides[0], sides[1], scheme, options)
+    explanation = explain(sides[0], sides[1], scheme, options)
     if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        sys.stdout.write(msgspec.json.encode(explanation).decode() + "\n")
     else:
-        _show(found)
+        _show(explanation)
 
 
-def _remembered(text: str, settings: Settings, scheme: Scheme, options: VerdictOptions) -> ExplainedPage:
+def _stored_side(text: str, settings: Settings, scheme: Scheme, options: VerdictOptions) -> ExplainedPage:
     from stream.errors import SettingsError
     from stream.judge.stored_pages import StoredPages
 
     own = settings.state_dir / settings.namespace
     directory = own if own.is_dir() else settings.state_dir
-    with StoredPages(directory, scheme, options) as remembered:
-        if (side := remembered.side(text)) is None:
+    with StoredPages(directory, scheme, options) as pages:
+        if (side := pages.side(text)) is None:
             raise SettingsError(f"{text}: {directory} has no page with that URL or id")
         return side
 
@@ -88,8 +88,8 @@ def _side(text: str, fingerprinter: Fingerprinter, page_bytes: int) -> Explained
     if not Path(text).exists() and re.fullmatch(rf"(0x)?[0-9a-fA-F]{{{digits}}}", text):
         return ExplainedPage(name=text, fingerprint=int(text, 16))
     path, number = text, 1
-    if not Path(text).exists() and (found := _PLACE.fullmatch(text)):
-        path, number = found[1], int(found[2])
+    if not Path(text).exists() and (place := _PLACE.fullmatch(text)):
+        path, number = place[1], int(place[2])
     messages = list(islice(open_source(path), max(number - 1, 0), number))
     if not messages:
         raise SettingsError(f"source {text}: it has fewer than {number} pages")
@@ -100,52 +100,56 @@ def _side(text: str, fingerprinter: Fingerprinter, page_bytes: int) -> Explained
         raise SettingsError(f"source {text}: {error}") from None
 
 
-def _show(found: Explanation) -> None:
+def _show(explanation: Explanation) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
     console = Console(highlight=False)
-    style = {"duplicate": "green", "recrawl": "green", "unique": "yellow"}.get(found.verdict, "red")
-    console.print(f"[bold {style}]{found.verdict}[/]  (mode {found.mode}, scheme {found.scheme})")
-    for check in found.checks:
+    style = {"duplicate": "green", "recrawl": "green", "unique": "yellow"}.get(explanation.verdict, "red")
+    console.print(
+        f"[bold {style}]{explanation.verdict}[/]  (mode {explanation.mode}, scheme {explanation.scheme})"
+    )
+    for check in explanation.checks:
         console.print(f"  {'[green]yes[/]' if check.passed else '[red]no [/]'} {escape(check.reason)}")
-    if found.same_text:
+    if explanation.same_text:
         console.print("  [green]yes[/] the normalised texts are equal")
 
     pages = Table("", "A, the anchor", "B, the page", title="Pages", title_justify="left")
-    a, b = found.anchor, found.page
+    a, b = explanation.anchor, explanation.page
     for name in ("name", "url", "tokens", "features", "shingles", "text_hash"):
         values = [getattr(a, name), getattr(b, name)]
         if values != [None, None] and not (name == "url" and values == [a.name, b.name]):
             pages.add_row(name.replace("_", " "), *("" if v is None else escape(str(v)) for v in values))
-    pages.add_row("fingerprint", *_marked(found))
+    pages.add_row("fingerprint", *_mark_digits(explanation))
     console.print(pages)
-    if found.exact_similarity is not None or found.estimated_similarity is not None:
+    if explanation.exact_similarity is not None or explanation.estimated_similarity is not None:
         console.print(
-            f"similarity: estimated {_said(found.estimated_similarity)},"
-            f" exact {_said(found.exact_similarity)}, required {_said(found.least_similarity)}"
+            f"similarity: estimated {_number(explanation.estimated_similarity)},"
+            f" exact {_number(explanation.exact_similarity)},"
+            f" required {_number(explanation.least_similarity)}"
         )
-    if found.features is not None:
+    if explanation.features is not None:
         console.print(
-            f"weights: cosine {found.features.cosine}, so about {found.features.expected_distance} of"
-            f" {found.width} bits should differ; {found.distance} do"
+            f"weights: cosine {explanation.features.cosine},"
+            f" so about {explanation.features.expected_distance}"
+            f" of {explanation.width} bits should differ; {explanation.distance} do"
         )
-    _show_bits(console, found)
-    _show_tables(console, found)
-    if found.features is not None:
-        _show_features(console, found)
-    if found.shingles is not None:
-        _show_shingles(console, found.shingles)
+    _show_bits(console, explanation)
+    _show_tables(console, explanation)
+    if explanation.features is not None:
+        _show_features(console, explanation)
+    if explanation.shingles is not None:
+        _show_shingles(console, explanation.shingles)
 
 
-def _said(value: float | None) -> str:
+def _number(value: float | None) -> str:
     return "unknown" if value is None else f"{value:.4g}"
 
 
-def _marked(found: Explanation) -> list[str]:
+def _mark_digits(explanation: Explanation) -> list[str]:
     """Return the hex digits of both fingerprints, with differing digits coloured."""
-    digits = found.anchor.fingerprint, found.page.fingerprint
+    digits = explanation.anchor.fingerprint, explanation.page.fingerprint
     return [
         "".join(
             f"[red]{own}[/]" if own != other else own
@@ -155,29 +159,29 @@ def _marked(found: Explanation) -> list[str]:
     ]
 
 
-def _show_bits(console: Any, found: Explanation) -> None:
+def _show_bits(console: Any, explanation: Explanation) -> None:
     from rich.table import Table
 
-    if not found.bits:
+    if not explanation.bits:
         return
     table = Table("bit", "block", "margin in A", "margin in B", "uncertain in A", "in B",
                   title="Bits that differ", title_justify="left")  # fmt: skip
-    for bit in found.bits:
+    for bit in explanation.bits:
         margins = ["?" if margin is None else f"{margin:+.2%}" for margin in bit.margins]
         ranks = ["" if rank is None else f"{rank}." for rank in bit.ranks]
         table.add_row(str(bit.bit), "" if bit.block is None else str(bit.block), *margins, *ranks)
     console.print(table)
 
 
-def _show_tables(console: Any, found: Explanation) -> None:
+def _show_tables(console: Any, explanation: Explanation) -> None:
     from rich.table import Table
 
-    if not found.tables:
+    if not explanation.tables:
         return
     table = Table("table", "blocks", "prefix", "bits that differ in it", "", title_justify="left",
-                  title=f"Tables, {found.probes} probes")  # fmt: skip
+                  title=f"Tables, {explanation.probes} probes")  # fmt: skip
     colours = {"exact": "green", "flipped": "cyan", "missed": "red"}
-    for probe in found.tables:
+    for probe in explanation.tables:
         differing = ", ".join(
             f"[cyan]{bit}[/]" if probe.flippable and bit in probe.flippable else str(bit)
             for bit in reversed(probe.differing)
@@ -190,15 +194,15 @@ def _show_tables(console: Any, found: Explanation) -> None:
     console.print(table)
 
 
-def _show_features(console: Any, found: Explanation) -> None:
+def _show_features(console: Any, explanation: Explanation) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    assert found.features is not None  # noqa: S101  # checked by the caller
-    columns = (found.features.shared, found.features.only_anchor, found.features.only_page)
+    assert explanation.features is not None  # noqa: S101  # checked by the caller
+    columns = (explanation.features.shared, explanation.features.only_anchor, explanation.features.only_page)
     heads = [
         f"{head} ({count:,})"
-        for head, count in zip(("shared", "only in A", "only in B"), found.features.counts, strict=True)
+        for head, count in zip(("shared", "only in A", "only in B"), explanation.features.counts, strict=True)
     ]
     table = Table(*heads, title="Features by weight", title_justify="left")
 
@@ -216,14 +220,14 @@ def _show_features(console: Any, found: Explanation) -> None:
     console.print(table)
 
 
-def _show_shingles(console: Any, found: ShingleDiff) -> None:
-    """Both texts, with what is in no shared shingle in marks and, on a terminal, in colours."""
+def _show_shingles(console: Any, diff: ShingleDiff) -> None:
+    """Print both texts, with marks and, on a terminal, colours around what is in no shared shingle."""
     from rich.text import Text
 
-    shared, only_a, only_b = found.counts
+    shared, only_a, only_b = diff.counts
     console.print(f"Shingles: {shared:,} shared, {only_a:,} only in A, {only_b:,} only in B")
 
-    def said(name: str, runs: list[Run], left_out: int, marks: tuple[str, str], style: str) -> Text:
+    def side_text(name: str, runs: list[Run], left_out: int, marks: tuple[str, str], style: str) -> Text:
         text = Text(f"{name} ")
         for run in runs:
             # So that no text imitates the marks.
@@ -234,5 +238,5 @@ def _show_shingles(console: Any, found: ShingleDiff) -> None:
                 text.append(f"{marks[0]}{shown}{marks[1]}", style).append(" ")
         return text.append(f"(and {left_out:,} more runs)") if left_out else text
 
-    console.print(said("A:", found.anchor, found.left_out[0], ("[-", "-]"), "red"))
-    console.print(said("B:", found.page, found.left_out[1], ("{+", "+}"), "green"))
+    console.print(side_text("A:", diff.anchor, diff.left_out[0], ("[-", "-]"), "red"))
+    console.print(side_text("B:", diff.page, diff.left_out[1], ("{+", "+}"), "green"))

@@ -74,7 +74,7 @@ def command(
         )
     seconds = time.monotonic() - started
     size = sum(each.bytes for each in manifest.files)
-    found = {
+    figures = {
         "rows": manifest.rows,
         "resumed": counts.resumed,
         "statuses": dict(counts.statuses),
@@ -88,11 +88,11 @@ def command(
         "seconds": round(seconds, 3),
     }
     if as_json:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(figures) + "\n")
         return
     statuses = ", ".join(f"{count:,} {status}" for status, count in counts.statuses.most_common())
     click.echo(
-        f"{manifest.rows:,} rows in {output}, {found['bytes_per_page'] or 0} bytes each"
+        f"{manifest.rows:,} rows in {output}, {figures['bytes_per_page'] or 0} bytes each"
         f"{f'; {counts.resumed:,} of them from before' if counts.resumed else ''}"
         f"{f'; {statuses}; {counts.pages / seconds:,.0f} pages/s' if statuses else ''}",
         err=True,

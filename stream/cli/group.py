@@ -14,10 +14,10 @@ class Group(click.Group):
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:
         """Resolve a subcommand as Click does, with a more helpful error message."""
-        known = self.list_commands(ctx)
+        commands = self.list_commands(ctx)
         if ctx.resilient_parsing:  # called for shell completion, where no error is shown
             return super().resolve_command(ctx, args)
-        if args and args[0] not in known and not args[0].startswith("-"):
-            hint = meant(args[0], known) or f"; choose from {', '.join(known)}"
+        if args and args[0] not in commands and not args[0].startswith("-"):
+            hint = meant(args[0], commands) or f"; choose from {', '.join(commands)}"
             ctx.fail(f"no such command: {args[0]}{hint}")
         return super().resolve_command(ctx, args)

@@ -40,13 +40,13 @@ def command(settings: Settings, rows: str, max_lag: int, abandon: bool, as_json:
         asyncio.run(load(settings, source, loading, max_lag=max_lag, abandon=abandon))
     loaded = loading.rows - loading.found
     if as_json:
-        found = {
+        figures = {
             "rows": loading.rows,
             "judged_before": loading.found,
             "digest": source.digest,
             "seconds": round(loading.seconds, 3),
         }
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(figures) + "\n")
         return
     click.echo(
         f"{loading.rows:,} rows of {rows} have verdicts"

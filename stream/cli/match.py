@@ -78,30 +78,32 @@ def command(
         raise SettingsError(
             "layout, width: they apply to fingerprints only and have no effect with --verified"
         )
-    found: Matches | Verified
+    matches: Matches | Verified
     files: dict[str, Any] = {"source_format": source_format, "base_url": base_url}
     with writing(output) if output else nullcontext() as sink:
         if verified:
-            found = _similar(settings, scheme, batch, corpus, distance, files)
+            matches = _similar(settings, scheme, batch, corpus, distance, files)
         else:
             files["width"] = int(width) if width else None
-            found = _near(settings, scheme, batch, corpus, 3 if distance is None else distance, layout, files)
+            matches = _near(
+                settings, scheme, batch, corpus, 3 if distance is None else distance, layout, files
+            )
         # On a terminal, the printed pairs show the progress.
         with _bar(None, shown=verified and not _on_terminal(output)):
-            for record in found.records():
+            for record in matches.records():
                 if sink is not None:
                     sink.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
                 elif as_json:
                     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
                 else:
                     click.echo(_line(record))
-    summary = found.summary()
+    summary = matches.summary()
     if as_json:
         sys.stdout.write(json.dumps(summary) + "\n")
     else:
         click.echo(
             f"{summary['matches']:,} pairs of {summary['batch']:,} x {summary['corpus']:,}"
-            f" {'pages' if verified else 'fingerprints'} {found.rule}, {summary['layout']}:"
+            f" {'pages' if verified else 'fingerprints'} {matches.rule}, {summary['layout']}:"
             f" tables {summary['build_seconds']} s, scan {summary['scan_seconds']} s,"
             f" {summary['compared']:,} compared; {summary['skipped']:,} pages without a fingerprint",
             err=True,

@@ -118,7 +118,7 @@ def with_scheme(function: Callable[..., Any]) -> Callable[..., Any]:
         multiple=True,
         metavar="NAME=VALUE",
         help="Fingerprint scheme option, e.g. features=ngrams; may be repeated.",
-        shell_complete=_completing(lambda: _schemes()),
+        shell_complete=_completion(lambda: _schemes()),
     )(command)
 
 
@@ -149,7 +149,7 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
             multiple=True,
             metavar="NAME=VALUE",
             help="Verdict option, e.g. similarity=0.9; may be repeated.",
-            shell_complete=_completing(lambda: _verdict_options()),
+            shell_complete=_completion(lambda: _verdict_options()),
         ),
         click.option(
             "-k",
@@ -183,8 +183,8 @@ def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
 
     values: dict[str, str] = {}
     for pair in given:
-        name, found, value = pair.partition("=")
-        if not found:
+        name, equals, value = pair.partition("=")
+        if not equals:
             raise SettingsError(f"{option} {pair!r}: write NAME=VALUE")
         if name not in kind.__struct_fields__:
             listed = ", ".join(kind.__struct_fields__)
@@ -201,15 +201,15 @@ def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
         raise SettingsError(f"{option}: {error}") from None
 
 
-def _why(name: str, value: str, kind: Any, said: str) -> str:
+def _why(name: str, value: str, kind: Any, message: str) -> str:
     """Explain why the value of an option is invalid."""
     if get_origin(kind) is Literal:
         listed = [str(each) for each in get_args(kind)]
         return f"not one of {', '.join(listed)}{meant(value, listed)}"
-    return _PATTERN_MEANINGS[name] if "regex" in said else said
+    return _PATTERN_MEANINGS[name] if "regex" in message else message
 
 
-def _shown(default: object) -> object:
+def _format_default(default: object) -> object:
     """Format a default as a user would write it, with sizes in MiB."""
     whole = type(default) is int and default and default % MIB == 0
     return f"{default // MIB}MiB" if whole else default  # type: ignore[operator]
@@ -218,7 +218,7 @@ def _shown(default: object) -> object:
 def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     field = Settings.model_fields[name]
     none = field.default_factory or field.default in (None, "")
-    default = "" if none else f"  [default: {_shown(field.default)}]"
+    default = "" if none else f"  [default: {_format_default(field.default)}]"
     text = _RULE.sub("", field.description or "").replace("\n", " ") + default
     if field.annotation is bool:
         return click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=text)
@@ -228,23 +228,23 @@ def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         name,
         default=None,
         help=text,
-        shell_complete=_completing(lambda: values) if values else None,
+        shell_complete=_completion(lambda: values) if values else None,
         type=PATH if name == "state_dir" else None,
     )
 
 
-def _completing(known: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
-    """Return a shell completion for an option: the values of `known` that start with what was typed."""
-    return lambda context, parameter, begun: [each for each in known() if each.startswith(begun)]
+def _completion(values: Callable[[], Iterable[str]]) -> Callable[..., list[str]]:
+    """Return a shell completion for an option: those of its `values` that start with what was typed."""
+    return lambda context, parameter, typed: [each for each in values() if each.startswith(typed)]
 
 
 def _pairs(kind: type[Any]) -> list[str]:
     """Return completions: NAME=VALUE for options with a fixed set of values, NAME= for the others."""
-    found = []
+    completions = []
     for name, hint in get_type_hints(kind).items():
         values = get_args(hint) if get_origin(hint) is Literal else [""]
-        found += [f"{name}={value}" for value in values]
-    return found
+        completions += [f"{name}={value}" for value in values]
+    return completions
 
 
 def _schemes() -> list[str]:

@@ -29,13 +29,13 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
     from stream.offline.planner import duration, number, parse_memory, parse_pages, plan, size
     from stream.tables.search.pair_collector import LAST_ANCHOR
 
-    found = plan(parse_pages(pages), distance, parse_memory(memory), width)
+    plans = plan(parse_pages(pages), distance, parse_memory(memory), width)
     if as_json:
-        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        sys.stdout.write(msgspec.json.encode(plans).decode() + "\n")
         return
     console = Console(highlight=False)
     table = Table(
-        title=f"{found.pages:,} pages, {width} bits, distance {distance}, {size(found.memory)} of RAM",
+        title=f"{plans.pages:,} pages, {width} bits, distance {distance}, {size(plans.memory)} of RAM",
         title_justify="left",
         box=SIMPLE_HEAD,
         padding=0,
@@ -43,9 +43,9 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
     for head in ("design", "probes", "prefix\nbits", "candidates\na probe", "bytes", "com-\npressed",
                  "blocks\nread", "a query", "com-\npressed"):  # fmt: skip
         table.add_column(head, justify="left" if head == "design" else "right", no_wrap=True)
-    for design in found.designs:
+    for design in plans.designs:
         low, high = design.prefix_bits
-        chosen = design.layout == found.recommended
+        chosen = design.layout == plans.recommended
         table.add_row(
             design.layout,
             str(design.tables),
@@ -59,19 +59,19 @@ def command(pages: str, distance: int, memory: str, width: int, as_json: bool) -
             style="bold green" if chosen else "",
         )
     console.print(table)
-    where = "" if found.machines == 1 else f", which {size(found.memory)} cannot hold"
-    console.print(f"[bold]Recommended: {found.recommended}, {found.storage}{where}[/]")
-    for reason in found.reasons:
+    where = "" if plans.machines == 1 else f", which {size(plans.memory)} cannot hold"
+    console.print(f"[bold]Recommended: {plans.recommended}, {plans.storage}{where}[/]")
+    for reason in plans.reasons:
         console.print(f"  - {escape(reason)}")
-    console.print(f"  - {escape(found.batch)}")
-    best = next(design for design in found.designs if design.layout == found.recommended)
-    if found.pages > LAST_ANCHOR:
+    console.print(f"  - {escape(plans.batch)}")
+    best = next(design for design in plans.designs if design.layout == plans.recommended)
+    if plans.pages > LAST_ANCHOR:
         console.print(f"  - The judge numbers at most {LAST_ANCHOR + 1:,} unique pages a journal.")
     elif best.judge_bytes is not None:
-        blocks, choose = found.recommended.split(" choose ")
+        blocks, choose = plans.recommended.split(" choose ")
         options = f"--option distance={distance} --option blocks={blocks} --option choose={choose}"
         console.print(
             f"  - For the judge: neardup topics create --mode strict {options}, and"
-            f" NEARDUP_TABLES_MEMORY={int(min(best.judge_bytes, found.memory))}"
-            + ("." if best.judge_bytes <= found.memory else ": older anchors are probed in RocksDB.")
+            f" NEARDUP_TABLES_MEMORY={int(min(best.judge_bytes, plans.memory))}"
+            + ("." if best.judge_bytes <= plans.memory else ": older anchors are probed in RocksDB.")
         )

@@ -51,18 +51,20 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
         messages = chain.from_iterable(opened)
         while chunk := list(islice(messages, CHUNK)):
             rows = [fingerprinter.message(message.value, settings.page_bytes) for message in chunk]
-            for message, row, found in zip(chunk, rows, matching_anchors(follower.judge, rows), strict=True):
+            for message, row, matches in zip(
+                chunk, rows, matching_anchors(follower.judge, rows), strict=True
+            ):
                 if as_json:
-                    record = {"url": row.url, "reason": row.reason, "anchors": found}
+                    record = {"url": row.url, "reason": row.reason, "anchors": matches}
                     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
                     continue
                 click.echo(row.url or message.origin)
                 if row.reason:
                     click.echo(f"    rejected: {row.reason}")
-                for anchor in found:
+                for anchor in matches:
                     click.echo(
                         f"    {anchor['url']}  (distance {anchor['distance']}, "
                         f"similarity {anchor['similarity']}, id {anchor['id']})"
                     )
-                if not found and not row.reason:
+                if not matches and not row.reason:
                     click.echo("    no anchor matches")

@@ -38,10 +38,10 @@ def create(settings: Settings, options: VerdictOptions, scheme: Any) -> None:
 
     logging.configure(settings.log_format, "topics")
     genesis = asyncio.run(topics.create(settings, scheme, options))
-    click.echo(_said(settings, genesis))
+    click.echo(_genesis_line(settings, genesis))
 
 
-def _said(settings: Settings, genesis: Genesis) -> str:
+def _genesis_line(settings: Settings, genesis: Genesis) -> str:
     return (
         f"journal {genesis.journal[:8]} of namespace {settings.namespace}, format {genesis.version}: "
         f"scheme {genesis.scheme_id}, seed digest {genesis.scheme.seed_digest}, "
@@ -100,7 +100,7 @@ def describe(settings: Settings) -> None:
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     for cells in table:
         click.echo("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
-    click.echo("\n" + (genesis if isinstance(genesis, str) else _said(settings, genesis)))
+    click.echo("\n" + (genesis if isinstance(genesis, str) else _genesis_line(settings, genesis)))
     if any(row.markers and row.offsets for row in rows):
         click.echo(
             "\n'at most': transaction markers are counted as records; `neardup audit` counts the verdicts"
