@@ -42,7 +42,7 @@ def unfit_column(columns: Iterable[pa.Field]) -> str | None:
 
 
 def message_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """The fields of the page message of each row."""
+    """Yield the fields of the page message of each row."""
     names = [name.lower() for name in batch.schema.names]
     columns = [
         (name, _cells(name, batch.column(place))) for place, name in enumerate(names) if name in FIELDS
@@ -53,13 +53,14 @@ def message_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
 
 
 def messages(column: pa.Array) -> list[bytes | None]:
-    """The values of a column of messages. A string that is not UTF-8 is as malformed as these bytes are."""
-    found: list[bytes | None] = _plain(column).cast(pa.large_binary()).to_pylist()
-    return found
+    """Return the values of a column of messages. A string that is not UTF-8 is as malformed as
+    these bytes are."""
+    values: list[bytes | None] = _plain(column).cast(pa.large_binary()).to_pylist()
+    return values
 
 
 def milliseconds(column: pa.Array) -> list[int | None]:
-    """Timestamps as milliseconds since the epoch, rounded down. Those without a time zone are UTC."""
+    """Return timestamps as milliseconds since the epoch, rounded down. Those without a time zone are UTC."""
     unit = _SECOND[column.type.unit]
     return [
         None if moment is None else moment * 1000 // unit for moment in column.cast(pa.int64()).to_pylist()
@@ -67,7 +68,7 @@ def milliseconds(column: pa.Array) -> list[int | None]:
 
 
 def _cells(name: str, column: pa.Array) -> list[Any]:
-    """The values of a column, as they stand in a message."""
+    """Return the values of a column, as they stand in a message."""
     column = _plain(column)
     if name != "fetched_at" or types.is_null(column.type) or _is_string(column.type):
         return _read(column)
@@ -99,10 +100,10 @@ def _number(value: Any) -> Any:
 def _read(column: pa.Array) -> list[Any]:
     """Strings and bytes. A string that is not UTF-8 costs its own row."""
     try:
-        found: list[Any] = column.to_pylist()
+        values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
-        found = [_cell(value) for value in column]
-    return found
+        values = [_cell(value) for value in column]
+    return values
 
 
 def _cell(value: pa.Scalar) -> Any:

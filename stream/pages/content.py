@@ -71,15 +71,15 @@ def page_text(page: Page) -> str:
 
 
 def declared_language(page: Page) -> str:
-    """The language that the `<html>` tag of a page declares, without script and region; empty if it declares
-    none. Only the beginning of a page is searched, of a body as ASCII."""
+    """Return the language that the `<html>` tag of a page declares, without script and region, or an
+    empty string if it declares none. Only the beginning of a page is searched, of a body as ASCII."""
     if page.text is not None:
         return ""
     beginning = page.html[:SNIFF_CHARACTERS] if page.html is not None else ""
     if page.body is not None:
         beginning = page.body[:SNIFF_CHARACTERS].decode("ascii", "replace")
-    found = _LANGUAGE.search(beginning)
-    return found[1].lower() if found else ""
+    tag = _LANGUAGE.search(beginning)
+    return tag[1].lower() if tag else ""
 
 
 def _media_type(content_type: str | None) -> str | None:

@@ -43,7 +43,7 @@ def gunzip(data: bytes, limit: int, what: str, *, strict: bool = True) -> bytes:
     out = bytearray()
     place = 0
     for _ in range(MAX_PARTS):
-        part, place = _inflated(data, place, zlib.MAX_WBITS | 16, limit - len(out), limit, what)
+        part, place = _inflate(data, place, zlib.MAX_WBITS | 16, limit - len(out), limit, what)
         out += part
         while data[place : place + 1] == b"\0":
             place += 1
@@ -56,14 +56,14 @@ def undeflate(data: bytes, limit: int, what: str) -> bytes:
     """Decompress the Content-Encoding `deflate`: zlib as in RFC 9110, or raw deflate, which many servers
     send."""
     try:
-        return _inflated(data, 0, zlib.MAX_WBITS, limit, limit, what)[0]
+        return _inflate(data, 0, zlib.MAX_WBITS, limit, limit, what)[0]
     except PageError as error:
         if error.reason == "too_large":
             raise
-        return _inflated(data, 0, -zlib.MAX_WBITS, limit, limit, what)[0]
+        return _inflate(data, 0, -zlib.MAX_WBITS, limit, limit, what)[0]
 
 
-def _inflated(data: bytes, place: int, window: int, room: int, limit: int, what: str) -> tuple[bytes, int]:
+def _inflate(data: bytes, place: int, window: int, room: int, limit: int, what: str) -> tuple[bytes, int]:
     """Decompress the zlib stream at `place` to at most `room` bytes. Returns the output and the stream's
     end."""
     stream = zlib.decompressobj(window)
@@ -82,8 +82,11 @@ def _inflated(data: bytes, place: int, window: int, room: int, limit: int, what:
 
 
 def _pieces(data: bytes, place: int) -> Iterator[bytes]:
-    """`data` from `place` on, in pieces of which the first is small. A decoder copies the input after the end
-    of a stream, so a body of many tiny streams would otherwise take quadratic time."""
+    """Yield `data` from `place` on, in pieces of which the first is small.
+
+    A decoder copies the input after the end of a stream, so a body of many tiny streams would otherwise
+    take quadratic time.
+    """
     end = min(place + _FIRST, len(data))
     while place < len(data):
         yield data[place:end]

@@ -51,44 +51,44 @@ class Archive:
         self._held: tuple[_Place, _Held | PageError] | None = None
 
     def record(self, filename: str, offset: int, limit: int) -> ArchivedPage:
-        """The page at `offset` of a file. Raises FetchNeededError until it is fetched; see
+        """Return the page at `offset` of a file. Raises FetchNeededError until it is fetched; see
         `Outside.record`."""
         steps, place = _steps(filename, offset), (filename, offset)
         where = f"{filename} at byte {offset}"
         held, self._held = self._held, None
         if held is None or held[0] != place:
             raise FetchNeededError(where, lambda: self._fetch(place, steps, b"", limit))
-        found = held[1]
-        if isinstance(found, PageError):
-            raise found
+        content = held[1]
+        if isinstance(content, PageError):
+            raise content
         try:
-            return archived_page(found.data, found.ended, limit, where)
+            return archived_page(content.data, content.ended, limit, where)
         except MoreError:
-            if len(found.data) > limit + FIRST_BYTES:  # leaves room for the headers
+            if len(content.data) > limit + FIRST_BYTES:  # leaves room for the headers
                 raise too_large(limit, "archived page") from None
-            raise FetchNeededError(where, lambda: self._fetch(place, steps, found.data, limit)) from None
+            raise FetchNeededError(where, lambda: self._fetch(place, steps, content.data, limit)) from None
 
-    def _fetch(self, place: _Place, steps: list[str], begun: bytes, limit: int) -> None:
-        """Read more of a record after the bytes `begun`. Bounded in memory, but not in time."""
+    def _fetch(self, place: _Place, steps: list[str], start_of_record: bytes, limit: int) -> None:
+        """Read more of a record after its first bytes. Bounded in memory, but not in time."""
         filename, offset = place
-        size = min(max(FIRST_BYTES, 3 * len(begun)), limit + FIRST_BYTES + 1 - len(begun))
+        size = min(max(FIRST_BYTES, 3 * len(start_of_record)), limit + FIRST_BYTES + 1 - len(start_of_record))
         try:
             with self._open(filename, steps) as file:
-                start = offset + len(begun)
+                start = offset + len(start_of_record)
                 beyond = start >= file.seek(0, os.SEEK_END)
                 more = b"" if beyond else _read_at(file, start, size)
-            found: _Held | PageError = _Held(begun + more, len(more) < size)
+            content: _Held | PageError = _Held(start_of_record + more, len(more) < size)
         except PageError as error:
-            found = error
+            content = error
         except OSError as error:
             raise UnavailableError(
                 f"claim_root {self._root}: {filename}: {error.strerror or error}"
             ) from error
-        self._held = place, found
+        self._held = place, content
 
     def _open(self, filename: str, steps: list[str]) -> BinaryIO:
-        """Raises PageError for a name that leads to no file, OSError or UnavailableError if the store is
-        unavailable."""
+        """Open a file below the root. Raises PageError for a name that leads to no file, OSError or
+        UnavailableError if the store is unavailable."""
         here = self._open_root()
         try:
             for step in steps[:-1]:
@@ -121,7 +121,7 @@ def _read_at(file: BinaryIO, start: int, size: int) -> bytes:
 
 
 def _steps(filename: str, offset: int) -> list[str]:
-    """The components of a relative path. Raises PageError `bad_claim`."""
+    """Return the components of a relative path. Raises PageError `bad_claim`."""
     steps = filename.split("/")
     if not filename or len(filename) > MAX_NAME or "\0" in filename or set(steps) & {"", ".", ".."}:
         raise PageError(

@@ -19,15 +19,15 @@ class RecentlyUsed(Generic[K, V]):
         return len(self._kept)
 
     def get(self, key: K) -> V | None:
-        """The cached value, or None."""
-        found = self._kept.pop(key, None)
-        if found is not None:
-            self._kept[key] = found
-        return found
+        """Return the cached value, or None."""
+        value = self._kept.pop(key, None)
+        if value is not None:
+            self._kept[key] = value
+        return value
 
-    def put(self, key: K, answer: V) -> None:
-        """Cache a value."""
+    def put(self, key: K, value: V) -> None:
+        """Cache a value, evicting others if there are too many."""
         self._kept.pop(key, None)
         while len(self._kept) >= self._most:
             del self._kept[next(iter(self._kept))]
-        self._kept[key] = answer
+        self._kept[key] = value

@@ -53,7 +53,7 @@ class Registered(msgspec.Struct, frozen=True):
 
     @classmethod
     def refused(cls, error: PageError) -> Registered:
-        """An answer by which all pages of this schema are rejected."""
+        """Return an answer by which all pages of this schema are rejected."""
         return cls(reason=error.reason, detail=error.detail)
 
 
@@ -61,7 +61,7 @@ class Schema(Protocol):
     """Decodes messages of one schema."""
 
     def fields(self, body: bytes) -> bytes | dict[str, Any]:
-        """The page message in `body`, as JSON or as fields. Raises PageError."""
+        """Return the page message in `body`, as JSON or as fields. Raises PageError."""
         ...
 
 
@@ -75,10 +75,10 @@ class Schemas:
         self._read: RecentlyUsed[int, Schema] = RecentlyUsed(KEPT)
 
     def schema(self, number: int) -> Schema:
-        """The schema with that id. Raises FetchNeededError, PageError `unknown_schema` or
+        """Return the schema with that id. Raises FetchNeededError, PageError `unknown_schema` or
         `unsupported_schema`."""
-        if found := self._read.get(number):
-            return found
+        if cached := self._read.get(number):
+            return cached
         registered, until = self._registered.get(number) or (None, 0.0)
         if registered is None or time.monotonic() > until:
             raise FetchNeededError(f"schema {number}", lambda: self._fetch(number))
@@ -105,7 +105,7 @@ class JsonSchema:
     """Passes JSON through: page messages are validated when they are parsed, whatever their schema."""
 
     def fields(self, body: bytes) -> bytes:
-        """`body` itself."""
+        """Return `body` unchanged."""
         return body
 
 
@@ -122,7 +122,7 @@ class AvroSchema:
             for each in references:
                 fastavro.parse_schema(msgspec.json.decode(each), named_schemas=named)
             self._parsed = fastavro.parse_schema(msgspec.json.decode(text), named_schemas=named)
-            free = _Measured(named).of(self._parsed).free
+            free = _SchemaMeasure(named).of(self._parsed).free
         except (PageError, MemoryError):
             raise
         except Exception as error:  # whatever fastavro raises, the schema is at fault
@@ -131,21 +131,21 @@ class AvroSchema:
             raise PageError("unsupported_schema", f"Avro: a record of {free} values that take no byte")
 
     def fields(self, body: bytes) -> dict[str, Any]:
-        """The record's fields. Raises PageError `bad_avro`."""
+        """Return the record's fields. Raises PageError `bad_avro`."""
         import fastavro
 
         rest = io.BytesIO(body)
         try:
-            found = fastavro.schemaless_reader(rest, self._parsed, None)
+            record = fastavro.schemaless_reader(rest, self._parsed, None)
         except MemoryError:
             raise
         except Exception as error:  # whatever fastavro raises, the record is at fault
             raise PageError("bad_avro", f"{type(error).__name__}: {error}") from None
         if rest.tell() != len(body):
             raise PageError("bad_avro", f"{len(body) - rest.tell()} bytes after the record")
-        if not isinstance(found, dict):
-            raise PageError("bad_avro", f"expected a record, not {type(found).__name__}")
-        return found
+        if not isinstance(record, dict):
+            raise PageError("bad_avro", f"expected a record, not {type(record).__name__}")
+        return record
 
 
 class _Type(NamedTuple):
@@ -155,7 +155,7 @@ class _Type(NamedTuple):
     """Depth of nested types."""
 
 
-class _Measured:
+class _SchemaMeasure:
     """Measures the types of a schema before anything is decoded by it.
 
     A decoder trusts lengths: an array of nulls, or of records of nulls, has as many items as its header
@@ -165,22 +165,24 @@ class _Measured:
 
     def __init__(self, named: dict[str, Any]) -> None:
         self._named = named
-        self._known: dict[str, _Type] = {}
+        self._types: dict[str, _Type] = {}
         self._open: set[str] = set()
 
     def of(self, schema: Any) -> _Type:
-        """Raises PageError `unsupported_schema`."""
-        found = self._measure(schema)
-        if found.height > MAX_HEIGHT:
+        """Measure a type. Raises PageError `unsupported_schema`."""
+        measure = self._measure(schema)
+        if measure.height > MAX_HEIGHT:
             raise PageError("unsupported_schema", f"Avro: types nested more than {MAX_HEIGHT} deep")
-        return found
+        return measure
 
     def _measure(self, schema: Any) -> _Type:
         if isinstance(schema, list):
             branches = [self.of(each) for each in schema]
             return _Type(max(each.free for each in branches) - BYTE_VALUES, _height(branches))
         if isinstance(schema, str):
-            return _Type(1 - BYTE_VALUES * _BYTES[schema], 1) if schema in _BYTES else self._of_name(schema)
+            return (
+                _Type(1 - BYTE_VALUES * _BYTES[schema], 1) if schema in _BYTES else self._measure_name(schema)
+            )
         kind = schema["type"]
         if kind in ("array", "map"):
             item = self.of(schema["items" if kind == "array" else "values"])
@@ -188,24 +190,24 @@ class _Measured:
                 raise PageError("unsupported_schema", f"Avro: an {kind} whose items may take no byte")
             return _Type(1 - BYTE_VALUES, _height([item]))
         if kind in ("record", "error"):
-            return self._of_name(schema["name"])
-        return self._unnamed(schema)
+            return self._measure_name(schema["name"])
+        return self._measure_unnamed(schema)
 
-    def _of_name(self, name: str) -> _Type:
+    def _measure_name(self, name: str) -> _Type:
         if name in self._open:
             raise PageError("unsupported_schema", f"Avro: {name[:200]} contains itself")
-        if name not in self._known:
+        if name not in self._types:
             self._open.add(name)
             schema = self._named[name]
             if schema["type"] in ("record", "error"):
                 fields = [self.of(field["type"]) for field in schema["fields"]]
-                self._known[name] = _Type(1 + sum(each.free for each in fields), _height(fields))
+                self._types[name] = _Type(1 + sum(each.free for each in fields), _height(fields))
             else:
-                self._known[name] = self._unnamed(schema)
+                self._types[name] = self._measure_unnamed(schema)
             self._open.discard(name)
-        return self._known[name]
+        return self._types[name]
 
-    def _unnamed(self, schema: dict[str, Any]) -> _Type:
+    def _measure_unnamed(self, schema: dict[str, Any]) -> _Type:
         """Measure a fixed, an enum, or a primitive type with properties."""
         kind = schema["type"]
         least = int(schema["size"]) if kind == "fixed" else 1 if kind == "enum" else _BYTES[kind]

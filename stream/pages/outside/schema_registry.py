@@ -66,28 +66,28 @@ class Registry:
         if user is not None:
             token = base64.b64encode(f"{user}:{password or ''}".encode()).decode()
             self._headers["Authorization"] = f"Basic {token}"
-        self._known: RecentlyUsed[int, Registered] = RecentlyUsed(KEPT)
+        self._usable: RecentlyUsed[int, Registered] = RecentlyUsed(KEPT)
         self._refused: RecentlyUsed[int, tuple[Registered, float]] = RecentlyUsed(KEPT)
         self._opener = urllib.request.build_opener(_Redirects)
 
     def schema(self, number: int) -> Registered:
-        """The schema with that id, or the reason why it cannot be used. May take seconds. Raises
+        """Return the schema with that id, or the reason why it cannot be used. May take seconds. Raises
         UnavailableError."""
-        if found := self._known.get(number):
-            return found
+        if registered := self._usable.get(number):
+            return registered
         refused = self._refused.get(number)
         if refused and time.monotonic() < refused[1]:
             return refused[0]
         try:
-            found = self._registered(number)
+            registered = self._fetch(number)
         except PageError as error:
-            found = Registered.refused(error)
-            self._refused.put(number, (found, time.monotonic() + REFUSED_SECONDS))
+            registered = Registered.refused(error)
+            self._refused.put(number, (registered, time.monotonic() + REFUSED_SECONDS))
         else:
-            self._known.put(number, found)
-        return found
+            self._usable.put(number, registered)
+        return registered
 
-    def _registered(self, number: int) -> Registered:
+    def _fetch(self, number: int) -> Registered:
         answer = self._ask(f"/schemas/ids/{number}")
         if answer is None:
             raise PageError("unknown_schema", f"the schema registry knows no id {number}")
@@ -101,22 +101,22 @@ class Registry:
         _refuse_large([answer.schema, *referred.values()])
         return Registered(kind, answer.schema, list(referred.values()))
 
-    def _collect(self, answer: _Answer, found: dict[tuple[str, int], str], depth: int = 0) -> None:
-        """Fetch the schemas that `answer` refers to into `found`, transitively, leaves first."""
+    def _collect(self, answer: _Answer, referred: dict[tuple[str, int], str], depth: int = 0) -> None:
+        """Fetch the schemas that `answer` refers to into `referred`, transitively, leaves first."""
         for each in answer.references or ():
             key = (each.subject, each.version)
-            if key in found:
+            if key in referred:
                 continue
-            if len(found) >= MAX_REFERENCES or depth > MAX_REFERENCES:
+            if len(referred) >= MAX_REFERENCES or depth > MAX_REFERENCES:
                 raise PageError("unsupported_schema", f"more than {MAX_REFERENCES} references")
             subject = urllib.parse.quote(each.subject, safe="")
             below = self._ask(f"/subjects/{subject}/versions/{each.version}")
             if below is None:
                 missing = f"refers to {each.subject} version {each.version}, which does not exist"
                 raise PageError("unsupported_schema", missing)
-            self._collect(below, found, depth + 1)
-            found[key] = below.schema
-            _refuse_large(found.values())
+            self._collect(below, referred, depth + 1)
+            referred[key] = below.schema
+            _refuse_large(referred.values())
 
     def _ask(self, path: str) -> _Answer | None:
         """GET a schema; None if the registry does not have it.
@@ -133,7 +133,7 @@ class Registry:
             raise UnavailableError(str(error)) from None
 
     def register(self, subject: str, schema: str) -> int:
-        """The id of an Avro schema in a subject. Registers the schema if the subject does not have it.
+        """Return the id of an Avro schema in a subject. Registers the schema if the subject does not have it.
 
         The look-up comes first, so that a client with read permission can use a schema that was registered by
         another. Raises UnavailableError, and RefusedError if the registry refuses the schema.
@@ -149,7 +149,7 @@ class Registry:
             raise RefusedError(str(error)) from None
         except _StatusError as error:
             kind = RefusedError if error.status in REFUSALS else UnavailableError
-            raise kind(f"{error}: {error.said}") from None
+            raise kind(f"{error}: {error.message}") from None
 
     def _call(self, path: str, answer: type[_T], content: object = None) -> _T:
         """GET a path, or POST `content` to it, and decode the answer.
@@ -166,10 +166,10 @@ class Registry:
                 return msgspec.json.decode(_content(response, where), type=answer)
         except urllib.error.HTTPError as error:
             with error:
-                said = _error(error.read(MAX_ERROR))
-            if error.code == 404 and said.error_code in NOT_FOUND:
+                failure = _error(error.read(MAX_ERROR))
+            if error.code == 404 and failure.error_code in NOT_FOUND:
                 raise _NotThereError from None
-            raise _StatusError(f"{where}: {error.code} {error.reason}", error.code, said.message) from None
+            raise _StatusError(f"{where}: {error.code} {error.reason}", error.code, failure.message) from None
         except (OSError, http.client.HTTPException, msgspec.DecodeError, ValueError) as error:
             raise UnavailableError(f"{where}: {error}") from None
 
@@ -180,7 +180,7 @@ def _refuse_large(texts: Iterable[str]) -> None:
 
 
 def registry_of(settings: Settings) -> Registry | None:
-    """The schema registry of the deployment, or None."""
+    """Return the schema registry of the deployment, or None."""
     if settings.schema_registry_url is None:
         return None
     password = settings.schema_registry_password
@@ -215,7 +215,7 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 
 
 def _content(response: http.client.HTTPResponse, where: str) -> bytes:
-    """The whole answer. Raises TimeoutError (an OSError) if it takes too long, _TooLargeError."""
+    """Read the whole answer. Raises TimeoutError (an OSError) if it takes too long, _TooLargeError."""
     pieces, size, until = [], 0, time.monotonic() + SECONDS
     while piece := response.read1(1 << 16):
         pieces.append(piece)
@@ -238,13 +238,13 @@ class _NotThereError(Exception):
 class _StatusError(Exception):
     """The registry answered with an error status."""
 
-    def __init__(self, what: str, status: int, said: str) -> None:
+    def __init__(self, what: str, status: int, message: str) -> None:
         super().__init__(what)
-        self.status, self.said = status, said
+        self.status, self.message = status, message
 
 
-def _error(said: bytes) -> _Error:
+def _error(body: bytes) -> _Error:
     try:
-        return msgspec.json.decode(said, type=_Error)
+        return msgspec.json.decode(body, type=_Error)
     except msgspec.DecodeError:
         return _Error()
