@@ -161,9 +161,10 @@ def read_committed(consumer: AIOKafkaConsumer) -> None:
 
 
 def fetched(consumer: AIOKafkaConsumer) -> MutableMapping[TopicPartition, Any]:
-    """The fetched results not consumed yet: partition -> FetchResult or FetchError, in order of arrival."""
-    found: MutableMapping[TopicPartition, Any] = consumer._fetcher._records
-    return found
+    """Return the fetched results not consumed yet, in order of arrival: partition -> FetchResult or
+    FetchError."""
+    results: MutableMapping[TopicPartition, Any] = consumer._fetcher._records
+    return results
 
 
 def keep_fetched_in(consumer: AIOKafkaConsumer, store: MutableMapping[TopicPartition, Any]) -> None:

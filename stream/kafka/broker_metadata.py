@@ -90,7 +90,7 @@ async def metadata(client: AIOKafkaClient, topics: Iterable[str], node: int | No
     """Return the metadata of topics from `node`, or from any broker. Missing topics are omitted, never
     created."""
     answer = await _ask(client, MetadataRequest(list(topics)), node)
-    found = {}
+    existing = {}
     for code, name, high, low, _, partitions, *_ in answer.topics:
         if code == UNKNOWN_TOPIC:
             continue
@@ -98,14 +98,14 @@ async def metadata(client: AIOKafkaClient, topics: Iterable[str], node: int | No
             raise TopicAuthorizationFailedError(name, "(Describe)")
         if code and not partitions:
             raise TopicError(f"topic {name}: {for_code(code).__name__}")
-        found[name] = Topic(
+        existing[name] = Topic(
             topic_id(high, low),
             {
                 number: Partition(leader, len(replicas), len(in_sync))
                 for _, number, leader, _, replicas, in_sync, *_ in partitions
             },
         )
-    return Metadata(answer.cluster_id, found)
+    return Metadata(answer.cluster_id, existing)
 
 
 async def allowed_operations(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, int]:
@@ -115,13 +115,13 @@ async def allowed_operations(client: AIOKafkaClient, topics: Iterable[str]) -> d
     Raises TopicAuthorizationFailedError for a topic that we are not allowed to see.
     """
     answer = await _ask(client, MetadataRequest(list(topics), operations=True))
-    found = {}
+    operations_by_topic = {}
     for code, name, _, _, _, _, allowed, _ in answer.topics:
         if code == TopicAuthorizationFailedError.errno:
             raise TopicAuthorizationFailedError(name, "(Describe)")
         if code != UNKNOWN_TOPIC:
-            found[name] = allowed
-    return found
+            operations_by_topic[name] = allowed
+    return operations_by_topic
 
 
 async def cluster_id(client: AIOKafkaClient) -> str:
@@ -184,8 +184,8 @@ async def topic_id_at_leaders(
 
 async def partition_counts(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, int]:
     """Return the numbers of partitions of those topics that exist."""
-    known = await metadata(client, topics)
-    return {name: len(topic.partitions) for name, topic in known.topics.items()}
+    answer = await metadata(client, topics)
+    return {name: len(topic.partitions) for name, topic in answer.topics.items()}
 
 
 async def topic_configs(client: AIOKafkaClient, topics: Iterable[str]) -> dict[str, dict[str, str]]:
@@ -195,14 +195,14 @@ async def topic_configs(client: AIOKafkaClient, topics: Iterable[str]) -> dict[s
     if not resources:
         return {}
     answer = await _ask(client, DescribeConfigsRequest(resources))
-    found = {}
+    configs = {}
     for code, message, _, topic, entries in answer.resources:
         if code == TopicAuthorizationFailedError.errno:
             raise TopicAuthorizationFailedError(topic, "(DescribeConfigs)")
         if code:
             raise TopicError(f"topic {topic}: {message or for_code(code).__name__}")
-        found[topic] = {name: value for name, value, *_ in entries if value is not None}
-    return found
+        configs[topic] = {name: value for name, value, *_ in entries if value is not None}
+    return configs
 
 
 async def log_bounds(
@@ -216,10 +216,10 @@ async def log_bounds(
     wanted = list(topics)
     deadline = asyncio.get_running_loop().time() + RETRY_SECONDS
     while True:
-        known = await metadata(client, wanted)
-        _ids(known, wanted)
+        topic_metadata = await metadata(client, wanted)
+        _ids(topic_metadata, wanted)
         try:
-            return await _bounds(client, known, committed)
+            return await _bounds(client, topic_metadata, committed)
         except TopicAuthorizationFailedError:
             raise
         except (KafkaError, BrokerError) as error:  # the leader changed between the two requests
@@ -229,42 +229,42 @@ async def log_bounds(
 
 
 async def _bounds(
-    client: AIOKafkaClient, known: Metadata, committed: bool
+    client: AIOKafkaClient, topic_metadata: Metadata, committed: bool
 ) -> dict[TopicPartition, LogBounds]:
     by_leader: defaultdict[int, dict[str, list[int]]] = defaultdict(dict)
-    for name, topic in known.topics.items():
+    for name, topic in topic_metadata.topics.items():
         for number, partition in topic.partitions.items():
             if partition.leader < 0:
                 raise NotLeaderForPartitionError(f"{name} {number}")
             by_leader[partition.leader].setdefault(name, []).append(number)
     ends: dict[int, dict[TopicPartition, int]] = {EARLIEST: {}, LATEST: {}}
     for leader, topics in by_leader.items():
-        for which, found in ends.items():
+        for which, offsets in ends.items():
             wanted = [(name, [(number, which) for number in numbers]) for name, numbers in topics.items()]
             answer = await _ask(client, OffsetRequest(-1, int(committed), wanted), leader)
             for name, partitions in answer.topics:
                 for number, code, _, offset in partitions:
                     if code:
                         raise for_code(code)(f"{name} {number}")
-                    found[TopicPartition(name, number)] = offset
+                    offsets[TopicPartition(name, number)] = offset
     return {key: LogBounds(start, ends[LATEST][key]) for key, start in ends[EARLIEST].items()}
 
 
-def _ids(known: Metadata, wanted: list[str]) -> dict[str, str]:
-    missing = [name for name in wanted if name not in known.topics]
+def _ids(topic_metadata: Metadata, wanted: list[str]) -> dict[str, str]:
+    missing = [name for name in wanted if name not in topic_metadata.topics]
     if missing:
         raise TopicError(f"no such topic: {', '.join(missing)}")
-    return {name: known.topics[name].id for name in wanted}
+    return {name: topic_metadata.topics[name].id for name in wanted}
 
 
 async def _ask(client: AIOKafkaClient, request: Any, node: int | None = None) -> Any:
     """Send a request to a node, or to any. Raises BrokerError if there is no answer for RETRY_SECONDS."""
     deadline = asyncio.get_running_loop().time() + RETRY_SECONDS
     while True:
-        asked = client.get_random_node() if node is None else node
+        target = client.get_random_node() if node is None else node
         try:
-            if asked is not None:
-                return await client.send(asked, request)
+            if target is not None:
+                return await client.send(target, request)
             reason: Exception | None = None
         except NotImplementedError as error:
             raise BrokerError(
@@ -273,6 +273,6 @@ async def _ask(client: AIOKafkaClient, request: Any, node: int | None = None) ->
         except KafkaError as error:
             reason = error
         if asyncio.get_running_loop().time() > deadline:
-            raise BrokerError(f"no answer from node {asked} to {type(request).__name__}: {reason!r}")
+            raise BrokerError(f"no answer from node {target} to {type(request).__name__}: {reason!r}")
         await asyncio.sleep(PAUSE_SECONDS)
         await client.force_metadata_update()

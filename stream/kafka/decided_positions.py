@@ -45,20 +45,20 @@ async def expected_offsets(
 
 
 async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) -> dict[SourceKey, int]:
-    """Like `expected_offsets`, for given records, which are read backwards as far as needed.
+    """Return what `expected_offsets` does, from given records, which are read backwards as far as needed.
 
     A decision names the sources that it advanced, so active sources are found soon. Only for an unknown
     source, all records are read, each once.
     """
     start, end = await until_answered(f"topic {decisions.topic}", decisions.bounds)
-    left, found, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
+    left, offsets, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
     while left and start < end:
         first = max(start, end - window)
         here = await _expected_within(decisions, first, end)
-        found |= {key: expected for key, expected in here.items() if key in left}
+        offsets |= {key: expected for key, expected in here.items() if key in left}
         left -= here.keys()
         end, window = first, 2 * window
-    return found
+    return offsets
 
 
 async def _expected_within(decisions: RecordReader, first: int, end: int) -> dict[SourceKey, int]:

@@ -82,7 +82,7 @@ async def opened_follower(settings: Settings, genesis: Genesis, directory: Path)
     closing it.
     """
     names = TopicNames(settings.namespace)
-    async with _moved_when_damaged(settings, directory), AsyncExitStack() as stack:
+    async with _move_when_damaged(settings, directory), AsyncExitStack() as stack:
         async with clients.started(settings, clients.client(settings), patiently=True) as client:
             cluster_id = await until_answered("a broker", lambda: broker_metadata.cluster_id(client))
         state = await stack.enter_async_context(_opened_state(directory, genesis, cluster_id, settings))
@@ -104,7 +104,7 @@ async def _opened_state(
     An error within the context takes precedence over an error on closing.
     """
     opening = retrieved(
-        asyncio.create_task(asyncio.to_thread(_opened, directory, genesis, cluster_id, settings))
+        asyncio.create_task(asyncio.to_thread(_open, directory, genesis, cluster_id, settings))
     )
     try:
         yield await asyncio.shield(opening)
@@ -121,8 +121,8 @@ async def _close(opening: asyncio.Task[State]) -> None:
         await asyncio.to_thread(opening.result().close)
 
 
-def _opened(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
-    def opened() -> State:
+def _open(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
+    def open_state() -> State:
         refuse_known_damage(directory)
         return State(
             directory,
@@ -134,16 +134,16 @@ def _opened(directory: Path, genesis: Genesis, cluster_id: str, settings: Settin
         )
 
     try:
-        return opened()
+        return open_state()
     except DamagedStateError as error:
         if not settings.rebuild_damaged:
             raise
         _move_away(directory, error)
-    return opened()
+    return open_state()
 
 
 @asynccontextmanager
-async def _moved_when_damaged(settings: Settings, directory: Path) -> AsyncIterator[None]:
+async def _move_when_damaged(settings: Settings, directory: Path) -> AsyncIterator[None]:
     try:
         yield
     except DamagedStateError as error:

@@ -49,20 +49,20 @@ async def agreed_genesis(
     """
     if seed is not None:
         scheme = scheme.with_seed(seed)
-    found = await read_genesis(client, settings)
+    present = await read_genesis(client, settings)
     chosen = seed is not None or scheme.seed_digest != PUBLIC_DIGEST
-    if found is None:
+    if present is None:
         if seed is None and chosen:
             scheme.seed()  # which refuses a digest alone
         await refuse_records_without_genesis(client, settings)
         return None
-    refuse_other(found, scheme, options)
-    if chosen and scheme.seed_digest != found.scheme.seed_digest:
+    refuse_other(present, scheme, options)
+    if chosen and scheme.seed_digest != present.scheme.seed_digest:
         raise RefusedError(
             "the journal has another seed, which cannot be changed: its digest is"
-            f" {found.scheme.seed_digest}, not {scheme.seed_digest}"
+            f" {present.scheme.seed_digest}, not {scheme.seed_digest}"
         )
-    return found
+    return present
 
 
 async def write_genesis(
@@ -129,18 +129,18 @@ async def read_genesis(client: AIOKafkaClient, settings: Settings) -> Genesis | 
     if record is None:
         return None
     try:
-        found = decode_journal(record.value, record.offset)
+        first = decode_journal(record.value, record.offset)
     except RecordError as error:
         raise RefusedError(
             f"topic {topic}: this version of neardup cannot read its first record, the genesis: run the "
             f"version that wrote it, or use a new namespace ({error})"
         ) from error
-    if not isinstance(found, Genesis):
+    if not isinstance(first, Genesis):
         raise RefusedError(
             f"topic {topic}: its first record, at offset {record.offset}, is not a genesis: use a new "
             "namespace"
         )
-    return found
+    return first
 
 
 async def refuse_records_without_genesis(client: AIOKafkaClient, settings: Settings) -> None:
@@ -182,8 +182,8 @@ async def _first_record(client: AIOKafkaClient, settings: Settings, topic: str) 
         consumer.assign([partition])
         consumer.seek(partition, bounds.start)
         while await consumer.position(partition) < bounds.end:
-            found = await consumer.getmany(partition, timeout_ms=200, max_records=1)
-            for record in found.get(partition, ()):
+            records = await consumer.getmany(partition, timeout_ms=200, max_records=1)
+            for record in records.get(partition, ()):
                 return record
         return None
 
@@ -210,7 +210,7 @@ async def wait_for_genesis(
             else:
                 genesis = await _poll(settings)
     except TimeoutError:
-        raise TopicError(f"{_wanted(settings)} was not written within {timeout:g} s") from None
+        raise TopicError(f"{_genesis_of(settings)} was not written within {timeout:g} s") from None
     refuse_other(genesis, expect_scheme, expect_options)
     return genesis
 
@@ -225,11 +225,11 @@ async def _poll(settings: Settings) -> Genesis:
             await refuse_records_without_genesis(client, settings)
             if not logged:
                 logged = True
-                _log.info("waiting", action="genesis.wait", wanted=_wanted(settings))
+                _log.info("waiting", action="genesis.wait", wanted=_genesis_of(settings))
             await asyncio.sleep(POLL_SECONDS)
 
 
-def _wanted(settings: Settings) -> str:
+def _genesis_of(settings: Settings) -> str:
     return (
         f"the genesis of topic {TopicNames(settings.namespace).genesis} (`neardup topics create` writes it)"
     )
@@ -241,8 +241,8 @@ def refuse_other(genesis: Genesis, scheme: Scheme | None, options: VerdictOption
     Raises SchemeMismatchError if this version of the program computes the journal's scheme differently.
     """
     differing = [
-        *_differing("scheme", genesis.scheme, scheme),
-        *_differing("options", genesis.options, options),
+        *_differences("scheme", genesis.scheme, scheme),
+        *_differences("options", genesis.options, options),
     ]
     if differing:
         raise RefusedError(
@@ -256,14 +256,14 @@ def refuse_other(genesis: Genesis, scheme: Scheme | None, options: VerdictOption
         )
 
 
-def _differing(what: str, recorded: msgspec.Struct, expected: msgspec.Struct | None) -> list[str]:
+def _differences(what: str, recorded: msgspec.Struct, expected: msgspec.Struct | None) -> list[str]:
     if expected is None:
         return []
-    ours = msgspec.structs.asdict(expected)
+    here = msgspec.structs.asdict(expected)
     for name in _OF_SEED:
-        ours.pop(name, None)
+        here.pop(name, None)
     return [
-        f"{what}.{name} is {value!r} in the journal, {ours[name]!r} here"
+        f"{what}.{name} is {value!r} in the journal, {here[name]!r} here"
         for name, value in msgspec.structs.asdict(recorded).items()
-        if name in ours and value != ours[name]
+        if name in here and value != here[name]
     ]

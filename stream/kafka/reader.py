@@ -75,8 +75,10 @@ class TopicReader:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(clients.started(self._settings, self._consumer, patiently=True))
             # Without a grant to see the topic, aiokafka would search for its leader forever: check first.
-            asked = client_of(self._consumer)
-            await until_answered(f"topic {self.topic}", lambda: broker_metadata.metadata(asked, [self.topic]))
+            client = client_of(self._consumer)
+            await until_answered(
+                f"topic {self.topic}", lambda: broker_metadata.metadata(client, [self.topic])
+            )
             self._consumer.assign([self._partition])
             self._consumer.seek(self._partition, self.position)
             self._open = stack.pop_all()
@@ -90,13 +92,13 @@ class TopicReader:
     async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
         """Return the next records, possibly none. Raises StateError if retention has deleted them."""
         try:
-            found = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000))
+            fetched = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000))
         except OffsetOutOfRangeError:
             first, end = await until_answered(f"topic {self.topic}", self.bounds)
             raise StateError(
                 f"topic {self.topic}: offset {self.position} is needed, but it contains {first} to {end}"
             ) from None
-        records: list[Any] = found.get(self._partition, [])
+        records: list[Any] = fetched.get(self._partition, [])
         self.position = await self._consumer.position(self._partition)
         return records
 

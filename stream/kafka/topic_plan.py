@@ -42,7 +42,7 @@ class TopicPlan:
     """Maximum bytes of a record or record batch that we send (rule 10)."""
     config: dict[str, str]
     """Required configuration values."""
-    ours: bool = True
+    owned: bool = True
     """Whether we write the topic, so that a wrong configuration could make verdicts wrong. The pages topic
     may belong to a crawler."""
     transactional: bool = True
@@ -60,7 +60,7 @@ class TopicPlan:
         """Yield the differences of a topic from its required form, with the required values."""
         if self.partitions is not None and len(topic.partitions) != self.partitions:
             yield f"{self.name}: has {len(topic.partitions)} partitions, must have {self.partitions}"
-        if not self.ours:
+        if not self.owned:
             return
         for option, wanted in self.config.items():
             if configs.get(option) != wanted:
@@ -96,7 +96,7 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
     """Return the topics that a role reads or writes, or all topics without a role."""
     names = TopicNames(settings.namespace)
     topics = {
-        "pages": TopicPlan(names.pages, None, PAGES_BYTES, {}, ours=False, transactional=False),
+        "pages": TopicPlan(names.pages, None, PAGES_BYTES, {}, owned=False, transactional=False),
         # Its only record keeps its key, so compaction never removes it, and no retention applies.
         "genesis": TopicPlan(names.genesis, 1, GENESIS_BYTES, _COMPACTED),
         "journal": TopicPlan(names.journal, 1, JOURNAL_BYTES, _FOR_EVER),

@@ -90,8 +90,8 @@ async def create(
     avro = AvroVerdicts(settings) if settings.verdict_format == AVRO else None
     async with clients.started(settings, clients.admin(settings)) as admin:
         await agreed_genesis(client_of(admin), settings, scheme, options, seed)
-        described = [names.verdicts, *map(names.routed, settings.routes)]
-        number = await asyncio.to_thread(avro.register, described) if avro else None
+        verdict_topics = [names.verdicts, *map(names.routed, settings.routes)]
+        number = await asyncio.to_thread(avro.register, verdict_topics) if avro else None
         # The pages topic may be an existing one of a crawler. The others get the same number of partitions.
         pages, *others = plan(settings)
         created = await _create_missing(admin, [pages], settings.partitions, dev=settings.dev)
@@ -103,11 +103,11 @@ async def create(
     progress = progress or _log.info
     if created:
         progress(f"created {', '.join(created)}")
-    asked = settings.partitions if "partitions" in settings.model_fields_set else width
-    if asked != width:
+    wanted_width = settings.partitions if "partitions" in settings.model_fields_set else width
+    if wanted_width != width:
         progress(
-            f"partitions: {pages.name} keeps its {width} partitions, {asked} has no effect: adding some would"
-            " move URLs to other partitions; use a new namespace for another number"
+            f"partitions: {pages.name} keeps its {width} partitions, {wanted_width} has no effect: adding"
+            " some would move URLs to other partitions; use a new namespace for another number"
         )
     if written:
         progress(f"wrote the genesis of journal {genesis.journal} to {names.genesis}")
@@ -126,9 +126,9 @@ async def _create_missing(
     created: list[str] = []
     deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
     while True:
-        known = (await broker_metadata.metadata(client_of(admin), [topic.name for topic in plans])).topics
-        missing = [topic for topic in plans if topic.name not in known]
-        if not missing and await _known_to_all(client_of(admin), plans):
+        existing = (await broker_metadata.metadata(client_of(admin), [topic.name for topic in plans])).topics
+        missing = [topic for topic in plans if topic.name not in existing]
+        if not missing and await _all_brokers_know(client_of(admin), plans):
             return created
         if asyncio.get_running_loop().time() > deadline:
             named = ", ".join(topic.name for topic in missing) or "some brokers do not know all leaders"
@@ -137,13 +137,13 @@ async def _create_missing(
         await asyncio.sleep(broker_metadata.PAUSE_SECONDS)
 
 
-async def _known_to_all(client: AIOKafkaClient, plans: list[TopicPlan]) -> bool:
+async def _all_brokers_know(client: AIOKafkaClient, plans: list[TopicPlan]) -> bool:
     """Return whether all brokers know these topics and their leaders, since any may get the next request."""
     for broker in client.cluster.brokers():
         answer = await broker_metadata.metadata(client, [topic.name for topic in plans], broker.nodeId)
-        known = answer.topics
-        partitions = (partition for topic in known.values() for partition in topic.partitions.values())
-        if len(known) < len(plans) or any(partition.leader < 0 for partition in partitions):
+        listed = answer.topics
+        partitions = (partition for topic in listed.values() for partition in topic.partitions.values())
+        if len(listed) < len(plans) or any(partition.leader < 0 for partition in partitions):
             return False
     return True
 
@@ -186,24 +186,24 @@ async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | str]:
     """
     plans = plan(settings)
     async with broker_metadata.connect(settings) as client:
-        known = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
-        configs = await broker_metadata.topic_configs(client, known)
-        bounds = await broker_metadata.log_bounds(client, known)
+        existing = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
+        configs = await broker_metadata.topic_configs(client, existing)
+        bounds = await broker_metadata.log_bounds(client, existing)
         genesis: Genesis | str
         unreadable: tuple[str, ...] = ()
         try:
-            found_genesis = await read_genesis(client, settings)
-            if found_genesis is None:
+            written = await read_genesis(client, settings)
+            if written is None:
                 await refuse_records_without_genesis(client, settings)
-            genesis = found_genesis or "the journal has no genesis yet"
+            genesis = written or "the journal has no genesis yet"
         except (RefusedError, KafkaError) as error:
             genesis = "the genesis cannot be read"
             unreadable = (f"{genesis}: {error}",)
     rows = []
     for topic in plans:
-        found = known.get(topic.name)
+        present = existing.get(topic.name)
         of_genesis = unreadable if topic.name == TopicNames(settings.namespace).genesis else ()
-        if found is None:
+        if present is None:
             problems = (f"{topic.name}: is missing", *of_genesis)
             rows.append(TopicRow(topic.name, None, 0, 0, 0, "", None, problems))
             continue
@@ -212,13 +212,13 @@ async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | str]:
         rows.append(
             TopicRow(
                 name=topic.name,
-                id=found.id,
-                partitions=len(found.partitions),
-                replicas=min(partition.replicas for partition in found.partitions.values()),
+                id=present.id,
+                partitions=len(present.partitions),
+                replicas=min(partition.replicas for partition in present.partitions.values()),
                 offsets=sum(b.end - b.start for key, b in bounds.items() if key.topic == topic.name),
                 cleanup=config["cleanup.policy"],
                 retention_ms=None if retention < 0 or config["cleanup.policy"] == "compact" else retention,
-                problems=(*topic.problems(found, config, dev=settings.dev), *of_genesis),
+                problems=(*topic.problems(present, config, dev=settings.dev), *of_genesis),
                 markers=topic.transactional,
             )
         )
@@ -237,17 +237,17 @@ async def check(settings: Settings, role: Role) -> None:
 
 async def _check(client: AIOKafkaClient, settings: Settings, role: Role | None) -> None:
     plans = plan(settings, role)
-    known = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
-    missing = [topic.name for topic in plans if topic.name not in known]
+    existing = (await broker_metadata.metadata(client, [topic.name for topic in plans])).topics
+    missing = [topic.name for topic in plans if topic.name not in existing]
     if missing:
         raise TopicError(f"missing topics: {', '.join(missing)} (run `neardup topics create`)")
-    configs = await broker_metadata.topic_configs(client, known)
+    configs = await broker_metadata.topic_configs(client, existing)
     if role == "follow":
         return  # readers of verdicts do not depend on the configuration
     problems = [
         problem
         for topic in plans
-        for problem in topic.problems(known[topic.name], configs[topic.name], dev=settings.dev)
+        for problem in topic.problems(existing[topic.name], configs[topic.name], dev=settings.dev)
     ]
     if problems:
         raise UnsoundTopicError("topics that would break exactly-once: " + "; ".join(problems))

@@ -58,15 +58,15 @@ class VerdictReader:
         unreachable.
         """
         value = record.value
-        return self._unframed(record) if value[:1] == MAGIC else value
+        return self._decode(record) if value[:1] == MAGIC else value
 
-    def _unframed(self, record: ConsumedRecord) -> bytes:
+    def _decode(self, record: ConsumedRecord) -> bytes:
         number = int.from_bytes(record.value[1:FRAME], "big")
         where = f"{record.topic}[{record.partition}] offset {record.offset}"
         if self._schemas is None:
             raise RecordError(f"{where}: has schema id {number}, but no schema_registry_url is set")
         try:
-            fields = _fetched(self._schemas, number).fields(record.value[FRAME:])
+            fields = _schema(self._schemas, number).fields(record.value[FRAME:])
             return fields if isinstance(fields, bytes) else to_json(fields)
         except (PageError, msgspec.ValidationError) as error:
             raise RecordError(f"{where}: no verdict: {error}") from error
@@ -98,7 +98,7 @@ class AvroVerdicts:
         return [self._frame + to_avro(value) for value in values]
 
 
-def _fetched(schemas: Schemas, number: int) -> Schema:
+def _schema(schemas: Schemas, number: int) -> Schema:
     try:
         return schemas.schema(number)
     except FetchNeededError as wanted:
