@@ -56,10 +56,10 @@ of a key."""
 
 def is_url(name: str) -> bool:
     """Whether a source or output is an object. Raises SettingsError for other URLs, and for credentials."""
-    found = _URL.fullmatch(name)
-    if found is None:
+    match = _URL.fullmatch(name)
+    if match is None:
         return False
-    scheme, rest = found.groups()
+    scheme, rest = match.groups()
     bucket = rest.partition("/")[0]
     if "@" in bucket:
         raise SettingsError(
@@ -169,11 +169,11 @@ class ObjectPath:
 
         with _explained():
             selector = FileSelector(self._path, recursive=recursive, allow_not_found=True)
-            found = self._store().get_file_info(selector)
+            entries = self._store().get_file_info(selector)
             bucket = self._path.partition("/")[0]
-            if not found and not self._store().get_file_info(bucket).type:
+            if not entries and not self._store().get_file_info(bucket).type:
                 raise FileNotFoundError("NO_SUCH_BUCKET")
-        return [ObjectPath(each.path) for each in found if each.is_file]
+        return [ObjectPath(each.path) for each in entries if each.is_file]
 
     def _store(self) -> Any:
         with needs_export(str(self)):
@@ -235,7 +235,7 @@ def _explained() -> Iterator[None]:
         yield
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError
         text = str(error)
-        number, meaning = next((told for sign, told in _ERRORS.items() if sign in text), (errno.EIO, ""))
+        number, meaning = next((cause for sign, cause in _ERRORS.items() if sign in text), (errno.EIO, ""))
         if isinstance(error, FileNotFoundError):
             number, meaning = errno.ENOENT, meaning or "no such object"
         raise OSError(number, meaning or "the store answers with an error") from None

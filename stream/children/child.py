@@ -253,13 +253,13 @@ def _answer(
 def _compare(request: CompareRequest, comparer: PageComparer, guard: Guard, outbox: _Outbox) -> None:
     # Two pages and all their shingles take longer than one page, so the largest page's time is allowed.
     guard.enter(0, 2, guard.page_bytes)
-    found = guard.run(comparer.compare, request.anchor, request.page, guard.page_bytes)
+    comparison = guard.run(comparer.compare, request.anchor, request.page, guard.page_bytes)
     guard.rest()
-    if isinstance(found, Row):
-        outbox.add(found)
+    if isinstance(comparison, Row):
+        outbox.add(comparison)
         outbox.flush()
     else:
-        outbox.say(Compared(found))
+        outbox.say(Compared(comparison))
 
 
 def _answer_together(

@@ -65,10 +65,10 @@ def environment(own: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a child: those variables of `own` (by default of this process) that its interpreter
     and libraries need."""
     given = os.environ if own is None else own
-    found = {
+    variables = {
         name: value for name, value in given.items() if name in ALLOWED or name.startswith(ALLOWED_PREFIXES)
     }
-    return found | ONE_THREAD
+    return variables | ONE_THREAD
 
 
 def hide_memory() -> None:

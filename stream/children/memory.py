@@ -26,15 +26,15 @@ def memory_limit(root: Path = Path("/")) -> MemoryLimit:
     """The machine's memory, or a lower limit of a control group. Files are read below `root`, for tests."""
     meminfo = (root / "proc/meminfo").read_text()
     kibibytes = next(line.split()[1] for line in meminfo.splitlines() if line.startswith("MemTotal:"))
-    found = [MemoryLimit(int(kibibytes) * 1024, "the machine's memory")]
+    limits = [MemoryLimit(int(kibibytes) * 1024, "the machine's memory")]
     for file in _limit_files(root):
         try:
             text = file.read_text().strip()
         except OSError:  # no such controller, or the path is the host's and not visible here
             continue
         if text.isdigit():  # or `max`
-            found.append(MemoryLimit(int(text), f"the container's limit ({file.name})"))
-    return min(found)
+            limits.append(MemoryLimit(int(text), f"the container's limit ({file.name})"))
+    return min(limits)
 
 
 def overcommitted(

@@ -266,13 +266,13 @@ class ChildPool:
     async def _compare(self, child: _Child | None, request: CompareRequest) -> bytes | Row:
         try:
             child = child or await self._start()
-            found = await child.compared(request)
-            if found is None:
+            answer = await child.compared(request)
+            if answer is None:
                 death = await child.post_mortem()
                 child = None
                 self.crashes += 1
                 log.warning("child_died", how=death.how, host=None, rejected=True, unanswered=1)
-                found = death.row
+                answer = death.row
         except BaseException:
             if child:
                 await child.kill()
@@ -280,7 +280,7 @@ class ChildPool:
             raise
         finally:
             self._free.put_nowait(child)
-        return found
+        return answer
 
 
 @dataclass(frozen=True, slots=True)

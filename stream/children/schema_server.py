@@ -46,18 +46,18 @@ async def _beside_the_loop(registry: Registry, number: int) -> SchemaResponse:
 
     def work() -> None:
         try:
-            found = SchemaResponse(registry.schema(number))
+            answer = SchemaResponse(registry.schema(number))
         except UnavailableError as error:
-            found = SchemaResponse(unavailable=str(error))
+            answer = SchemaResponse(unavailable=str(error))
         except Exception as error:
-            found = SchemaResponse(unavailable=f"schema {number}: {type(error).__name__}: {error}")
+            answer = SchemaResponse(unavailable=f"schema {number}: {type(error).__name__}: {error}")
         with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(_answer, response, found)
+            loop.call_soon_threadsafe(_answer, response, answer)
 
     threading.Thread(target=work, daemon=True).start()
     return await response
 
 
-def _answer(response: asyncio.Future[SchemaResponse], found: SchemaResponse) -> None:
+def _answer(response: asyncio.Future[SchemaResponse], answer: SchemaResponse) -> None:
     if not response.done():  # done if the caller has timed out
-        response.set_result(found)
+        response.set_result(answer)

@@ -105,8 +105,8 @@ async def fingerprint_corpus(
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise SettingsError(f"source {doubled[0]}: named twice")
     seed = scheme.seed()
-    with _taken(directory):
-        if _begun(directory, plan) and (directory / NAME).exists():
+    with _hold(directory):
+        if _is_resumed(directory, plan) and (directory / NAME).exists():
             manifest = read_manifest(directory)
             counts.resumed = manifest.rows
             return manifest
@@ -196,7 +196,7 @@ def _name(number: int) -> str:
 
 
 @contextmanager
-def _taken(directory: AnyPath) -> Iterator[None]:
+def _hold(directory: AnyPath) -> Iterator[None]:
     """Create the directory and lock it. Raises SettingsError."""
     if not isinstance(directory, Path):
         try:
@@ -237,12 +237,12 @@ def _is_left(file: AnyPath) -> bool:
 
 def _begin(directory: AnyPath, plan: Plan) -> None:
     """Note the plan unless it is noted: before the first file, when nothing of it can be refused any more."""
-    if not _begun(directory, plan):
+    if not _is_resumed(directory, plan):
         with writing_to(directory / PLAN) as file:
             file.write(msgspec.json.encode(plan))
 
 
-def _begun(directory: AnyPath, plan: Plan) -> bool:
+def _is_resumed(directory: AnyPath, plan: Plan) -> bool:
     """Whether a run began with this plan. Raises SettingsError if one began with another."""
     path = directory / PLAN
     if not path.exists():
@@ -278,11 +278,11 @@ def _written(directory: AnyPath, plan: Plan, scheme: Scheme) -> list[RowsFile]:
     for number, path in enumerate(there):
         if path.name != _name(number):
             raise RowsError(f"rows {path}: not a file of this run, which has {_name(number)} here")
-        found = read_described(path, scheme)
-        if found.rows != plan.pages_per_file:
+        file = read_described(path, scheme)
+        if file.rows != plan.pages_per_file:
             if number + 1 < len(there):
-                raise RowsError(f"rows {path}: has {found.rows} pages, not {plan.pages_per_file}")
+                raise RowsError(f"rows {path}: has {file.rows} pages, not {plan.pages_per_file}")
             path.unlink()
             break
-        files.append(found)
+        files.append(file)
     return files

@@ -206,10 +206,10 @@ class Index:
         row = self._rows([("", item) if isinstance(item, str) else item])[0]
         if row.reason is not None:
             raise PageError(row.reason, row.detail or "")
-        found = matching_anchors(self._judge, [row])[0]
+        matches = matching_anchors(self._judge, [row])[0]
         return [
             Near(name=each["url"], id=each["id"], distance=each["distance"], similarity=each["similarity"])
-            for each in found
+            for each in matches
         ]
 
     def judge(
@@ -329,8 +329,8 @@ class Index:
             noted = self._flushed.read_bytes() if self._flushed.exists() else b"0"
             if noted.isdigit() and len(self) >= int(noted):
                 return
-            said = noted.decode(errors="backslashreplace")
-            raise damaged(self._flushed.parent, f"has {len(self)} items, {_FLUSHED} says {said}")
+            count = noted.decode(errors="backslashreplace")
+            raise damaged(self._flushed.parent, f"has {len(self)} items, {_FLUSHED} says {count}")
         except BaseException:
             self._state.close()
             raise
@@ -382,20 +382,20 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
         return genesis, True
     private_directory(directory)
     try:
-        found = decode_journal(path.read_bytes(), 0)
+        stored = decode_journal(path.read_bytes(), 0)
     except RecordVersionError as error:
         raise StateError(
             f"index {directory}: another version of neardup made it; make a new one ({_GENESIS}: {error})"
         ) from error
     except RecordError as error:
         raise damaged(directory, f"{_GENESIS}: {error}") from error
-    if not isinstance(found, Genesis):
+    if not isinstance(stored, Genesis):
         raise damaged(directory, f"{_GENESIS}: it holds another record")
-    if scheme is not None and scheme.id != found.scheme_id:
-        raise SchemeMismatchError(f"index {directory} has scheme {found.scheme_id}, not {scheme.id}")
-    if options is not None and options.id != found.options.id:
-        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {found.options}")
-    return found, False
+    if scheme is not None and scheme.id != stored.scheme_id:
+        raise SchemeMismatchError(f"index {directory} has scheme {stored.scheme_id}, not {scheme.id}")
+    if options is not None and options.id != stored.options.id:
+        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {stored.options}")
+    return stored, False
 
 
 @contextmanager

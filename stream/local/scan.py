@@ -97,10 +97,10 @@ async def judged(
             if not isinstance(source, RowsSource):
                 raise TypeError(source)
             source.refuse_misfits(index.scheme, index.options)
-            known = rows_id(source)
-            coming = source.rows(index.scheme, index.judged(known))
-            while found := list(islice(coming, ROWS)):
-                yield index.judge(found, known, before)
+            identity = rows_id(source)
+            coming = source.rows(index.scheme, index.judged(identity))
+            while batch := list(islice(coming, ROWS)):
+                yield index.judge(batch, identity, before)
 
 
 async def _batches(chunks: AsyncGenerator[list[Row], None]) -> AsyncGenerator[list[Row], None]:

@@ -134,8 +134,8 @@ class _Logged:
         self._next = log.first
         """Number of the page of the next verdict that is read from the log."""
         self._checkpoint = log.end + CHECKPOINT
-        self._begun = log.header is not None and log.header.output == output
-        if not self._begun:
+        self._log_is_ours = log.header is not None and log.header.output == output
+        if not self._log_is_ours:
             return
         log.resume()
         while (had := (target.position or 0) - self._next) > 0:
@@ -145,9 +145,9 @@ class _Logged:
     def log(self, decided: JudgedBatch) -> list[bytes]:
         """See `Verdicts`."""
         values = decided.json()
-        if not self._begun:
+        if not self._log_is_ours:
             self._log.begin(self._output, self._target.position)
-            self._begun = True
+            self._log_is_ours = True
         self._log.append(decided.entries[-1].digest.hex(), values)
         failpoints.reach("scan.logged")
         return values

@@ -73,20 +73,20 @@ def schema(scheme: Scheme) -> pa.Schema:
     return pa.schema(fields, metadata)
 
 
-def foreign(found: pa.Schema, scheme_id: str) -> str | None:
+def foreign(schema: pa.Schema, scheme_id: str) -> str | None:
     """Why a file with this schema has no rows of a scheme, or None. Engines drop the metadata; there the
     column `scheme` says it."""
-    told = found.metadata or {}
-    if (version := told.get(_VERSION, b"%d" % VERSION)) != b"%d" % VERSION:
+    described = schema.metadata or {}
+    if (version := described.get(_VERSION, b"%d" % VERSION)) != b"%d" % VERSION:
         return f"has format version {version.decode(errors='replace')}, this program reads {VERSION}"
-    if (other := told.get(_SCHEME, scheme_id.encode())) != scheme_id.encode():
+    if (other := described.get(_SCHEME, scheme_id.encode())) != scheme_id.encode():
         return f"has scheme {other.decode(errors='replace')}, not {scheme_id}"
     for name, kind in TYPES.items():
-        place = found.get_field_index(name)
+        place = schema.get_field_index(name)
         if place < 0:
             return f"has no column `{name}`"
-        if found.field(place).type != kind:
-            return f"column `{name}` is {found.field(place).type}, not {kind}"
+        if schema.field(place).type != kind:
+            return f"column `{name}` is {schema.field(place).type}, not {kind}"
     return None
 
 

@@ -91,14 +91,14 @@ def refuse_disorder(where: str, before: Place, place: Place) -> None:
     """Raise RowsError unless `place` comes after `before`."""
     if place == before:
         raise RowsError(
-            f"rows {where}: two pages have {_told(place)}, so which is judged first is not known;"
+            f"rows {where}: two pages have {_describe(place)}, so which is judged first is not known;"
             " give them an order, source or position of their own"
         )
     if place < before:
-        raise RowsError(f"rows {where}: not sorted, {_told(place)} comes after {_told(before)}")
+        raise RowsError(f"rows {where}: not sorted, {_describe(place)} comes after {_describe(before)}")
 
 
-def _told(place: Place) -> str:
+def _describe(place: Place) -> str:
     return f"order {place.order}, source {place.source!r}, position {place.position}"
 
 
@@ -107,7 +107,7 @@ def seal(directory: AnyPath, scheme: Scheme) -> Manifest:
 
     Raises RowsError, which names a file without rows of this scheme, or whose rows are not in order.
     """
-    found = []
+    files = []
     uncertain = True
     try:
         paths = list(visible(directory))
@@ -117,13 +117,13 @@ def seal(directory: AnyPath, scheme: Scheme) -> Manifest:
         if path.suffix != SUFFIX:
             raise RowsError(f"rows {path}: not a Parquet file")
         table = _table(path, scheme)
-        found.append(_described(path, table))
+        files.append(_described(path, table))
         if table.num_rows:
             ready = compute.is_valid(table.column("fingerprint"))
             uncertain &= compute.all(
                 compute.or_(compute.invert(ready), compute.is_valid(table.column("uncertain"))), min_count=0
             ).as_py()
-    manifest = Manifest.of(scheme, found, uncertain=uncertain)
+    manifest = Manifest.of(scheme, files, uncertain=uncertain)
     manifest.write(directory)
     return manifest
 
@@ -190,7 +190,7 @@ class RowsReader:
                 if len(opened) == MAX_OPEN:
                     raise RowsError(
                         f"rows {self._directory}: more than {MAX_OPEN} files overlap in their order at"
-                        f" {_told(opened[0][0])}; sort them first, or make fewer and larger files"
+                        f" {_describe(opened[0][0])}; sort them first, or make fewer and larger files"
                     )
                 rows = self._rows(waiting.pop(), scheme)
                 if (head := next(rows, None)) is not None:
@@ -221,7 +221,9 @@ class RowsReader:
         except (pa.ArrowException, OSError, ValueError) as error:
             raise RowsError(f"rows {path}: damaged after row {count}: {error}") from error
         if (count, last) != (listed.rows, listed.last):
-            raise RowsError(f"rows {path}: has {count} rows up to {_told(last)}, which the manifest denies")
+            raise RowsError(
+                f"rows {path}: has {count} rows up to {_describe(last)}, which the manifest denies"
+            )
 
 
 class _File:

@@ -108,11 +108,11 @@ def _order(column: pa.Array) -> list[int | None]:
 def _cast(name: str, column: pa.Array, kind: pa.DataType) -> list[Any]:
     """The values of a column as another type. Raises SettingsError."""
     try:
-        found = column.cast(kind)
-        found.validate(full=True)  # an engine may have strings that are not UTF-8
+        converted = column.cast(kind)
+        converted.validate(full=True)  # an engine may have strings that are not UTF-8
     except pa.ArrowException as error:
         raise SettingsError(f"pages: column `{name}` is {column.type}, not {kind}: {error}") from error
-    values: list[Any] = found.to_pylist()
+    values: list[Any] = converted.to_pylist()
     return values
 
 

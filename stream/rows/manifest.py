@@ -102,7 +102,7 @@ def read_manifest(directory: AnyPath) -> Manifest:
     Raises RowsError, which names the file.
     """
     manifest = manifest_alone(directory)
-    known = {each.name for each in manifest.files}
+    names = {each.name for each in manifest.files}
     for each in manifest.files:
         path = directory / each.name
         if not path.is_file():
@@ -110,7 +110,7 @@ def read_manifest(directory: AnyPath) -> Manifest:
         if (size := path.stat().st_size) != each.bytes:
             raise RowsError(f"rows {path}: damaged, has {size} bytes, {NAME} says {each.bytes}")
     for path in visible(directory):
-        if path.name not in known:
+        if path.name not in names:
             raise RowsError(f"rows {path}: not a file of these rows, {NAME} does not list it")
     return manifest
 
@@ -119,12 +119,12 @@ def manifest_alone(directory: AnyPath) -> Manifest:
     """The manifest of a directory, whatever files are there. Raises RowsError."""
     path = directory / NAME
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict)
-        if found.get("version") != VERSION:
+        fields = msgspec.json.decode(path.read_bytes(), type=dict)
+        if fields.get("version") != VERSION:
             raise RowsError(
-                f"rows {path}: format version {found.get('version')}, this program reads {VERSION}"
+                f"rows {path}: format version {fields.get('version')}, this program reads {VERSION}"
             )
-        manifest = msgspec.convert(found, Manifest)
+        manifest = msgspec.convert(fields, Manifest)
     except FileNotFoundError:
         if not directory.is_dir():
             missing = "no such directory" if isinstance(directory, Path) else "no such bucket, or empty"

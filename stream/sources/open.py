@@ -141,10 +141,10 @@ def _objects(path: str, format: str) -> list[str]:  # noqa: A002 - the option's 
     with _readable(path):
         if not (prefix := ObjectPath(path)).is_dir() or is_rows(prefix):
             return [path]
-        found = [str(each) for each in prefix.files() if not each.name.startswith(("_", "."))]
-    if not found:
+        names = [str(each) for each in prefix.files() if not each.name.startswith(("_", "."))]
+    if not names:
         raise SettingsError(f"source {path}: no objects below it")
-    return found
+    return names
 
 
 @contextmanager

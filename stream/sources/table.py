@@ -39,9 +39,9 @@ class CsvSource(FileSource):
                 _refuse_other_columns(self.name, columns)
                 for cells in rows:
                     line = rows.line_num
-                    found = {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
-                    if found:
-                        yield _message(message_fields(found), f"{self.name} line {line}")
+                    fields = {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
+                    if fields:
+                        yield _message(message_fields(fields), f"{self.name} line {line}")
             except (csv.Error, *DAMAGED) as error:
                 raise PageError("damaged_source", f"{self.name} after line {line}: {error}") from error
 

@@ -288,13 +288,13 @@ async def committed_records(
     async with clients.started(settings, consumer):
         async with broker_metadata.connect(settings) as client:
             topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
-            known = await broker_metadata.log_bounds(client, [topic], committed=True)
+            committed_bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
         bounds(
-            {key.partition: bound.start for key, bound in known.items()},
-            {key.partition: bound.end for key, bound in known.items()},
+            {key.partition: bound.start for key, bound in committed_bounds.items()},
+            {key.partition: bound.end for key, bound in committed_bounds.items()},
         )
-        consumer.assign(list(known))
-        open_ones = {key for key, bound in known.items() if bound.start < bound.end}
+        consumer.assign(list(committed_bounds))
+        open_ones = {key for key, bound in committed_bounds.items() if bound.start < bound.end}
         read = 0
         while open_ones:
             fetched = await consumer.getmany(timeout_ms=200)
@@ -305,7 +305,7 @@ async def committed_records(
             if not fetched:  # the end that was known is never reached in another topic
                 await _refuse_recreated(client_of(consumer), topic, topic_id)
             progress(topic, read)
-            open_ones = {key for key in open_ones if await consumer.position(key) < known[key].end}
+            open_ones = {key for key in open_ones if await consumer.position(key) < committed_bounds[key].end}
 
 
 async def _lost(settings: Settings, names: TopicNames) -> int:

@@ -88,12 +88,12 @@ async def _published(
             key, offset, _ = _place(value)
             offsets[key].append(offset)
             digests[key].append(xxhash.xxh3_64_intdigest(value))
-    found = {}
+    published = {}
     for key, of_source in offsets.items():
         places = np.frombuffer(of_source, np.int64)
         order = np.argsort(places, kind="stable")
-        found[key] = _Published(places[order], np.frombuffer(digests[key], np.uint64)[order])
-    return found
+        published[key] = _Published(places[order], np.frombuffer(digests[key], np.uint64)[order])
+    return published
 
 
 def _differing(values: Sequence[bytes], published: dict[_SourceKey, _Published]) -> list[str]:
@@ -106,10 +106,10 @@ def _differing(values: Sequence[bytes], published: dict[_SourceKey, _Published])
     for key, of_source in by_source.items():
         if key not in published:
             continue
-        theirs, (offsets, digests, pages) = published[key], zip(*of_source, strict=True)
-        place = np.searchsorted(theirs.offset, offsets).clip(max=len(theirs.offset) - 1)
-        there = theirs.offset[place] == np.array(offsets)
-        different = there & (theirs.digest[place] != np.array(digests, np.uint64))
+        verdicts, (offsets, digests, pages) = published[key], zip(*of_source, strict=True)
+        place = np.searchsorted(verdicts.offset, offsets).clip(max=len(verdicts.offset) - 1)
+        there = verdicts.offset[place] == np.array(offsets)
+        different = there & (verdicts.digest[place] != np.array(digests, np.uint64))
         differences += [
             f"verdict {pages[row]}: is not what journal and decisions say"
             for row in np.flatnonzero(different).tolist()

@@ -22,14 +22,14 @@ class Flushes:
 
     def __init__(self, seconds: float, stats: JudgeStats, watch: JudgeWatch) -> None:
         self._seconds, self._stats, self._watch = seconds, stats, watch
-        self._applied, self._begun = 0, 0.0
+        self._applied, self._last_flush = 0, 0.0
         self._flushing: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def beside(self, state: State) -> AsyncIterator[None]:
         """Flush this state while entered. Waits on exit for a running flush, whose error closing the state
         meets again."""
-        self._applied, self._begun = state.meta.applied, time.monotonic()
+        self._applied, self._last_flush = state.meta.applied, time.monotonic()
         try:
             yield
         finally:
@@ -44,8 +44,8 @@ class Flushes:
             self._flushing.result()
             self._flushing = None
         applied = state.meta.applied
-        if applied > self._applied and time.monotonic() - self._begun > self._seconds:
-            self._applied, self._begun = applied, time.monotonic()
+        if applied > self._applied and time.monotonic() - self._last_flush > self._seconds:
+            self._applied, self._last_flush = applied, time.monotonic()
             log.info("progress", **self._stats.fields(state))
             self._flushing = retrieved(asyncio.create_task(asyncio.to_thread(self._flush, state)))
 

@@ -70,22 +70,22 @@ class Scrubs:
     async def _scrub(self) -> None:
         began = time.monotonic()
         try:
-            found = await self._child()
+            result = await self._child()
         except OSError as error:  # out of processes
             log.warning("scrub_failed", error=str(error))
             return
-        if found is None:
+        if result is None:
             return
         ended, seconds = time.time(), round(time.monotonic() - began, 1)
         try:
-            await in_thread(note_scrub, self._directory, found, ended)
+            await in_thread(note_scrub, self._directory, result, ended)
         except OutputError as error:
             log.warning("scrub_not_noted", error=str(error))
-        self._report(ended, int(found.damage is not None))
-        if found.damage is not None:
-            log.error("scrubbed", damaged=found.file, error=found.damage, seconds=seconds)
-            raise DamagedStateError(found.damage)
-        log.info("scrubbed", damaged=None, bytes=found.bytes, seconds=seconds)
+        self._report(ended, int(result.damage is not None))
+        if result.damage is not None:
+            log.error("scrubbed", damaged=result.file, error=result.damage, seconds=seconds)
+            raise DamagedStateError(result.damage)
+        log.info("scrubbed", damaged=None, bytes=result.bytes, seconds=seconds)
 
     async def _child(self) -> ScrubResult | None:
         """Scrub in a child process. Returns None if the child fails, which does not imply damage."""
@@ -108,8 +108,8 @@ class Scrubs:
                     await asyncio.wait_for(child.wait(), END_SECONDS)
         if not status:
             return msgspec.json.decode(output, type=ScrubResult)
-        said = errors.decode(errors="replace").strip()[-2000:]
-        log.warning("scrub_failed", status=status, error=said)
+        message = errors.decode(errors="replace").strip()[-2000:]
+        log.warning("scrub_failed", status=status, error=message)
         return None
 
 

@@ -135,18 +135,18 @@ class _Loader:
     async def run(self) -> None:
         """Append and follow the verdicts until every row has one."""
         loading, began = self.loading, time.monotonic()
-        looked = told = began - LOOK_SECONDS
+        last_look = last_report = began - LOOK_SECONDS
         async with aclosing(self._records()) as coming:
             record = await anext(coming, None)
             while loading.judged < loading.rows:
                 await self.turn.hold()
                 now = time.monotonic()
                 loading.seconds = now - began
-                if now - looked >= LOOK_SECONDS:
-                    looked, loading.lag = now, await live_lag(self.admin, self.names)
+                if now - last_look >= LOOK_SECONDS:
+                    last_look, loading.lag = now, await live_lag(self.admin, self.names)
                 loading.waits_for = self._waits_for(record)
-                if now - told >= PROGRESS_SECONDS:
-                    told = now
+                if now - last_report >= PROGRESS_SECONDS:
+                    last_report = now
                     self._tell()
                 if record is None or loading.waits_for:
                     await self._follow(POLL_SECONDS)
@@ -168,8 +168,8 @@ class _Loader:
 
     async def _follow(self, seconds: float) -> None:
         """Note which rows are judged, waiting for news for at most this long."""
-        for found in await self.decisions.poll(seconds):
-            progress = decode_decisions(found.value, found.offset).sources
+        for record in await self.decisions.poll(seconds):
+            progress = decode_decisions(record.value, record.offset).sources
             self.judged.note({key_of(each): each.expected for each in progress})
         self.loading.judged = self.judged.rows
 

@@ -63,7 +63,7 @@ def attempts_of(metadata: str) -> Attempts:
 class _Position:
     offset: int
     """Pages below this offset are in the journal."""
-    found: Attempts
+    at_assignment: Attempts
     """Attempts at the time of the assignment."""
     now: Attempts
     """Attempts to commit, in case the worker dies now."""
@@ -83,10 +83,10 @@ class Positions:
     def __init__(self) -> None:
         self._positions: dict[int, _Position] = {}
 
-    def take(self, partition: int, offset: int, found: Attempts) -> None:
+    def take(self, partition: int, offset: int, attempts: Attempts) -> None:
         """Start a partition with the group's offset and attempts."""
-        careful = CAREFUL_PAGES if found.count else 0
-        self._positions[partition] = _Position(offset, found, found, careful=careful)
+        careful = CAREFUL_PAGES if attempts.count else 0
+        self._positions[partition] = _Position(offset, attempts, attempts, careful=careful)
 
     def careful(self, partition: int) -> bool:
         """Return whether pages of the partition must be tried one by one."""
@@ -134,7 +134,7 @@ class Positions:
     def passed(self, partition: int) -> None:
         """Record that the page succeeded. Commit before dispatching anything else."""
         position = self._positions[partition]
-        position.found = position.now = SOME
+        position.at_assignment = position.now = SOME
 
     def advance(self, ranges: Iterable[SourceRange]) -> None:
         """Record that these ranges are in the journal."""
@@ -150,7 +150,7 @@ class Positions:
         """Cancel attempts, as the assignment ends in an orderly way. Returns the partitions to commit."""
         changed = set()
         for partition, position in self._positions.items():
-            attempts = NONE if position.moved else position.found
+            attempts = NONE if position.moved else position.at_assignment
             if position.now != attempts:
                 position.now = attempts
                 changed.add(partition)
@@ -158,5 +158,5 @@ class Positions:
 
     def commits(self, partitions: Collection[int], topic_id: str) -> Mapping[int, tuple[int, str]]:
         """Return partition -> (offset, metadata) to commit."""
-        found = {each: self._positions[each] for each in partitions}
-        return {each: (at.offset, metadata_of(topic_id, at.now)) for each, at in found.items()}
+        at_assignment = {each: self._positions[each] for each in partitions}
+        return {each: (at.offset, metadata_of(topic_id, at.now)) for each, at in at_assignment.items()}

@@ -35,7 +35,7 @@ class Polling:
         """Return the next pages, at most POLL_RECORDS. Raises StaleError if they were deleted from the
         log."""
         try:
-            found: dict[TopicPartition, list[Any]] = await self._consumer.getmany(
+            records: dict[TopicPartition, list[Any]] = await self._consumer.getmany(
                 timeout_ms=POLL_MS, max_records=POLL_RECORDS
             )
         except OffsetOutOfRangeError as error:
@@ -43,7 +43,7 @@ class Polling:
                 f"topic {self._topic}: the log does not hold the next offset ({error}): retention took "
                 "pages before they were read, or the topic was recreated; a restart declares what is lost"
             ) from error
-        return found
+        return records
 
     async def gather(self, keys: Sequence[TopicPartition], count: int) -> None:
         """Delay the next fetch after a poll that returned `count` pages, so that more pages gather. Without

@@ -122,8 +122,8 @@ async def open_partitions(
     if missing := [key.partition for key in keys if key not in bounds]:
         raise TopicError(f"topic {topic} has no partitions {missing} any more: it is being recreated")
     for key in keys:
-        known = judged.get(sources[key]) if key in sources else None
-        start = begin(backlog, key.partition, read.get(key), known, bounds[key])
+        expected = judged.get(sources[key]) if key in sources else None
+        start = begin(backlog, key.partition, read.get(key), expected, bounds[key])
         consumer.seek(key, start)
         attempts = attempts_of(ours[key].metadata) if key in ours else NONE
         if attempts != NONE:
@@ -135,8 +135,8 @@ async def open_partitions(
                 page=attempts.page,
             )
         # Not `start` where pages before it were lost, until the journal declares that loss.
-        known_positions = [read.get(key), known, start]
-        position = next(each for each in known_positions if each is not None)
+        candidates = [read.get(key), expected, start]
+        position = next(each for each in candidates if each is not None)
         positions.take(key.partition, position, attempts)
     log.info("reading", topic=topic, topic_id=topic_id, partitions=sorted(partitions))
     return backlog, positions
