@@ -8,9 +8,8 @@ from typing import Final
 import msgspec
 from aiokafka import TopicPartition
 
-from stream.errors import RecordError
+from stream.errors import RecordError, TopicError
 from stream.kafka import broker_metadata, clients
-from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
@@ -27,20 +26,20 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
     """Append the verdicts that the sink does not have yet, up to the current end. Returns their number.
 
     The sink stores offsets in the same transaction as the rows, so a crash neither duplicates nor loses any.
-    `progress` is called with the number of rows committed so far.
+    Verdicts that retention deletes meanwhile are skipped. `progress` is called with the number of rows
+    committed so far. Raises TopicError if the topic is recreated meanwhile.
     """
     topic, exported = TopicNames(settings.namespace).verdicts, 0
     consumer = clients.consumer(
         settings,
         group_id=None,
         isolation_level="read_committed",
-        auto_offset_reset="none",
+        auto_offset_reset="earliest",
         enable_auto_commit=False,
     )
-    async with clients.started(settings, consumer):
-        client = client_of(consumer)
-        bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
+    async with broker_metadata.connect(settings) as client, clients.started(settings, consumer):
         topic_id = (await broker_metadata.topic_ids(client, [topic]))[topic]
+        bounds = await broker_metadata.log_bounds(client, [topic], committed=True)
         starts = sink.offsets(topic_id)
         ends = {key.partition: bound.end for key, bound in bounds.items()}
         at = {key.partition: max(starts.get(key.partition, 0), bound.start) for key, bound in bounds.items()}
@@ -63,6 +62,8 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
                         where = f"{topic}[{key.partition}] offset {record.offset}"
                         raise RecordError(f"{where}: no verdict: {error}") from error
             moved = {key.partition: await consumer.position(key) for key in behind}
+            if await broker_metadata.topic_id_at_leaders(client, consumer, topic, moved) != topic_id:
+                raise TopicError(f"topic {topic} was recreated while it was read: export it again")
             at |= {partition: min(place, ends[partition]) for partition, place in moved.items()}
             sink.append(rows, topic_id, {partition: at[partition] for partition in moved})
             exported += len(rows)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import threading
 from collections import Counter
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
-from aiokafka.admin import NewTopic
+from aiokafka import AIOKafkaProducer, TopicPartition
+from aiokafka.admin import NewTopic, RecordsToDelete
 
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
@@ -159,6 +161,19 @@ async def recreate(settings: Settings, topic: str) -> None:
 
         await until(created)
         await until(ready)
+
+
+def meanwhile(act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do something while the code under test cannot go on: called from within it, without awaiting."""
+    acting = threading.Thread(target=lambda: asyncio.run(act()))
+    acting.start()
+    acting.join()
+
+
+async def delete_records(settings: Settings, topic: str, before: int) -> None:
+    """Move the log start of partition 0, as retention does."""
+    async with admin_of(settings) as admin:
+        await admin.delete_records({TopicPartition(topic, 0): RecordsToDelete(before)})
 
 
 async def audited(settings: Settings, pages: int) -> audit.Findings:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import RecordsToDelete
+from aiokafka import AIOKafkaProducer
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 
 from stream.errors import TopicError
@@ -19,7 +16,7 @@ from stream.roles.auditor import audit
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
-from tests.kafka.judge_helpers import audited, page, recreate, verdicts
+from tests.kafka.judge_helpers import audited, delete_records, meanwhile, page, recreate, verdicts
 from tests.kafka.worker_helpers import admin_of, create, publish, read_all, running
 from tests.waiting import until
 
@@ -104,11 +101,7 @@ async def test_rule_17_pages_that_retention_takes_during_an_audit_are_explained(
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         assert (await audited(settings, 9)).clean
 
-    async def delete() -> None:
-        async with admin_of(settings) as admin:
-            await admin.delete_records({TopicPartition(names.pages, 0): RecordsToDelete(4)})
-
-    during_first_read(monkeypatch, names.pages, delete)
+    during_first_read(monkeypatch, names.pages, lambda: delete_records(settings, names.pages, 4))
     found = await audit.audit(settings)
     assert (found.pages, found.verdicts.total(), found.earlier, found.unexplained) == (5, 9, 4, 0)
     assert found.clean
@@ -134,9 +127,7 @@ def during_first_read(monkeypatch: pytest.MonkeyPatch, topic: str, act: Callable
         def with_bounds(*known: Any) -> None:
             bounds(*known)
             if of == topic and acts:
-                acting = threading.Thread(target=asyncio.run, args=(acts.pop()(),))
-                acting.start()
-                acting.join()
+                meanwhile(acts.pop())
 
         async for record in records(settings, of, progress, with_bounds):
             yield record

@@ -17,11 +17,14 @@ import jsonschema
 import pytest
 
 from stream.dashboard.counting.app import tables_directory
+from stream.dashboard.lookup.member_pages import PageGoneError, page_message
 from stream.dashboard.role import DashboardRole
 from stream.errors import DamagedStateError, StaleError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.kafka import broker_metadata, topics
+from stream.kafka.names import TopicNames
+from stream.messages.verdict import MessagePosition
 from stream.messages.verdict_options import VerdictOptions
 from stream.roles.judge.role import JudgeRole
 from stream.roles.worker.role import WorkerRole
@@ -36,8 +39,8 @@ from tests.kafka.dashboard_helpers import (
     decide,
     supersede,
 )
-from tests.kafka.judge_helpers import audited, page, text
-from tests.kafka.worker_helpers import publish, running
+from tests.kafka.judge_helpers import audited, page, recreate, text
+from tests.kafka.worker_helpers import publish, running, topic_id
 from tests.waiting import HANG_SECONDS, until
 
 pytestmark = pytest.mark.broker
@@ -440,3 +443,24 @@ async def _pages_through(client: Client) -> None:
 def _hold(contract: dict[str, Any], content: dict[str, Any], found: Any) -> None:
     schema = {**content["schema"], "components": contract["components"]}
     jsonschema.validate(found, schema, jsonschema.Draft202012Validator)
+
+
+async def test_a_page_is_not_read_from_a_topic_that_was_recreated_meanwhile(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The dashboard compares pages of a cluster by their messages."""
+    names = TopicNames(settings.namespace)
+    await publish(settings, [page("http://old/", 1)])
+    source = MessagePosition(names.pages, await topic_id(settings), 0, 0)
+    assert b"http://old/" in await page_message(settings, source)
+    log_bounds = broker_metadata.log_bounds
+
+    async def recreated(*arguments: Any, **options: Any) -> Any:
+        bounds = await log_bounds(*arguments, **options)
+        await recreate(settings, names.pages)
+        await publish(settings, [page("http://new/", 1)])
+        return bounds
+
+    monkeypatch.setattr(broker_metadata, "log_bounds", recreated)
+    with pytest.raises(PageGoneError, match="not a message of the present topic"):
+        await page_message(settings, source)

@@ -8,14 +8,15 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from stream.errors import SettingsError
+from stream.errors import SettingsError, TopicError
 from stream.messages.verdict import MessagePosition, VerdictRecord
 from stream.roles.exporter import export
 from stream.roles.judge.role import JudgeRole
@@ -23,9 +24,10 @@ from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from stream.sinks import parquet
 from stream.sinks.base import ExportError
+from stream.sinks.duckdb import DuckSink
 from stream.sinks.open import open_sink
 from tests.kafka.dashboard_helpers import VerdictMaker
-from tests.kafka.judge_helpers import audited, page
+from tests.kafka.judge_helpers import append, audited, delete_records, meanwhile, page, recreate
 from tests.kafka.worker_helpers import create, publish, running
 
 duckdb = pytest.importorskip("duckdb", reason="DuckDB is not installed (extra `export`)")
@@ -119,6 +121,45 @@ async def test_a_second_export_adds_only_what_is_new(settings: Settings, target:
         "SELECT count(*) FROM verdicts a JOIN verdicts b ON a.duplicate_of_id = b.id WHERE b.change = 'new'"
     )
     assert ask(target, others) == [(9,)]
+
+
+class SinkOfWhile(DuckSink):
+    """A sink in memory. Something happens to the topic when its bounds are known, and before it is read."""
+
+    def __init__(self, act: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        super().__init__(Path(":memory:"))
+        self._act = act
+
+    def offsets(self, topic_id: str) -> dict[int, int]:
+        meanwhile(self._act)
+        return super().offsets(topic_id)
+
+    @property
+    def count(self) -> int:
+        ((count,),) = self._database.execute("SELECT count(*) FROM verdicts").fetchall()
+        return int(count)
+
+
+async def test_verdicts_that_retention_deletes_during_an_export_are_skipped(settings: Settings) -> None:
+    names = await create(settings)
+    await append(settings, *map(msgspec.json.encode, rows(0, 9)), topic=names.verdicts)
+    with closing(SinkOfWhile(lambda: delete_records(settings, names.verdicts, 4))) as sink:
+        assert await export(settings, sink) == sink.count == 5
+
+
+async def test_verdicts_of_a_topic_that_is_recreated_during_an_export_are_refused(settings: Settings) -> None:
+    names = await create(settings)
+    before, after = rows(0, 9), rows(100, 12)
+    await append(settings, *map(msgspec.json.encode, before), topic=names.verdicts)
+
+    async def replace() -> None:
+        await recreate(settings, names.verdicts)
+        await append(settings, *map(msgspec.json.encode, after), topic=names.verdicts)
+
+    with closing(SinkOfWhile(replace)) as sink:
+        with pytest.raises(TopicError, match=rf"{names.verdicts} was recreated"):
+            await export(settings, sink)
+        assert sink.count == 0
 
 
 def rows(first: int, count: int) -> list[VerdictRecord]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 import msgspec
-from aiokafka import TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from stream.children.pool import ChildPool
 from stream.dashboard.answers import Comparison
@@ -33,13 +33,7 @@ async def page_message(settings: Settings, source: MessagePosition) -> bytes:
     """Read the message at a position of the pages topic. Raises PageGoneError."""
     key = TopicPartition(TopicNames(settings.namespace).pages, source.partition)
     where = f"{source.topic}, partition {source.partition}, offset {source.offset}"
-    async with broker_metadata.connect(settings) as client:
-        ids = await broker_metadata.topic_ids(client, [key.topic])
-        if (source.topic, source.topic_id) != (key.topic, ids[key.topic]):
-            raise PageGoneError(f"{where}: not a message of the present topic {key.topic}")
-        bounds = (await broker_metadata.log_bounds(client, [key.topic], committed=True)).get(key)
-    if bounds is None or not bounds.start <= source.offset < bounds.end:
-        raise PageGoneError(f"{where}: retention has deleted the message")
+    not_present = f"{where}: not a message of the present topic {key.topic}"
     consumer = clients.consumer(
         settings,
         group_id=None,
@@ -48,14 +42,33 @@ async def page_message(settings: Settings, source: MessagePosition) -> bytes:
         max_partition_fetch_bytes=FETCH_BYTES,
         fetch_max_wait_ms=100,
     )
-    async with clients.started(settings, consumer):
-        consumer.assign([key])
-        consumer.seek(key, source.offset)
-        while await consumer.position(key) <= source.offset:
-            for record in (await consumer.getmany(key, timeout_ms=POLL_MS, max_records=1)).get(key, []):
-                if record.offset == source.offset and record.value is not None:
-                    return bytes(record.value)
-    raise PageGoneError(f"{where}: the message was deleted by compaction")
+    async with broker_metadata.connect(settings) as client:
+        ids = await broker_metadata.topic_ids(client, [key.topic])
+        if (source.topic, source.topic_id) != (key.topic, ids[key.topic]):
+            raise PageGoneError(not_present)
+        bounds = (await broker_metadata.log_bounds(client, [key.topic], committed=True)).get(key)
+        if bounds is None or not bounds.start <= source.offset < bounds.end:
+            raise PageGoneError(f"{where}: retention has deleted the message")
+        async with clients.started(settings, consumer):
+            value = await _value_at(consumer, key, source.offset)
+            # Fetches name topics, not their ids.
+            topic_id = await broker_metadata.topic_id_at_leaders(client, consumer, key.topic, [key.partition])
+    if topic_id != source.topic_id:
+        raise PageGoneError(not_present)
+    if value is None:
+        raise PageGoneError(f"{where}: the message was deleted by compaction")
+    return value
+
+
+async def _value_at(consumer: AIOKafkaConsumer, key: TopicPartition, offset: int) -> bytes | None:
+    """The value of the record at an offset, or None if the next record is another one or has no value."""
+    consumer.assign([key])
+    consumer.seek(key, offset)
+    while await consumer.position(key) <= offset:
+        for record in (await consumer.getmany(key, timeout_ms=POLL_MS, max_records=1)).get(key, []):
+            if record.offset == offset and record.value is not None:
+                return bytes(record.value)
+    return None
 
 
 async def compare_members(
