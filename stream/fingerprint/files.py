@@ -20,11 +20,11 @@ def digest(option: str, path: str) -> str:
 def refuse_changed(option: str, path: str, expected: str) -> None:
     """Raise SettingsError if the file is missing, or has changed since the scheme was made."""
     try:
-        found = digest(option, path)
+        current = digest(option, path)
     except ValueError as error:
         raise SettingsError(f"scheme option {error}") from None
-    if found != expected:
+    if current != expected:
         raise SettingsError(
-            f"scheme option {option}={path}: its content has digest {found},"
+            f"scheme option {option}={path}: its content has digest {current},"
             f" but the scheme was made with {expected}"
         )

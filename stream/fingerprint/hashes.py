@@ -69,8 +69,8 @@ def hash_ranges(
         sums = np.full(last - done, keys.added)
         size = lengths[done:last]
         if longest := int(size.max()):
-            known = keys.factors.size
-            factors = keys.factors if longest <= known else multilinear_factors(keys.state, longest)
+            tabled = keys.factors.size
+            factors = keys.factors if longest <= tabled else multilinear_factors(keys.state, longest)
             first = np.cumsum(size) - size
             places = np.arange(int(size.sum())) - np.repeat(first, size)
             at = places + np.repeat(starts[done:last], size)
@@ -98,19 +98,19 @@ def pseudo_random(values: NDArray[np.uint64], keys: HashKeys) -> NDArray[np.uint
             a ^= values
             c ^= np.uint64(0xFF)
         a += b
-        b = _rotated(b, 13) ^ a
-        a = _rotated(a, 32)
+        b = _rotate(b, 13) ^ a
+        a = _rotate(a, 32)
         c += d
-        d = _rotated(d, 16) ^ c
+        d = _rotate(d, 16) ^ c
         a += d
-        d = _rotated(d, 21) ^ a
+        d = _rotate(d, 21) ^ a
         c += b
-        b = _rotated(b, 17) ^ c
-        c = _rotated(c, 32)
+        b = _rotate(b, 17) ^ c
+        c = _rotate(c, 32)
     return a ^ b ^ c ^ d
 
 
-def _rotated(values: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
+def _rotate(values: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
     return values << np.uint64(bits) | values >> np.uint64(64 - bits)
 
 
@@ -129,10 +129,10 @@ def text_hasher(key: bytes) -> Callable[[bytes | NDArray[np.uint8]], bytes]:
     """A function that hashes whole texts: 16 bytes, equal for equal normalised texts and for no others that
     anybody could find. SHA-256 of a key of 64 bytes, which is one block, and the text; most processors have
     instructions for it, so it takes half the time of BLAKE2b."""
-    begun = hashlib.sha256(key)
+    keyed = hashlib.sha256(key)
 
     def hash_text(encoded: bytes | NDArray[np.uint8]) -> bytes:
-        hashing = begun.copy()
+        hashing = keyed.copy()
         hashing.update(encoded if isinstance(encoded, bytes) else encoded.data)
         return hashing.digest()[:16]
 

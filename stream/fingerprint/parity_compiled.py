@@ -46,8 +46,8 @@ def parity_sketches(
 
 
 @compiled
-def _mixed(value: np.uint64) -> np.uint64:
-    """`hashes.mix` of a 32-bit value, computed in 64 bits."""
+def _mix(value: np.uint64) -> np.uint64:
+    """Return `hashes.mix` of a 32-bit value, computed in 64 bits."""
     value ^= value >> _UPPER
     value = value * _FIRST & _WORD
     value ^= value >> _MIDDLE
@@ -87,7 +87,7 @@ def _sketches(
             shingle = np.uint64(units[first])
             for place in range(first + 1, first + run):
                 shingle = shingle * _BASE + np.uint64(units[place]) & _WORD
-            shingle = _mixed(shingle)
+            shingle = _mix(shingle)
             slot = shingle & mask
             key = stamp | shingle
             while table[slot] != key and table[slot] >> _HALF_WORD == stamp >> _HALF_WORD:
@@ -120,12 +120,12 @@ def _sketches(
 def _put_into_bins(
     distinct: NDArray[np.uint64], row: NDArray[np.uint64], half_bins: np.uint64, halved: np.int64
 ) -> None:
-    """The odd sketch of a set that is sampled by half so many times, into a row of zeros."""
+    """Write the odd sketch of a set, which is sampled by half `halved` times, into a row of zeros."""
     end_of_sample = _ONE << np.uint64(32 - halved)
     middle = _ONE << np.uint64(31 - halved)
     for shingle in distinct:
         if shingle < end_of_sample:
-            place = (_mixed(shingle) * half_bins >> _HALF_WORD) << _ONE
+            place = (_mix(shingle) * half_bins >> _HALF_WORD) << _ONE
             if shingle >= middle:
                 place += _ONE
             row[place >> _BITS] ^= _ONE << (place & _BIT)
@@ -140,13 +140,13 @@ def _list(
     codes: NDArray[np.uint64],
     ends: NDArray[np.int64],
 ) -> None:
-    """`small_sets.listed`, into a row of zeros. `codes`, for as many as the set has, and `ends`, a bucket
-    each, are overwritten."""
+    """Write `small_sets.listed` of a set into a row of zeros. `codes`, one for each element, and `ends`, one
+    for each bucket, are overwritten."""
     size, width, more = len(distinct), np.uint64(low), np.uint64(low - BIN_BITS)
     half_bins, least_bits = np.uint64(bins // 2), _HALF_WORD - more
     ends[:] = 0
     for i in range(size):
-        scaled = _mixed(distinct[i]) * half_bins
+        scaled = _mix(distinct[i]) * half_bins
         place = (scaled >> _HALF_WORD) << _ONE | distinct[i] >> np.uint64(31)
         distinct[i] = place << more | (scaled & _WORD) >> least_bits
         ends[distinct[i] >> width] += 1

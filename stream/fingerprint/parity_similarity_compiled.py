@@ -24,11 +24,12 @@ class Estimator(NamedTuple):
     """How similarities are estimated from a scheme's sketches."""
 
     bits: int
-    """Of a bin of minima (`stream.fingerprint.bbit`); 0 for odd sketches."""
+    """Bits of a bin of minima (`stream.fingerprint.bbit`); 0 for odd sketches."""
     of_all: NDArray[np.int64]
     """Elements that differ, in 1024ths, by how many bins of an odd sketch do (bins + 1,)."""
     of_even: NDArray[np.int64]
-    """The same where two sets were sampled at different rates (bins / 2 + 1,)."""
+    """Elements that differ, in 1024ths, by how many of the even bins do, for two sets that were sampled at
+    different rates (bins / 2 + 1,)."""
     largest: NDArray[np.int64]
     """The largest sets that are sampled whole, by half, by a quarter ... (32,)."""
     code_bits: NDArray[np.int64]
@@ -36,7 +37,7 @@ class Estimator(NamedTuple):
 
 
 def estimator(scheme: Scheme) -> Estimator:
-    """That of a scheme."""
+    """Return the estimator for the sketches of a scheme."""
     bits, bins = scheme.sketch_bits if scheme.sketch == "minhash" else 0, scheme.sketch_bins
     return Estimator(bits, differing(bins), differing(bins // 2), limits(bins), low_bits(bins))
 
@@ -49,12 +50,13 @@ def similarities_of(
     rows_b: NDArray[np.int64],
     by: Estimator,
 ) -> NDArray[np.int64]:
-    """Estimated Jaccard similarity, in ten-thousandths, of the sets sketched in the m pairs `a[rows_a]` and
-    `b[rows_b]`: (m,). Sketches are uint64 arrays (n, bins / 64 + 2) that include size and minima."""
-    found = np.zeros(len(rows_a), np.int64)
+    """Return the estimated Jaccard similarity, in ten-thousandths, of the sets sketched in the m pairs
+    `a[rows_a]` and `b[rows_b]`: (m,). Sketches are uint64 arrays (n, bins / 64 + 2) that include size and
+    minima."""
+    similarities = np.zeros(len(rows_a), np.int64)
     for i in range(len(rows_a)):
-        found[i] = similarity_of(a, rows_a[i], b, rows_b[i], by)
-    return found
+        similarities[i] = similarity_of(a, rows_a[i], b, rows_b[i], by)
+    return similarities
 
 
 @compiled
@@ -65,7 +67,7 @@ def similarity_of(
     row_b: int | np.signedinteger[Any],
     by: Estimator,
 ) -> int:
-    """The same of one pair."""
+    """Return the estimated Jaccard similarity, in ten-thousandths, of one pair of sketches."""
     if by.bits:
         return _of_minima(a[row_a], b[row_b], by.bits)
     one, two, last = a[row_a], b[row_b], a.shape[1] - 2
@@ -110,7 +112,7 @@ def both_listed(
     row_b: int | np.signedinteger[Any],
     by: Estimator,
 ) -> bool:
-    """Whether both sets of a pair are small and so listed whole, and are compared by their lists."""
+    """Return whether both sets of a pair are small and so listed whole, and are compared by their lists."""
     size, listed = a.shape[1] - 2, np.uint64(len(by.code_bits))
     return not by.bits and a[row_a, size] < listed and b[row_b, size] < listed
 
@@ -123,16 +125,16 @@ def both_listed_of(
     rows_b: NDArray[np.int64],
     by: Estimator,
 ) -> NDArray[np.bool_]:
-    """The same of the m pairs `a[rows_a]` and `b[rows_b]`: (m,)."""
-    found = np.zeros(len(rows_a), np.bool_)
+    """Return for each of the m pairs `a[rows_a]` and `b[rows_b]` whether both sets are listed whole: (m,)."""
+    listed = np.zeros(len(rows_a), np.bool_)
     for i in range(len(rows_a)):
-        found[i] = both_listed(a, rows_a[i], b, rows_b[i], by)
-    return found
+        listed[i] = both_listed(a, rows_a[i], b, rows_b[i], by)
+    return listed
 
 
 @compiled
 def _of_lists(one: NDArray[np.uint64], two: NDArray[np.uint64], code_bits: NDArray[np.int64]) -> int:
-    """The same of two small sets, by their lists."""
+    """Return the Jaccard similarity, in ten-thousandths, of two small sets, by their lists."""
     bins, last = 64 * (len(one) - 2), len(one) - 2
     size_one, size_two = np.int64(one[last]), np.int64(two[last])
     equal = True
@@ -159,42 +161,45 @@ def _of_lists(one: NDArray[np.uint64], two: NDArray[np.uint64], code_bits: NDArr
 
 @compiled
 def _codes(row: NDArray[np.uint64], code_bits: NDArray[np.int64], kept: int) -> NDArray[np.uint64]:
-    """The codes of a small set, ascending, with so many of their low bits; fewer than its size if the row is
-    no such list."""
+    """Return the codes of a small set, ascending, with `kept` of their low bits. They are fewer than the set
+    if the row is no such list."""
     last = len(row) - 2
     size, bins = np.int64(row[last]), 64 * last
     codes, width = np.empty(size, np.uint64), np.uint64(code_bits[size])
     mask, dropped = (_ONE << width) - _ONE, width - np.uint64(kept)
-    start, found = np.uint64(bins // BINS_A_BUCKET + size), 0
+    start, count = np.uint64(bins // BINS_A_BUCKET + size), 0
     for word in range(last):
         ones = row[word]
-        while ones and found < size:
-            bucket = np.uint64(64 * word - found + popcount(~ones & (ones - _ONE)))
+        while ones and count < size:
+            bucket = np.uint64(64 * word - count + popcount(~ones & (ones - _ONE)))
             ones &= ones - _ONE
-            at = start + np.uint64(found) * width
+            at = start + np.uint64(count) * width
             place, shift = np.int64(at >> _WORD_BITS), at & _BIT
             # The next word, shifted twice so that a shift is never by 64, as that is undefined.
             low = row[place] >> shift | row[place + 1] << _ONE << (_BIT - shift)
-            codes[found] = (bucket << width | low & mask) >> dropped
-            found += 1
-        if found == size:
+            codes[count] = (bucket << width | low & mask) >> dropped
+            count += 1
+        if count == size:
             break
-    return codes[:found]
+    return codes[:count]
 
 
 @compiled
 def _bins_of_list(row: NDArray[np.uint64], code_bits: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """The odd sketch of a small set, in a row of the same length."""
-    found, last = np.zeros(len(row), np.uint64), np.uint64(len(row) - 3)
+    """Return the odd sketch of a small set, in a row of the same length."""
+    sketch, last = np.zeros(len(row), np.uint64), np.uint64(len(row) - 3)
     for place in _codes(row, code_bits, BIN_BITS):
-        found[min(place >> _WORD_BITS, last)] ^= _ONE << (place & _BIT)
-    return found
+        sketch[min(place >> _WORD_BITS, last)] ^= _ONE << (place & _BIT)
+    return sketch
 
 
 @compiled
 def _of_minima(one: NDArray[np.uint64], two: NDArray[np.uint64], bits: int) -> int:
-    """The same of b-bit minima, whose planes of a bit a bin follow each other. A bin matches by chance with
-    probability 2**-b, so E[matches / bins] = J + (1 - J) / 2**b."""
+    """Return the estimated Jaccard similarity, in ten-thousandths, of two sketches of b-bit minima.
+
+    The planes, of a bit of each bin, follow each other. A bin matches by chance with probability 2**-b, so
+    E[matches / bins] = J + (1 - J) / 2**b.
+    """
     words = (len(one) - 1) // bits
     mismatches = np.int64(0)
     for word in range(words):

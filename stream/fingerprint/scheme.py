@@ -129,11 +129,11 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if self.seed_file and self.seed_digest == PUBLIC_DIGEST:
             msgspec.structs.force_setattr(self, "seed_digest", digest_of(read_seed(self.seed_file)))
         for option in ("dictionary", "idf"):
-            path, known = getattr(self, option), getattr(self, f"{option}_digest")
-            if path and not known:
+            path, content_digest = getattr(self, option), getattr(self, f"{option}_digest")
+            if path and not content_digest:
                 msgspec.structs.force_setattr(self, f"{option}_digest", files.digest(option, path))
-            elif known and not path:
-                raise ValueError(f"{option}_digest={known}: {option} names no file")
+            elif content_digest and not path:
+                raise ValueError(f"{option}_digest={content_digest}: {option} names no file")
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:
@@ -155,11 +155,11 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         that is in no file, such as a journal's.
         """
         try:
-            found = read_seed(self.seed_file) if self.seed_file else PUBLIC_SEED
+            secret = read_seed(self.seed_file) if self.seed_file else PUBLIC_SEED
         except ValueError as error:
             raise SettingsError(f"scheme option {error}") from None
-        self.refuse_other_seed(found)
-        return found
+        self.refuse_other_seed(secret)
+        return secret
 
     def refuse_other_seed(self, seed: bytes) -> None:
         """Raise SettingsError unless the scheme was made with this seed."""

@@ -28,14 +28,14 @@ _FACTORS: Final = 256
 
 
 def digest_of(seed: bytes) -> str:
-    """32 hex digits that identify a seed and do not reveal it."""
-    return _derived(seed, b"digest", 16).hex()
+    """Return 32 hex digits that identify a seed and do not reveal it."""
+    return _derive(seed, b"digest", 16).hex()
 
 
 @functools.cache
 def hash_keys(seed: bytes) -> HashKeys:
-    """The keys of token hashes."""
-    words = np.frombuffer(_derived(seed, b"tokens", 32), "<u8").astype(np.uint64)
+    """Return the keys of token hashes."""
+    words = np.frombuffer(_derive(seed, b"tokens", 32), "<u8").astype(np.uint64)
     state, added, left, right = words
     factors = multilinear_factors(state, _FACTORS)
     factors.flags.writeable = False  # shared by all fingerprinters
@@ -44,29 +44,29 @@ def hash_keys(seed: bytes) -> HashKeys:
 
 @functools.cache
 def text_key(seed: bytes) -> bytes:
-    """The key of the hash of whole texts (64 bytes)."""
-    return _derived(seed, b"text", 64)
+    """Return the key of the hash of whole texts (64 bytes)."""
+    return _derive(seed, b"text", 64)
 
 
 @functools.cache
 def feature_key(seed: bytes) -> bytes | None:
     """The key under which features are hashed before a published hash function, or None for the public seed,
     under which these functions give their published values."""
-    return None if seed == PUBLIC_SEED else _derived(seed, b"features", 32)
+    return None if seed == PUBLIC_SEED else _derive(seed, b"features", 32)
 
 
-def _derived(seed: bytes, purpose: bytes, size: int) -> bytes:
-    """A key for one purpose, from which neither the seed nor another key can be found."""
+def _derive(seed: bytes, purpose: bytes, size: int) -> bytes:
+    """Return a key for one purpose, from which neither the seed nor another key can be found."""
     return hashlib.blake2b(key=seed, person=b"neardup." + purpose, digest_size=size).digest()
 
 
 def random_seed() -> bytes:
-    """A seed that nobody can guess."""
+    """Return a seed that nobody can guess."""
     return secrets.token_bytes(SEED_BYTES)
 
 
 def read_seed(path: str) -> bytes:
-    """The seed in a file of 32 hex digits. Raises ValueError, which does not quote the content."""
+    """Return the seed in a file of 32 hex digits. Raises ValueError, which does not quote the content."""
     try:
         written = Path(path).read_text("ascii").strip()
     except OSError as error:

@@ -36,15 +36,15 @@ def simhash(
 
 
 def signs(sums: NDArray[np.int64], tie_word: int) -> list[tuple[int, bytes]]:
-    """The results of `simhash` from the bit sums of several texts (texts, 64)."""
+    """Return the results of `simhash` from the bit sums of several texts (texts, 64)."""
     ones = np.packbits(sums > 0, axis=1, bitorder="little").view("<u8").ravel()
     ties = np.packbits(sums == 0, axis=1, bitorder="little").view("<u8").ravel()
     # The index in the lowest bits of the sort key orders equal sums by index.
     keyed = np.abs(sums) << 6 | np.arange(WIDTH)
     keyed.sort(axis=1)
     order = (keyed[:, :UNCERTAIN_BITS] & 63).astype(np.uint8).tobytes()
-    found = (ones | ties & np.uint64(tie_word)).tolist()
-    return [(word, order[i * UNCERTAIN_BITS : (i + 1) * UNCERTAIN_BITS]) for i, word in enumerate(found)]
+    words = (ones | ties & np.uint64(tie_word)).tolist()
+    return [(word, order[i * UNCERTAIN_BITS : (i + 1) * UNCERTAIN_BITS]) for i, word in enumerate(words)]
 
 
 def bit_sums(hashes: NDArray[np.uint64], weights: NDArray[np.int64], width: int = WIDTH) -> NDArray[np.int64]:

@@ -20,16 +20,16 @@ class Tokens(NamedTuple):
     hashes: NDArray[np.uint64]
     """Hash of each token, in text order (n,)."""
     bounds: NDArray[np.intp]
-    """(texts + 1,)"""
+    """First token of each text, and the end of the last (texts + 1,)."""
     units: NDArray[np.uint32]
     """The lowest 32 bits of the hash of each unit, in text order (u,)."""
     unit_bounds: NDArray[np.intp]
-    """(texts + 1,)"""
+    """First unit of each text, and the end of the last (texts + 1,)."""
 
 
 def plain_tokens(texts: Points, keys: HashKeys, segmenter: Segmenter, dictionary: str = "") -> Tokens:
-    """The tokens and units of normalised texts, by NumPy and the segmenter."""
-    found = pieces(texts, segmenter, dictionary)
-    hashes = hash_ranges(texts.points, found.starts, found.ends, keys)
-    units = hash_ranges(texts.points, found.unit_starts, found.unit_ends, keys).astype(np.uint32)
-    return Tokens(hashes, found.token_bounds, units, found.unit_bounds)
+    """Return the tokens and units of normalised texts, by NumPy and the segmenter."""
+    ranges = pieces(texts, segmenter, dictionary)
+    hashes = hash_ranges(texts.points, ranges.starts, ranges.ends, keys)
+    units = hash_ranges(texts.points, ranges.unit_starts, ranges.unit_ends, keys).astype(np.uint32)
+    return Tokens(hashes, ranges.token_bounds, units, ranges.unit_bounds)

@@ -51,8 +51,8 @@ def scanned_tokens(texts: Points, keys: HashKeys) -> Tokens:
 
 
 @compiled
-def _mixed(value: np.uint64) -> np.uint64:
-    """`hashes.mix64`."""
+def _mix(value: np.uint64) -> np.uint64:
+    """Return `hashes.mix64` of a value."""
     value ^= value >> np.uint64(30)
     value *= np.uint64(0xBF58476D1CE4E5B9)
     value ^= value >> np.uint64(27)
@@ -63,23 +63,23 @@ def _mixed(value: np.uint64) -> np.uint64:
 
 @inlined
 def _term(point: int, place: np.uint64, factors: NDArray[np.uint64], state: np.uint64) -> np.uint64:
-    """What the character at `place` of a token adds to its sum."""
+    """Return what the character at `place` of a token adds to its sum."""
     if place < np.uint64(len(factors)):
         factor = np.uint64(factors[place])
     else:
-        factor = _mixed(state + (place + _ONE) * _GOLDEN) | _ONE
+        factor = _mix(state + (place + _ONE) * _GOLDEN) | _ONE
     return (np.uint64(point) + _ONE) * factor
 
 
 @compiled
-def _rotated(value: np.uint64, bits: int) -> np.uint64:
+def _rotate(value: np.uint64, bits: int) -> np.uint64:
     return value << np.uint64(bits) | value >> np.uint64(64 - bits)
 
 
 @compiled
 def _pseudo_random(values: NDArray[np.uint64], keys: HashKeys) -> None:
-    """`hashes.pseudo_random`, in place. A loop of its own, so that the compiler makes it of vectors: 1 ns a
-    value."""
+    """Apply `hashes.pseudo_random` in place. It is a loop of its own, so that the compiler vectorises it:
+    1 ns a value."""
     left0, left1 = keys.left ^ _SIP_0, keys.left ^ _SIP_2
     right0, right1 = keys.right ^ _SIP_1, keys.right ^ _SIP_3
     for i in range(len(values)):
@@ -89,15 +89,15 @@ def _pseudo_random(values: NDArray[np.uint64], keys: HashKeys) -> None:
                 a ^= values[i]
                 c ^= np.uint64(0xFF)
             a += b
-            b = _rotated(b, 13) ^ a
-            a = _rotated(a, 32)
+            b = _rotate(b, 13) ^ a
+            a = _rotate(a, 32)
             c += d
-            d = _rotated(d, 16) ^ c
+            d = _rotate(d, 16) ^ c
             a += d
-            d = _rotated(d, 21) ^ a
+            d = _rotate(d, 21) ^ a
             c += b
-            b = _rotated(b, 17) ^ c
-            c = _rotated(c, 32)
+            b = _rotate(b, 17) ^ c
+            c = _rotate(c, 32)
         values[i] = a ^ b ^ c ^ d
 
 
@@ -105,7 +105,7 @@ def _pseudo_random(values: NDArray[np.uint64], keys: HashKeys) -> None:
 def _scan_ascii(
     points: NDArray[np.uint8], bounds: NDArray[np.intp], kinds: NDArray[np.uint8], keys: HashKeys
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp]]:
-    """The token hashes of ASCII texts, and each text's bounds (texts + 1,)."""
+    """Return the token hashes of ASCII texts, and each text's bounds (texts + 1,)."""
     factors, state, added = keys.factors, keys.state, keys.added
     hashes = np.empty(len(points) // 2 + 1, np.uint64)
     token_bounds = np.zeros(len(bounds), np.intp)
@@ -136,8 +136,8 @@ def _scan(
     starts: NDArray[np.bool_],
     keys: HashKeys,
 ) -> tuple[NDArray[np.uint64], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp]]:
-    """The fields of `Tokens`; without units where they are the tokens. `runs` are the Han runs among the
-    points, `starts` the word starts in them."""
+    """Return the fields of `Tokens`, without units where they are the tokens. `runs` are the Han runs among
+    the points, `starts` the word starts in them."""
     factors, state, added = keys.factors, keys.state, keys.added
     texts = len(bounds) - 1
     hashes, units = np.empty(len(points), np.uint64), np.empty(len(points), np.uint64)

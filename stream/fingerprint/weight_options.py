@@ -24,11 +24,11 @@ HEAVIEST: Final = 1 << 44
 
 
 def weigher(scheme: Scheme) -> Weigher:
-    """The weigher that the scheme selects, with its files loaded."""
-    weighted = _tfidf(scheme.idf) if scheme.weights == "tfidf" else _BY_COUNT[scheme.weights]
+    """Return the weigher that the scheme selects, with its files loaded."""
+    weigh_all = _tfidf(scheme.idf) if scheme.weights == "tfidf" else _BY_COUNT[scheme.weights]
     if scheme.weight_cap == 100:
-        return weighted
-    return lambda counts: capped(weighted(counts), scheme.weight_cap)
+        return weigh_all
+    return lambda counts: cap_weights(weigh_all(counts), scheme.weight_cap)
 
 
 @functools.lru_cache(1 << 12)
@@ -37,8 +37,8 @@ def log_weight(count: int) -> int:
     return int((1 + count) ** UNIT).bit_length() - 1
 
 
-def capped(weights: NDArray[np.int64], percent: int) -> NDArray[np.int64]:
-    """The weights, capped so that none exceeds `percent` of their new sum, rounded down. With too few
+def cap_weights(weights: NDArray[np.int64], percent: int) -> NDArray[np.int64]:
+    """Return the weights, capped so that none exceeds `percent` of their new sum, rounded down. With too few
     features for that, all are equal."""
     ordered: list[int] = np.sort(weights)[::-1].tolist()
     rest = sum(ordered)
@@ -83,11 +83,11 @@ _BY_COUNT: Final[dict[str, Weigher]] = {"tf": _tf, "sqrt": _sqrt, "log": _log, "
 def _tfidf(path: str) -> Weigher:
     idf, median = inverse_frequencies(path)
 
-    def weighted(counts: Mapping[bytes, int]) -> NDArray[np.int64]:
+    def weigh_tfidf(counts: Mapping[bytes, int]) -> NDArray[np.int64]:
         weights = (count * idf.get(feature, median) for feature, count in counts.items())
         return np.fromiter(weights, np.int64, len(counts))
 
-    return weighted
+    return weigh_tfidf
 
 
 @functools.cache

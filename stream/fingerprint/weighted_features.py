@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.default_weights import UNIT
-from stream.fingerprint.weight_options import capped
+from stream.fingerprint.weight_options import cap_weights
 
 LARGEST: Final = 2.0**32
 
@@ -29,7 +29,7 @@ def weighted_pairs(
         names.append(feature.encode() if isinstance(feature, str) else feature)
         weights.append(round(UNIT * weight))
     whole = np.array(weights, np.int64)
-    return names, whole if cap == 100 else np.sign(whole) * capped(np.abs(whole), cap)
+    return names, whole if cap == 100 else np.sign(whole) * cap_weights(np.abs(whole), cap)
 
 
 def signed(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stream.errors import SettingsError
 from stream.fingerprint.scheme import Scheme
-from stream.fingerprint.weight_options import capped, inverse_frequencies, log_weight, weigher
+from stream.fingerprint.weight_options import cap_weights, inverse_frequencies, log_weight, weigher
 
 COUNTS = {b"one": 1, b"two": 2, b"nine": 9}
 
@@ -60,7 +60,7 @@ def test_a_malformed_idf_file_is_named(line: str, tmp_path: Path) -> None:
 @given(st.lists(st.integers(1, 2**40), min_size=1, max_size=40), st.integers(1, 99))
 def test_no_feature_has_more_than_its_share(weights: list[int], percent: int) -> None:
     before = np.array(weights, np.int64)
-    after = capped(before, percent)
+    after = cap_weights(before, percent)
     assert (after <= before).all()
     if len(weights) * percent < 100:
         assert set(after.tolist()) == {min(weights)}, "too few features for that share: all count the same"
@@ -72,6 +72,6 @@ def test_no_feature_has_more_than_its_share(weights: list[int], percent: int) ->
 
 def test_a_cap_beyond_every_share_changes_nothing() -> None:
     weights = np.array([4096, 8192, 4096], np.int64)
-    assert capped(weights, 50).tolist() == weights.tolist()
-    assert capped(weights, 40).tolist() == [4096, 5461, 4096]  # 5461 is 40 % of 13653
-    assert capped(np.empty(0, np.int64), 5).size == 0
+    assert cap_weights(weights, 50).tolist() == weights.tolist()
+    assert cap_weights(weights, 40).tolist() == [4096, 5461, 4096]  # 5461 is 40 % of 13653
+    assert cap_weights(np.empty(0, np.int64), 5).size == 0

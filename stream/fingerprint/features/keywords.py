@@ -16,7 +16,7 @@ def keyword_count(scheme: Scheme, tokens: int) -> int:
     return scheme.keywords + (tokens // scheme.keyword_every if scheme.keyword_every else 0)
 
 
-def chosen(scheme: Scheme, tags: list[tuple[str, float]], tokens: list[bytes]) -> dict[bytes, int]:
+def choose_keywords(scheme: Scheme, tags: list[tuple[str, float]], tokens: list[bytes]) -> dict[bytes, int]:
     """The keywords with their scores (`weights=score`) or else their token counts, at least 1."""
     if scheme.weights == "score":
         return {word.encode(): max(1, round(SCORE_UNIT * score)) for word, score in tags}

@@ -21,9 +21,9 @@ def maker(scheme: Scheme) -> Maker:
     count = scheme.sentences
 
     def make(text: str, _tokens: list[bytes]) -> dict[bytes, int]:
-        found = dict.fromkeys(" ".join(map(bytes.decode, words(part))) for part in END.split(text))
-        found.pop("", None)
-        longest = sorted(found, key=len, reverse=True)[:count]
+        parts = dict.fromkeys(" ".join(map(bytes.decode, words(part))) for part in END.split(text))
+        parts.pop("", None)
+        longest = sorted(parts, key=len, reverse=True)[:count]
         return {sentence.encode(): 1 for sentence in longest}
 
     return make

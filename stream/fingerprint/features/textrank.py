@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from stream.fingerprint.features.feature_methods import Maker
-from stream.fingerprint.features.keywords import chosen, keyword_count
+from stream.fingerprint.features.keywords import choose_keywords, keyword_count
 from stream.fingerprint.scheme import Scheme
 from stream.text.cutters import analyse, tagger
 from stream.text.stop_words import stop_words
@@ -38,6 +38,6 @@ def maker(scheme: Scheme) -> Maker:
 
     def make(text: str, tokens: list[bytes]) -> dict[bytes, int]:
         count = keyword_count(scheme, len(tokens))
-        return chosen(scheme, extractor.textrank(text, topK=count, withWeight=True), tokens)
+        return choose_keywords(scheme, extractor.textrank(text, topK=count, withWeight=True), tokens)
 
     return make

@@ -4,7 +4,7 @@ IDF file, as most of other languages, get the file's median. One-character words
 from __future__ import annotations
 
 from stream.fingerprint.features.feature_methods import Maker
-from stream.fingerprint.features.keywords import chosen, keyword_count
+from stream.fingerprint.features.keywords import choose_keywords, keyword_count
 from stream.fingerprint.scheme import Scheme
 from stream.text.cutters import tfidf_extractor
 
@@ -27,6 +27,6 @@ def maker(scheme: Scheme) -> Maker:
     def make(_text: str, tokens: list[bytes]) -> dict[bytes, int]:
         cut.tokens = tokens
         count = keyword_count(scheme, len(tokens))
-        return chosen(scheme, extractor.extract_tags("", topK=count, withWeight=True), tokens)
+        return choose_keywords(scheme, extractor.extract_tags("", topK=count, withWeight=True), tokens)
 
     return make

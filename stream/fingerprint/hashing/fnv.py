@@ -16,10 +16,10 @@ _BASIS: Final = {32: 0x811C9DC5, 64: 0xCBF29CE484222325, 128: 0x6C62272E07BB0142
 
 def fnv1a(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:
     """FNV-1a of `width` bits: each byte is XORed in, then the hash is multiplied."""
-    return from_integers(_hashed(features, width), width)
+    return from_integers(_hash(features, width), width)
 
 
-def _hashed(features: Sequence[bytes], width: int) -> Iterator[int]:
+def _hash(features: Sequence[bytes], width: int) -> Iterator[int]:
     prime, basis, mask = _PRIME[width], _BASIS[width], 2**width - 1
     for feature in features:
         value = basis
