@@ -380,7 +380,6 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
         with TranslatedErrors(directory):
             _refuse_others_files(directory)
         return genesis, True
-    private_directory(directory)
     try:
         stored = decode_journal(path.read_bytes(), 0)
     except RecordVersionError as error:
@@ -395,6 +394,7 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
         raise SchemeMismatchError(f"index {directory} has scheme {stored.scheme_id}, not {scheme.id}")
     if options is not None and options.id != stored.options.id:
         raise SchemeMismatchError(f"index {directory} was made with other verdict options: {stored.options}")
+    private_directory(directory)
     return stored, False
 
 

@@ -8,12 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rocksdict import Options, Rdict
 
-from stream.errors import NeardupError, SettingsError, StateBusyError
+from stream.errors import NeardupError, SettingsError, StateBusyError, StateError
 from stream.fingerprint.scheme import Scheme
-from stream.local.index import Index
+from stream.local.index import Index, RowsId
 from stream.messages.verdict_options import VerdictOptions
 from stream.rows.fingerprint import fingerprint_batch
+from stream.sources.rows import RowsSource
+from stream.tables.store.rocks import Store
 from tests.commands import neardup
 from tests.unit.test_rows import directory, jsonl, table
 
@@ -172,13 +175,37 @@ def test_a_directory_of_others_stays_as_it_is(
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
+def modes(directory: Path) -> set[int]:
+    return {stat.S_IMODE(each.stat().st_mode) for each in (directory, *directory.rglob("*"))}
+
+
+def test_a_damaged_index_stays_as_it_is(tmp_path: Path) -> None:
+    """Its genesis may be a file of others."""
+    (tmp_path / "others").mkdir()
+    for name in ("genesis", "exodus"):
+        (tmp_path / "others" / name).write_text("In the beginning")
+    for each in (tmp_path / "others", *(tmp_path / "others").iterdir()):
+        each.chmod(0o755)
+    with pytest.raises(StateError, match="damaged: genesis"):
+        Index(tmp_path / "others")
+    assert modes(tmp_path / "others") == {0o755}
+
+
+def test_a_store_of_others_stays_as_it_is(tmp_path: Path) -> None:
+    others = Rdict(str(tmp_path / "others"), Options(raw_mode=True))
+    others.put(b"key", b"value")
+    others.close()
+    for each in (tmp_path / "others", *(tmp_path / "others").iterdir()):
+        each.chmod(0o755)
+    with pytest.raises(StateError, match="is not a judge's"):
+        Store(tmp_path / "others", 10, 1 << 20)
+    assert modes(tmp_path / "others") == {0o755}
+
+
 def test_a_refused_output_is_not_made(rows: Path, tmp_path: Path) -> None:
     """Also if only the index can tell that it would lack verdicts."""
     index = tmp_path / "index"
     with Index(index) as opened:
-        from stream.local.index import RowsId
-        from stream.sources.rows import RowsSource
-
         source = RowsSource(str(rows))
         opened.judge(list(source.rows(opened.scheme))[:5], RowsId("rows", source.digest))
     for name in ("verdicts.jsonl", "verdicts.duckdb", "verdicts.parquet"):

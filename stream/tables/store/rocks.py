@@ -317,11 +317,10 @@ class Store:
         self._cache = Cache(cache)
         # Pass the options of all families: RocksDB silently resets those that are not passed.
         options = {family: _options(family, self._cache) for family in self.families}
-        if not read_only:
-            with self._explained:
-                private_directory(path)
         with self._explained:
             self._refuse_other_layout(read_only)
+            if not read_only:
+                private_directory(path)
             self._db = self._opened(options)
         self._read = {family: self._db.get_column_family(family) for family in self.families}
         self._handles = {family: self._db.get_column_family_handle(family) for family in self.families}
