@@ -6,11 +6,11 @@ messages rejects the page, whichever way it comes, for the same reason.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, SupportsIndex
+from typing import Any, Final
 
 from stream.pages.page import Page
-from stream.pages.times import rfc3339, writable
 from stream.text.surrogates import replace_surrogates
 
 FIELDS: Final = (
@@ -38,14 +38,11 @@ def message_fields(row: Mapping[str, Any]) -> dict[str, Any]:
 def fields_of_page(page: Page) -> dict[str, Any]:
     """The fields of the page message that has a page: those that are set. The types of a `Page` are not
     checked when it is made. Lone surrogates become U+FFFD, as they do in a message."""
-    fields = {name: getattr(page, name) for name in FIELDS}
-    return {name: _field(name, value) for name, value in fields.items() if value is not None}
+    return {name: _field(name, value) for name in FIELDS if (value := getattr(page, name)) is not None}
 
 
 def time_field(milliseconds: int) -> Any:
-    """`fetched_at` of a message; a time outside the years 1 to 9999 as a number, which is rejected."""
-    if writable(milliseconds):
-        return rfc3339(milliseconds)
+    """`fetched_at` of a message. A time outside the years 1 to 9999 is rejected."""
     return milliseconds if milliseconds.bit_length() < 64 else unreadable("an integer beyond 64 bits")
 
 
@@ -70,8 +67,8 @@ def _field(name: str, value: Any) -> Any:
         if isinstance(value, bytes | bytearray | memoryview):
             return bytes(value)
     elif name == "fetched_at":
-        if isinstance(value, SupportsIndex) and not isinstance(value, bool):
-            return time_field(value.__index__())
+        if hasattr(value, "__index__") and not isinstance(value, bool):
+            return time_field(operator.index(value))
     elif isinstance(value, str):
         return replace_surrogates(value)
     return unreadable(type(value).__name__)

@@ -1,11 +1,14 @@
-"""Encodes a `Page` as a JSON message for the pages topic."""
+"""Encodes pages as JSON messages for the pages topic."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import msgspec
 
 from stream.pages.fields import fields_of_page
 from stream.pages.page import Page
+from stream.pages.times import rfc3339, writable
 
 
 def encode_page(page: Page) -> bytes:
@@ -13,4 +16,12 @@ def encode_page(page: Page) -> bytes:
 
     A page whose fields have other types or values than a page can have gives a message that is rejected.
     """
-    return msgspec.json.encode(fields_of_page(page))
+    return encode_fields(fields_of_page(page))
+
+
+def encode_fields(fields: dict[str, Any]) -> bytes:
+    """The JSON message with these fields."""
+    moment = fields.get("fetched_at")
+    if isinstance(moment, int) and writable(moment):
+        fields = {**fields, "fetched_at": rfc3339(moment)}
+    return msgspec.json.encode(fields)

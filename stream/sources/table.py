@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import msgspec
-
 from stream.errors import PageError, SettingsError
 from stream.extras import needs_export
 from stream.objects import path_of
 from stream.pages.fields import FIELDS, message_fields, missing_columns
 from stream.sources.compressed import DAMAGED, decompressed
+from stream.sources.encode import encode_fields
 from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message, Source
 
@@ -98,4 +97,4 @@ def _refuse_other_columns(name: str, columns: Iterable[str]) -> None:
 
 def _message(fields: dict[str, Any], origin: str) -> Message:
     url = fields.get("url")
-    return Message(msgspec.json.encode(fields), url if isinstance(url, str) else None, origin)
+    return Message(encode_fields(fields), url if isinstance(url, str) else None, origin)
