@@ -172,7 +172,7 @@ class Settings(BaseSettings):
     """Password at the schema registry; never logged."""
 
     judge_rows: int = Field(32_768, ge=1, le=65_536)
-    """Maximum number of pages judged in one transaction."""
+    """Maximum number of pages judged in one transaction; of pages with very long URLs, 32 MiB."""
     flush_seconds: float = Field(5.0, gt=0)
     """Seconds between flushes of the state to disk. A crash replays at most this much of the journal."""
     tables_memory: Bytes = Field(1024 * MIB, ge=0)

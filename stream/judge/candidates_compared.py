@@ -37,6 +37,11 @@ class Compared(NamedTuple):
     met: int
     """Number of pairs that the tables returned; of crowded rows little more than the nearest."""
 
+    @property
+    def url_bytes(self) -> NDArray[np.int64]:
+        """(m,): size of the URL of each pair's anchor."""
+        return self.anchors.url_bytes[self.place]
+
     def best_first(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sort pairs by row, then best first: by similarity, distance and age (rule 15)."""
         found = self.found

@@ -134,6 +134,9 @@ class Effort:
     """Bound on near candidates, see `MOST`."""
     on_iteration: Callable[[], None] = lambda: None
     """Called regularly, from any thread, to report progress."""
+    url_bytes: int = sys.maxsize
+    """Bound on the bytes of the URLs that verdicts and cluster changes name beside the pages' own, which may
+    be larger than a whole row."""
 
 
 def decide(
@@ -248,6 +251,8 @@ class _Pass:
             self.met += met
             if row < turn:
                 break
+        others = self._other_bytes(row, said, known, parts)
+        row = max(min(self.least, row), int(np.searchsorted(others, self.effort.url_bytes, "right")))
         self._write_down(row, said, known, parts, stored, buckets.skipped)
         return int(self.ready[row]) if row < len(self.ready) else len(self.batch)
 
@@ -416,21 +421,44 @@ class _Pass:
                 page, url = int(batch.page[ready[before]]), self._url(before)
             judged.superseded.append(Supersession(int(ready[row]), anchor, page, url))
 
+    def _other_bytes(
+        self, rows: int, said: RowVerdicts, known: _KnownUrls, parts: list[_Part]
+    ) -> NDArray[np.int64]:
+        """Return how many bytes of URLs the first `rows` rows name beside their own, up to each (rows,)."""
+        kind, which, size = said.kind[:rows], said.which[:rows], np.zeros(rows, np.int64)
+        stored = np.flatnonzero(kind == STORED)
+        if len(stored):
+            size[stored] = np.concatenate([part.pairs.url_bytes for part in parts])[which[stored]]
+        of_batch = np.maximum(self.batch.url.sizes, 0)[self.ready]
+        earlier = np.flatnonzero(kind == EARLIER)
+        size[earlier] = of_batch[which[earlier]]
+        superseding = np.flatnonzero(said.superseded[:rows] == EARLIER)
+        size[superseding] += of_batch[said.before[superseding]]
+        if known.baselines:
+            of_baseline = np.array([each.url_bytes for each in known.baselines], np.int64)
+            named = np.flatnonzero(kind == BASELINE)
+            size[named] = of_baseline[which[named]]
+            superseding = np.flatnonzero(said.superseded[:rows] == BASELINE)
+            size[superseding] += of_baseline[known.of[superseding]]
+        return np.cumsum(size)
+
     def _other_urls(
         self, kind: NDArray[np.uint8], which: NDArray[np.int64], known: _KnownUrls, parts: list[_Part]
     ) -> StringColumn:
         """Return the URL of the page that each row of the batch is compared with, if there is one."""
-        pairs = [part.pairs for part in parts]
-        anchors = np.array([len(each.anchors.number) for each in pairs], np.int64)
-        place = np.concatenate(
-            [each.place + first for each, first in zip(pairs, np.cumsum(anchors) - anchors, strict=True)]
-        )
         stored, of_baseline, earlier = (np.flatnonzero(kind == each) for each in (STORED, BASELINE, EARLIER))
+        first, anchors = 0, [StringColumn.none(0)]
+        for pairs in (part.pairs for part in parts):  # whose rows and pairs are in order
+            some = which[stored[np.searchsorted(which[stored], first) :]] - first
+            some = some[some < len(pairs.place)]
+            if len(some):
+                anchors.append(pairs.anchors.urls(pairs.place[some]))
+            first += len(pairs.place)
         baselines = [known.baselines[each].url.encode() for each in which[of_baseline].tolist()]
         urls = StringColumn.joined(
             [
                 self.batch.url._replace(sizes=np.maximum(self.batch.url.sizes, 0)),
-                *(each.anchors.urls for each in pairs),
+                *anchors,
                 StringColumn.of(baselines),
                 StringColumn.none(1),
             ]
@@ -438,8 +466,8 @@ class _Pass:
         # Which of these URLs each row gets.
         of = np.full(len(self.batch), len(urls.sizes) - 1)
         of[self.ready[earlier]] = self.ready[which[earlier]]
-        of[self.ready[stored]] = len(self.batch) + place[which[stored]]
-        of[self.ready[of_baseline]] = len(self.batch) + anchors.sum() + np.arange(len(baselines))
+        of[self.ready[stored]] = len(self.batch) + np.arange(len(stored))
+        of[self.ready[of_baseline]] = len(self.batch) + len(stored) + np.arange(len(baselines))
         return urls.take(of)
 
     def _url(self, row: int) -> str:

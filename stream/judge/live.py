@@ -67,9 +67,12 @@ def live_pages(path: Path, scheme: Scheme) -> Iterator[LivePages]:
         log, dead = PageLog(store, ANCHORS, record_words(meta.width, meta.sketch_bytes)), Dead(store)
         for first in range(0, log.count, _READ):
             numbers = np.arange(first, min(first + _READ, log.count))
-            pages, alive = log.pages(numbers), np.flatnonzero(~dead.test(numbers))
+            pages = log.pages(numbers, keep_urls=True)
+            alive = np.flatnonzero(~dead.test(numbers))
             words = pages.words[alive]
-            yield LivePages(words[:, HEAD:end], words[:, end:], [pages.url(each) for each in alive.tolist()])
+            yield LivePages(
+                words[:, HEAD:end], words[:, end:], [each or "" for each in pages.urls(alive).texts()]
+            )
 
 
 def refuse_other_scheme(directory: Path, meta: Meta, scheme: Scheme) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,12 @@ GROUP: Final = 8
 HEAD: Final = 2
 """Words before a page's fingerprint: the page id; then the mask of tables that an anchor did not enter, or
 the cluster of a duplicate."""
+GROUPS_AT_ONCE: Final = 256
+PART_BYTES: Final = 8 << 20
+"""Groups read at once, and bytes of groups from which pages are taken at once. A group has the whole URLs of
+eight pages, up to 32 KiB each, whichever are wanted."""
+LEAST_KEPT: Final = 8 << 10
+"""Bytes of URLs that are kept in memory however few pages they are of."""
 _PREFIX: Final = b"pages/"
 _END: Final = 4  # bytes of the end position of a URL, u32 LE
 
@@ -36,12 +42,32 @@ class LoggedPages:
 
     words: U64
     """(m, lanes)."""
-    urls: Texts
+    url_bytes: I64
+    """(m,): sizes of the URLs."""
+    _urls: StringColumn | None
+    """None if they take more memory than the words: most candidates are compared, and never named."""
+    _numbers: I64
+    _log: PageLog
 
     def url(self, place: int) -> str:
         """Return the URL of the page at index `place`."""
-        first, end = self.urls.edges[place : place + 2].tolist()
-        return self.urls.data[first:end].tobytes().decode()
+        return self.urls(np.array([place])).text(0)
+
+    def urls(self, places: I64) -> StringColumn:
+        """Return the URLs (k,) of the pages at these indexes, which may repeat. Large ones are read again."""
+        if self._urls is not None:
+            return self._urls.take(places)
+        some = distinct(places)
+        again = self._log.pages(self._numbers[some], keep_urls=True)
+        return again.urls(np.searchsorted(some, places))
+
+
+class _Part(NamedTuple):
+    """The first columns of `LoggedPages`."""
+
+    words: U64
+    url_bytes: I64
+    urls: StringColumn | None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,14 +104,46 @@ class PageLog:
         """Number of pages, which is the number of the next page."""
         return self._now.count
 
-    def pages(self, numbers: I64) -> LoggedPages:
-        """Read the pages with these ascending numbers. Raises DamagedStateError for missing ones."""
+    def pages(self, numbers: I64, *, keep_urls: bool = False) -> LoggedPages:
+        """Read the pages with these ascending numbers. Raises DamagedStateError for missing ones.
+
+        URLs that take more memory than the rest are read again when they are asked for, unless `keep_urls`.
+        """
         now = self._now
         if len(numbers) and numbers[-1] >= now.count:
             raise self._none(int(numbers[-1]))
         group = numbers // GROUP
         groups = distinct(group)
-        values = self._groups(groups, now)
+        parts: list[_Part] = []
+        start = 0
+        for some, values in self._values(groups, now):
+            end = int(np.searchsorted(group, some[-1], "right")) if len(some) else 0
+            part = slice(start, end)
+            parts.append(self._part(numbers[part], group[part], some, values, now, keep_urls))
+            start = end
+        if len(parts) == 1:
+            return LoggedPages(*parts[0], numbers, self)
+        words, url_bytes, urls = zip(*parts, strict=True)
+        whole = None if None in urls else StringColumn.joined(urls)
+        return LoggedPages(np.concatenate(words), np.concatenate(url_bytes), whole, numbers, self)
+
+    def _values(self, groups: I64, now: Added) -> Iterator[tuple[I64, list[bytes]]]:
+        """Read groups. Yields some of them with their values, of little more than PART_BYTES."""
+        values: list[bytes] = []
+        first = size = 0
+        for end in range(GROUPS_AT_ONCE, len(groups) + GROUPS_AT_ONCE, GROUPS_AT_ONCE):
+            more = self._groups(groups[end - GROUPS_AT_ONCE : end], now)
+            values += more
+            size += sum(map(len, more))
+            if size >= PART_BYTES and end < len(groups):
+                yield groups[first:end], values
+                values, size, first = [], 0, end
+        yield groups[first:], values
+
+    def _part(
+        self, numbers: I64, group: I64, groups: I64, values: list[bytes], now: Added, keep_urls: bool
+    ) -> _Part:
+        """Take pages with these numbers, each of its group, from the values of `groups`."""
         sizes = np.fromiter(map(len, values), np.int64, len(values))
         base = np.cumsum(sizes) - sizes
         held = np.where(groups == now.count // GROUP, now.count % GROUP, GROUP)
@@ -98,7 +156,10 @@ class PageLog:
         words, urls, edges = _take(data, base[of], held[of], ends[of], numbers - group * GROUP, self._size)
         if len(edges) <= len(numbers):
             raise self._damaged(group[len(edges) - 1])
-        return LoggedPages(words.view("<u8").astype(np.uint64, copy=False), Texts(urls, edges))
+        column = Texts(urls, edges).column()
+        kept = keep_urls or len(urls) <= max(len(words) * self._size, LEAST_KEPT)
+        lanes = words.view("<u8").astype(np.uint64, copy=False)
+        return _Part(lanes, column.sizes, column if kept else None)
 
     def _groups(self, groups: I64, now: Added) -> list[bytes]:
         """Return the values of groups, from RAM if in `now`, else from RocksDB."""
@@ -168,8 +229,9 @@ class PageLog:
             return Added(self.count, {}, self._now.last)
         held = self.count % GROUP
         before = self.pages(np.arange(self.count - held, self.count))
+        urls_before = before.urls(np.arange(held))
         rows = np.ascontiguousarray(np.concatenate([before.words, words]), "<u8").view(np.uint8)
-        texts = _joined(before.urls, urls)
+        texts = _joined(urls_before, urls)
         bounds = np.append(np.arange(0, len(rows), GROUP), len(rows))
         edges = texts.edges[bounds] + bounds * (_END + self._size)
         packed = np.empty(edges[-1], np.uint8)
@@ -202,15 +264,17 @@ def _key(number: int) -> bytes:
 
 
 @compiled
-def _joined(first: Texts, then: StringColumn) -> Texts:
+def _joined(first: StringColumn, then: StringColumn) -> Texts:
     """Copy two sets of strings into one buffer; None is empty."""
-    held = len(first.edges) - 1
+    held = len(first.sizes)
     edges = np.zeros(held + len(then.sizes) + 1, np.int64)
-    edges[: held + 1] = first.edges
+    for row in range(held):
+        edges[row + 1] = edges[row] + first.sizes[row]
     for row in range(len(then.sizes)):
         edges[held + row + 1] = edges[held + row] + max(0, then.sizes[row])
     data = np.empty(edges[-1], np.uint8)
-    copy_bytes(data, 0, first.data, 0, edges[held])
+    for row in range(held):
+        copy_bytes(data, edges[row], first.data, first.starts[row], first.sizes[row])
     for row in range(len(then.sizes)):
         copy_bytes(data, edges[held + row], then.data, then.starts[row], max(0, then.sizes[row]))
     return Texts(data, edges)

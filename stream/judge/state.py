@@ -55,13 +55,21 @@ class Baseline:
 
     page: int
     cluster: int
-    url: str
     fingerprint: int
     sketch: NDArray[np.uint64]
     anchor: int | None
     """Number of the anchor if the page was unique."""
+    url_bytes: int
+    """Size of its URL."""
+    _pages: LoggedPages
+    _place: int
     skipped: int = 0
     """Bit mask of tables whose full bucket the anchor did not enter."""
+
+    @property
+    def url(self) -> str:
+        """The page's URL, which may be read for it."""
+        return self._pages.url(self._place)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,10 +88,14 @@ class Anchors:
         """Return the URL of the anchor at index `place`."""
         return self._pages.url(place)
 
+    def urls(self, places: NDArray[np.int64]) -> StringColumn:
+        """Return the URLs (k,) of the anchors at these indexes."""
+        return self._pages.urls(places)
+
     @property
-    def urls(self) -> StringColumn:
-        """The URLs of the anchors."""
-        return self._pages.urls.column()
+    def url_bytes(self) -> NDArray[np.int64]:
+        """(m,): sizes of the URLs."""
+        return self._pages.url_bytes
 
     def places(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the indexes (k,) of these anchors. For anchors that are not here, indexes are arbitrary."""
@@ -112,10 +124,12 @@ class Anchors:
         return Baseline(
             page=page,
             cluster=page,
-            url=self.url(place),
             fingerprint=integers(self.fingerprint[place : place + 1])[0],
             sketch=self.sketch[place],
             anchor=int(self.number[place]),
+            url_bytes=int(self.url_bytes[place]),
+            _pages=self._pages,
+            _place=place,
             skipped=int(self.skipped[place]),
         )
 
@@ -182,7 +196,7 @@ class StateReader:
             numbers = log.numbers_of(pages)
             here = np.flatnonzero(numbers >= 0)
             found[here] = sum(len(each.sizes) for each in columns) + np.arange(len(here))
-            columns.append(log.pages(numbers[here]).urls.column())
+            columns.append(log.pages(numbers[here], keep_urls=True).urls(np.arange(len(here))))
         if not found.all():
             missing = int(pages[found == 0][0])
             raise StateError(f"state directory {self.store.path}: has no page with the id {missing}")
@@ -210,10 +224,12 @@ class StateReader:
         return Baseline(
             page=page,
             cluster=cluster,
-            url=pages.url(place),
             fingerprint=integers(self._fingerprints(pages)[place : place + 1])[0],
             sketch=pages.words[place, HEAD + self._prints :],
             anchor=None,
+            url_bytes=int(pages.url_bytes[place]),
+            _pages=pages,
+            _place=place,
         )
 
     def baselines(self, url_key: bytes) -> list[Baseline]:

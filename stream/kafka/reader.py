@@ -8,13 +8,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 from aiokafka import TopicPartition
 from aiokafka.errors import KafkaError, OffsetOutOfRangeError
 
 from stream.errors import BrokerError, RefusedError, StateError
-from stream.judge.batch import Entry, digest_of
+from stream.judge.batch import BATCH_BYTES, Entry, digest_of
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
@@ -23,6 +23,9 @@ from stream.messages.journal import Genesis, decode_journal
 from stream.settings import Settings
 
 POLL_SECONDS = 0.2
+RECORDS_AT_ONCE: Final = 16
+"""Maximum number of records per poll. Fetches are bounded before decompression, which may make a thousand
+bytes of one; a record is bounded by what its producer may send."""
 ASK_SECONDS = 5.0
 """Time-out after which a leader is considered unreachable."""
 SHORT_SECONDS = 60.0
@@ -92,7 +95,9 @@ class TopicReader:
     async def poll(self, seconds: float = POLL_SECONDS) -> list[Any]:
         """Return the next records, possibly none. Raises StateError if retention has deleted them."""
         try:
-            fetched = await self._consumer.getmany(self._partition, timeout_ms=int(seconds * 1000))
+            fetched = await self._consumer.getmany(
+                self._partition, timeout_ms=int(seconds * 1000), max_records=RECORDS_AT_ONCE
+            )
         except OffsetOutOfRangeError:
             first, end = await until_answered(f"topic {self.topic}", self.bounds)
             raise StateError(
@@ -144,7 +149,7 @@ class JournalReader:
         self._topic = records
         self._genesis = genesis
         self._waiting: deque[Entry] = deque()
-        self._rows = 0
+        self._rows = self._bytes = 0
         self._news, self._room = asyncio.Event(), asyncio.Event()
         self._ahead: asyncio.Task[None] | None = None
         self._outage = Outage(f"records of topic {records.topic}")
@@ -168,10 +173,9 @@ class JournalReader:
         """Number of records not returned yet, as of the last fetch."""
         return len(self._waiting) + max(0, (self._topic.end or 0) - self._topic.position)
 
-    @property
-    def rows_waiting(self) -> int:
-        """Number of rows that were fetched but not returned yet."""
-        return self._rows
+    def waiting(self, limit: int) -> float:
+        """Return which share of a batch of at most `limit` rows was fetched but not returned yet."""
+        return max(self._rows / limit, self._bytes / BATCH_BYTES)
 
     @property
     def waiting_since(self) -> int | None:
@@ -179,10 +183,10 @@ class JournalReader:
         return self._waiting[0].time if self._waiting else None
 
     async def next_rows(self, limit: int, seconds: float = POLL_SECONDS) -> list[Entry]:
-        """Return the next records with at most `limit` rows, or a larger single one; none if there are no new
-        ones.
+        """Return the next records with at most `limit` rows and BATCH_BYTES, or a larger single one; none if
+        there are no new ones.
 
-        From the first call on, about `limit` rows are read ahead while the caller works. aiokafka by itself
+        From the first call on, about as much is read ahead while the caller works. aiokafka by itself
         prefetches only once, and waits until that is consumed.
         """
         if self._ahead is None:
@@ -196,22 +200,33 @@ class JournalReader:
         if not self._waiting and self._ahead.done():
             self._ahead.result()
         taken: list[Entry] = []
-        rows = 0
-        while self._waiting and (not taken or rows + len(self._waiting[0].rows) <= limit):
-            rows += len(self._waiting[0].rows)
-            taken.append(self._waiting.popleft())
-        self._rows -= rows
+        rows = size = 0
+        while self._waiting:
+            rows, size = rows + len(self._waiting[0].rows), size + self._waiting[0].rows.nbytes
+            if taken and (rows > limit or size > BATCH_BYTES):
+                break
+            taken.append(self._take())
         self._room.set()
         return taken
+
+    def _take(self) -> Entry:
+        entry = self._waiting.popleft()
+        self._count(entry, -1)
+        return entry
+
+    def _count(self, entry: Entry, sign: int) -> None:
+        self._rows += sign * len(entry.rows)
+        self._bytes += sign * entry.rows.nbytes
 
     def give_back(self, entries: Sequence[Entry]) -> None:
         """Give back the records returned last, which will be returned again."""
         self._waiting.extendleft(reversed(entries))
-        self._rows += sum(len(entry.rows) for entry in entries)
+        for entry in entries:
+            self._count(entry, 1)
 
     async def _read_ahead(self, limit: int) -> None:
         while True:
-            while self._rows >= limit:
+            while self.waiting(limit) >= 1:
                 self._room.clear()
                 await self._room.wait()
             await self._fetch(POLL_SECONDS)
@@ -265,8 +280,7 @@ class JournalReader:
         self._outage.end()
         taken: list[Entry] = []
         while self._waiting and self._waiting[0].offset < end:
-            taken.append(self._waiting.popleft())
-        self._rows -= sum(len(entry.rows) for entry in taken)
+            taken.append(self._take())
         if not taken or taken[-1].offset != end - 1:
             raise StateError(
                 f"topic {self._topic.topic}: decisions end at {end}, but there is no record at {end - 1}"
@@ -286,8 +300,9 @@ class JournalReader:
                     "own: an earlier version of neardup wrote this journal; use a new namespace"
                 )
             rows.refuse_foreign(self._genesis, f"topic {self._topic.topic} offset {record.offset}")
-            self._waiting.append(Entry(record.offset, record.timestamp, digest_of(record.value), rows))
-            self._rows += len(rows)
+            entry = Entry(record.offset, record.timestamp, digest_of(record.value), rows)
+            self._waiting.append(entry)
+            self._count(entry, 1)
 
 
 @asynccontextmanager

@@ -230,6 +230,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.status)
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes that the rows take in memory, nearly as many as in the record."""
+        columns = (self.fingerprint, self.uncertain, self.sketch, self.text_hash, self.strings.sizes)
+        rest = (self.status, self.length, self.language, self.offset, self.fetched_at)
+        return len(self.strings.data) + sum(each.nbytes for each in (*columns, *rest))
+
     @classmethod
     def of(
         cls,

@@ -14,7 +14,7 @@ from msgspec import structs
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
-from stream.judge import decide
+from stream.judge import decide, page_log
 from stream.judge.batch import Entry
 from stream.judge.decide import Effort
 from stream.judge.ids import INDEX_BITS, pack
@@ -43,7 +43,7 @@ def crawl(
     small: dict[int, list[int]] = {}  # place of a page -> its shingles, of one that has few
     for _ in range(n):
         kind = rng.random()
-        url = f"http://host/{rng.randrange(urls)}"
+        url = _url(rng.randrange(urls))
         if kind < 0.03:
             pages.append(OraclePage(None, url, status=2))
             continue
@@ -101,6 +101,11 @@ def _few(rng: random.Random, base: list[int] | None) -> list[int] | None:
 
 def _word(minima: list[int]) -> int:
     return sum(minimum << max(0, 51 - 13 * place) for place, minimum in enumerate(minima)) % (1 << 64)
+
+
+def _url(number: int) -> str:
+    """Every other URL takes more memory than the rest of a page's record, and is read apart."""
+    return f"http://host/{number}" + "/long" * (number % 2 * 200)
 
 
 def entries_of(pages: list[OraclePage], seed: int, scheme: Scheme = SCHEME) -> list[Entry]:
@@ -523,17 +528,20 @@ def test_verdicts_do_not_depend_on_how_the_journal_is_cut_into_batches(tmp_path:
 
 
 @pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[7]])
-@pytest.mark.parametrize("most", [0, 40])
+@pytest.mark.parametrize("bounds", [{"most": 0}, {"most": 40}, {"url_bytes": 0}, {"url_bytes": 4000}])
 def test_nor_on_how_little_of_a_batch_is_judged_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, most: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, bounds: dict[str, int]
 ) -> None:
     monkeypatch.setattr(decide, "FEW", 8)
     monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
     monkeypatch.setattr(tables, "PAIRS_AT_ONCE", 64)
+    monkeypatch.setattr(page_log, "GROUPS_AT_ONCE", 2)
+    monkeypatch.setattr(page_log, "PART_BYTES", 10_000)
+    monkeypatch.setattr(page_log, "LEAST_KEPT", 0)
     entries = entries_of(crawl(11, 500, dense=True, skew=0.3), 11)
     found: list[list[bytes]] = []
     digests, turns, batches = [], [0], [0, 0]
-    for which, effort in enumerate((None, Effort(most, lambda: turns.append(0)))):
+    for which, effort in enumerate((None, Effort(on_iteration=lambda: turns.append(0), **bounds))):
         state, genesis = open_state(tmp_path / str(which), options, memory=1 << 20, generation=50)
         try:
             judge, first, verdicts = Judge(state, genesis), 0, []

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from stream.errors import StateError
+from stream.judge import page_log
 from stream.judge.page_log import GROUP, PageLog
 from stream.messages.byte_strings import StringColumn
 from stream.tables.store.rocks import ANCHORS, DUPLICATES, Store
@@ -51,6 +52,31 @@ def assert_holds_all(log: PageLog) -> None:
     assert np.array_equal(pages.words, rows())
     assert [pages.url(place) for place in range(COUNT)] == URLS
     assert np.array_equal(np.concatenate(list(log.scan())), rows())
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_large_urls_are_read_when_they_are_asked_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(page_log, "GROUPS_AT_ONCE", at_once)
+    monkeypatch.setattr(page_log, "PART_BYTES", 5_000)
+    monkeypatch.setattr(page_log, "LEAST_KEPT", 0)
+    log, numbers = fill(store, [40, 21]), np.arange(3, COUNT)
+    pages = log.pages(numbers)
+    assert np.array_equal(pages.words, rows()[3:])
+    assert pages.url_bytes.tolist() == [len(url.encode()) for url in URLS[3:]]
+    sizes: list[int] = []
+    read = PageLog.pages
+
+    def counted(self: PageLog, some: np.ndarray, **how: bool) -> page_log.LoggedPages:
+        sizes.append(len(some))
+        return read(self, some, **how)
+
+    monkeypatch.setattr(PageLog, "pages", counted)
+    wanted = np.array([9, 1, 9, 50])
+    assert pages.urls(wanted).texts() == [URLS[3 + place] for place in wanted]
+    assert [pages.url(place) for place in (0, 57)] == [URLS[3], URLS[60]]
+    assert sizes == [3, 1, 1], "only those"
 
 
 @pytest.mark.parametrize("sizes", [[COUNT], [1] * COUNT, [0, 7, 1, 0, 9, 40, 4], [8, 8, 45]])

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from stream.futures import retrieved
-from stream.judge.batch import Entry
+from stream.judge.batch import BATCH_BYTES, Entry
 from stream.judge.decide import MOST, Effort
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
@@ -44,8 +44,8 @@ class BatchInFlight:
         self._watched.enter_context(watch.batch(entries))
 
     async def decide(self) -> list[Entry]:
-        """Decide records within the bound on effort. Returns the others, which are removed from the batch."""
-        effort = Effort(MOST, self._watch.health.turn)
+        """Decide records within the bounds. Returns the others, which are removed from the batch."""
+        effort = Effort(MOST, self._watch.health.turn, BATCH_BYTES)
         # In a thread, because spam may take seconds, during which the event loop must run.
         with self._watch.stage("decide"):
             self.decided = await in_thread(self._judge.decide, self.entries, effort)

@@ -78,7 +78,7 @@ class JudgeRole:
                 if election.lost.is_set():
                     raise StaleError("another judge leads now; this one ends and stands by when restarted")
                 await election.attend()
-                if journal.rows_waiting < self.settings.judge_rows * AHEAD:
+                if journal.waiting(self.settings.judge_rows) < AHEAD:
                     await transaction.ended()
                 if entries := await journal.next_rows(self.settings.judge_rows):
                     async with BatchInFlight(entries, follower.judge, publisher, self.watch) as batch:
