@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing
 from itertools import chain, groupby, islice
 from pathlib import Path
@@ -16,6 +16,7 @@ from stream.children.memory import memory_limit, overcommitted
 from stream.children.pool import ChildPool, configuration_of
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
+from stream.judge.batch import BATCH_BYTES
 from stream.judge.judged_batch import JudgedBatch
 from stream.local.index import Index, RowsId
 from stream.messages.verdict_options import VerdictOptions
@@ -81,8 +82,8 @@ async def judged(
 ) -> AsyncGenerator[JudgedBatch, None]:
     """Judge sources one after another with an index; of rows that it has judged before, only the rest.
 
-    `before` is called with each batch before the index stores it. Rows are judged in batches that begin at
-    multiples of ROWS, so that one that is judged again after a crash gets the same ids. Raises
+    `before` is called with each batch before the index stores it. Of rows, where a batch ends follows from
+    where it begins, so that one that is judged again after a crash gets the same ids. Raises
     SchemeMismatchError and SettingsError for rows that do not fit the index.
     """
     for are_rows, some in groupby(sources, lambda each: isinstance(each, RowsSource)):
@@ -99,28 +100,49 @@ async def judged(
             source.refuse_misfits(index.scheme, index.options)
             identity = rows_id(source)
             coming = source.rows(index.scheme, index.judged(identity))
-            while batch := list(islice(coming, ROWS)):
+            while batch := _next_batch(coming):
                 yield index.judge(batch, identity, before)
 
 
-async def _batches(chunks: AsyncGenerator[list[Row], None]) -> AsyncGenerator[list[Row], None]:
-    """Yield rows in batches of at least PAGES, or of those that came before a pause or an error."""
+def _next_batch(rows: Iterator[Row]) -> list[Row]:
+    """Return ROWS rows, or fewer that end with the one that brings them to BATCH_BYTES."""
     batch: list[Row] = []
+    size = 0
+    for row in islice(rows, ROWS):
+        batch.append(row)
+        size += _url_bytes(row)
+        if size >= BATCH_BYTES:
+            break
+    return batch
+
+
+def _url_bytes(row: Row) -> int:
+    """Bytes of a row's URL and its key, which are nearly all bytes of a large row."""
+    return sum(len(each.encode()) for each in (row.url, row.url_key) if each)
+
+
+async def _batches(chunks: AsyncGenerator[list[Row], None]) -> AsyncGenerator[list[Row], None]:
+    """Yield rows in batches of at least PAGES or BATCH_BYTES, or of those that came before a pause or an
+    error."""
+    batch: list[Row] = []
+    size = 0
     coming = asyncio.ensure_future(anext(chunks, None))
     try:
         while True:
             await asyncio.wait([coming], timeout=PAUSE_SECONDS if batch else None)
             ended = coming.done() and (coming.exception() is not None or coming.result() is None)
             if coming.done() and not ended:
-                batch += coming.result() or ()
+                rows = coming.result() or []
+                batch += rows
+                size += sum(map(_url_bytes, rows))
                 coming = asyncio.ensure_future(anext(chunks, None))
-                if len(batch) < PAGES:
+                if len(batch) < PAGES and size < BATCH_BYTES:
                     continue
             if not batch:
                 await coming  # raises what the source raised
                 return
             yield batch
-            batch = []
+            batch, size = [], 0
     finally:
         coming.cancel()
         await asyncio.gather(coming, return_exceptions=True)

@@ -9,15 +9,17 @@ import msgspec
 from aiokafka import TopicPartition
 
 from stream.errors import RecordError, TopicError
+from stream.judge.batch import BATCH_BYTES
 from stream.kafka import broker_metadata, clients
 from stream.kafka.names import TopicNames
+from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import VerdictRecord
 from stream.settings import Settings
 from stream.sinks.base import Sink
 
 ROWS: Final = 10_000
-"""Maximum number of verdicts per transaction of the target."""
+"""Maximum number of verdicts per transaction of the target; they have at most BATCH_BYTES or a poll more."""
 POLL_MS: Final = 500
 
 
@@ -52,16 +54,22 @@ async def export(settings: Settings, sink: Sink, progress: Callable[[int], None]
         decode, reader = msgspec.json.Decoder(VerdictRecord).decode, VerdictReader(settings)
         while behind:
             rows: list[VerdictRecord] = []
-            for key, records in (await consumer.getmany(timeout_ms=POLL_MS, max_records=ROWS)).items():
-                for record in records:
-                    if record.offset >= ends[key.partition]:
-                        break
-                    try:
-                        rows.append(decode(reader.json(record)))
-                    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                        where = f"{topic}[{key.partition}] offset {record.offset}"
-                        raise RecordError(f"{where}: no verdict: {error}") from error
-            moved = {key.partition: await consumer.position(key) for key in behind}
+            size, moved = 0, at
+            while len(rows) < ROWS and size < BATCH_BYTES:
+                fetched = await consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE)
+                for key, records in fetched.items():
+                    for record in records:
+                        if record.offset >= ends[key.partition]:
+                            break
+                        size += len(record.value)
+                        try:
+                            rows.append(decode(reader.json(record)))
+                        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                            where = f"{topic}[{key.partition}] offset {record.offset}"
+                            raise RecordError(f"{where}: no verdict: {error}") from error
+                moved = {key.partition: await consumer.position(key) for key in behind}
+                if not fetched or all(place >= ends[partition] for partition, place in moved.items()):
+                    break
             if await broker_metadata.topic_id_at_leaders(client, consumer, topic, moved) != topic_id:
                 raise TopicError(f"topic {topic} was recreated while it was read: export it again")
             at |= {partition: min(place, ends[partition]) for partition, place in moved.items()}

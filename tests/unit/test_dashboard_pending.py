@@ -9,8 +9,10 @@ import msgspec
 import pytest
 
 from stream.dashboard.counting import ends as ends_of_rows
+from stream.dashboard.counting import latest_verdicts
 from stream.dashboard.counting import pending as pendings
 from stream.dashboard.counting.ends import FoldedOffsets
+from stream.dashboard.counting.latest_verdicts import LatestVerdicts, VerdictFilter
 from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.verdict_columns import VerdictColumns, batch_of
 from tests.kafka.dashboard_helpers import VerdictMaker
@@ -112,3 +114,25 @@ def test_the_largest_ends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ends.last == 13
     assert ends.between(0, 99) == [9, 11, 13]
     assert ends.between(11, 13) == [11]
+
+
+async def test_verdicts_of_long_urls_are_full_by_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pendings, "FOLD_SECONDS", (1e6, 1e6))
+    some = batch(10, 5)
+    monkeypatch.setattr(pendings, "FOLD_BYTES", some.nbytes)
+    pending = Pending(1)
+    pending.add(None, some, FoldedOffsets())
+    added = asyncio.create_task(pending.added(idle=False))
+    await asyncio.sleep(0)
+    assert not added.done()
+    await asyncio.wait_for(pending.due(), HANG_SECONDS)
+    await asyncio.wait_for(added, HANG_SECONDS)
+
+
+def test_latest_verdicts_are_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [batch(100 * place, 5) for place in range(4)]
+    monkeypatch.setattr(latest_verdicts, "KEPT_BYTES", some[0].nbytes + some[1].nbytes)
+    latest = LatestVerdicts()
+    for each in some:
+        latest.tell(each)
+    assert [each.batch for each in latest.latest(VerdictFilter(), 100, None)] == [some[3]] * 5 + [some[2]] * 5

@@ -14,12 +14,20 @@ import pytest
 from openapi_spec_validator.validation.exceptions import OpenAPIValidationError
 
 from stream.dashboard.counting import fold, view
-from stream.dashboard.counting.committed import BEFORE, records_skipped
+from stream.dashboard.counting.committed import BEFORE, of_changelogs_alone, records_skipped
 from stream.dashboard.counting.ends import FoldedOffsets
 from stream.dashboard.counting.fold import Folder, window_row
 from stream.dashboard.counting.pending import Pending
-from stream.dashboard.counting.rows import Counts
-from stream.dashboard.counting.verdict_columns import Shape, batch_of, host_of, normal
+from stream.dashboard.counting.rows import URLS_KEPT, ClusterRow, Counts, fold_cluster
+from stream.dashboard.counting.verdict_columns import (
+    NO_HOST,
+    ClusterNews,
+    Shape,
+    VerdictFields,
+    batch_of,
+    host_of,
+    normal,
+)
 from stream.dashboard.counting.view import View
 from stream.dashboard.counting.windows import DAY, HOSTS, HOUR, MOST_POINTS, TOTALS, Calendar, plan
 from stream.dashboard.web.openapi import document
@@ -220,3 +228,48 @@ def test_the_contract_names_every_schema_that_it_uses() -> None:
         for method in methods.values():
             assert method["summary"], path
             assert "200" in method["responses"]
+
+
+def test_hosts_that_are_no_names_are_none() -> None:
+    """They may have 8,000 characters, and 200,000 hosts are in memory."""
+    long, short = "http://" + "a." * 200 + "example/", "http://b.example/"
+    values = [msgspec.json.encode(each) for each in VerdictMaker().some(6)]
+    for place, url in enumerate((long, short, long)):
+        values[place] = msgspec.json.encode({**msgspec.json.decode(values[place]), "url": url})
+    batch = batch_of(0, range(6), values)
+    assert [batch.host_name(row) for row in range(3)] == [NO_HOST, "b.example", NO_HOST]
+    assert host_of(long) == NO_HOST
+
+
+def test_anchors_of_long_urls_do_not_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(view, "MOST_ANCHORS", 1_000)
+    seen = View(cluster_in_tables=lambda cluster: [ClusterRow(duplicates=int(cluster))])
+    for cluster in range(100):
+        seen.count_cluster(str(cluster), cluster, "x" * 100)
+        assert sum(len(each.anchor) for each in seen.clusters.values()) <= 1_000
+    assert max(each.duplicates for each in seen.clusters.values()) == 99
+    seen.count_cluster("5", 1, "x" * 100)
+    assert "5" not in seen.clusters or seen.clusters["5"].duplicates == 5
+
+
+def test_clusters_of_long_urls_keep_few_pages() -> None:
+    """A row is written again with each fold that has news of it."""
+    row = ClusterRow()
+    for last in range(5):
+        news = ClusterNews(3, None, [_fields("u" * 700) for _ in range(3)])
+        assert fold_cluster(row, news, last)
+    assert row.duplicates == 15
+    assert [len(each.url or "") for each in row.pages] == [700] * (URLS_KEPT // 700)
+
+
+def _fields(url: str) -> VerdictFields:
+    return VerdictFields("1.2.3", url, "duplicate", "1.2.1", None, 0, 1.0, "2026-01-02T03:04:05.000Z", None)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "alone"),
+    [(None, False), ("", False), ("c", True), ("cc", True), ("cv", False), ("v", False)],
+)
+def test_few_batches_are_fetched_unless_they_are_of_changelogs(partitions: str | None, alone: bool) -> None:
+    """A batch of verdicts has a megabyte, a record of a changelog is a row."""
+    assert of_changelogs_alone(partitions, lambda each: each == "c") is alone

@@ -20,7 +20,9 @@ from stream.errors import (
     SettingsError,
     StateError,
 )
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.local import scan as scan_module
 from tests.commands import neardup
 from tests.unit.test_rows import directory, fields, fingerprint_batch, jsonl, table
 from tests.verdict_projection import projection
@@ -188,3 +190,13 @@ def test_a_wide_scheme_is_scanned_as_its_pages(tmp_path: Path) -> None:
     scan(pages, "-o", tmp_path / "a", *scheme)
     scan(rows, "-o", tmp_path / "b", *scheme)
     assert projection(lines(tmp_path / "b")) == projection(lines(tmp_path / "a"))
+
+
+def test_batches_of_long_urls_end_with_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where a batch ends follows from where it begins, so ids do not depend on where a scan was killed."""
+    monkeypatch.setattr("stream.local.scan.BATCH_BYTES", 100)
+    rows = [Row(Status.REJECTED, "u" * size, None, None) for size in (10, 99, 1, 200, 40, 40, 30, 5)]
+    coming, sizes = iter(rows), []
+    while batch := scan_module._next_batch(coming):
+        sizes.append([len(row.url or "") for row in batch])
+    assert sizes == [[10, 99], [1, 200], [40, 40, 30], [5]]

@@ -6,7 +6,7 @@ It reads committed records only, passes a batch of records as one message, and m
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -25,6 +25,8 @@ from stream.kafka.aiokafka_internals import (
     wrap_batches,
 )
 
+BATCHES_AT_ONCE: Final = 16
+"""Maximum number of record batches per fetch, of at most a megabyte each when they are decompressed."""
 BEFORE: Final = "before"
 """Added header: the offset of the previously fetched record. It is absent after a seek."""
 
@@ -114,11 +116,19 @@ class _Thread(AIOKafkaConsumerThread):
         raise_offset_errors(client_of(consumer))
         return consumer
 
-    async def _fetch_records(self, consumer: AIOKafkaConsumer, *args: Any, **kwargs: Any) -> Any:
-        store = fetched(consumer)
+    async def _fetch_records(
+        self,
+        consumer: AIOKafkaConsumer,
+        active_partitions: Any,
+        timeout: float | None = None,
+        max_records: int | None = None,
+    ) -> Any:
+        store, of_changelog = fetched(consumer), partial(is_changelog, self.consumer)
         if not isinstance(store, _Fetched):
-            keep_fetched_in(consumer, _Fetched(store, partial(is_changelog, self.consumer)))
-        return await super()._fetch_records(consumer, *args, **kwargs)
+            keep_fetched_in(consumer, _Fetched(store, of_changelog))
+        if of_changelogs_alone(active_partitions, of_changelog):
+            return await super()._fetch_records(consumer, active_partitions, timeout, max_records)
+        return await super()._fetch_records(consumer, active_partitions, timeout, BATCHES_AT_ONCE)
 
 
 class _Consumer(Consumer):
@@ -166,6 +176,12 @@ class CommittedTransport(Transport):
     """Faust's Kafka transport with the consumer above."""
 
     Consumer = _Consumer
+
+
+def of_changelogs_alone(partitions: Iterable[Any] | None, of_changelog: Callable[[Any], bool]) -> bool:
+    """Return whether a fetch from these partitions, or from all, brings records of changelogs alone."""
+    some = list(partitions or ())
+    return bool(some) and all(map(of_changelog, some))
 
 
 def records_skipped(message: Any, last: int | None) -> bool:

@@ -19,6 +19,8 @@ from stream.kafka.verdict_values import VerdictReader
 from stream.settings import Settings
 
 KEPT: Final = 5000
+KEPT_BYTES: Final = 16 << 20
+"""Bounds of the verdicts that are kept, exceeded by at most one batch: of ordinary ones, 5000 take 3 MB."""
 TAIL: Final = 100
 """Number of records per partition that are read at startup."""
 TAIL_SECONDS: Final = 5.0
@@ -79,6 +81,7 @@ class LatestVerdicts:
     """Number of verdicts so far, which is the number of the last one."""
     _batches: deque[VerdictColumns] = field(default_factory=deque)
     _kept: int = 0
+    _bytes: int = 0
     _listeners: set[asyncio.Event] = field(default_factory=set)
     _read_before: dict[int, int] = field(default_factory=dict)
     """Partition -> end offset of what `fill` read, which the agent will report too."""
@@ -96,10 +99,16 @@ class LatestVerdicts:
         self._batches.append(batch)
         self.count += len(batch)
         self._kept += len(batch)
-        while self._kept - len(self._batches[0]) >= KEPT:
-            self._kept -= len(self._batches.popleft())
+        self._bytes += batch.nbytes
+        while len(self._batches) > 1 and self._enough_without(self._batches[0]):
+            dropped = self._batches.popleft()
+            self._kept -= len(dropped)
+            self._bytes -= dropped.nbytes
         for listener in self._listeners:
             listener.set()
+
+    def _enough_without(self, batch: VerdictColumns) -> bool:
+        return self._kept - len(batch) >= KEPT or self._bytes > KEPT_BYTES
 
     def _newest(self) -> Iterator[NumberedVerdict]:
         sequence = self.count
@@ -184,7 +193,8 @@ class LatestVerdicts:
             with suppress(TimeoutError):  # an incomplete list is good enough
                 async with asyncio.timeout(TAIL_SECONDS):
                     while open_ones:
-                        for key, records in (await consumer.getmany(timeout_ms=200)).items():
+                        fetched = await consumer.getmany(timeout_ms=200, max_records=TAIL)
+                        for key, records in fetched.items():
                             values = [reader.json(each) for each in records]
                             found.append(batch_of(key.partition, [each.offset for each in records], values))
                         open_ones = {

@@ -16,7 +16,8 @@ from stream.futures import retrieved
 FOLD_SECONDS: Final = 1.0, 10.0
 """Bounds of the time, in seconds, between folds while more verdicts wait. It is a quarter of the lag."""
 FOLD_VERDICTS: Final = 100_000
-"""Maximum number of verdicts per fold, exceeded by at most one batch."""
+FOLD_BYTES: Final = 64 << 20
+"""Maximum number of verdicts per fold, and of their bytes, exceeded by at most one batch."""
 
 
 class Pending:
@@ -29,7 +30,7 @@ class Pending:
         self.events: list[Any] = []
         """Events to acknowledge once everything is folded."""
         self._sends: list[asyncio.Task[None]] = []
-        self._verdicts = 0
+        self._verdicts = self._bytes = 0
         self._decided = 0
         """Time of the last verdict, in seconds since the epoch."""
         self._begun, self._due, self._taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -44,6 +45,7 @@ class Pending:
             sums[-1].add(piece)
         self.events.append(event)
         self._verdicts += len(batch)
+        self._bytes += batch.nbytes
         self._decided = int(batch.seconds[-1])
         self._begun.set()
 
@@ -63,7 +65,7 @@ class Pending:
 
     async def added(self, *, idle: bool) -> None:
         """Report that batches were added; `idle` means no more wait. Returns when more may be added."""
-        full = self._verdicts >= FOLD_VERDICTS
+        full = self._verdicts >= FOLD_VERDICTS or self._bytes >= FOLD_BYTES
         if idle or full:
             self._due.set()
         if full:

@@ -6,13 +6,16 @@ Redelivered verdicts are recognised by their offset in each row, so each verdict
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from stream.dashboard.counting.verdict_columns import PAGES_KEPT, ClusterNews, Shape
 from stream.messages.verdict import VerdictRecord
 
+URLS_KEPT: Final = 4096
+"""Characters of URLs that are stored per cluster and partition for display. A row is written again with each
+fold that has news of it, and many rows are in memory meanwhile."""
 Histogram = dict[int, int]
 K = TypeVar("K")
 
@@ -97,7 +100,7 @@ class ClusterRow(msgspec.Struct, array_like=True, gc=False):
     anchor: str = ""
     """URL of the anchor."""
     pages: list[ClusterPage] = []
-    """The first PAGES_KEPT pages of this partition."""
+    """The first PAGES_KEPT pages of this partition, or fewer if their URLs are longer than URLS_KEPT."""
 
 
 class UrlRow(msgspec.Struct, array_like=True):
@@ -123,7 +126,11 @@ def fold_cluster(row: ClusterRow, news: ClusterNews, last: int) -> bool:
     row.offset = last
     row.duplicates += news.duplicates
     row.anchor = row.anchor if news.anchor is None else news.anchor
+    room = URLS_KEPT - sum(len(each.url or "") for each in row.pages)
     for each in news.pages[: PAGES_KEPT - len(row.pages)]:
+        room -= len(each.url or "")
+        if room < 0:
+            break
         row.pages.append(ClusterPage(each.url, each.id, each.distance, each.similarity, each.decided_at))
     return True
 

@@ -25,6 +25,8 @@ from stream.text.url import PLAIN, url_key
 
 NO_HOST: Final = "(no host)"
 """Placeholder for the host of a page whose URL is missing or malformed."""
+LONGEST_HOST: Final = 253
+"""Longest name of a host in DNS. Pages of longer ones, of up to thousands of characters, have no host."""
 PAGES_KEPT: Final = 12
 """Maximum number of pages stored per cluster and partition for display. All are counted."""
 _TICK: Final = min(TOTALS)
@@ -97,6 +99,11 @@ class VerdictColumns:
         """Offset of the last verdict."""
         return int(self.offsets[-1])
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the verdicts in JSON."""
+        return int(self.ends[-1] - self.starts[0])
+
     def between(self, first: int, last: int) -> VerdictColumns:
         """Return the verdicts at offsets from `first` to `last`, inclusive."""
         return self.rows(bisect_left(self.offsets, first), bisect_right(self.offsets, last))
@@ -157,6 +164,7 @@ def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) ->
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)) + 1)
     starts = np.concatenate(([0], ends[:-1])) + 1
     scanned = scan(np.frombuffer(json, np.uint8), starts, ends)
+    scanned.host[scanned.host[:, 1] - scanned.host[:, 0] > LONGEST_HOST] = NONE
     decoded: dict[int, VerdictFields] = {}
     for row in np.flatnonzero(~scanned.read).tolist():
         fields, scanned.seconds[row] = _decoded(partition, offsets[row], values[row])
@@ -362,9 +370,10 @@ def host_of(url: str) -> str:
 @lru_cache(4096)
 def _host(site: str) -> str:
     try:
-        return urlsplit(site).hostname or NO_HOST
+        name = urlsplit(site).hostname or NO_HOST
     except ValueError:
         return NO_HOST
+    return name if len(name) <= LONGEST_HOST else NO_HOST
 
 
 _DIGEST = xxhash.xxh3_64_intdigest

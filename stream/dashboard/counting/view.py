@@ -7,8 +7,10 @@ loaded from the recovered tables and then updated with every fold.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Final
 
 from stream.dashboard.counting.rows import ClusterRow, Counts
@@ -20,6 +22,8 @@ MOST_HOSTS: Final = 200_000
 """Maximum number of host rows in memory. Above it, those with the fewest duplicates are dropped, and read
 from the tables when needed."""
 MOST_CLUSTERS: Final = 100_000
+MOST_ANCHORS: Final = 16 << 20
+"""Maximum number of clusters in memory, and of the characters of their anchors' URLs."""
 
 
 @dataclass(slots=True)
@@ -48,6 +52,8 @@ class View:
     """Whether host rows were dropped from memory. Rankings of long ranges may then miss small hosts."""
     _host_rows: int = 0
     _clusters_pruned: bool = False
+    _anchors: int = 0
+    """Characters of the URLs of the clusters' anchors."""
 
     # Written by the agent.
 
@@ -74,13 +80,11 @@ class View:
             if self._clusters_pruned and not loading:
                 duplicates = sum(row.duplicates for row in self.cluster_in_tables(cluster))
             self.clusters[cluster] = Cluster(cluster, duplicates, anchor)
+            self._anchors += len(anchor)
         else:
             known.duplicates += duplicates
-        if len(self.clusters) > MOST_CLUSTERS:
-            # Dropping small clusters is safe: sizes only grow, and a dropped one is reloaded when it grows.
-            largest = sorted(self.clusters.values(), key=lambda each: -each.duplicates)
-            self.clusters = {each.id: each for each in largest[: MOST_CLUSTERS // 2]}
-            self._clusters_pruned = True
+        if len(self.clusters) > MOST_CLUSTERS or self._anchors > MOST_ANCHORS:
+            self._prune_clusters()
 
     def sweep(self, now: float) -> None:
         """Drop expired windows."""
@@ -93,7 +97,16 @@ class View:
     def clear(self) -> None:
         """Drop everything, before the tables are loaded again."""
         self.totals, self.hosts, self.clusters = {}, {}, {}
-        self.pruned, self._clusters_pruned, self._host_rows = False, False, 0
+        self.pruned, self._clusters_pruned, self._host_rows, self._anchors = False, False, 0, 0
+
+    def _prune_clusters(self) -> None:
+        # Dropping small clusters is safe: sizes only grow, and a dropped one is reloaded when it grows.
+        largest = sorted(self.clusters.values(), key=lambda each: -each.duplicates)[: MOST_CLUSTERS // 2]
+        characters = list(accumulate(len(each.anchor) for each in largest))
+        end = bisect_right(characters, MOST_ANCHORS // 2)
+        self.clusters = {each.id: each for each in largest[:end]}
+        self._anchors = characters[end - 1] if end else 0
+        self._clusters_pruned = True
 
     def _prune_hosts(self) -> None:
         ranked = sorted(

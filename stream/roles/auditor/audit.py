@@ -25,7 +25,7 @@ from stream.errors import RecordError, TopicError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
-from stream.kafka.reader import TopicReader
+from stream.kafka.reader import RECORDS_AT_ONCE, TopicReader
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import LOAD
@@ -297,7 +297,7 @@ async def committed_records(
         open_ones = {key for key, bound in committed_bounds.items() if bound.start < bound.end}
         read = 0
         while open_ones:
-            fetched = await consumer.getmany(timeout_ms=200)
+            fetched = await consumer.getmany(timeout_ms=200, max_records=RECORDS_AT_ONCE)
             for records in fetched.values():
                 for record in records:
                     yield record
