@@ -16,7 +16,7 @@ from stream.settings import MIB, SUPERVISOR, Settings, choices, load, unknown_va
 from stream.suggest import meant
 
 _RULE = re.compile(r" \(rule \d+\)")
-"""References to the rules of docs/architecture.md, which help texts omit."""
+"""References to the rules of docs/architecture/rules.md, which help texts omit."""
 PATH = click.Path()
 """An argument that may be a file, so that shells complete it. The code that opens it checks what it is."""
 SOURCE_FORMAT = click.Choice(["auto", "jsonl", "warc", "directory", "csv", "parquet", "rows"])

@@ -1,4 +1,4 @@
-"""The worker on a real broker, rule by rule (docs/architecture.md has the rules)."""
+"""The worker on a real broker, rule by rule (docs/architecture/rules.md has the rules)."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from stream.sinks.base import COLUMNS
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 PAGES = [README, *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "schemas").glob("*.md"))]
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
+RULES = ROOT / "docs" / "architecture" / "rules.md"
 OPERATIONS = ROOT / "docs" / "operations.md"
 FENCE = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
@@ -121,7 +121,7 @@ def test_every_rule_names_its_test_files_and_their_tests() -> None:
             known.add(name)
             if number := re.match(r"test_rule_(\d+)_", name):
                 numbered.setdefault(number[1], set()).add(path.relative_to(ROOT).as_posix())
-    rules = re.split(r"^\*\*(\d+)\. ", ARCHITECTURE.read_text("utf-8").split("\n## ")[2], flags=re.MULTILINE)
+    rules = re.split(r"^\*\*(\d+)\. ", RULES.read_text("utf-8"), flags=re.MULTILINE)
     named = dict(zip(rules[1::2], rules[2::2], strict=True))
     assert list(named) == [str(number) for number in range(1, len(named) + 1)]
     assert numbered.keys() <= named.keys()

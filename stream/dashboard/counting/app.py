@@ -1,4 +1,4 @@
-"""The Faust app: an agent that folds verdicts into tables, exactly once (docs/architecture.md, Dashboard).
+"""The Faust app: an agent that folds verdicts into tables, exactly once (docs/architecture/dashboard.md).
 
 Plain Faust would read aborted verdicts, commit verdicts whose handler failed, lose some around a rebalance,
 and count some twice after a crash. Here, the consumer reads committed records only. Each batch names its
