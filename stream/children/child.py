@@ -5,7 +5,7 @@ The page in progress is recorded in shared memory that outlives the process. It 
 
 Each message is a frame: a 4-byte big-endian length, then msgpack. The parent sends a `ChildConfiguration`,
 which is answered by `Ready`. Then it sends `FingerprintRequest`s, each answered by lists of `Row`, in the
-order of the pages, or `CompareRequest`s, each answered by `Compared` or by the row of what failed.
+order of the pages, or `CompareRequest`s, each answered by `CompareResponse` or by the row of what failed.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ class CompareRequest(msgspec.Struct, frozen=True, array_like=True, tag=True):
     page: bytes
 
 
-class Compared(msgspec.Struct, frozen=True, tag=True):
+class CompareResponse(msgspec.Struct, frozen=True, tag=True):
     """The answer to `CompareRequest`."""
 
     content: bytes
@@ -259,7 +259,7 @@ def _compare(request: CompareRequest, comparer: PageComparer, guard: Guard, outb
         outbox.add(comparison)
         outbox.flush()
     else:
-        outbox.say(Compared(comparison))
+        outbox.say(CompareResponse(comparison))
 
 
 def _answer_together(
@@ -380,7 +380,7 @@ class _Outbox:
             if rows:
                 _write(self._pipe, rows)
 
-    def say(self, message: Unavailable | SchemaRequest | Compared) -> None:
+    def say(self, message: Unavailable | SchemaRequest | CompareResponse) -> None:
         """Send a message other than rows at once."""
         with self._lock:
             _write(self._pipe, message)

@@ -24,8 +24,8 @@ from stream.children.child import (
     FINGERPRINTER,
     LENGTH,
     ChildConfiguration,
-    Compared,
     CompareRequest,
+    CompareResponse,
     FingerprintRequest,
     Ready,
     SchemaRequest,
@@ -421,7 +421,7 @@ class _Child:
             self._stdin.write(frame(request))
             await self._stdin.drain()
             answer = _COMPARED.decode(await self._read())
-            return answer.content if isinstance(answer, Compared) else answer[0]
+            return answer.content if isinstance(answer, CompareResponse) else answer[0]
         return None
 
     async def _first_frame(self) -> bytes:
@@ -493,5 +493,5 @@ async def _all_of(tasks: Sequence[asyncio.Task[_Child]]) -> list[_Child | BaseEx
 _PERHAPS_BY_OTHERS: Final = (None, -signal.SIGALRM, -signal.SIGKILL)
 _DIED = (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError)
 _READY = msgspec.msgpack.Decoder(Ready)
-_COMPARED = msgspec.msgpack.Decoder(Compared | list[Row])
+_COMPARED = msgspec.msgpack.Decoder(CompareResponse | list[Row])
 _ROWS = msgspec.msgpack.Decoder(list[Row] | Unavailable | SchemaRequest)

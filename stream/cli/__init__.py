@@ -12,7 +12,7 @@ import click
 
 from stream import output
 from stream.children.confine import hide_memory
-from stream.cli.group import Group
+from stream.cli.group import CommandGroup
 from stream.errors import EXIT_ERROR, ClosedPipeError, NeardupError
 
 SECTIONS = {
@@ -53,7 +53,7 @@ ROLES = ("run", "worker", "judge", "dashboard")
 """Long-running commands. Their exit code tells a supervisor whether to restart them."""
 
 
-class LazyGroup(Group):
+class LazyGroup(CommandGroup):
     """A group that lists its commands without importing them, so that `--help` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.scheme import Scheme
     from stream.judge.explain import ExplainedPage, Explanation, Feature
-    from stream.judge.shingle_diff import Run, ShingleDiff
+    from stream.judge.shingle_diff import ShingleDiff, TextRun
     from stream.messages.verdict_options import VerdictOptions
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
@@ -227,7 +227,7 @@ def _show_shingles(console: Any, diff: ShingleDiff) -> None:
     shared, only_a, only_b = diff.counts
     console.print(f"Shingles: {shared:,} shared, {only_a:,} only in A, {only_b:,} only in B")
 
-    def side_text(name: str, runs: list[Run], left_out: int, marks: tuple[str, str], style: str) -> Text:
+    def side_text(name: str, runs: list[TextRun], left_out: int, marks: tuple[str, str], style: str) -> Text:
         text = Text(f"{name} ")
         for run in runs:
             # So that no text imitates the marks.

@@ -9,7 +9,7 @@ import click
 from stream.suggest import meant
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """Adds suggestions for commands to Click, which has them for options only."""
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[Any, Any, list[str]]:

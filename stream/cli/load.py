@@ -28,12 +28,12 @@ def command(settings: Settings, rows: str, max_lag: int, abandon: bool, as_json:
     `neardup fingerprint --output ROWS`, Spark or Ray make such a directory, with the seed of the namespace.
     Every page gets one verdict. After an interruption, run the same command again.
     """
-    from stream.roles.loader.load import Loading, load
+    from stream.roles.loader.load import LoadProgress, load
     from stream.sources.rows import RowsSource
 
     logging.configure(settings.log_format, "load")
     source = RowsSource(rows)
-    loading = Loading(source.count)
+    loading = LoadProgress(source.count)
     with if_interrupted(
         lambda: f"{loading.judged:,} of {loading.rows:,} rows are judged; run the same command again"
     ):

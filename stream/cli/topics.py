@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream.cli.group import Group
+from stream.cli.group import CommandGroup
 from stream.cli.options import CONNECTION, with_scheme, with_settings, with_verdict_options
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops import logging
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from stream.messages.journal import Genesis
 
 
-@click.group("topics", cls=Group)
+@click.group("topics", cls=CommandGroup)
 def command() -> None:
     """Create or describe the topics, or save the journal's seed."""
 

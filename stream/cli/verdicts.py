@@ -6,14 +6,14 @@ import asyncio
 
 import click
 
-from stream.cli.group import Group
+from stream.cli.group import CommandGroup
 from stream.cli.options import CONNECTION, PATH, with_settings
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.settings import Settings
 
 
-@click.group("verdicts", cls=Group)
+@click.group("verdicts", cls=CommandGroup)
 def command() -> None:
     """Export the verdicts."""
 

@@ -235,7 +235,7 @@ class Lag(Struct):
     ]
 
 
-class Change(Struct):
+class ProcessChange(Struct):
     """Something that happened to processes."""
 
     at: Moment
@@ -249,7 +249,7 @@ class Changes(Struct):
 
     range: RangeAnswer
     since: Annotated[Moment, Meta(description="Start of this dashboard. Rebalances before were not seen.")]
-    changes: Annotated[list[Change], Meta(description="Those of the range, oldest first.")]
+    changes: Annotated[list[ProcessChange], Meta(description="Those of the range, oldest first.")]
     left_out: Annotated[
         int, Meta(description="Earlier ones of the range that are not in the answer, as far as known.")
     ]
@@ -333,7 +333,7 @@ class LookupRequest(Struct, forbid_unknown_fields=True):
     ] = None
 
 
-class Near(Struct):
+class NearAnchor(Struct):
     """An anchor near the page."""
 
     url: str
@@ -379,7 +379,7 @@ class Lookup(Struct):
     history: Annotated[list[VerdictRecord], Meta(description="The URL's last verdicts, newest first.")]
     cluster: ClusterPages | None
     fingerprint: str | None
-    near: Annotated[list[Near], Meta(description="The nearest anchors, best first.")]
+    near: Annotated[list[NearAnchor], Meta(description="The nearest anchors, best first.")]
     behind: Annotated[int, Meta(description="Decision records that the look-up has not applied yet.")]
     searched: Annotated[
         int,

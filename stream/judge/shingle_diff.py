@@ -18,7 +18,7 @@ _BLANK: Final = re.compile(r"\s+")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f]")
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class TextRun(msgspec.Struct, frozen=True, kw_only=True):
     """Consecutive units of a text that are all in shingles which both texts have, or all in none."""
 
     shared: bool
@@ -32,8 +32,8 @@ class ShingleDiff(msgspec.Struct, frozen=True, kw_only=True):
 
     counts: tuple[int, int, int]
     """Numbers of distinct shared shingles, of those only in the anchor, and of those only in the page."""
-    anchor: list[Run]
-    page: list[Run]
+    anchor: list[TextRun]
+    page: list[TextRun]
     left_out: tuple[int, int]
     """Numbers of runs at the end of either text that are not listed."""
 
@@ -70,7 +70,7 @@ def diff(anchor: Shingled, page: Shingled) -> ShingleDiff:
     )
 
 
-def _runs(of: Shingled, shared: set[bytes]) -> tuple[list[Run], int]:
+def _runs(of: Shingled, shared: set[bytes]) -> tuple[list[TextRun], int]:
     """The first runs, and the number of those left out."""
     edges = np.zeros(len(of.units) + 1, np.int64)
     found = np.array([each in shared for each in of.shingles], np.int64)
@@ -91,7 +91,7 @@ def _runs(of: Shingled, shared: set[bytes]) -> tuple[list[Run], int]:
     runs = []
     for (first, start), (stop, end) in pairwise(bounds):
         is_shared = bool(within[first])
-        runs.append(Run(shared=is_shared, text=_shown(of.text[start:end], is_shared), units=stop - first))
+        runs.append(TextRun(shared=is_shared, text=_shown(of.text[start:end], is_shared), units=stop - first))
     return runs, left_out
 
 

@@ -11,7 +11,7 @@ from stream.futures import retrieved
 T = TypeVar("T")
 
 
-class Transaction:
+class TransactionInFlight:
     """The transaction in flight while the next batch is decided. It does not outlive the context."""
 
     def __init__(self) -> None:

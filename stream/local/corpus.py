@@ -32,7 +32,7 @@ PLAN: Final = "_neardup_plan.json"
 PAGES_PER_FILE: Final = 65_536
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class CorpusPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Whatever determines the bytes of the files."""
 
     scheme: str
@@ -93,7 +93,7 @@ async def fingerprint_corpus(
     locked: two runs that write the same rows below one prefix do no harm, as both write the same bytes.
     """
     counts, options = counts or CorpusCounts(), options or RowsOptions()
-    plan = Plan(
+    plan = CorpusPlan(
         scheme=scheme.id,
         order=options.order,
         pages_per_file=options.pages_per_file,
@@ -157,7 +157,7 @@ class _PlacedMessages:
 class _File:
     """The rows of a file that is not written yet."""
 
-    def __init__(self, scheme: Scheme, plan: Plan) -> None:
+    def __init__(self, scheme: Scheme, plan: CorpusPlan) -> None:
         self._scheme, self._plan = scheme, plan
         self._batches: list[pa.RecordBatch] = []
         self._rows: list[Row] = []
@@ -235,21 +235,21 @@ def _is_left(file: AnyPath) -> bool:
     return file.name.startswith(".neardup-") and file.suffix == ".part"
 
 
-def _begin(directory: AnyPath, plan: Plan) -> None:
+def _begin(directory: AnyPath, plan: CorpusPlan) -> None:
     """Note the plan unless it is noted: before the first file, when nothing of it can be refused any more."""
     if not _is_resumed(directory, plan):
         with writing_to(directory / PLAN) as file:
             file.write(msgspec.json.encode(plan))
 
 
-def _is_resumed(directory: AnyPath, plan: Plan) -> bool:
+def _is_resumed(directory: AnyPath, plan: CorpusPlan) -> bool:
     """Whether a run began with this plan. Raises SettingsError if one began with another."""
     path = directory / PLAN
     if not path.exists():
         _refuse_others_files(directory)
         return False
     try:
-        before: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=Plan))
+        before: dict[str, Any] = msgspec.to_builtins(msgspec.json.decode(path.read_bytes(), type=CorpusPlan))
     except (msgspec.DecodeError, OSError) as error:
         raise RowsError(f"rows {path}: damaged: {error}") from error
     now: dict[str, Any] = msgspec.to_builtins(plan)
@@ -271,7 +271,7 @@ def _shown(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _written(directory: AnyPath, plan: Plan, scheme: Scheme) -> list[RowsFile]:
+def _written(directory: AnyPath, plan: CorpusPlan, scheme: Scheme) -> list[RowsFile]:
     """The whole files of an earlier run. A last one with fewer pages is made again."""
     files: list[RowsFile] = []
     there = list(visible(directory))

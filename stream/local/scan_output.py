@@ -41,7 +41,7 @@ class BegunRows(NamedTuple):
     judged: int
 
 
-class Verdicts(Protocol):
+class VerdictOutput(Protocol):
     """An output of verdicts."""
 
     def log(self, decided: JudgedBatch) -> list[bytes]:
@@ -57,11 +57,11 @@ class NoVerdicts:
     """Verdicts that are only counted."""
 
     def log(self, decided: JudgedBatch) -> list[bytes]:
-        """See `Verdicts`."""
+        """See `VerdictOutput`."""
         return decided.json()
 
     def write(self, values: Sequence[bytes], records: Sequence[VerdictRecord]) -> None:
-        """See `Verdicts`."""
+        """See `VerdictOutput`."""
 
 
 class _Lines:
@@ -143,7 +143,7 @@ class _Logged:
         self.finish()
 
     def log(self, decided: JudgedBatch) -> list[bytes]:
-        """See `Verdicts`."""
+        """See `VerdictOutput`."""
         values = decided.json()
         if not self._log_is_ours:
             self._log.begin(self._output, self._target.position)
@@ -153,7 +153,7 @@ class _Logged:
         return values
 
     def write(self, values: Sequence[bytes], records: Sequence[VerdictRecord]) -> None:
-        """See `Verdicts`."""
+        """See `VerdictOutput`."""
         failpoints.reach("scan.applied")
         if self._target.prompt or self._log.end >= self._checkpoint:
             self.finish()
@@ -177,7 +177,7 @@ class _Logged:
 @contextmanager
 def verdicts_to(
     output: Path | None, index: Index, directory: Path | None, begun: Sequence[BegunRows] = ()
-) -> Iterator[Verdicts]:
+) -> Iterator[VerdictOutput]:
     """Open the output of a scan: JSON Lines, or a table if its suffix says so. `directory` is that of an
     index that outlives the scan; verdicts of an interrupted scan that are in its log are written first.
 
@@ -219,7 +219,7 @@ def _writer(
     log: VerdictLog | None,
     output: Path,
     begun: Sequence[BegunRows],
-) -> Iterator[Verdicts]:
+) -> Iterator[VerdictOutput]:
     writer: _Direct | _Logged
     if log is None:
         writer = _Direct(target)

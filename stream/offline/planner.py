@@ -76,7 +76,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         return self.bytes if storage == "plain" else self.compressed_bytes
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class TablePlan(msgspec.Struct, frozen=True, kw_only=True):
     """The designs compared, and the recommended one."""
 
     pages: int
@@ -116,7 +116,7 @@ def parse_memory(text: str) -> int:
     return size
 
 
-def plan(pages: int, distance: int, memory: int, width: int = 64) -> Plan:
+def plan(pages: int, distance: int, memory: int, width: int = 64) -> TablePlan:
     """Compare the designs for a number of fingerprints and bytes of RAM, and recommend one.
 
     Of the designs that fit in memory, plain or compressed, the fastest wins. If none fits, the one wins that
@@ -147,7 +147,7 @@ def plan(pages: int, distance: int, memory: int, width: int = 64) -> Plan:
         return needed > 1 and seconds > SLOW_SECONDS, needed, seconds, design.size(storage)
 
     best, storage = min(choices, key=burden)
-    return Plan(
+    return TablePlan(
         pages=pages,
         distance=distance,
         width=width,

@@ -16,7 +16,6 @@ import msgspec
 from aiohttp import web
 
 from stream.dashboard.answers import (
-    Change,
     Changes,
     ClusterFigures,
     ClusterPages,
@@ -31,10 +30,11 @@ from stream.dashboard.answers import (
     LagSeries,
     Lookup,
     MemberPage,
-    Near,
+    NearAnchor,
     Neighbours,
     PartitionBehind,
     Process,
+    ProcessChange,
     RangeAnswer,
     RoleHealth,
     SeenVerdict,
@@ -48,7 +48,7 @@ from stream.dashboard.web.gate import Gate, answer
 from stream.dashboard.web.server import application
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
-from stream.judge.shingle_diff import LONGEST_OWN, Run, ShingleDiff
+from stream.judge.shingle_diff import LONGEST_OWN, ShingleDiff, TextRun
 from stream.messages.journal import Genesis
 from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
@@ -307,15 +307,15 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
     ]
     why = "distance {} is {} 14 bits; estimated similarity {} is {} 0.798"
     near = [
-        Near(
+        NearAnchor(
             urls[0], f"{JOURNAL}.3.1", 3, 0.9871, alike=True,
             why=why.format(3, "within", 0.987, "at least"),
         ),
-        Near(
+        NearAnchor(
             urls[1], f"{JOURNAL}.3.2", 21, 0.5, alike=False,
             why=why.format(21, "over", "0.500", "below"),
         ),
-        Near(
+        NearAnchor(
             urls[-1], f"{JOURNAL}.3.5", 29, 0.1, alike=False,
             why=why.format(29, "over", "0.100", "below"),
             candidate=False,
@@ -347,9 +347,11 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             range_,
             NOON + 5,
             [
-                Change(NOON + 40, "judge", "start", words.detail),
-                Change(NOON + 41, "worker", "rebalance", "1 joined and 1 left; 2 processes in the group"),
-                Change(NOON + 200, "worker", "start", "127.0.0.1:9502 was started"),
+                ProcessChange(NOON + 40, "judge", "start", words.detail),
+                ProcessChange(
+                    NOON + 41, "worker", "rebalance", "1 joined and 1 left; 2 processes in the group"
+                ),
+                ProcessChange(NOON + 200, "worker", "start", "127.0.0.1:9502 was started"),
             ],
             7,
             complete=False,
@@ -372,8 +374,10 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
 
 def comparison(*texts: str) -> Comparison:
     """Of two pages that share a sentence, and differ in texts such as these."""
-    shared = Run(shared=True, text="the harbour authority will repair the lighthouse before winter", units=9)
-    own = [Run(shared=False, text=each[:LONGEST_OWN], units=7) for each in texts]
+    shared = TextRun(
+        shared=True, text="the harbour authority will repair the lighthouse before winter", units=9
+    )
+    own = [TextRun(shared=False, text=each[:LONGEST_OWN], units=7) for each in texts]
     return Comparison(
         why="distance 3 is within 14 bits; estimated similarity 0.987 is at least 0.798",
         alike=True,

@@ -38,7 +38,7 @@ from stream.roles.auditor import audit
 from stream.roles.auditor.recompute import recompute
 from stream.roles.judge import verdict_batches
 from stream.roles.judge.role import JudgeRole
-from stream.roles.judge.transaction import Publisher
+from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
 from tests.kafka.judge_helpers import (
@@ -255,7 +255,13 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
     busy = quick.model_copy(update={"judge_rows": 4})
     parts = [part(0, first, first + 2, opening=first == 0) for first in range(0, 60, 2)]
     await append(quick, *map(record, parts))
-    publish_one, decide, batches, judged, ahead = Publisher.publish, Judge.decide, 0, 0, asyncio.Event()
+    publish_one, decide, batches, judged, ahead = (
+        VerdictPublisher.publish,
+        Judge.decide,
+        0,
+        0,
+        asyncio.Event(),
+    )
     loop = asyncio.get_running_loop()
 
     def seen(self: Judge, *asked: Any) -> Any:
@@ -266,7 +272,7 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
             loop.call_soon_threadsafe(ahead.set)
         return found
 
-    async def fenced(self: Publisher, *batch: Any) -> int:
+    async def fenced(self: VerdictPublisher, *batch: Any) -> int:
         nonlocal batches
         batches += 1
         if batches == 4:
@@ -279,7 +285,7 @@ async def test_rule_10_refused_transaction_takes_the_batch_decided_ahead_of_it_a
         return await publish_one(self, *batch)
 
     monkeypatch.setattr(Judge, "decide", seen)
-    monkeypatch.setattr(Publisher, "publish", fenced)
+    monkeypatch.setattr(VerdictPublisher, "publish", fenced)
     error = await error_of(JudgeRole(busy))
     assert isinstance(error, StaleError)
     assert re.search(r"(?i)fenced|epoch|newer", str(error)), error

@@ -21,7 +21,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.roles.auditor.audit import Findings, audit
 from stream.roles.auditor.recompute import recompute
 from stream.roles.judge.role import JudgeRole
-from stream.roles.loader.load import Loading, load
+from stream.roles.loader.load import LoadProgress, load
 from stream.roles.loader.records import BLOCK_ROWS
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
@@ -107,7 +107,7 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     with pytest.raises(RowsError, match=r"rows-000001\.parquet: damaged"):
         await load(settings, more)
     damaged.write_bytes(whole)
-    loading = Loading(MORE)
+    loading = LoadProgress(MORE)
     first = asyncio.create_task(load(settings, more, loading))
     await until(lambda: loading.appended == MORE)
     with pytest.raises(RefusedError, match=r"\.load: another process loads rows"):
@@ -117,7 +117,7 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     await asyncio.gather(first, return_exceptions=True)
     assert (await load(settings, RowsSource(str(directory(tmp_path / "empty"))))).rows == 0
     few = RowsSource(str(directory(tmp_path / "few", fingerprint_batch(table(3)))))
-    loading = Loading(3)
+    loading = LoadProgress(3)
     third = asyncio.create_task(load(settings, few, loading, abandon=True))
     await until(lambda: loading.appended == 3)
     third.cancel()
@@ -126,7 +126,7 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     # With live pages, to which it gives way. What is in the journal already is judged once.
     crawler, done = Crawler(3), asyncio.Event()
     await publish(settings, [crawler.page() for _ in range(20)])
-    loading = Loading(MORE)
+    loading = LoadProgress(MORE)
     second = asyncio.create_task(load(settings, more, loading, max_lag=5, abandon=True))
     await until(lambda: (loading.waits_for or "").startswith("live pages: 20 wait"))
     assert loading.appended == loading.found == 0
@@ -168,7 +168,7 @@ async def test_rule_21_a_strict_judge_that_is_killed_during_a_load_judges_rows_o
     settings = settings.model_copy(update={"session_seconds": 1.0})
     rows, exported = corpora[0], tmp_path / "exported.parquet"
     await topics.create(settings, Scheme(), VerdictOptions.paper(k=3, blocks=5), seed=PUBLIC_SEED)
-    loading = Loading(COUNT)
+    loading = LoadProgress(COUNT)
     load_all = asyncio.create_task(load(settings, RowsSource(str(rows)), loading))
     await killed(settings, "judge.committed:2", "judge")
     await until(lambda: loading.appended == COUNT)

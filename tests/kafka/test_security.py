@@ -26,7 +26,7 @@ from stream.roles.auditor.audit import audit
 from stream.roles.auditor.recompute import recompute
 from stream.roles.exporter import export
 from stream.roles.judge.role import JudgeRole
-from stream.roles.loader.load import Loading, load
+from stream.roles.loader.load import LoadProgress, load
 from stream.roles.publisher import publish
 from stream.roles.worker.role import WorkerRole
 from stream.settings import Settings
@@ -137,7 +137,7 @@ async def test_every_role_works_with_just_its_grants(roles: dict[str, Settings],
 
 
 async def test_rows_are_loaded_with_just_the_grants_for_it(roles: dict[str, Settings], rows: Path) -> None:
-    loading = Loading(3)
+    loading = LoadProgress(3)
     under_way = asyncio.create_task(load(roles["load"], RowsSource(str(rows)), loading))
     await until(lambda: under_way.done() or loading.appended == 3)
     assert not under_way.done(), under_way.exception()  # it waits for the judge

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from stream.dashboard.deployment.changes import KEPT, ChangeLog
-from stream.dashboard.deployment.groups import Group, Member
+from stream.dashboard.deployment.groups import ConsumerGroup, Member
 
 START = 1_800_000_000.0
 
 
-def group(state: str = "Stable", **partitions: set[int]) -> Group:
+def group(state: str = "Stable", **partitions: set[int]) -> ConsumerGroup:
     members = (Member(name, "10.0.0.7", frozenset(its)) for name, its in partitions.items())
-    return Group(state, tuple(members))
+    return ConsumerGroup(state, tuple(members))
 
 
 def noted(log: ChangeLog) -> list[tuple[float, str, str, str]]:

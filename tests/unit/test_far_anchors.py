@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stream.dashboard.answers import Near
+from stream.dashboard.answers import NearAnchor
 from stream.dashboard.lookup.lookup import _verdict_now
 from stream.tables.design import Design
 from stream.tables.search.probing import SearchOptions
@@ -42,7 +42,7 @@ def test_the_nearest_are_those_of_a_brute_force(tmp_path: Path) -> None:
 
 
 def test_only_candidates_decide_a_verdict() -> None:
-    far = Near("http://a.example/", "a.1.1", 3, 0.99, alike=True, why="alike", candidate=False)
+    far = NearAnchor("http://a.example/", "a.1.1", 3, 0.99, alike=True, why="alike", candidate=False)
     assert _verdict_now([far], None) == ("unique", "unique: no anchor shares a table bucket with this page")
-    near = Near("http://b.example/", "a.1.2", 3, 0.99, alike=True, why="alike")
+    near = NearAnchor("http://b.example/", "a.1.2", 3, 0.99, alike=True, why="alike")
     assert _verdict_now([near, far], None)[0] == "duplicate"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from stream.dashboard.counting.loading import ROWS, Loading
+from stream.dashboard.counting.loading import ROWS, ViewLoading
 
 MANY = 20 * ROWS
 
@@ -17,7 +17,7 @@ class FakeTables:
 
     def __init__(self) -> None:
         self.generation, self.loaded, self.cut = 1, list[int](), MANY
-        self.loading = Loading({"low", "high"}, self.loaded.clear, lambda: self.generation)
+        self.loading = ViewLoading({"low", "high"}, self.loaded.clear, lambda: self.generation)
 
     async def recovered(self) -> list[bool]:
         return await asyncio.gather(

@@ -20,7 +20,7 @@ from stream.dashboard.web.openapi import document
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.judge.rule import Rule
-from stream.judge.shingle_diff import LONGEST_OWN, MOST_RUNS, Run
+from stream.judge.shingle_diff import LONGEST_OWN, MOST_RUNS, TextRun
 from stream.messages.verdict_options import VerdictOptions
 from tests.waiting import HANG_SECONDS
 
@@ -59,8 +59,8 @@ async def comparison(pool: ChildPool, other: dict[str, Any], page: dict[str, Any
 async def test_two_texts_are_compared_like_an_anchor_and_a_page(pool: ChildPool) -> None:
     found = await comparison(pool, {"text": LONG}, {"html": f"<p>{LONG} and a new word</p>"})
     assert found.shingles
-    assert found.shingles.anchor == [Run(shared=True, text=found.shingles.anchor[0].text, units=100)]
-    assert found.shingles.page[1:] == [Run(shared=False, text="and a new word", units=4)]
+    assert found.shingles.anchor == [TextRun(shared=True, text=found.shingles.anchor[0].text, units=100)]
+    assert found.shingles.page[1:] == [TextRun(shared=False, text="and a new word", units=4)]
     shared, of_anchor, of_page = found.shingles.counts
     assert (of_anchor, of_page) == (0, 4)
     assert found.exact_similarity == round(shared / (shared + 4), 4)
@@ -82,7 +82,7 @@ async def test_a_page_without_a_fingerprint_still_has_its_shingles_shown(pool: C
     assert found.why == "the page to compare with has too little text for a fingerprint"
     assert (found.alike, found.distance, found.similarity) == (None, None, None)
     assert found.shingles
-    assert found.shingles.anchor == [Run(shared=False, text="a few words", units=3)]
+    assert found.shingles.anchor == [TextRun(shared=False, text="a few words", units=3)]
     empty = await comparison(pool, {"text": LONG}, {"text": ""})
     assert empty.why == "the page has too little text for a fingerprint"
     assert empty.shingles

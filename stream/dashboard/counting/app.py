@@ -29,7 +29,7 @@ from stream.dashboard.counting.ends import FoldedOffsets
 from stream.dashboard.counting.faust_internals import in_scope_of, items
 from stream.dashboard.counting.fold import Folder, cluster_key, cluster_row, window_key, window_row
 from stream.dashboard.counting.history import History
-from stream.dashboard.counting.loading import Loading
+from stream.dashboard.counting.loading import ViewLoading
 from stream.dashboard.counting.pending import Pending
 from stream.dashboard.counting.row_tables import RowTable
 from stream.dashboard.counting.rows import ClusterRow, Counts
@@ -96,7 +96,7 @@ class Statistics:
         self._topic = self.app.topic(names.verdicts, value_type=bytes, key_type=bytes, value_serializer="raw")
         self.app.agent(self._topic, name="fold")(self._fold_all)
         loads = {"totals": self._load_totals, "hosts": self._load_hosts, "clusters": self._load_clusters}
-        self._loading = Loading(set(loads), self._forget, lambda: self.app.consumer_generation_id)
+        self._loading = ViewLoading(set(loads), self._forget, lambda: self.app.consumer_generation_id)
         for name, load in loads.items():
             self._tables[name].on_recover(self._loader(name, load))
 

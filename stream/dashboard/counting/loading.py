@@ -11,7 +11,7 @@ ROWS: Final = 500
 answer."""
 
 
-class Loading:
+class ViewLoading:
     """Tracks the loading of all tables.
 
     Faust calls back for all tables concurrently after each recovery, hence after each rebalance. It does not

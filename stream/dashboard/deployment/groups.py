@@ -27,7 +27,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ConsumerGroup:
     """A consumer group at one time."""
 
     state: str
@@ -39,11 +39,11 @@ class Group:
         return next((each.address for each in self.members if partition in each.partitions), None)
 
 
-async def describe_group(admin: AIOKafkaAdminClient, group: str, topic: str) -> Group:
+async def describe_group(admin: AIOKafkaAdminClient, group: str, topic: str) -> ConsumerGroup:
     """Describe a group, and the assignment of a topic."""
     (answer,) = await admin.describe_consumer_groups([group])
     _, _, state, _, _, members, *_ = answer.groups[0]
-    return Group(
+    return ConsumerGroup(
         state or "Unknown",
         tuple(
             Member(name[:LONGEST], address.removeprefix("/")[:LONGEST], _partitions(assignment, topic))

@@ -25,7 +25,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from stream.dashboard.answers import GroupLag, PartitionBehind, Process, RoleHealth, System
 from stream.dashboard.deployment import groups
 from stream.dashboard.deployment.changes import ChangeLog
-from stream.dashboard.deployment.groups import Group
+from stream.dashboard.deployment.groups import ConsumerGroup
 from stream.dashboard.deployment.lag import TopicLag, measure_lag
 from stream.dashboard.deployment.lag_history import LagHistory
 from stream.errors import NeardupError
@@ -237,7 +237,7 @@ async def _gauges(session: aiohttp.ClientSession, url: str) -> dict[str, float]:
     return gauges
 
 
-def _group_lag(watched: WatchedRole, group: Group, lag: TopicLag) -> GroupLag:
+def _group_lag(watched: WatchedRole, group: ConsumerGroup, lag: TopicLag) -> GroupLag:
     behind = [
         PartitionBehind(each.partition, each.records, each.seconds, group.reader(each.partition))
         for each in lag.partitions[:MOST_BEHIND]

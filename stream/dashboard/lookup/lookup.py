@@ -24,7 +24,7 @@ from stream.dashboard.answers import (
     Lookup,
     LookupRequest,
     MemberPage,
-    Near,
+    NearAnchor,
     OtherPage,
 )
 from stream.dashboard.counting.rows import ClusterRow
@@ -261,7 +261,7 @@ def _why_of_history(history: list[VerdictRecord]) -> str:
     return f"{which} is {last.verdict}, decided at {last.decided_at}"
 
 
-def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near | None]:
+def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor], NearAnchor | None]:
     """Return the nearest live anchors, candidates first, matching ones first among them, and the URL's newest
     baseline that the page is like, or its newest one."""
     state, rule = judge.state, judge.rule
@@ -295,7 +295,7 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[Near], Near 
     )
 
 
-def _far(judge: Judge, row: Row, candidates: set[str]) -> list[Near]:
+def _far(judge: Judge, row: Row, candidates: set[str]) -> list[NearAnchor]:
     """Return the anchors nearest to a page among those that share no bucket with it, best first.
 
     The tables do not find them, so the newest are searched one by one: by fingerprint, and the nearest of
@@ -310,7 +310,7 @@ def _far(judge: Judge, row: Row, candidates: set[str]) -> list[Near]:
     similarity = rule.similarities_at(sketch, only, anchors.sketch, place)
     least = rule.least(sketch, only, anchors.sketch, place)
     counted = rule.counted(sketch, only, anchors.sketch, place)
-    far: list[Near] = []
+    far: list[NearAnchor] = []
     for i in np.lexsort((place, distance, -similarity))[: NEAREST + len(candidates)].tolist():
         likeness = _Likeness(int(similarity[i]), int(least[i]), bool(counted[i]))
         each = _near_anchor(
@@ -322,7 +322,7 @@ def _far(judge: Judge, row: Row, candidates: set[str]) -> list[Near]:
     return far
 
 
-def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> Near:
+def _near_baseline(judge: Judge, baseline: Baseline, row: Row, sketch: Any) -> NearAnchor:
     distance = (baseline.fingerprint ^ row.fingerprint).bit_count()
     likeness = _likeness(judge.rule, sketch, baseline.sketch.reshape(1, -1))
     return _near_anchor(judge, baseline.url, baseline.page, distance, likeness, row.status)
@@ -348,9 +348,11 @@ def _likeness(rule: Rule, sketch: NDArray[np.uint64], anchor_sketch: NDArray[np.
     )
 
 
-def _near_anchor(judge: Judge, url: str, page: int, distance: int, likeness: _Likeness, status: int) -> Near:
+def _near_anchor(
+    judge: Judge, url: str, page: int, distance: int, likeness: _Likeness, status: int
+) -> NearAnchor:
     alike, published, why = _apply_rule(judge.rule, distance, likeness, status)
-    return Near(url, show(judge.genesis.journal, page), distance, published, alike, why)
+    return NearAnchor(url, show(judge.genesis.journal, page), distance, published, alike, why)
 
 
 def _apply_rule(
@@ -370,7 +372,7 @@ def _apply_rule(
     return alike, published, why
 
 
-def _verdict_now(near: list[Near], baseline: Near | None) -> tuple[str, str]:
+def _verdict_now(near: list[NearAnchor], baseline: NearAnchor | None) -> tuple[str, str]:
     """Return the verdict that the page would get now, and why."""
     if baseline and baseline.alike:
         return "recrawl", f"recrawl: matches a last page of this URL; {baseline.why}"

@@ -14,9 +14,9 @@ from stream.judge.decide import MOST, Effort
 from stream.judge.judge import Judge
 from stream.judge.judged_batch import JudgedBatch
 from stream.judge.state import Prepared
-from stream.kafka.in_flight import Transaction, in_thread
+from stream.kafka.in_flight import TransactionInFlight, in_thread
 from stream.messages.decision import Decisions
-from stream.roles.judge.transaction import Publisher
+from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.judge.verdict_batches import PartitionBatch
 from stream.roles.judge.watch import JudgeWatch
 
@@ -37,7 +37,9 @@ class BatchInFlight:
     _advancing: asyncio.Task[None]
     """Set by `publish`."""
 
-    def __init__(self, entries: list[Entry], judge: Judge, publisher: Publisher, watch: JudgeWatch) -> None:
+    def __init__(
+        self, entries: list[Entry], judge: Judge, publisher: VerdictPublisher, watch: JudgeWatch
+    ) -> None:
         self.entries = entries
         self._judge, self._publisher, self._watch = judge, publisher, watch
         self._watched = ExitStack()
@@ -61,7 +63,7 @@ class BatchInFlight:
         with self._watch.stage("prepare"):
             self._decisions, self._prepared = await in_thread(self._prepare)
 
-    async def publish(self, transaction: Transaction, committed: Callable[[], None]) -> None:
+    async def publish(self, transaction: TransactionInFlight, committed: Callable[[], None]) -> None:
         """Begin the transaction. Returns once the state in RAM includes this batch, so that the next one can
         be decided. `committed` is called when the verdicts are published and the state is written."""
         self._advancing = retrieved(asyncio.create_task(in_thread(self._advance)))

@@ -19,7 +19,7 @@ from stream.judge.state import State
 from stream.kafka import clients, record_batches, topics
 from stream.kafka.election import Election
 from stream.kafka.follower import Follower, opened_follower
-from stream.kafka.in_flight import Transaction
+from stream.kafka.in_flight import TransactionInFlight
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import until_answered
@@ -31,7 +31,7 @@ from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.flushes import Flushes
 from stream.roles.judge.scrubs import Scrubs
 from stream.roles.judge.stats import JudgeStats
-from stream.roles.judge.transaction import Publisher
+from stream.roles.judge.transaction import VerdictPublisher
 from stream.roles.judge.watch import JudgeWatch
 from stream.settings import Settings
 
@@ -69,10 +69,10 @@ class JudgeRole:
 
     # The loop: poll, decide, publish, apply.
 
-    async def _judge_on(self, follower: Follower, publisher: Publisher, election: Election) -> None:
+    async def _judge_on(self, follower: Follower, publisher: VerdictPublisher, election: Election) -> None:
         """Judge records as they arrive. While one batch is being published, the next one is decided."""
         journal, state = follower.journal, follower.state
-        async with Transaction() as transaction:
+        async with TransactionInFlight() as transaction:
             while not self._stop.is_set():
                 self.watch.health.turn()
                 if election.lost.is_set():
@@ -145,7 +145,7 @@ class JudgeRole:
     async def _lead(self, genesis: Genesis, follower: Follower, election: Election) -> None:
         """Fence the previous leader, apply its last decisions, and judge."""
         watch = self.watch
-        fencing = watch.joined(Publisher(self.settings, self.names, genesis.scheme_id))
+        fencing = watch.joined(VerdictPublisher(self.settings, self.names, genesis.scheme_id))
         async with entered_unless_stopped(self._stop, fencing) as publisher:
             if publisher is None:
                 return

@@ -32,7 +32,7 @@ _ENDED = (IllegalOperation, InvalidTxnState)
 refused, aiokafka still sends the waiting records of the others."""
 
 
-class Publisher:
+class VerdictPublisher:
     """The transactional producer of a judge. Entering it fences earlier ones and aborts their open
     transaction."""
 

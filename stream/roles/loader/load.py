@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__, role="load")
 
 
 @dataclass(slots=True)
-class Loading:
+class LoadProgress:
     """How far a load has come."""
 
     rows: int
@@ -72,11 +72,11 @@ class Loading:
 async def load(
     settings: Settings,
     rows: RowsSource,
-    loading: Loading | None = None,
+    loading: LoadProgress | None = None,
     *,
     max_lag: int = MAX_LAG,
     abandon: bool = False,
-) -> Loading:
+) -> LoadProgress:
     """Append all rows to the journal and wait for their verdicts. Called again after it was killed, it goes
     on behind the last row that was judged.
 
@@ -87,7 +87,7 @@ async def load(
     did not answer.
     """
     names = TopicNames(settings.namespace)
-    loading = Loading(rows.count) if loading is None else loading
+    loading = LoadProgress(rows.count) if loading is None else loading
     genesis = await topics.wait_for_genesis(settings, GENESIS_SECONDS)
     rows.refuse_misfits(genesis.scheme, genesis.options)
     await topics.check(settings, "load")
@@ -125,7 +125,7 @@ class _Loader:
     rows: RowsSource
     source: LoadedSource
     judged: Judged
-    loading: Loading
+    loading: LoadProgress
     turn: LoadTurn
     decisions: TopicReader
     admin: AIOKafkaAdminClient
