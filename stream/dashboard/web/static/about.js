@@ -2,34 +2,34 @@
 import { ask } from "./api.js";
 import { by, element, fill } from "./dom.js";
 
-let known = null;
+let about = null;
 
 /** The meaning of a reject reason; empty until loaded. */
-export const meaning = (reason) => known?.reasons[reason] ?? "";
+export const meaning = (reason) => about?.reasons[reason] ?? "";
 
 /** Load the description once, and return it; call again after an error. */
 export async function learn() {
-  known ??= await ask("/api/v1/about");
-  return known;
+  about ??= await ask("/api/v1/about");
+  return about;
 }
 
 /** Show the rule, where the page has a place for it. */
 export async function showRule() {
-  if (known) return;
+  if (about) return;
   await learn();
-  const { scheme_options: scheme, verdict_options: rule } = known;
+  const { scheme_options: scheme, verdict_options: rule } = about;
   const strict = rule.mode === "strict";
   const most = `at most ${rule.distance} of ${scheme.width} bits`;
   const least = strict ? "not considered" : `at least ${rule.similarity}`;
   by("distances-rule").textContent = `Near-duplicates differ in ${most}.`;
   by("similarities-rule").textContent = strict ? "" : `Near-duplicates have a similarity of ${least}.`;
   fill(by("rule"), Object.entries({
-    version: `neardup ${known.version}`,
+    version: `neardup ${about.version}`,
     mode: rule.mode,
     distance: most + (rule.short_distance > rule.distance ? `; ${rule.short_distance} for short pages` : ""),
     similarity: least,
     candidates: `${strict ? "fingerprint" : rule.keys}, ${rule.choose} of ${rule.blocks} blocks`,
-    scheme: known.scheme,
+    scheme: about.scheme,
     features: `${scheme.features}, weights ${scheme.weights}, hash ${scheme.hash}`,
     sketch: strict ? "not used" : `${scheme.sketch}, ${scheme.sketch_bins} bins`,
     insufficient: `fewer than ${scheme.minimum_tokens} tokens`,
@@ -39,4 +39,4 @@ export async function showRule() {
 /** The position of a rejected message, and the topic with its bytes; or of a loaded row, which has none. */
 export const bytesOf = ({ topic, topic_id, partition, offset }) => topic === "load"
   ? `Row ${offset} of the loaded rows with the digest ${topic_id}.`
-  : `Message: ${topic}, partition ${partition}, offset ${offset}. Its bytes are on the topic ${known?.rejected_topic ?? "for rejected pages"}.`;
+  : `Message: ${topic}, partition ${partition}, offset ${offset}. Its bytes are on the topic ${about?.rejected_topic ?? "for rejected pages"}.`;

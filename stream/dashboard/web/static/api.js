@@ -6,8 +6,8 @@ export async function ask(path, query = {}, options = {}) {
   for (const [name, value] of Object.entries(query))
     for (const each of Array.isArray(value) ? value : [value])
       if (each !== null && each !== undefined && each !== "") parameters.append(name, each);
-  const asked = parameters.size ? `${path}?${parameters}` : path;
-  const response = await fetch(asked, { headers: { Accept: "application/json" }, ...options });
+  const url = parameters.size ? `${path}?${parameters}` : path;
+  const response = await fetch(url, { headers: { Accept: "application/json" }, ...options });
   const body = await response.json().catch(() => ({ detail: `the response (status ${response.status}) is not JSON` }));
   // No session, or it expired: log in, and return with the same filters.
   if (response.status === 401 && location.pathname !== "/login") {

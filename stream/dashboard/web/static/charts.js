@@ -11,9 +11,9 @@ function resolved(name) {
   const probe = document.createElement("span");
   probe.style.color = `var(${name})`;
   document.body.append(probe);
-  const found = getComputedStyle(probe).color;
+  const computed = getComputedStyle(probe).color;
   probe.remove();
-  return found || colour(name);
+  return computed || colour(name);
 }
 
 function axis(extra) {
@@ -171,23 +171,23 @@ export function lines(id, { time, range }, named) {
 }
 
 /** Draw a histogram of duplicates, with recrawls on top. */
-export function histogram(id, found, shown, { from, to, label, words }) {
-  const kinds = ["duplicate", "recrawl"].filter((kind) => shown.has(kind) && found[kind]);
-  const all = kinds.flatMap((kind) => found[kind].slice(from));
+export function histogram(id, histograms, shown, { from, to, label, words }) {
+  const kinds = ["duplicate", "recrawl"].filter((kind) => shown.has(kind) && histograms[kind]);
+  const all = kinds.flatMap((kind) => histograms[kind].slice(from));
   if (!all.some(Boolean)) return clear(id, "No duplicates or recrawls in this range.");
   let last = to;
-  if (last === null) last = Math.max(12, ...kinds.map((kind) => found[kind].findLastIndex(Boolean)));
+  if (last === null) last = Math.max(12, ...kinds.map((kind) => histograms[kind].findLastIndex(Boolean)));
   let first = from;
-  if (first === null) first = Math.min(80, ...kinds.map((kind) => found[kind].findIndex(Boolean)));
+  if (first === null) first = Math.min(80, ...kinds.map((kind) => histograms[kind].findIndex(Boolean)));
   const places = Array.from({ length: last - first + 1 }, (_, i) => first + i);
-  const { its, look } = drawn(kinds, (kind) => places.map((place) => found[kind][place]), uPlot.paths.bars({ size: [0.8, 40] }), uPlot.paths.linear());
+  const { its, look } = drawn(kinds, (kind) => places.map((place) => histograms[kind][place]), uPlot.paths.bars({ size: [0.8, 40] }), uPlot.paths.linear());
   draw(id, {
     scales: { x: { time: false, range: [first - 0.7, last + 0.7] }, y: heights(0.5) },
     axes: [axis({ label, labelSize: 18, labelFont: "12px system-ui, sans-serif", size: 30,
       values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? (to === 100 ? (mark / 100).toFixed(2) : mark) : "")) }),
     axis({ size: 56, values: (_, marks) => marks.map(pages) })],
     series: [{}, ...its.map(([kind], i) => ({ label: kind, ...look(kind, i) }))],
-    plugins: [tips((i) => [words(places[i]), ...kinds.map((kind) => `${kind}: ${count(found[kind][places[i]])} pages`)].join("\n"))],
+    plugins: [tips((i) => [words(places[i]), ...kinds.map((kind) => `${kind}: ${count(histograms[kind][places[i]])} pages`)].join("\n"))],
   }, [places, ...its.map(([, values]) => values)]);
 }
 

@@ -27,14 +27,14 @@ function choice(name, label, id, checked) {
 }
 
 /** The pages of the cluster; two of them are chosen: those the address names, or the anchor and its first duplicate. */
-function showPages(found, wanted) {
-  by("cluster-hint").textContent = `${format.count(found.pages)} pages. ${found.superseded
+function showPages(figures, wanted) {
+  by("cluster-hint").textContent = `${format.count(figures.pages)} pages. ${figures.superseded
     ? "Superseded: the content of the anchor's URL changed, so that it no longer matches pages." : ""}`;
-  const pages = [{ url: found.anchor, id: found.cluster }, ...found.members];
+  const pages = [{ url: figures.anchor, id: figures.cluster }, ...figures.members];
   const ids = pages.map(({ id }) => id);
   const one = ids.includes(wanted.one) ? wanted.one : ids[0];
   const other = ids.includes(wanted.other) ? wanted.other : ids[1];
-  const rest = found.pages - pages.length;
+  const rest = figures.pages - pages.length;
   fill(by("pages"), table(COLUMNS, pages.map((each, i) => row(COLUMNS, [
     choice("one", "A", each.id, each.id === one), choice("other", "B", each.id, each.id === other),
     [i ? null : element("strong", {}, "anchor "), address(each.url, "/"), beside(each.url)],
@@ -52,17 +52,17 @@ function beside(url) {
 /** Compare the chosen pages, and name them in the address. */
 async function compare() {
   const pair = { one: chosen("one"), other: chosen("other") };
-  const asked = ++round;
+  const own = ++round;
   history.replaceState(null, "", `#${new URLSearchParams({ cluster, ...pair })}`);
   fill(by("comparison"), empty("reading the pages"));
   try {
-    const found = await ask(`/api/v1/clusters/${encodeURIComponent(cluster)}/comparison`, pair);
-    if (asked !== round) return;
-    fill(by("comparison"), element("p", {}, spelled(found.why, 600)),
-      found.exact_similarity === null ? null : element("p", { class: "like" }, `Exact similarity: ${found.exact_similarity.toFixed(3)}.`),
-      found.shingles ? differences(found.shingles, ["page A", "page B"], "h3") : null);
+    const comparison = await ask(`/api/v1/clusters/${encodeURIComponent(cluster)}/comparison`, pair);
+    if (own !== round) return;
+    fill(by("comparison"), element("p", {}, spelled(comparison.why, 600)),
+      comparison.exact_similarity === null ? null : element("p", { class: "like" }, `Exact similarity: ${comparison.exact_similarity.toFixed(3)}.`),
+      comparison.shingles ? differences(comparison.shingles, ["page A", "page B"], "h3") : null);
   } catch (error) {
-    if (asked === round) fill(by("comparison"), empty(error.message));
+    if (own === round) fill(by("comparison"), empty(error.message));
   }
 }
 

@@ -43,10 +43,10 @@ function draw() {
 
 const COLUMNS = [["host", "Host of the other page's URL.", "url"], ["pages", "Duplicates among the latest verdicts.", "number"]];
 
-function showNeighbours(id, found, why) {
-  if (!found.length) return fill(by(id), empty(why));
-  const most = Math.max(...found.map(({ pages }) => pages));
-  fill(by(id), table(COLUMNS, found.map((each) => row(COLUMNS, [
+function showNeighbours(id, hosts, why) {
+  if (!hosts.length) return fill(by(id), empty(why));
+  const most = Math.max(...hosts.map(({ pages }) => pages));
+  fill(by(id), table(COLUMNS, hosts.map((each) => row(COLUMNS, [
     [each.host === host ? element("span", {}, "this host itself") : hostPage(each.host, spelled(each.host)), bar(each.pages / most)], format.count(each.pages)]))));
 }
 
@@ -55,9 +55,9 @@ async function refresh() {
   asking = true;
   due = Date.now() + QUIET_MS;
   try {
-    const [found, neighbours] = await Promise.all([
+    const [answer, neighbours] = await Promise.all([
       ask("/api/v1/figures", { range: by("range").value, host }), ask("/api/v1/neighbours", { host })]);
-    figures = found;
+    figures = answer;
     draw();
     by("neighbours-hint").textContent = `Among the latest ${format.count(neighbours.verdicts)} verdicts of all hosts.`
       + (neighbours.left_out ? ` ${format.count(neighbours.left_out)} hosts with fewer pages are left out here and beside.` : "");
@@ -72,11 +72,11 @@ async function refresh() {
 }
 
 const live = new Live({
-  news: () => { due = Math.min(due, Math.max(Date.now(), asked + LIVE_MS)); },
+  news: () => { due = Math.min(due, Math.max(Date.now(), refreshedAt + LIVE_MS)); },
   filters: () => ({ host, verdict: [] }),
   lookUpAt: "/",
 });
-let asked = 0;
+let refreshedAt = 0;
 
 /** Show the host and range that the address names. */
 function follow() {
@@ -106,7 +106,7 @@ by("range").addEventListener("change", () => { remember(); follow(); });
 listenToScale(() => { remember(); draw(); });
 new ResizeObserver(() => charts.fit()).observe(by("content"));
 setInterval(() => {
-  if (host && !document.hidden && Date.now() >= due) { asked = Date.now(); refresh(); }
+  if (host && !document.hidden && Date.now() >= due) { refreshedAt = Date.now(); refresh(); }
 }, 100);
 learn().then((about) => showNamespace(about.namespace, host)).catch((error) => notice("about", error.message));
 offerToLogOut().catch((error) => notice("session", error.message));

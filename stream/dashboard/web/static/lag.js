@@ -16,14 +16,14 @@ const named = (each) => (each.partition === null ? each.role : `partition ${each
 const worst = (values) => values.reduce((most, each) => (each === null ? most : Math.max(most ?? 0, each)), null);
 
 /** Draw the lag of roles, or of the partitions of the chosen one. */
-export function showLag(found) {
-  const shown = by("lag-of").value ? found.partitions : found.roles;
-  by("lag-since").textContent = found.since > found.range.from
-    ? `Measured since ${format.recent(found.since * 1000)} UTC, when this dashboard started.` : "";
+export function showLag(lags) {
+  const shown = by("lag-of").value ? lags.partitions : lags.roles;
+  by("lag-since").textContent = lags.since > lags.range.from
+    ? `Measured since ${format.recent(lags.since * 1000)} UTC, when this dashboard started.` : "";
   const measured = shown.some((each) => each.lag_seconds.some((age) => age !== null));
   if (!measured) charts.clear("lag", by("lag-of").value ? "No partition was behind in this range." : "Nothing was measured in this range.");
-  else charts.lines("lag", found, shown.map((each) => ({ name: named(each), values: each.lag_seconds, records: each.lag_records })));
-  const left = by("lag-of").value ? found.partitions_behind - found.partitions.length : 0;
+  else charts.lines("lag", lags, shown.map((each) => ({ name: named(each), values: each.lag_seconds, records: each.lag_records })));
+  const left = by("lag-of").value ? lags.partitions_behind - lags.partitions.length : 0;
   fill(by("lag-legend"), measured ? shown.map((each, i) => element("li", { "data-line": i },
     `${named(each)}: at most ${format.seconds(worst(each.lag_seconds))}`)) : null,
   measured && left > 0 ? element("li", { class: "plain-item" }, `and at most ${format.count(left)} more partitions at once`) : null);

@@ -4,20 +4,20 @@ import { meaning } from "./about.js";
 import { address, bar, by, clusterPage, element, empty, fill, hostPage, row, spelled, table } from "./dom.js";
 import { count, percent } from "./format.js";
 
-export function showHosts(found, chosen, choose) {
-  fill(by("hosts-known"), found.hosts.map((each) => element("option", { value: each.host })));
-  if (!found.hosts.length) return fill(by("hosts"), empty("No pages in this range."));
-  const most = Math.max(1, ...found.hosts.map((each) => each.verdicts.duplicate ?? 0));
+export function showHosts(answer, chosen, choose) {
+  fill(by("hosts-known"), answer.hosts.map((each) => element("option", { value: each.host })));
+  if (!answer.hosts.length) return fill(by("hosts"), empty("No pages in this range."));
+  const most = Math.max(1, ...answer.hosts.map((each) => each.verdicts.duplicate ?? 0));
   const columns = [["host", "Host of the page's URL.", "url"], ["duplicates", "Duplicates among the pages of the host.", "number"],
     ["share", "Duplicates divided by all pages of the host.", "number"], ["page", "The page of the host.", ""]];
-  fill(by("hosts"), table(columns, found.hosts.map((each) => {
+  fill(by("hosts"), table(columns, answer.hosts.map((each) => {
     const duplicates = each.verdicts.duplicate ?? 0;
     const button = element("button", { type: "button", class: "plain", "aria-pressed": String(each.host === chosen),
       onclick: () => choose(each.host) }, spelled(each.host));
     return row(columns, [[button, bar(duplicates / most)], count(duplicates), percent(each.pages ? duplicates / each.pages : 0),
       hostPage(each.host, "details", element("span", { class: "unseen" }, [" of ", spelled(each.host)]))]);
-  }), "stacked"), found.total > found.hosts.length ? element("p", { class: "hint" }, `${count(found.total)} hosts in total.`) : null,
-  found.complete ? null : element("p", { class: "hint" }, "Hosts with few duplicates may be missing in long ranges."));
+  }), "stacked"), answer.total > answer.hosts.length ? element("p", { class: "hint" }, `${count(answer.total)} hosts in total.`) : null,
+  answer.complete ? null : element("p", { class: "hint" }, "Hosts with few duplicates may be missing in long ranges."));
 }
 
 export function showReasons(figures) {
@@ -32,13 +32,13 @@ export function showReasons(figures) {
 const opened = new Set();
 let drawn = "";
 
-export function showClusters(found) {
-  const now = JSON.stringify(found);
+export function showClusters(answer) {
+  const now = JSON.stringify(answer);
   if (now === drawn) return; // keep opened clusters open
   drawn = now;
-  if (!found.clusters.length) return fill(by("clusters"), empty("No clusters with duplicates yet."));
+  if (!answer.clusters.length) return fill(by("clusters"), empty("No clusters with duplicates yet."));
   const columns = [["anchor", "The first page of the cluster.", "url"], ["pages", "The anchor and its duplicates.", "number"]];
-  fill(by("clusters"), table(columns, found.clusters.map((each) => {
+  fill(by("clusters"), table(columns, answer.clusters.map((each) => {
     const pages = element("div", { hidden: true });
     const button = element("button", { type: "button", class: "plain", "aria-expanded": "false" }, spelled(each.anchor));
     button.addEventListener("click", () => toggle(each.cluster, button, pages));
@@ -46,7 +46,7 @@ export function showClusters(found) {
     const old = each.superseded ? element("div", { class: "like", title: "The content of the anchor's URL changed." },
       "superseded: no longer matches pages") : null;
     return row(columns, [[button, old, pages], count(each.pages)]);
-  })), found.total > found.clusters.length ? element("p", { class: "hint" }, `${count(found.total)} clusters with duplicates in total.`) : null);
+  })), answer.total > answer.clusters.length ? element("p", { class: "hint" }, `${count(answer.total)} clusters with duplicates in total.`) : null);
 }
 
 async function toggle(cluster, button, place) {
@@ -63,11 +63,11 @@ async function toggle(cluster, button, place) {
 }
 
 /** The anchor and its stored duplicates. */
-export function clusterPages(found) {
-  const more = found.pages - 1 - found.members.length;
+export function clusterPages(cluster) {
+  const more = cluster.pages - 1 - cluster.members.length;
   return [
-    element("p", { class: "like" }, clusterPage(found.cluster, `cluster ${found.cluster}`), ", anchor ", address(found.anchor)),
-    element("ol", { class: "pages" }, found.members.map((each) => element("li", {}, address(each.url),
+    element("p", { class: "like" }, clusterPage(cluster.cluster, `cluster ${cluster.cluster}`), ", anchor ", address(cluster.anchor)),
+    element("ol", { class: "pages" }, cluster.members.map((each) => element("li", {}, address(each.url),
       element("span", { class: "like" }, ` distance ${each.distance ?? "–"} bits, similarity ${each.similarity?.toFixed(3) ?? "–"}`)))),
     more > 0 ? element("p", { class: "like" }, `and ${count(more)} more`) : null,
   ];

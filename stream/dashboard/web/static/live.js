@@ -47,10 +47,10 @@ export class Live {
 
   async load(round, filters) {
     try {
-      const found = await ask("/api/v1/verdicts", { ...filters, limit: 50 });
+      const answer = await ask("/api/v1/verdicts", { ...filters, limit: 50 });
       if (round !== this.round) return;
-      this.rows = found.verdicts;
-      this.next = found.next;
+      this.rows = answer.verdicts;
+      this.next = answer.next;
       fill(by("latest"));
       this.draw(new Set());
     } catch (error) {
@@ -59,8 +59,8 @@ export class Live {
   }
 
   add(verdicts) {
-    const known = new Set(this.rows.map((each) => each.sequence));
-    const news = verdicts.filter((each) => !known.has(each.sequence));
+    const present = new Set(this.rows.map((each) => each.sequence));
+    const news = verdicts.filter((each) => !present.has(each.sequence));
     if (!news.length) return;
     const kept = Math.max(KEPT, this.shownOlder ?? 0);
     this.rows = [...news, ...this.rows].sort((a, b) => b.sequence - a.sequence).slice(0, kept);
@@ -68,10 +68,10 @@ export class Live {
   }
 
   async older() {
-    const found = await ask("/api/v1/verdicts", { ...this.filters(), limit: 50, before: this.rows.at(-1)?.sequence });
-    this.shownOlder = this.rows.length + found.verdicts.length;
-    this.next = found.next;
-    this.rows = [...this.rows, ...found.verdicts];
+    const answer = await ask("/api/v1/verdicts", { ...this.filters(), limit: 50, before: this.rows.at(-1)?.sequence });
+    this.shownOlder = this.rows.length + answer.verdicts.length;
+    this.next = answer.next;
+    this.rows = [...this.rows, ...answer.verdicts];
     this.draw(new Set());
   }
 

@@ -3,8 +3,8 @@ import { post } from "./api.js";
 import { by } from "./dom.js";
 
 const PAGES = ["host", "cluster"]; // beside the overview; nothing else is followed
-const asked = new URLSearchParams(location.search).get("to");
-const to = PAGES.includes(asked) ? asked : "";
+const wanted = new URLSearchParams(location.search).get("to");
+const to = PAGES.includes(wanted) ? wanted : "";
 
 by("login").addEventListener("submit", async (event) => {
   event.preventDefault();

@@ -18,12 +18,12 @@ let looked = "";
 /** The last looked-up URL; empty if there is none. */
 export const lookedUp = () => looked;
 
-/** Call `told` after every look-up by the form. */
-export function listenToLookup(told) {
+/** Call `done` after every look-up by the form. */
+export function listenToLookup(done) {
   by("lookup").addEventListener("submit", (event) => {
     event.preventDefault();
     find();
-    told();
+    done();
   });
 }
 
@@ -42,29 +42,29 @@ async function find() {
   const content = by("lookup-content").value;
   const other = by("compare-content").value;
   const kinds = new FormData(by("lookup"));
-  const asked = {};
-  if (looked) asked.url = looked;
-  if (content.trim()) asked[kinds.get("as")] = content;
-  if (other.trim()) asked.compare = { [kinds.get("compare-as")]: other };
+  const request = {};
+  if (looked) request.url = looked;
+  if (content.trim()) request[kinds.get("as")] = content;
+  if (other.trim()) request.compare = { [kinds.get("compare-as")]: other };
   fill(by("found"), empty("looking up"));
   fill(by("comparison"));
   try {
-    const found = await post("/api/v1/lookup", asked);
-    show(found);
-    fill(by("comparison"), compared(found.comparison));
+    const result = await post("/api/v1/lookup", request);
+    show(result);
+    fill(by("comparison"), comparisonOf(result.comparison));
   } catch (error) {
     fill(by("found"), empty(error.message));
   }
 }
 
-function show(found) {
+function show(result) {
   fill(by("found"),
-    element("p", { class: "judgement" }, found.verdict ? [badge(found.verdict), " "] : null, explained(found)),
-    found.fingerprint ? element("p", { class: "like" }, `fingerprint ${found.fingerprint}`) : null,
-    nearest(found),
-    found.history.length ? [element("h3", {}, "Verdicts of this URL"), verdictTable(found.history)] : null,
-    found.cluster ? [element("h3", {}, `Cluster of ${found.cluster.pages} pages`), clusterPages(found.cluster)] : null,
-    found.behind ? element("p", { class: "hint" }, `The look-up lags behind by ${found.behind} decision records.`) : null);
+    element("p", { class: "judgement" }, result.verdict ? [badge(result.verdict), " "] : null, explanationOf(result)),
+    result.fingerprint ? element("p", { class: "like" }, `fingerprint ${result.fingerprint}`) : null,
+    nearest(result),
+    result.history.length ? [element("h3", {}, "Verdicts of this URL"), verdictTable(result.history)] : null,
+    result.cluster ? [element("h3", {}, `Cluster of ${result.cluster.pages} pages`), clusterPages(result.cluster)] : null,
+    result.behind ? element("p", { class: "hint" }, `The look-up lags behind by ${result.behind} decision records.`) : null);
 }
 
 /** The nearest anchors: those that the judge would compare, then others, for which it does not look. */
@@ -83,8 +83,8 @@ function nearest({ near, searched, anchors }) {
 }
 
 /** The explanation, with its URL formatted as elsewhere. */
-function explained({ verdict, why: said, near }) {
-  const why = verdict && said.startsWith(`${verdict}: `) ? said.slice(verdict.length + 2) : said; // the badge says it
+function explanationOf({ verdict, why: reason, near }) {
+  const why = verdict && reason.startsWith(`${verdict}: `) ? reason.slice(verdict.length + 2) : reason; // the badge says it
   const named = near.find(({ url }) => why.includes(url));
   if (!named) return spelled(why, 600);
   const at = why.indexOf(named.url);
@@ -92,7 +92,7 @@ function explained({ verdict, why: said, near }) {
 }
 
 /** The page and the one compared with it: figures, and what their shingles share. */
-function compared(comparison) {
+function comparisonOf(comparison) {
   if (!comparison) return [];
   const { alike, why, exact_similarity: exact, shingles } = comparison;
   return [

@@ -99,19 +99,19 @@ async function refresh() {
   due = Date.now() + QUIET_MS;
   try {
     const range = wantedRange();
-    const [found, hosts, clusters] = await Promise.all([
+    const [answer, hosts, clusters] = await Promise.all([
       ask("/api/v1/figures", { ...range, host: wantedHost() }),
       ask("/api/v1/hosts", { ...range, limit: 10 }),
       ask("/api/v1/clusters", { limit: 10 }),
     ]);
-    if (!chosen && !found.pages && found.last && !wantedHost()) {
+    if (!chosen && !answer.pages && answer.last && !wantedHost()) {
       chosen = fellBack = true;
       by("range").value = "all";
       due = 0;
       return;
     }
-    figures = found;
-    const same = { from: found.range.from, to: found.range.to };
+    figures = answer;
+    const same = { from: answer.range.from, to: answer.range.to };
     const [measured, changes] = await Promise.all([ask("/api/v1/lag", { ...same, role: by("lag-of").value }), ask("/api/v1/changes", same)]);
     lag = measured;
     offer("lag", "Lag over time", "/api/v1/lag", { ...same, role: by("lag-of").value });
@@ -149,10 +149,10 @@ async function lookAtSystem() {
 }
 
 const live = new Live({
-  news: () => { due = Math.min(due, Math.max(Date.now(), asked + FIGURES_MS)); },
+  news: () => { due = Math.min(due, Math.max(Date.now(), refreshedAt + FIGURES_MS)); },
   filters: () => ({ host: wantedHost(), verdict: shown.size < KINDS.length ? [...shown] : [] }),
 });
-let asked = 0;
+let refreshedAt = 0;
 
 function changed() {
   chosen = true;
@@ -195,7 +195,7 @@ for (const id of ["range", "host", "from", "to"]) by(id).addEventListener("chang
 by("filters").addEventListener("submit", (event) => event.preventDefault());
 new ResizeObserver(() => charts.fit()).observe(by("content"));
 setInterval(() => {
-  if (!document.hidden && Date.now() >= due) { asked = Date.now(); refresh(); }
+  if (!document.hidden && Date.now() >= due) { refreshedAt = Date.now(); refresh(); }
 }, 100);
 setInterval(() => { if (!document.hidden) lookAtSystem(); }, SYSTEM_MS);
 lookAtSystem();

@@ -57,9 +57,9 @@ export function showRoles(system) {
 const STATES = { ready: "up", "not ready": "behind", unreachable: "down" };
 
 /** The health of each process in dashboard_roles. */
-function processes(known) {
-  if (!known.length) return element("p", { class: "hint" }, "The health of single processes is not shown: dashboard_roles is empty.");
-  return element("ul", { class: "processes" }, known.map((each) => element("li", { title: `${each.url}/readyz` },
+function processes(checked) {
+  if (!checked.length) return element("p", { class: "hint" }, "The health of single processes is not shown: dashboard_roles is empty.");
+  return element("ul", { class: "processes" }, checked.map((each) => element("li", { title: `${each.url}/readyz` },
     `${each.role} ${each.url.replace(/^https?:\/\//, "")} `,
     element("span", { class: `state ${STATES[each.state]}` }, each.state), element("span", { class: "like" }, ` ${each.detail}`))));
 }
