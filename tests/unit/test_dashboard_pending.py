@@ -53,12 +53,12 @@ def test_no_sum_reaches_over_the_end_of_a_row(ends: tuple[int, ...], sums: list[
 async def test_what_is_idle_is_folded_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pendings, "FOLD_SECONDS", (1e6, 1e6))
     pending = Pending(1)
-    due = asyncio.create_task(pending.due())
+    due = asyncio.create_task(pending.wait_until_due())
     pending.add(None, batch(10, 5), FoldedOffsets())
-    await pending.added(idle=False)
+    await pending.wait_for_room(idle=False)
     await asyncio.sleep(0)
     assert not due.done()
-    await pending.added(idle=True)
+    await pending.wait_for_room(idle=True)
     await asyncio.wait_for(due, HANG_SECONDS)
 
 
@@ -67,10 +67,10 @@ async def test_what_is_full_waits_until_it_is_taken(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(pendings, "FOLD_SECONDS", (1e6, 1e6))
     pending = Pending(1)
     pending.add(None, batch(10, 5), FoldedOffsets())
-    added = asyncio.create_task(pending.added(idle=False))
+    added = asyncio.create_task(pending.wait_for_room(idle=False))
     await asyncio.sleep(0)
     assert not added.done()
-    await asyncio.wait_for(pending.due(), HANG_SECONDS)
+    await asyncio.wait_for(pending.wait_until_due(), HANG_SECONDS)
     await asyncio.wait_for(added, HANG_SECONDS)
 
 
@@ -78,7 +78,7 @@ async def test_figures_that_are_not_behind_do_not_wait(monkeypatch: pytest.Monke
     monkeypatch.setattr(pendings, "FOLD_SECONDS", (0.0, 1e6))
     pending = Pending(1)
     pending.add(None, batch(10, 5, time.time() + 60), FoldedOffsets())
-    await asyncio.wait_for(pending.due(), HANG_SECONDS)
+    await asyncio.wait_for(pending.wait_until_due(), HANG_SECONDS)
 
 
 async def test_what_is_dropped_keeps_nobody_waiting() -> None:
@@ -89,7 +89,7 @@ async def test_what_is_dropped_keeps_nobody_waiting() -> None:
         raise ConnectionError
 
     pending.send(send())
-    waiting = asyncio.create_task(pending.due())
+    waiting = asyncio.create_task(pending.wait_until_due())
     pending.drop()
     await asyncio.wait_for(waiting, HANG_SECONDS)
     await asyncio.wait_for(failed.wait(), HANG_SECONDS)
@@ -102,7 +102,7 @@ async def test_what_fails_is_raised_before_anything_is_acknowledged() -> None:
     pending = Pending(1)
     pending.send(send())
     with pytest.raises(ConnectionError):
-        await pending.sent()
+        await pending.finish_sends()
 
 
 def test_the_largest_ends_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,10 +122,10 @@ async def test_verdicts_of_long_urls_are_full_by_their_bytes(monkeypatch: pytest
     monkeypatch.setattr(pendings, "FOLD_BYTES", some.nbytes)
     pending = Pending(1)
     pending.add(None, some, FoldedOffsets())
-    added = asyncio.create_task(pending.added(idle=False))
+    added = asyncio.create_task(pending.wait_for_room(idle=False))
     await asyncio.sleep(0)
     assert not added.done()
-    await asyncio.wait_for(pending.due(), HANG_SECONDS)
+    await asyncio.wait_for(pending.wait_until_due(), HANG_SECONDS)
     await asyncio.wait_for(added, HANG_SECONDS)
 
 

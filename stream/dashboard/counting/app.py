@@ -169,12 +169,12 @@ class Statistics:
             for event in taken:
                 await self._take(event)
                 await asyncio.sleep(0)
-            await self._pending.added(idle=len(taken) < TURN)
+            await self._pending.wait_for_room(idle=len(taken) < TURN)
 
     async def _fold_pending(self, stream: Any) -> None:
         while True:
             pending = self._pending
-            await pending.due()
+            await pending.wait_until_due()
             if pending is not self._pending:  # dropped
                 continue
             self._pending = Pending(pending.generation)
@@ -237,15 +237,15 @@ class Statistics:
                     pending.drop()
                     return False
                 if each is not sums[0]:
-                    await pending.sent()  # keep the order of rows in the changelog
+                    await pending.finish_sends()  # keep the order of rows in the changelog
                 for table, its in rows.items():
                     pending.send(table.send(partition, its))
-        await pending.sent()
+        await pending.finish_sends()
         self.view.revision += 1
         return bool(pending.generation == self.app.consumer_generation_id)
 
     async def _write(
-        self, partition: int, found: Sum, generation: int
+        self, partition: int, increment: Sum, generation: int
     ) -> dict[RowTable, dict[bytes, bytes]] | None:
         """Write a sum, and return the rows for the changelogs, or None if a rebalance interrupted it.
 
@@ -253,9 +253,9 @@ class Statistics:
         """
         if generation != self.app.consumer_generation_id:
             return None
-        self._ends[partition].add(found.last)
+        self._ends[partition].add(increment.last)
         rows: defaultdict[RowTable, dict[bytes, bytes]] = defaultdict(dict)
-        for table, written in self._folder.fold(partition, found):
+        for table, written in self._folder.fold(partition, increment):
             rows[table].update(written)
             await asyncio.sleep(0)
             if generation != self.app.consumer_generation_id:
@@ -274,17 +274,17 @@ class Statistics:
 
     def cluster_rows(self, cluster: str) -> list[ClusterRow]:
         """Return the rows of a cluster, one per partition."""
-        table, found = self._tables["clusters"], []
+        table, values = self._tables["clusters"], []
         for partition in range(self._partitions):
-            found += table.rows(partition, [cluster_key(partition, cluster)])
-        return [cluster_row(row) for row in found if row]
+            values += table.rows(partition, [cluster_key(partition, cluster)])
+        return [cluster_row(row) for row in values if row]
 
     def history(self, url_key: str) -> list[VerdictRecord]:
         """Return the last verdicts of a URL, newest first."""
-        found: list[VerdictRecord] = []
+        verdicts: list[VerdictRecord] = []
         for partition in range(self._partitions):
-            found += self._urls.of(partition, url_key)
-        return sorted(found, key=lambda verdict: verdict.decided_at, reverse=True)
+            verdicts += self._urls.of(partition, url_key)
+        return sorted(verdicts, key=lambda verdict: verdict.decided_at, reverse=True)
 
     @property
     def read(self) -> int:
@@ -317,16 +317,16 @@ class Statistics:
         self.ready.clear()
 
     def _load_totals(self) -> Iterator[None]:
-        for _, window, counts in self._stored("totals"):
+        for _, window, counts in self._stored_counts("totals"):
             self.view.count_total(window, counts)
             yield
 
     def _load_hosts(self) -> Iterator[None]:
-        for key, window, counts in self._stored("hosts"):
+        for key, window, counts in self._stored_counts("hosts"):
             self.view.count_host(window, key.partition("/")[2], counts, loading=True)
             yield
 
-    def _stored(self, name: str) -> Iterable[tuple[str, Window, Counts]]:
+    def _stored_counts(self, name: str) -> Iterable[tuple[str, Window, Counts]]:
         for (key, (start, end)), value in items(self._tables[name]):
             row = window_row(value)
             self._ends[int(key.partition("/")[0])].add(row.offset)

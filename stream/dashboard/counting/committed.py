@@ -97,10 +97,10 @@ class _Fetched(OrderedDict[Any, Any]):
     """aiokafka's buffer of fetched records. All but those of changelogs are wrapped to yield whole
     batches."""
 
-    def __init__(self, found: Mapping[Any, Any], one_by_one: Callable[[Any], bool]) -> None:
+    def __init__(self, results: Mapping[Any, Any], one_by_one: Callable[[Any], bool]) -> None:
         self._one_by_one = one_by_one
         super().__init__()
-        for partition, result in found.items():
+        for partition, result in results.items():
             self[partition] = result
 
     def __setitem__(self, partition: Any, result: Any) -> None:

@@ -36,23 +36,23 @@ class Folder(Generic[TableT]):
     def __init__(self, totals: TableT, hosts: TableT, clusters: TableT, view: View) -> None:
         self._totals, self._hosts, self._clusters, self._view = totals, hosts, clusters, view
 
-    def fold(self, partition: int, found: Sum) -> Iterator[tuple[TableT, dict[bytes, bytes]]]:
+    def fold(self, partition: int, increment: Sum) -> Iterator[tuple[TableT, dict[bytes, bytes]]]:
         """Fold a sum slice by slice. After each slice, tables and view agree.
 
         Yields the table and the rows that were written, for its changelog. Rows are also yielded if they
         contain the sum already, because a crash may have kept them from the changelog.
         """
-        now, last, view = time.time(), found.last, self._view
+        now, last, view = time.time(), increment.last, self._view
         hosts = [
             (window_key(partition, window, host), news, partial(view.count_host, window, host))
-            for (window, host), news in _by_host(found, now).items()
+            for (window, host), news in _by_host(increment, now).items()
         ]
         yield from _windows(self._hosts, partition, last, hosts)
-        for group in _slices(list(found.clusters.items())):
+        for group in _slices(list(increment.clusters.items())):
             yield self._clusters, self._fold_clusters(partition, last, group)
         totals = [
             (window_key(partition, window), news, partial(view.count_total, window))
-            for window, news in _by_window(found, now).items()
+            for window, news in _by_window(increment, now).items()
         ]
         yield from _windows(self._totals, partition, last, totals)
 
@@ -93,9 +93,9 @@ def _windows(
         yield table, rows
 
 
-def _by_window(found: Sum, now: float) -> dict[Window, Counts]:
+def _by_window(increment: Sum, now: float) -> dict[Window, Counts]:
     windows: dict[Window, Counts] = {}
-    for tick, shape, pages in found.totals():
+    for tick, shape, pages in increment.totals():
         seconds = tick * min(TOTALS)
         for size, kept in TOTALS.items():
             window = seconds // size * size, size
@@ -104,9 +104,9 @@ def _by_window(found: Sum, now: float) -> dict[Window, Counts]:
     return windows
 
 
-def _by_host(found: Sum, now: float) -> dict[tuple[Window, str], Counts]:
+def _by_host(increment: Sum, now: float) -> dict[tuple[Window, str], Counts]:
     minutes: dict[tuple[int, str], Counts] = {}
-    for minute, host, shape, pages in found.hosts():
+    for minute, host, shape, pages in increment.hosts():
         minutes.setdefault((minute, host), Counts()).count(shape, pages)
     windows: dict[tuple[Window, str], Counts] = {}
     for (minute, host), counts in minutes.items():
@@ -114,8 +114,8 @@ def _by_host(found: Sum, now: float) -> dict[tuple[Window, str], Counts]:
         for size, kept in HOSTS.items():
             window = seconds // size * size, size
             if not expired(window, kept, now):
-                known = windows.get((window, host))
-                windows[window, host] = counts if known is None else known + counts
+                before = windows.get((window, host))
+                windows[window, host] = counts if before is None else before + counts
     return windows
 
 

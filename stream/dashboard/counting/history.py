@@ -75,22 +75,22 @@ class History(RowTable):
         stored = self.stored(partition)
         if stored is None:
             return []
-        found: list[VerdictRecord] = []
+        latest: list[VerdictRecord] = []
         begin = _INDEX + xxhash.xxh3_64_digest(encoded)
         entries = stored.iter()
         entries.seek(begin)
-        while entries.valid() and entries.key().startswith(begin) and len(found) < KEPT:
+        while entries.valid() and entries.key().startswith(begin) and len(latest) < KEPT:
             offset = _NEWEST - int.from_bytes(entries.key()[len(begin) :], "big")
             verdict = self._verdict(partition, int.from_bytes(entries.value(), "big"), offset)
             if verdict is not None and normal(verdict.url or "") == url_key:
-                found.append(verdict)
+                latest.append(verdict)
             entries.next()
         entries.status()  # a damaged block is not the end
-        known = {each.id for each in found}
+        ids = {each.id for each in latest}
         (before,) = self.rows(partition, [f'"{partition}/{xxhash.xxh3_128_hexdigest(encoded)}"'.encode()])
         if before is not None:
-            found += [each for each in _BEFORE.decode(before).verdicts if each.id not in known]
-        return found[:KEPT]
+            latest += [each for each in _BEFORE.decode(before).verdicts if each.id not in ids]
+        return latest[:KEPT]
 
     def _verdict(self, partition: int, first: int, offset: int) -> VerdictRecord | None:
         (row,) = self.rows(partition, [_key(partition, first)])

@@ -184,7 +184,7 @@ class LatestVerdicts:
             isolation_level="read_committed",
             enable_auto_commit=False,
         )
-        found: list[VerdictColumns] = []
+        batches: list[VerdictColumns] = []
         reader = VerdictReader(settings)
         async with clients.started(settings, consumer):
             consumer.assign(list(open_ones))
@@ -196,14 +196,14 @@ class LatestVerdicts:
                         fetched = await consumer.getmany(timeout_ms=200, max_records=TAIL)
                         for key, records in fetched.items():
                             values = [reader.json(each) for each in records]
-                            found.append(batch_of(key.partition, [each.offset for each in records], values))
+                            batches.append(batch_of(key.partition, [each.offset for each in records], values))
                         open_ones = {
                             k: end for k, end in open_ones.items() if await consumer.position(k) < end
                         }
-        found.sort(key=lambda batch: batch.seconds[0])
-        for batch in found:
+        batches.sort(key=lambda batch: batch.seconds[0])
+        for batch in batches:
             self.tell(batch)
-        for batch in found:  # skip them when the agent reports them
+        for batch in batches:  # skip them when the agent reports them
             self._read_before[batch.partition] = batch.last + 1
 
 

@@ -22,7 +22,7 @@ class ViewLoading:
         """`forget` clears the view; `generation` returns the generation of the group's assignment."""
         self._names, self._forget, self._generation = names, forget, generation
         self._round = 0
-        self._begun: set[str] = set()
+        self._calls: set[str] = set()
         self._loaded: set[str] = set()
 
     async def load(self, name: str, rows: Callable[[], Iterator[None]]) -> bool:
@@ -30,12 +30,12 @@ class ViewLoading:
 
         Gives up after a rebalance, because Faust then calls it again.
         """
-        if name in self._begun:
+        if name in self._calls:
             self._round += 1
-            self._begun.clear()
+            self._calls.clear()
             self._loaded.clear()
             self._forget()
-        self._begun.add(name)
+        self._calls.add(name)
         began = self._round, self._generation()
         try:
             for place, _ in enumerate(rows(), 1):

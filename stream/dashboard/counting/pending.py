@@ -33,7 +33,7 @@ class Pending:
         self._verdicts = self._bytes = 0
         self._decided = 0
         """Time of the last verdict, in seconds since the epoch."""
-        self._begun, self._due, self._taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._occupied, self._due, self._taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def add(self, event: Any, batch: VerdictColumns, ends: FoldedOffsets) -> None:
         """Add the verdicts of an event. `ends` are those of its partition."""
@@ -47,23 +47,23 @@ class Pending:
         self._verdicts += len(batch)
         self._bytes += batch.nbytes
         self._decided = int(batch.seconds[-1])
-        self._begun.set()
+        self._occupied.set()
 
     def send(self, work: Coroutine[Any, Any, None]) -> None:
         """Start `work`, which must complete before the events are acknowledged."""
         self._sends.append(retrieved(asyncio.create_task(work)))
 
-    async def sent(self) -> None:
+    async def finish_sends(self) -> None:
         """Wait for all work started by `send`, and raise its first error."""
         sends, self._sends = self._sends, []
         await asyncio.gather(*sends)
 
     def drop(self) -> None:
         """Discard everything after a rebalance, since it will be redelivered."""
-        for each in (self._begun, self._due, self._taken):
+        for each in (self._occupied, self._due, self._taken):
             each.set()
 
-    async def added(self, *, idle: bool) -> None:
+    async def wait_for_room(self, *, idle: bool) -> None:
         """Report that batches were added; `idle` means no more wait. Returns when more may be added."""
         full = self._verdicts >= FOLD_VERDICTS or self._bytes >= FOLD_BYTES
         if idle or full:
@@ -71,9 +71,9 @@ class Pending:
         if full:
             await self._taken.wait()
 
-    async def due(self) -> None:
+    async def wait_until_due(self) -> None:
         """Wait until it is time to fold."""
-        await self._begun.wait()
+        await self._occupied.wait()
         least, most = FOLD_SECONDS
         behind = time.time() - self._decided
         with suppress(TimeoutError):

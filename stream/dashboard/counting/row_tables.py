@@ -63,8 +63,8 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         stored = self.stored(partition)
         if stored is None or not keys:
             return [None] * len(keys)
-        found: list[bytes | None] = stored.get(list(keys))
-        return found
+        values: list[bytes | None] = stored.get(list(keys))
+        return values
 
     def write(self, partition: int, rows: Rows) -> None:
         """Write rows to RocksDB atomically."""

@@ -48,9 +48,9 @@ class Counts(msgspec.Struct, array_like=True, gc=False):
             self.verdicts[kind] = self.verdicts.get(kind, 0) + pages
         for reason, pages in other.reasons.items():
             self.reasons[reason] = self.reasons.get(reason, 0) + pages
-        for mine, theirs in ((self.distances, other.distances), (self.similarities, other.similarities)):
-            for kind, histogram in theirs.items():
-                into = mine.setdefault(kind, {})
+        for own, others in ((self.distances, other.distances), (self.similarities, other.similarities)):
+            for kind, histogram in others.items():
+                into = own.setdefault(kind, {})
                 for place, pages in histogram.items():
                     _bump(into, place, pages)
 
@@ -64,9 +64,9 @@ class Counts(msgspec.Struct, array_like=True, gc=False):
         )
 
     def __add__(self, other: Counts) -> Counts:
-        found = self.copy()
-        found.add(other)
-        return found
+        total = self.copy()
+        total.add(other)
+        return total
 
     @property
     def pages(self) -> int:

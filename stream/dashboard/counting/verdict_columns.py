@@ -138,10 +138,10 @@ class VerdictColumns:
 
     def kinds(self) -> Counter[str]:
         """Return the number of verdicts of each kind."""
-        found: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for (kind, *_), pages in zip(self.shapes, np.bincount(self.shape).tolist(), strict=False):
-            found[kind] += pages
-        return found
+            counts[kind] += pages
+        return counts
 
     def record(self, row: int) -> VerdictRecord:
         """Decode a verdict with all its fields."""
@@ -167,7 +167,7 @@ def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) ->
     scanned.host[scanned.host[:, 1] - scanned.host[:, 0] > LONGEST_HOST] = NONE
     decoded: dict[int, VerdictFields] = {}
     for row in np.flatnonzero(~scanned.read).tolist():
-        fields, scanned.seconds[row] = _decoded(partition, offsets[row], values[row])
+        fields, scanned.seconds[row] = _decode(partition, offsets[row], values[row])
         scanned.clustered[row] = fields.verdict == "duplicate" and bool(fields.cluster)
         decoded[row] = fields
     keys = _odd_keys(json, scanned, decoded)
@@ -189,7 +189,7 @@ def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) ->
     )
 
 
-def _decoded(partition: int, offset: int, value: bytes) -> tuple[VerdictFields, int]:
+def _decode(partition: int, offset: int, value: bytes) -> tuple[VerdictFields, int]:
     """Decode a verdict, and its `decided_at` in seconds since the epoch."""
     try:
         fields = _ONE.decode(value)
@@ -218,10 +218,10 @@ def _odd_keys(json: bytes, scanned: Scanned, decoded: Mapping[int, VerdictFields
 
 def _digests(json: bytes, scanned: Scanned, keys: Mapping[int, str]) -> NDArray[np.uint64]:
     spans = zip(scanned.url[:, 0].tolist(), scanned.url[:, 1].tolist(), strict=True)
-    found = [_DIGEST(json[first:end]) for first, end in spans]
+    digests = [_DIGEST(json[first:end]) for first, end in spans]
     for row, key in keys.items():
-        found[row] = _DIGEST(key.encode(errors="replace"))
-    return np.array(found, np.uint64)
+        digests[row] = _DIGEST(key.encode(errors="replace"))
+    return np.array(digests, np.uint64)
 
 
 def _shapes(
@@ -261,8 +261,8 @@ def _shape(word: int, reasons: Sequence[str]) -> Shape:
 def _hosts(json: bytes, scanned: Scanned, keys: Mapping[int, str]) -> tuple[NDArray[np.int64], list[str]]:
     """Return for each row its index into the distinct hosts, and these."""
     host = np.zeros(len(scanned.read), np.int64)
-    known = scanned.host[:, 0] != NONE
-    firsts, host[known] = np.unique(scanned.same_host[known], return_inverse=True)
+    scanned_rows = scanned.host[:, 0] != NONE
+    firsts, host[scanned_rows] = np.unique(scanned.same_host[scanned_rows], return_inverse=True)
     hosts = [json[first:end].decode() for first, end in scanned.host[firsts].tolist()]
     if keys:
         places = {name: place for place, name in enumerate(hosts)}
@@ -336,9 +336,9 @@ class Sum:
         return seconds, shape, host
 
 
-def _places(known: dict[T, int], names: Sequence[T]) -> NDArray[np.int64]:
+def _places(places: dict[T, int], names: Sequence[T]) -> NDArray[np.int64]:
     """Return the number of each name, numbering new names consecutively."""
-    return np.array([known.setdefault(name, len(known)) for name in names], np.int64)
+    return np.array([places.setdefault(name, len(places)) for name in names], np.int64)
 
 
 def pieces(batch: VerdictColumns, cuts: Iterable[int]) -> Iterator[VerdictColumns]:

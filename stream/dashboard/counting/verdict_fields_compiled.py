@@ -134,7 +134,7 @@ def _scan(
 ) -> None:
     at = np.full((len(_KINDS), 2), NONE, np.int64)
     for row in range(len(starts)):
-        if not _fields(text, starts[row], ends[row], at):
+        if not _find_fields(text, starts[row], ends[row], at):
             continue
         verdict = _which_verdict(text, at[_VERDICT, 0], at[_VERDICT, 1])
         distance = _integer(text, at[_DISTANCE, 0], at[_DISTANCE, 1])
@@ -157,7 +157,7 @@ def _scan(
 
 
 @compiled
-def _fields(text: NDArray[np.uint8], at: int, end: int, found: NDArray[np.int64]) -> bool:
+def _find_fields(text: NDArray[np.uint8], at: int, end: int, spans: NDArray[np.int64]) -> bool:
     """Find the start and end of all values of a verdict. Returns False if it is not in the layout."""
     field = 0
     while field < len(_KINDS):
@@ -178,7 +178,7 @@ def _fields(text: NDArray[np.uint8], at: int, end: int, found: NDArray[np.int64]
         first, last, at = _value(text, at, end, _KINDS[field])
         if at == NONE:
             return False
-        found[field, 0], found[field, 1] = first, last
+        spans[field, 0], spans[field, 1] = first, last
         if field == _OTHER:
             field = _OTHER_ID  # null: skip the fields of the object
         elif field == _OTHER_ID:

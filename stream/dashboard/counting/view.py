@@ -64,9 +64,9 @@ class View:
     def count_host(self, window: Window, host: str, news: Counts, *, loading: bool = False) -> None:
         """Add to the counts of a window and host. The tables already contain `news`."""
         hosts = self.hosts.setdefault(window, {})
-        known = hosts.get(host)
-        if known is not None:
-            known.add(news)
+        counts = hosts.get(host)
+        if counts is not None:
+            counts.add(news)
             return
         self._host_rows += 1
         hosts[host] = (self.host_in_tables(window, host) if self.pruned and not loading else news).copy()
@@ -75,14 +75,14 @@ class View:
 
     def count_cluster(self, cluster: str, duplicates: int, anchor: str, *, loading: bool = False) -> None:
         """Add duplicates to a cluster. The tables already contain them."""
-        known = self.clusters.get(cluster)
-        if known is None:
+        present = self.clusters.get(cluster)
+        if present is None:
             if self._clusters_pruned and not loading:
                 duplicates = sum(row.duplicates for row in self.cluster_in_tables(cluster))
             self.clusters[cluster] = Cluster(cluster, duplicates, anchor)
             self._anchors += len(anchor)
         else:
-            known.duplicates += duplicates
+            present.duplicates += duplicates
         if len(self.clusters) > MOST_CLUSTERS or self._anchors > MOST_ANCHORS:
             self._prune_clusters()
 
@@ -133,40 +133,40 @@ class View:
 
     def first(self, default: float) -> float:
         """Return the start of the first window with a verdict, at the finest size still retained."""
-        found, before = default, 0
+        first_start, before = default, 0
         for size in sorted(TOTALS, reverse=True):
             start = min((start for start, each in self.totals if each == size), default=None)
-            if start is not None and (not before or start < found + before):
-                found, before = start, size
-        return found
+            if start is not None and (not before or start < first_start + before):
+                first_start, before = start, size
+        return first_start
 
     def last(self) -> float | None:
         """Return the end of the newest window with a verdict, at the finest size retained; None without
         any."""
-        found: tuple[float, float] | None = None
+        newest: tuple[float, float] | None = None
         for size in sorted(TOTALS, reverse=True):
             start = max((start for start, each in self.totals if each == size), default=None)
-            if start is not None and (found is None or start >= found[0]):
-                found = start, start + size
-        return found and found[1]
+            if start is not None and (newest is None or start >= newest[0]):
+                newest = start, start + size
+        return newest and newest[1]
 
     def series(self, wanted: WindowPlan, host: str | None) -> list[Counts]:
         """Return the counts of each step of a plan."""
         steps = [Counts() for _ in range(wanted.points)]
         for start in range(wanted.start, wanted.end, wanted.size):
-            found = self._counts((start, wanted.size), host)
-            if found is not None:
-                steps[(start - wanted.start) // wanted.step].add(found)
+            counts = self._counts((start, wanted.size), host)
+            if counts is not None:
+                steps[(start - wanted.start) // wanted.step].add(counts)
         return steps
 
     def ranking(self, start: float, end: float) -> tuple[WindowPlan, dict[str, Counts]]:
         """Return the counts of every host in a range."""
         wanted = plan(start, end, HOSTS, time.time())
-        found: dict[str, Counts] = {}
+        by_host: dict[str, Counts] = {}
         for first in range(wanted.start, wanted.end, wanted.size):
             for host, counts in self.hosts.get((first, wanted.size), {}).items():
-                found.setdefault(host, Counts()).add(counts)
-        return wanted, found
+                by_host.setdefault(host, Counts()).add(counts)
+        return wanted, by_host
 
     def rate(self, now: float, seconds: int = 30) -> float:
         """Return verdicts per second over the last complete windows that make up `seconds`."""
@@ -175,11 +175,11 @@ class View:
 
     def _windows(self, starts: range, size: int) -> Iterator[Counts]:
         for start in starts:
-            if found := self.totals.get((start, size)):
-                yield found
+            if counts := self.totals.get((start, size)):
+                yield counts
 
     def _counts(self, window: Window, host: str | None) -> Counts | None:
         if host is None:
             return self.totals.get(window)
-        found = self.hosts.get(window, {}).get(host)
-        return self.host_in_tables(window, host) if found is None and self.pruned else found
+        counts = self.hosts.get(window, {}).get(host)
+        return self.host_in_tables(window, host) if counts is None and self.pruned else counts

@@ -102,12 +102,12 @@ def plan(start: float, end: float, kept: dict[int, int], now: float) -> WindowPl
         ]
         if not sizes or (end - start) / step > MOST_POINTS:
             continue
-        return _widened(start, end, step, max(sizes))
+        return _widen(start, end, step, max(sizes))
     # Too long for MOST_POINTS points: use the coarsest step and more points.
-    return _widened(start, end, STEPS[-1], max(kept))
+    return _widen(start, end, STEPS[-1], max(kept))
 
 
-def _widened(start: float, end: float, step: int, size: int) -> WindowPlan:
+def _widen(start: float, end: float, step: int, size: int) -> WindowPlan:
     first = int(start // step * step)
     last = int(-(-end // step) * step)
     return WindowPlan(first, max(last, first + step), step, size)
