@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from importlib import import_module
 from inspect import signature
 from logging import WARNING
@@ -64,8 +65,8 @@ def command(
 ) -> None:
     """Run the benchmarks of STAGES (default: all) on this machine, side by side with other libraries.
 
-    Stages that could not be measured are listed at the end. Needs a source checkout, and the libraries that
-    `make bench` installs.
+    Stages that fail or could not be measured are listed at the end; the exit code is then 1. Needs a source
+    checkout, and the libraries that `make bench` installs.
     """
     from rich.console import Console
 
@@ -85,16 +86,18 @@ def command(
             f"--hostile: {' and '.join(stages)} have no hostile part; the stage judge has one"
         )
     for stage, part in parts:
-        module = import_module(f"tests.bench.bench_{part}")
         with console.status(f"measuring {stage}"):
             given = {"data": data, "picture": picture}
-            takes = signature(module.run).parameters
             try:
+                module = import_module(f"tests.bench.bench_{part}")
+                takes = signature(module.run).parameters
                 figures = module.run(**{name: path for name, path in given.items() if path and name in takes})
             except NeardupError as error:
-                if stages:
-                    raise
                 unmeasured.append(str(error))
+                continue
+            except Exception as error:
+                traceback.print_exc()
+                unmeasured.append(f"bench {stage}: {part} failed: {error!r}")
                 continue
         if compare:
             fallen += report.fallen(compare, part, figures)

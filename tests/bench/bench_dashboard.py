@@ -42,7 +42,7 @@ from stream.roles.judge.verdict_batches import VERDICT_BATCH_BYTES
 from stream.settings import Settings
 from tests.bench.bench_judge import TRANSACTION
 from tests.bench.journal import NEAR
-from tests.bench.pipeline import PARTITIONS, PATIENCE, settings_for
+from tests.bench.pipeline import PARTITIONS, PATIENCE, TooFewPagesError, settings_for
 
 HOSTS = 997
 JOURNAL = "abcd1234"
@@ -186,7 +186,7 @@ async def _run(servers: str, directory: Path, count: int) -> dict[str, Any]:
         asking.cancel()
         rss = process.memory_info().rss >> 20
     if folded <= 0 or not took:
-        raise NeardupError(f"bench: all but {WARM:.0%} of {count} verdicts are too few to measure")
+        raise TooFewPagesError(f"bench: all but {WARM:.0%} of {count} verdicts are too few to measure")
     return {
         "verdicts": folded,
         "folded_per_second": round(folded / processor),
@@ -201,7 +201,12 @@ async def _run(servers: str, directory: Path, count: int) -> dict[str, Any]:
 def run(count: int = 200_000) -> dict[str, Any]:
     """`folded_per_second` is of one core: by the processor seconds of the dashboard, all its threads."""
     with start_broker() as broker, tempfile.TemporaryDirectory(prefix="neardup-bench-") as directory:
-        return asyncio.run(_run(broker.bootstrap_servers, Path(directory), count))
+        while True:
+            try:
+                return asyncio.run(_run(broker.bootstrap_servers, Path(directory), count))
+            except TooFewPagesError as error:
+                count *= 2
+                sys.stderr.write(f"{error}: once more with {count}\n")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,10 @@ PATIENCE = 60.0
 """Seconds without a verdict after which a run is given up."""
 
 
+class TooFewPagesError(NeardupError):
+    """This machine is too fast for so many pages: they are through before anything is measured."""
+
+
 def settings_for(servers: str, directory: Path, **flags: Any) -> Settings:
     """Settings of a new namespace with small latency and real memory."""
     namespace = f"bench-{secrets.token_hex(4)}"
@@ -137,7 +141,7 @@ async def steady(
     All the while, the crawler keeps `ahead` pages in front of the verdicts, so that its work is spread over
     the window as it is for ever in a crawl, and neither the first seconds (processes start, code is compiled,
     dictionaries load) nor the last (some are done before others) count. A fast machine that has been sent all
-    `values` ends the window there. Raises NeardupError when that leaves less than LEAST_SECONDS of it.
+    `values` ends the window there. Raises TooFewPagesError when that leaves less than LEAST_SECONDS of it.
     """
     found = SteadyState()
     opens = closes = 0.0
@@ -160,7 +164,9 @@ async def steady(
                 before, spent = len(found.verdicts), processor_seconds()
             if sent == len(values):
                 if not closes or now - opens < min(LEAST_SECONDS, seconds):
-                    raise NeardupError(f"bench: {sent} pages were sent before a window of {LEAST_SECONDS} s")
+                    raise TooFewPagesError(
+                        f"bench: {sent} pages were sent before a window of {LEAST_SECONDS} s"
+                    )
                 break
             if time.monotonic() - heard > PATIENCE:
                 raise NeardupError(f"bench: {len(found.verdicts)} verdicts, then none for {PATIENCE} s")

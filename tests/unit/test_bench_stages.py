@@ -1,0 +1,183 @@
+"""Every stage of `neardup bench` that needs no broker, in small, so that none rots; and what a failure of one
+does to the others. `tests/kafka/test_bench_stages.py` has the rest."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from stream.cli import bench
+from stream.errors import NeardupError
+from stream.fingerprint.scheme import Scheme
+from stream.local import scan
+from stream.messages.verdict_options import VerdictOptions
+from tests.bench import bench_end_to_end
+from tests.bench.quality import chrome
+
+WITH_A_BROKER = {"judge", "dashboard", "worker", "end_to_end", "latency"}
+"""In tests/kafka."""
+
+Change = Callable[..., None]
+
+
+def fingerprint(patch: Change) -> dict[str, Any]:
+    patch("TEXTS", 4)
+    return {"rounds": 1}
+
+
+def tables(patch: Change) -> dict[str, Any]:
+    patch("GENERATION", 4000)
+    patch("WARM", 2)
+    patch("WARM_BEYOND", 2)
+    return {"anchors": 20_000, "beyond": 20_000, "turns": 2}
+
+
+def table_peers(patch: Change) -> dict[str, Any]:
+    patch("ROUNDS", 1)
+    patch("TURNS", 1)
+    return {"thousands": 2, "one_by_one": 1, "many": 1, "of_sets": 1}
+
+
+def methods(patch: Change) -> dict[str, Any]:
+    patch("BALLS", 10)
+    patch("TURNS", 1)
+    patch("QUERIES", {"brute-force": 20, "query-ball": 5, "one-bit": 5})
+    return {"stored": 5000}
+
+
+def backfill(patch: Change) -> dict[str, Any]:
+    patch("PAGES", {"text": 64, "html": 48})
+    patch("ROUNDS", 1)
+    patch("GROUP_ROWS", 4)
+    patch("ENGINES_PYTHON", Path("/missing"))
+    return {}
+
+
+def growth(patch: Change) -> dict[str, Any]:
+    patch("POINTS", (2000,))
+    patch("STARTED", 1000)
+    patch("REBUILT_ROWS", 2048)
+    patch("FRESH_ROWS", 1024)
+    patch("CALM_SECONDS", 0.05)
+    return {"anchors": 4000}
+
+
+def quality(patch: Change) -> dict[str, Any]:
+    patch("LANGUAGES", ("zh",))
+    patch("OURS", {"default": (Scheme(), VerdictOptions())})
+    patch("DRAWS", 1)
+    patch("MEAN", "default, mean of 1 seeds")
+    return {}
+
+
+def records(patch: Change) -> dict[str, Any]:
+    patch("BATCH", 2)
+    patch("RUNS", 1)
+    return {"rows": 8192}
+
+
+SMALL: dict[str, Callable[[Change], dict[str, Any]]] = {
+    "fingerprint": fingerprint,
+    "extract": lambda _: {"count": 8, "rounds": 1},
+    "extract_quality": lambda _: {},
+    "tables": tables,
+    "table_peers": table_peers,
+    "methods": methods,
+    "judge_hostile": lambda _: {"rows": 512},
+    "records": records,
+    "growth": growth,
+    "match": lambda _: {"batch": 1000, "corpus": 10_000, "millions": (0.01,)},
+    "backfill": backfill,
+    "start": lambda patch: patch("ROUNDS", 2) or {},
+    "quality": quality,
+}
+"""Part -> its arguments, after its constants are made small."""
+NEED_DATA = {"extract_quality", "quality"}
+
+
+def words(number: int, count: int = 60) -> str:
+    return " ".join(f"word{(number * 37 + at * at) % 400}" for at in range(count))
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A directory with texts as those of the benchmark's."""
+    texts = [words(number) for number in range(8)]
+    pairs = [{"a": text, "b": f"{text} more"} for text in texts]
+    pages = [
+        {"html": f"<html><body><nav>menu</nav><main><p>{text}</p></main></body></html>", "text": text}
+        for text in texts
+    ]
+    files = {"revisions-zh": pairs, "revisions-en": pairs, "web-html": pages, "readability-html": pages}
+    for name, lines in files.items():
+        with lzma.open(tmp_path / f"{name}.jsonl.xz", "wt", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in lines)
+    return tmp_path
+
+
+def test_every_part_is_run_in_small() -> None:
+    assert {part for parts in bench.STAGES.values() for part in parts} == SMALL.keys() | WITH_A_BROKER
+
+
+@pytest.mark.parametrize("part", SMALL)
+def test_a_part_runs(part: str, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = import_module(f"tests.bench.bench_{part}")
+    monkeypatch.setattr(scan, "ROWS", 16)
+    monkeypatch.setattr(chrome, "LENGTHS", (30,))
+    # The peer of fingerprints, where `make bench` has not installed it; other peers are left out by name.
+    if "simhash" not in sys.modules:
+        monkeypatch.setitem(sys.modules, "simhash", cast_module(Simhash=lambda text: text))
+    arguments = SMALL[part](lambda name, value: monkeypatch.setattr(module, name, value))
+    if part in NEED_DATA:
+        arguments["data"] = data
+    found = module.run(**arguments)
+    json.dumps(found)
+    if hasattr(module, "show"):
+        module.show(SimpleNamespace(print=lambda *_, **__: None), found)
+
+
+def cast_module(**content: Any) -> ModuleType:
+    module = ModuleType("simhash")
+    vars(module).update(content)
+    return module
+
+
+def test_pages_of_the_benchmark_do_not_end() -> None:
+    made = list(islice(bench_end_to_end.rotated(["<p>some words</p>"]), 40))
+    assert made[0] == "<p>some words</p>"
+    assert len(set(made)) == 40
+    assert all(html.startswith("<p>") for html in made)
+
+
+def test_more_pages_begin_with_the_same() -> None:
+    few, many = bench_end_to_end.texts(600), bench_end_to_end.texts(700)
+    assert many.values[:600] == few.values
+    assert sum(many.copies) > 0
+
+
+def test_a_stage_that_fails_is_listed_and_the_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> dict[str, Any]:
+        raise IndexError("too many indices")
+
+    def refuses() -> dict[str, Any]:
+        raise NeardupError("the peer is missing")
+
+    for part, run in (("tables", fails), ("table_peers", refuses), ("methods", lambda: {"figure": 7})):
+        monkeypatch.setattr(import_module(f"tests.bench.bench_{part}"), "run", run)
+    monkeypatch.delattr(import_module("tests.bench.bench_methods"), "show")
+    done = CliRunner().invoke(bench.command, ["tables", "--json"])
+    assert done.exit_code == 1
+    assert json.loads(done.stdout.splitlines()[0]) == {"stage": "tables", "part": "methods", "figure": 7}
+    assert "bench tables: tables failed: IndexError('too many indices')" in done.stderr
+    assert "the peer is missing" in done.stderr
+    assert "Traceback" in done.stderr
