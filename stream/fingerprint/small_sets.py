@@ -1,4 +1,4 @@
-"""Small sets of shingles, kept whole in the place of an odd sketch's bins (`sketch=parity`).
+"""Small sets of shingles, kept whole in the place of an odd sketch's bins (`sketch=parity`, rule 19).
 
 The shingles of a short page are listed, each by a code that begins with its bin, so that the list gives the
 bins too when the other set is larger. The codes are kept in order as Elias and Fano proposed: the high bits,

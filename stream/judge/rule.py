@@ -77,7 +77,7 @@ class Rule:
 
     @property
     def least_listed(self) -> int:
-        """The same of two pages so short that they are compared by lists of their shingles."""
+        """Least similarity of two pages that are compared by lists of their shingles (rule 19)."""
         if self.options.strict:
             return NO_SIMILARITY
         return min(ONE, round((self.options.least_similarity + self.options.least_margin) * ONE))
@@ -103,7 +103,7 @@ class Rule:
         rows_b: NDArray[np.int64],
     ) -> NDArray[np.bool_]:
         """Whether the similarity of each of the m pairs is counted, as both pages are very short, rather than
-        estimated. No verdict depends on it."""
+        estimated (rule 19). No verdict depends on it."""
         return counted_at(a, rows_a, b, rows_b, self.scheme)
 
     def similarities(self, a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.int64]:

@@ -236,7 +236,8 @@ def _genesis_of(settings: Settings) -> str:
 
 
 def refuse_other(genesis: Genesis, scheme: Scheme | None, options: VerdictOptions | None) -> None:
-    """Raise RefusedError, which names the differences, unless the journal has this scheme and these options.
+    """Raise RefusedError, which names the differences, unless the journal has this scheme and these options
+    (rule 11).
 
     Raises SchemeMismatchError if this version of the program computes the journal's scheme differently.
     """

@@ -1,4 +1,4 @@
-"""The options that decide verdicts. They are fixed by the genesis record of the journal."""
+"""The options that decide verdicts. They are fixed by the genesis record of the journal (rule 11)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes of characters in one version of Unicode, the same whatever version the running Python has.
+"""Classes of characters in one version of Unicode, the same in every version of Python (rule 11).
 
 Unicode is pinned to the version of the oldest supported Python, 3.11. Later versions change neither NFKC nor
 the folded case of an assigned character (Unicode's stability policies), so the standard library answers for

@@ -124,13 +124,24 @@ def test_every_rule_names_its_test_files_and_their_tests() -> None:
     rules = re.split(r"^\*\*(\d+)\. ", RULES.read_text("utf-8"), flags=re.MULTILINE)
     named = dict(zip(rules[1::2], rules[2::2], strict=True))
     assert list(named) == [str(number) for number in range(1, len(named) + 1)]
-    assert numbered.keys() <= named.keys()
+    assert numbered.keys() == named.keys()
     for number, text in named.items():
         tests = text.split("\nTests: ")[1]
         files = set(re.findall(r"`(tests/[\w/]+\.py)`", tests))
         assert files, f"rule {number}"
         assert numbered.get(number, set()) - files == set(), f"rule {number}"
         assert set(re.findall(r"`(test_\w+)`", tests)) - known == set(), f"rule {number}"
+
+
+def test_every_rule_is_named_where_it_is_coded() -> None:
+    rules = re.findall(r"^\*\*(\d+)\. ", RULES.read_text("utf-8"), re.MULTILINE)
+    named: set[str] = set()
+    for path in (ROOT / "stream").rglob("*.py"):
+        for numbers in re.findall(
+            r"\brules? ((?:\d+(?:,\s+|\s+and\s+)?)+)", path.read_text("utf-8"), re.IGNORECASE
+        ):
+            named.update(re.findall(r"\d+", numbers))
+    assert set(rules) - named == set()
 
 
 def test_the_readmes_example_is_what_its_page_gets() -> None:

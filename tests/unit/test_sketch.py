@@ -115,7 +115,7 @@ def test_a_parity_sketch_ends_with_the_size_of_the_set_and_its_minima() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, 40, 120])
-def test_of_small_sets_similarity_is_counted(n: int) -> None:
+def test_rule_19_similarity_of_small_sets_is_counted(n: int) -> None:
     rng = np.random.default_rng(n)
     for only in (0, 1, n // 9, n):
         a, b = two_sets(rng, n, only, only // 2)
@@ -126,7 +126,9 @@ def test_of_small_sets_similarity_is_counted(n: int) -> None:
     ("size", "share"),
     [(100, 2e-5), (141, 9e-4), (150, 1e-3), (200, 0.016), (250, 0.1), (300, 0.25), (336, 0.31)],
 )
-def test_lists_name_as_many_pairs_alike_below_the_limit_as_is_documented(size: int, share: float) -> None:
+def test_rule_19_lists_name_as_many_pairs_alike_below_the_limit_as_is_documented(
+    size: int, share: float
+) -> None:
     rng = np.random.default_rng(size)
     least = next(common for common in range(size) if 10 * common >= 8 * (2 * size - common))
     rule, rows = Rule(VerdictOptions(), PARITY), np.arange(700)
@@ -147,7 +149,7 @@ def test_lists_name_as_many_pairs_alike_below_the_limit_as_is_documented(size: i
 
 
 @pytest.mark.parametrize(("bins", "size"), [(64, 7), (192, 18), (1920, 141), (8192, 551)])
-def test_lists_are_counted_up_to_the_size_at_which_one_in_1000_is_wrong(bins: int, size: int) -> None:
+def test_rule_19_lists_are_counted_up_to_the_size_at_which_one_in_1000_is_wrong(bins: int, size: int) -> None:
     assert largest_counted(bins) == size
     equal = [(n / 9) ** 2 / (bins // 8 << int(low_bits(bins)[n])) for n in (size, size + 1)]
     assert equal[0] <= 1e-3 < equal[1]
