@@ -22,16 +22,16 @@ import zstandard
 
 from stream.offline.compressed_blocks import encode, expected_bytes, sort_words
 from stream.offline.layouts import Layout
-from stream.offline.methods import METHODS, Method, open_method
-from stream.offline.methods.ball import ball_size
-from stream.offline.methods.sorted_tables import SortedTable, SortedTables, compare, predicted
-from stream.offline.methods.stored_ball import StoredBall
 from stream.tables.arrays import U64
 from stream.tables.cold.build import RunAnchors, build_tables, table_file
 from stream.tables.cold.runs import Run
 from stream.tables.design import Design
 from stream.tables.store.anchors import Skips
 from stream.tables.store.rocks import sst_writer
+from tests.bench.methods import METHODS, Method, open_method
+from tests.bench.methods.ball import ball_size
+from tests.bench.methods.sorted_tables import SortedTable, SortedTables, compare, predicted
+from tests.bench.methods.stored_ball import StoredBall
 from tests.fingerprint_sets import flipped, random_set
 
 WIDTH, DISTANCE = 64, 3

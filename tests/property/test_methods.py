@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from stream.errors import SettingsError
 from stream.offline.layouts import Layout
-from stream.offline.methods import METHODS, open_method
-from stream.offline.methods.ball import ball_size
-from stream.offline.methods.interpolation import interpolate
-from stream.offline.methods.sorted_tables import SortedTables
-from stream.offline.methods.stored_ball import StoredBall
 from stream.tables.fingerprint_lanes import Pairs
+from tests.bench.methods import METHODS, open_method
+from tests.bench.methods.ball import ball_size
+from tests.bench.methods.interpolation import interpolate
+from tests.bench.methods.sorted_tables import SortedTables
+from tests.bench.methods.stored_ball import StoredBall
 from tests.fingerprint_sets import flipped, numbers, random_set
 
 LAYOUTS = ["5 choose 2", "7 choose 4", "8 choose 5", "5 then 4"]

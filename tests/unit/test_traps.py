@@ -21,9 +21,9 @@ from stream.judge.state import State
 from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
-from stream.offline.methods.brute_force import BruteForce
 from stream.pages.page import Page
 from stream.tables.fingerprint_lanes import distances, from_integers
+from tests.bench.methods.brute_force import BruteForce
 from tests.genesis import genesis_of
 
 CHINESE = """港口的灯塔建于上个世纪，至今仍由同一个家族看守。每天傍晚，守塔人登上许多级台阶，点亮那盏老灯，

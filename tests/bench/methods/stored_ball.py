@@ -7,10 +7,10 @@ from typing import ClassVar, Final
 import numpy as np
 
 from stream.errors import SettingsError
-from stream.offline.methods.ball import ball_masks, ball_size, folded
-from stream.offline.methods.method import Cost, Method
 from stream.tables.arrays import U64, expand
 from stream.tables.fingerprint_lanes import Pairs, distances
+from tests.bench.methods.ball import ball_masks, ball_size, folded
+from tests.bench.methods.method import Cost, Method
 
 MOST_BYTES: Final = 1 << 30
 """Largest table that is built, in bytes."""

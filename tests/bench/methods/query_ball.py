@@ -6,10 +6,10 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from stream.offline.methods.ball import ball_masks, ball_size, folded
-from stream.offline.methods.method import Cost, Method
 from stream.tables.arrays import U64, expand
 from stream.tables.fingerprint_lanes import Pairs, distances, words_of
+from tests.bench.methods.ball import ball_masks, ball_size, folded
+from tests.bench.methods.method import Cost, Method
 
 PROBES: Final = 1 << 20
 """Look-ups made at a time."""

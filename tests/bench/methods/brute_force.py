@@ -6,9 +6,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
-from stream.offline.methods.method import Cost, Method
 from stream.tables.arrays import U64
 from stream.tables.fingerprint_lanes import Pairs, words_of
+from tests.bench.methods.method import Cost, Method
 
 STORED: Final = 1 << 14
 QUERIES: Final = 1 << 4

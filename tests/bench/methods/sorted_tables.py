@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from stream.errors import SettingsError
 from stream.offline.layouts import Layout
-from stream.offline.methods.interpolation import interpolate
-from stream.offline.methods.method import Cost, Method
 from stream.scratch import ScratchDirectory
 from stream.tables.arrays import I64, U64, expand
 from stream.tables.fingerprint_lanes import Pairs, distances, words_of
+from tests.bench.methods.interpolation import interpolate
+from tests.bench.methods.method import Cost, Method
 
 Find = Literal["binary", "interpolation"]
 Probing = Literal["turn", "threads", "processes"]
@@ -246,6 +246,6 @@ def _open(folder: Path, layout: Layout, distance: int, find: Find) -> None:
 
 
 def _probe_opened(table: int, queries: U64) -> ProbeResult:
-    assert _opened is not None  # noqa: S101  # the initializer ran
+    assert _opened is not None  # the initializer ran
     tables, layout, distance, find = _opened
     return probe(tables[table], layout, table, queries, distance, find)

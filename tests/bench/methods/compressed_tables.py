@@ -9,9 +9,9 @@ import numpy as np
 
 from stream.offline.compressed_blocks import encode, expected_bytes
 from stream.offline.layouts import Layout
-from stream.offline.methods.method import Cost, Method
 from stream.tables.arrays import U64, distinct, expand
 from stream.tables.fingerprint_lanes import Pairs, distances, words_of
+from tests.bench.methods.method import Cost, Method
 
 
 class CompressedTables(Method):

@@ -11,20 +11,20 @@ from typing import Final
 
 from stream.errors import SettingsError
 from stream.offline.layouts import Layout
-from stream.offline.methods.brute_force import BruteForce
-from stream.offline.methods.compressed_tables import CompressedTables
-from stream.offline.methods.method import Cost, Method
-from stream.offline.methods.one_bit import OneBit
-from stream.offline.methods.query_ball import QueryBall
-from stream.offline.methods.sorted_tables import (
+from stream.tables.arrays import U64
+from tests.bench.methods.brute_force import BruteForce
+from tests.bench.methods.compressed_tables import CompressedTables
+from tests.bench.methods.method import Cost, Method
+from tests.bench.methods.one_bit import OneBit
+from tests.bench.methods.query_ball import QueryBall
+from tests.bench.methods.sorted_tables import (
     FiveChooseTwo,
     FourThenFour,
     Interpolation,
     SixChooseThree,
     SortedTables,
 )
-from stream.offline.methods.stored_ball import StoredBall
-from stream.tables.arrays import U64
+from tests.bench.methods.stored_ball import StoredBall
 
 __all__ = ["METHODS", "Cost", "Method", "open_method"]
 
