@@ -1,5 +1,5 @@
 """Every stage of `neardup bench` that needs no broker, in small, so that none rots; and what a failure of one
-does to the others. `tests/kafka/test_bench_stages.py` has the rest."""
+does to the others. `tests/kafka/test_bench_on_kafka.py` has the rest."""
 
 from __future__ import annotations
 
