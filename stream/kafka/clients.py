@@ -134,14 +134,14 @@ class OAuthTokens(AbstractTokenProvider):  # type: ignore[misc]
         """Return the current token. Raises SettingsError if there is none."""
         if self._file:
             with _naming("sasl_token_file", self._file):
-                said = await asyncio.to_thread(self._file.read_text, "ascii")
+                text = await asyncio.to_thread(self._file.read_text, "ascii")
         else:
-            said = await self._printed(self._command.get_secret_value() if self._command else "")
-        if not said.strip():
+            text = await self._run_command(self._command.get_secret_value() if self._command else "")
+        if not text.strip():
             raise SettingsError("sasl_token_file, sasl_token_command: the token is empty")
-        return said.strip()
+        return text.strip()
 
-    async def _printed(self, command: str) -> str:
+    async def _run_command(self, command: str) -> str:
         """Return the output of the command. Its stderr may contain secrets too and is discarded."""
         try:
             process = await asyncio.create_subprocess_exec(
@@ -156,7 +156,7 @@ class OAuthTokens(AbstractTokenProvider):  # type: ignore[misc]
             raise SettingsError(f"sasl_token_command: not a valid command line: {error}") from None
         try:
             async with asyncio.timeout(TOKEN_SECONDS):
-                said, _ = await process.communicate()
+                output, _ = await process.communicate()
         except TimeoutError:
             raise SettingsError(f"sasl_token_command: took longer than {TOKEN_SECONDS:g} s") from None
         finally:
@@ -167,11 +167,11 @@ class OAuthTokens(AbstractTokenProvider):  # type: ignore[misc]
             raise SettingsError(
                 f"sasl_token_command: exit code {process.returncode}; run it manually to see its output"
             )
-        return said.decode("ascii", "replace")
+        return output.decode("ascii", "replace")
 
 
 @asynccontextmanager
-async def started(settings: Settings, made: C, *, patiently: bool = False) -> AsyncIterator[C]:
+async def started(settings: Settings, client: C, *, patiently: bool = False) -> AsyncIterator[C]:
     """Start a client, and close it in any case, even if it was only partly started.
 
     Raises BrokerError, which says why no broker admits us. With `patiently`, waits while brokers are
@@ -179,12 +179,12 @@ async def started(settings: Settings, made: C, *, patiently: bool = False) -> As
     """
     try:
         if patiently:
-            await until_answered("a broker", lambda: start(settings, made))
+            await until_answered("a broker", lambda: start(settings, client))
         else:
-            await start(settings, made)
-        yield made
+            await start(settings, client)
+        yield client
     finally:
-        await end(made)
+        await end(client)
 
 
 async def end(client: Client) -> None:
@@ -226,22 +226,22 @@ async def acknowledged(what: str) -> AsyncIterator[None]:
         ) from None
 
 
-async def start(settings: Settings, started: Client) -> None:
+async def start(settings: Settings, client: Client) -> None:
     """Start a client, which the caller must close by `end`. Raises BrokerError like `started`."""
-    if _by_token(settings):
+    if _uses_tokens(settings):
         # aiokafka ignores the rejection of a token, and treats later responses as empty ones.
-        found = await _why_not(settings)
-        if isinstance(found, SecurityError):
-            raise found
+        cause = await _find_cause(settings)
+        if isinstance(cause, SecurityError):
+            raise cause
     try:
-        await (started.bootstrap() if isinstance(started, AIOKafkaClient) else started.start())
+        await (client.bootstrap() if isinstance(client, AIOKafkaClient) else client.start())
     except KafkaConnectionError as error:
         raise await refusal(settings) from error
-    if isinstance(started, AIOKafkaConsumer):
-        keep_commits(started)
+    if isinstance(client, AIOKafkaConsumer):
+        keep_commits(client)
 
 
-def _by_token(settings: Settings) -> bool:
+def _uses_tokens(settings: Settings) -> bool:
     return settings.security_protocol.startswith("SASL") and settings.sasl_mechanism == OAUTHBEARER
 
 
@@ -251,13 +251,13 @@ def _by_token(settings: Settings) -> bool:
 async def refusal(settings: Settings) -> BrokerError:
     """Connect once more to find out why no broker admits us, which aiokafka does not report."""
     servers = settings.bootstrap_servers
-    found = await _why_not(settings)
-    return found or BrokerError(f"bootstrap_servers: no broker answered at {servers}, but one does now")
+    cause = await _find_cause(settings)
+    return cause or BrokerError(f"bootstrap_servers: no broker answered at {servers}, but one does now")
 
 
-async def _why_not(settings: Settings) -> BrokerError | None:
+async def _find_cause(settings: Settings) -> BrokerError | None:
     """Return the first security error of a broker, else the last error, or None if a broker admits us."""
-    found: BrokerError | None = None
+    cause: BrokerError | None = None
     for host, port, _ in collect_hosts(settings.bootstrap_servers):
         where = f"{host}:{port}"
         try:
@@ -268,17 +268,17 @@ async def _why_not(settings: Settings) -> BrokerError | None:
                 answer = await connection.send(MetadataRequest([]))
             finally:
                 connection.close()
-            if _by_token(settings) and not answer.brokers:
+            if _uses_tokens(settings) and not answer.brokers:
                 raise SaslAuthenticationFailed("invalid token")
             return None
         except (OSError, KafkaError) as error:
-            found = _explained(settings, where, await _alert(settings, host, port) or error)
-            if isinstance(found, SecurityError):
-                return found
-    return found
+            cause = _explain(settings, where, await _alert(settings, host, port) or error)
+            if isinstance(cause, SecurityError):
+                return cause
+    return cause
 
 
-def _explained(settings: Settings, where: str, error: Exception) -> BrokerError:
+def _explain(settings: Settings, where: str, error: Exception) -> BrokerError:
     """Convert an error to one that names the option at fault, if possible."""
     protocol = settings.security_protocol
     if isinstance(error, ssl.SSLCertVerificationError):
@@ -303,7 +303,7 @@ def _explained(settings: Settings, where: str, error: Exception) -> BrokerError:
     if isinstance(error, UnsupportedSaslMechanismError):
         return SecurityError(f"sasl_mechanism: {where} does not offer {settings.sasl_mechanism}: {error}")
     if isinstance(error, SaslAuthenticationFailed | AuthenticationFailedError):
-        by_token = _by_token(settings)
+        by_token = _uses_tokens(settings)
         options = "sasl_token_file, sasl_token_command" if by_token else "sasl_username, sasl_password"
         return SecurityError(f"{options}: {where} refuses the credentials: {error}")
     if isinstance(error, KafkaError):
