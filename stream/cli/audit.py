@@ -83,7 +83,7 @@ def command(settings: Settings, recompute: bool, directories: tuple[str, ...], a
 
 
 def _rows(directories: tuple[str, ...]) -> dict[str, int]:
-    """The numbers of rows of directories, by digest. Raises RowsError and SettingsError."""
+    """Return the numbers of rows of directories, by digest. Raises RowsError and SettingsError."""
     if not directories:
         return {}
     from stream.objects import path_of

@@ -77,7 +77,7 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, report_l
         bars.update(published, completed=pages)
         bars.update(judged, completed=verdicts)
 
-    def reported(outcome: Any) -> None:
+    def report_outcome(outcome: Any) -> None:
         bars.stop()
         report(outcome, console)
 
@@ -88,7 +88,7 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, report_l
             directory,
             report_line=report_line,
             progress=progress,
-            reported=reported,
+            reported=report_outcome,
             stop=stop,
         )
 

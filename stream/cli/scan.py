@@ -74,17 +74,17 @@ def command(
         )
         if seen.reasons:
             click.echo(
-                f"rejected for {_listed(seen.reasons)}; docs/reasons.md explains the reasons", err=True
+                f"rejected for {_list_counts(seen.reasons)}; docs/reasons.md explains the reasons", err=True
             )
         show_passed_over(passed_over)
     if seen.pages and seen.verdicts["rejected"] == seen.pages:
         if as_json:
-            why = _listed(seen.reasons)
+            why = _list_counts(seen.reasons)
             click.echo(f"neardup: all {seen.pages:,} pages were rejected for {why}", err=True)
         sys.exit(1)
 
 
-def _listed(counted: Counter[str]) -> str:
+def _list_counts(counted: Counter[str]) -> str:
     return ", ".join(f"{name} ({count:,})" for name, count in counted.most_common())
 
 
@@ -151,13 +151,13 @@ async def _scan(
         left = {each: each.count - index.judged(rows_id(each)) for each in once}
         if len(of_rows) == len(opened) and not any(left.values()) and not (directory / VERDICT_LOG).exists():
             return  # an output is left as it is
-        begun = [
+        partial_rows = [
             BegunRows(each.name, rows_id(each), each.count - rows)
             for each, rows in left.items()
             if 0 < rows < each.count
         ]
         with (
-            verdicts_to(output, index, directory if kept else None, begun) as verdicts,
+            verdicts_to(output, index, directory if kept else None, partial_rows) as verdicts,
             reading(opened) as advance,
             if_interrupted(lambda: f"{seen.verdicts.total():,} pages were judged"),
         ):
