@@ -22,7 +22,7 @@ CONTENT: Final = ("html", "text", "body")
 
 
 def message_fields(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of the page message of a row, by lower-case names; None has to be left out before.
+    """Return the fields of the page message of a row, by lower-case names; None has to be left out before.
 
     A binary `html`, `text` or `body` is the page's raw bytes, of which JSON makes base64; a string `body` is
     base64.
@@ -36,23 +36,23 @@ def message_fields(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def fields_of_page(page: Page) -> dict[str, Any]:
-    """The fields of the page message that has a page: those that are set. The types of a `Page` are not
+    """Return the fields of the page message of a page: those that are set. The types of a `Page` are not
     checked when it is made. Lone surrogates become U+FFFD, as they do in a message."""
     return {name: _field(name, value) for name in FIELDS if (value := getattr(page, name)) is not None}
 
 
 def time_field(milliseconds: int) -> Any:
-    """`fetched_at` of a message. A time outside the years 1 to 9999 is rejected."""
+    """Return `fetched_at` of a message. A time outside the years 1 to 9999 is rejected."""
     return milliseconds if milliseconds.bit_length() < 64 else unreadable("an integer beyond 64 bits")
 
 
 def unreadable(why: str) -> dict[str, str]:
-    """What a message has in place of a value that it cannot have. It is rejected as `wrong_type`."""
+    """Return what a message has in place of a value that it cannot have. It is rejected as `wrong_type`."""
     return {"unreadable": why}
 
 
 def missing_columns(columns: Iterable[str]) -> str | None:
-    """What a table lacks whose rows are no pages, for messages; None if it lacks nothing."""
+    """Return what a table lacks whose rows are no pages, for messages; None if it lacks nothing."""
     columns = list(columns)
     if "url" in columns and any(content in columns for content in CONTENT):
         return None

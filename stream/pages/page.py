@@ -69,7 +69,7 @@ class _Message(CrawlRecord, kw_only=True):
     canonical_url: str | None = None
 
 
-class _Known(msgspec.Struct):
+class _ReadableFields(msgspec.Struct):
     """The fields that are still read from a message whose other fields have wrong types."""
 
     url: Any = None
@@ -77,7 +77,8 @@ class _Known(msgspec.Struct):
 
 
 def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page:
-    """The page in a message's value: JSON, or Avro or JSON framed with a schema id; plain, gzip or zstd.
+    """Return the page in a message's value: JSON, or Avro or JSON framed with a schema id; plain, gzip or
+    zstd.
 
     Neither the message nor a decompressed `body` may exceed `page_bytes`, and no more is allocated. Schemas
     and archived records that the message refers to come from `outside`.
@@ -90,7 +91,7 @@ def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = 
         if not value:
             raise PageError("empty_message")
         document = inflate(value, page_bytes, "message")
-        fields = _unframed(document, outside) if document[:1] == b"\0" else document
+        fields = _decode_framed(document, outside) if document[:1] == b"\0" else document
         if isinstance(fields, bytes) and not fields.strip(b" \t\r\n"):
             raise PageError("empty_message")
     except PageError as error:
@@ -107,7 +108,8 @@ def page_of_fields(fields: dict[str, Any], page_bytes: int) -> Page:
 
 
 def _is_as_in_json(fields: dict[str, Any]) -> bool:
-    """Whether JSON leaves the fields as they are: of bytes it makes strings, and None of some floats."""
+    """Return whether JSON leaves the fields as they are: of bytes it makes strings, and None of some
+    floats."""
     return all(
         isinstance(value, str | int) or (name == "body" and isinstance(value, bytes))
         for name, value in fields.items()
@@ -119,22 +121,22 @@ def _size(value: Any) -> int:
 
 
 def _page_of(fields: bytes | dict[str, Any], page_bytes: int, outside: Outside | None) -> Page:
-    known = _Known()
+    readable = _ReadableFields()
     try:
         try:
-            message, raw = _parsed(fields)
+            message, raw = _parse(fields)
         except msgspec.ValidationError as error:
-            known = _known(fields)
+            readable = _readable_fields(fields)
             raise PageError("wrong_type", str(error)) from None
-        known = _Known(message.url, message.fetched_at)
+        readable = _ReadableFields(message.url, message.fetched_at)
         return _page(message, raw, page_bytes, outside)
     except PageError as error:
-        url = known.url if isinstance(known.url, str) else None
-        raise PageMessageError(error.reason, error.detail, url, _time_or_none(known.fetched_at)) from None
+        url = readable.url if isinstance(readable.url, str) else None
+        raise PageMessageError(error.reason, error.detail, url, _time_or_none(readable.fetched_at)) from None
 
 
-def _unframed(document: bytes, outside: Outside | None) -> bytes | dict[str, Any]:
-    """The fields of a framed message, decoded by its schema."""
+def _decode_framed(document: bytes, outside: Outside | None) -> bytes | dict[str, Any]:
+    """Return the fields of a framed message, decoded by its schema."""
     if len(document) <= FRAME:
         raise PageError("malformed_json", "a zero byte, and no schema id with a record after it")
     number = int.from_bytes(document[1:FRAME], "big")
@@ -166,27 +168,27 @@ def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outsid
         redirected_from=message.redirected_from,
         canonical_url=message.canonical_url,
     )
-    return page if message.warc_filename is None else _claimed(page, message, page_bytes, outside)
+    return page if message.warc_filename is None else _fill_from_archive(page, message, page_bytes, outside)
 
 
-def _claimed(page: Page, message: _Message, page_bytes: int, outside: Outside | None) -> Page:
-    """The page with the body, content type and time of the archived record that the message names."""
+def _fill_from_archive(page: Page, message: _Message, page_bytes: int, outside: Outside | None) -> Page:
+    """Return the page with the body, content type and time of the archived record that the message names."""
     if message.warc_offset is None:
         raise PageError("missing_field", "warc_offset")
     if outside is None or message.warc_filename is None:
         raise PageError("bad_claim", "warc_filename, but no archive is configured")
-    found = outside.record(message.warc_filename, message.warc_offset, page_bytes)
+    archived = outside.record(message.warc_filename, message.warc_offset, page_bytes)
     return msgspec.structs.replace(
         page,
-        body=found.body,
-        content_type=page.content_type or found.content_type,
-        fetched_at=found.fetched_at if page.fetched_at is None else page.fetched_at,
-        canonical_url=page.canonical_url or found.canonical_url,
+        body=archived.body,
+        content_type=page.content_type or archived.content_type,
+        fetched_at=archived.fetched_at if page.fetched_at is None else page.fetched_at,
+        canonical_url=page.canonical_url or archived.canonical_url,
     )
 
 
-def _parsed(fields: bytes | dict[str, Any]) -> tuple[_Message, bytes | None]:
-    """The message, and its body if it came as bytes. Raises msgspec.ValidationError or PageError."""
+def _parse(fields: bytes | dict[str, Any]) -> tuple[_Message, bytes | None]:
+    """Return the message, and its body if it came as bytes. Raises msgspec.ValidationError or PageError."""
     if isinstance(fields, dict):
         return _of_avro(fields)
     try:
@@ -221,13 +223,13 @@ def _lenient(document: bytes, detail: str) -> Any:
         raise PageError("malformed_json", detail) from None
 
 
-def _known(document: bytes | dict[str, Any]) -> _Known:
+def _readable_fields(document: bytes | dict[str, Any]) -> _ReadableFields:
     if isinstance(document, dict):
-        return _Known(document.get("url"), document.get("fetched_at"))
+        return _ReadableFields(document.get("url"), document.get("fetched_at"))
     try:
-        return _KNOWN.decode(document)
+        return _READABLE_FIELDS.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return _Known()
+        return _ReadableFields()
 
 
 def _body(message: _Message, raw: bytes | None, page_bytes: int) -> bytes | None:
@@ -287,4 +289,4 @@ def _time_or_none(moment: Any) -> int | None:
 
 
 _MESSAGE = msgspec.json.Decoder(_Message)
-_KNOWN = msgspec.json.Decoder(_Known)
+_READABLE_FIELDS = msgspec.json.Decoder(_ReadableFields)

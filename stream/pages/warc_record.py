@@ -131,18 +131,18 @@ class _Reading:
         """Whether fastwarc asked for bytes that are not read yet."""
 
     def read(self, size: int = -1) -> bytes:
-        """At most `size` bytes."""
+        """Return at most `size` bytes."""
         end = len(self._data) if size < 0 else min(self._place + size, len(self._data))
-        found, self._place = self._data[self._place : end], end
-        self.short = self.short or not (found or self._ended)
-        return found
+        data, self._place = self._data[self._place : end], end
+        self.short = self.short or not (data or self._ended)
+        return data
 
     def tell(self) -> int:
-        """Bytes read so far."""
+        """Return the number of bytes read so far."""
         return self._place
 
     def seek(self, offset: int, whence: int = 0) -> int:
-        """Only reports the current position, which is all that fastwarc uses it for."""
+        """Return the current position and seek to no other, which is all that fastwarc uses it for."""
         if (offset, whence) not in ((0, 1), (self._place, 0)):
             raise OSError("seek")
         return self._place
