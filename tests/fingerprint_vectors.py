@@ -238,7 +238,7 @@ def result_of(text: str, scheme: Scheme, seed: bytes) -> dict[str, Any]:
     fingerprinter = Fingerprinter(scheme.with_seed(seed), seed)
     whole = fingerprinter.text(text)
     (row,) = fingerprinter.rows([ReadPage("http://example.com/", "", None, text)])
-    plain = fingerprinter.normalised(text)
+    plain = fingerprinter.normalise(text)
     ranges = pieces(points_of([plain]), scheme.segmenter)
     tokens = [
         plain[start:end] for start, end in zip(ranges.starts.tolist(), ranges.ends.tolist(), strict=True)

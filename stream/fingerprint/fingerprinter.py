@@ -22,7 +22,7 @@ from stream.fingerprint.seed import hash_keys, text_key
 from stream.fingerprint.simhash import signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
-from stream.fingerprint.weighted_features import signed, weighted_pairs
+from stream.fingerprint.weighted_features import fold_signs, weighted_pairs
 from stream.pages.content import Content, declared_language, page_content
 from stream.pages.fields import fields_of_page
 from stream.pages.outside.outside import Outside
@@ -119,33 +119,33 @@ class Fingerprinter:
             self.texts(texts)
         extract("")
 
-    def normalised(self, text: str) -> str:
-        """The normalised form of a text, which is what gets fingerprinted."""
+    def normalise(self, text: str) -> str:
+        """Return the normalised form of a text, which is what gets fingerprinted."""
         plain = normalise(text)
         return plain if self.scheme.han_variants == "kept" else simplified(plain)
 
     def text(self, text: str) -> Fingerprint:
-        """The fingerprint of plain text. Never raises; lone surrogates count as U+FFFD."""
+        """Return the fingerprint of plain text. Never raises; lone surrogates count as U+FFFD."""
         return self.texts([text])[0]
 
     def texts(self, texts: Sequence[str]) -> list[Fingerprint]:
-        """The fingerprint of each text: the same as by `text`, at a fraction of the cost.
+        """Return the fingerprint of each text. Each equals that of `text`, at a fraction of the cost.
 
         Several texts are processed by compiled loops. A single one is, too, once `warm` was called; before
         that NumPy is used, to spare commands that fingerprint one page the import of the compiler (0.5 s).
         """
         if self._recipe:
             return [self._text(text, self._recipe) for text in texts]
-        found: list[Fingerprint] = []
+        fingerprints: list[Fingerprint] = []
         batch: list[str] = []
         size = 0
         for text in texts:
             if batch and size + len(text) > BATCH_CHARACTERS:
-                found += self._batch(batch)
+                fingerprints += self._batch(batch)
                 batch, size = [], 0
             batch.append(text)
             size += len(text)
-        return found + self._batch(batch) if batch else found
+        return fingerprints + self._batch(batch) if batch else fingerprints
 
     def _batch(self, texts: Sequence[str]) -> list[Fingerprint]:
         compiled = self._warm or len(texts) > 1
@@ -173,13 +173,13 @@ class Fingerprinter:
         return [Fingerprint(*of_sums, *others) for of_sums, *others in columns]
 
     def _points(self, texts: Sequence[str], compiled: bool) -> tuple[Points, list[bytes]]:
-        """The normalised texts, and the `text_hash` of each."""
+        """Return the normalised texts, and the `text_hash` of each."""
         if compiled and self.scheme.han_variants == "kept":
             from stream.text.normalise_compiled import encoded, normalised_points
 
             points = normalised_points(texts)
             return points, list(map(self._hash_text, encoded(points)))
-        normalised = [self.normalised(text) for text in texts]
+        normalised = [self.normalise(text) for text in texts]
         return points_of(normalised), [self._hash_text(text.encode()) for text in normalised]
 
     def _tokens(self, texts: Points, compiled: bool) -> Tokens:
@@ -190,7 +190,7 @@ class Fingerprinter:
         return plain_tokens(texts, self._keys, self.scheme.segmenter, self.scheme.dictionary)
 
     def _sketches(self, tokens: Tokens, compiled: bool) -> list[bytes]:
-        """The sketch of each text."""
+        """Return the sketch of each text."""
         hashes, bounds = tokens.units, tokens.unit_bounds
         if compiled and self.scheme.sketch == "parity":
             from stream.fingerprint.parity_compiled import parity_sketches
@@ -203,7 +203,7 @@ class Fingerprinter:
         ]
 
     def _text(self, text: str, recipe: Recipe) -> Fingerprint:
-        normalised = self.normalised(text)
+        normalised = self.normalise(text)
         tokens = segment(normalised, self.scheme.segmenter, self.scheme.dictionary)
         weighted = recipe.features(normalised, tokens)
         fingerprint, uncertain = simhash(*weighted, self.scheme.width, self._tie_word)
@@ -219,14 +219,15 @@ class Fingerprinter:
         )
 
     def features(self, pairs: Iterable[tuple[str | bytes, float]]) -> Fingerprint:
-        """The fingerprint of your own (feature, weight) pairs. Features are distinct; weights of any sign.
+        """Return the fingerprint of your own (feature, weight) pairs. Features are distinct; weights of any
+        sign.
 
         Uses the scheme's hash, width, weight cap and ties, and normalises nothing. The sketch is that of the
         set of features. Raises ValueError for a weight that is not finite or not within -2**32 to 2**32.
         """
         names, weights = weighted_pairs(pairs, self.scheme.weight_cap)
         hashes = self._hash(names, self.scheme.width)
-        fingerprint, uncertain = simhash(*signed(hashes, weights), self.scheme.width, self._tie_word)
+        fingerprint, uncertain = simhash(*fold_signs(hashes, weights), self.scheme.width, self._tie_word)
         own = hash_tokens(names, self._keys).astype(np.uint32)
         listed = msgspec.msgpack.encode(sorted(zip(names, weights.tolist(), strict=True)))
         return Fingerprint(
@@ -239,12 +240,12 @@ class Fingerprinter:
         )
 
     def page(self, page: Page, page_bytes: int = PAGE_BYTES) -> Row:
-        """The journal row of a page: that of its message. If the page cannot be fingerprinted, the row is
-        rejected, with a reason."""
-        return self._page_row(self.validated(page, page_bytes))
+        """Return the journal row of a page, which equals that of its message. If the page cannot be
+        fingerprinted, the row is rejected, with a reason."""
+        return self._page_row(self.validate(page, page_bytes))
 
     def message(self, value: bytes | None, page_bytes: int) -> Row:
-        """The journal row of a page message's value, of at most `page_bytes` once decompressed."""
+        """Return the journal row of a page message's value, of at most `page_bytes` once decompressed."""
         return self._page_row(self.decode(value, page_bytes))
 
     def _page_row(self, page: Page | Row) -> Row:
@@ -252,39 +253,40 @@ class Fingerprinter:
         return read if isinstance(read, Row) else self.rows([read])[0]
 
     def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
-        """The page in a message's value, or the row that rejects it. Raises FetchNeededError if `outside` has
-        to fetch something first."""
-        return self._or_rejected(lambda: decode_page(value, page_bytes, outside))
+        """Return the page in a message's value, or the row that rejects it. Raises FetchNeededError if
+        `outside` has to fetch something first."""
+        return self._decode_or_reject(lambda: decode_page(value, page_bytes, outside))
 
     def page_of_fields(self, fields: dict[str, Any], page_bytes: int) -> Page | Row:
-        """The page in the fields of a message, or the row that rejects it: the same as of their JSON."""
-        return self._or_rejected(lambda: page_of_fields(fields, page_bytes))
+        """Return the page in the fields of a message, or the row that rejects it, as from their JSON."""
+        return self._decode_or_reject(lambda: page_of_fields(fields, page_bytes))
 
-    def validated(self, page: Page, page_bytes: int) -> Page | Row:
-        """The page as its message has it, or the row that rejects it, since a `Page` can be made of anything.
-        Pages that are decoded from messages are valid."""
+    def validate(self, page: Page, page_bytes: int) -> Page | Row:
+        """Return the page as its message has it, or the row that rejects it, since a `Page` can be made of
+        anything. Pages that are decoded from messages are valid."""
         return self.page_of_fields(fields_of_page(page), page_bytes)
 
-    def _or_rejected(self, decode: Callable[[], Page]) -> Page | Row:
+    def _decode_or_reject(self, decode: Callable[[], Page]) -> Page | Row:
         try:
             return decode()
         except PageMessageError as error:
-            return self._rejected(error, error.url, error.fetched_at)
+            return self._reject(error, error.url, error.fetched_at)
 
     def url_key(self, url: str) -> str:
-        """The key of a URL. Raises PageError `bad_url`."""
+        """Return the key of a URL. Raises PageError `bad_url`."""
         return url_key(url, self._url_rules)
 
     def read_page(self, page: Page) -> ReadPage | Row:
-        """The page with its text, or the row that rejects it."""
+        """Return the page with its text, or the row that rejects it."""
         try:
             key, content = self.read_content(page)
             return ReadPage(page.url, key, page.fetched_at, content.main_text(), declared_language(page))
         except PageError as error:
-            return self._rejected(error, page.url, page.fetched_at)
+            return self._reject(error, page.url, page.fetched_at)
 
     def read_content(self, page: Page) -> tuple[str, Content]:
-        """The URL key of a page, and its content. Raises PageError like `url_key` and `page_content`."""
+        """Return the URL key of a page, and its content. Raises PageError like `url_key` and
+        `page_content`."""
         key, rules = self.url_key(page.url), self._url_rules
         content = page_content(page)
         if rules.redirected or rules.canonical:
@@ -293,38 +295,38 @@ class Fingerprinter:
         return key, content
 
     def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
-        """The journal rows of a batch of pages."""
-        made = self.texts([page.text for page in pages])
-        return [self._row(page, found) for page, found in zip(pages, made, strict=True)]
+        """Return the journal rows of a batch of pages."""
+        fingerprints = self.texts([page.text for page in pages])
+        return [self._row(page, fingerprint) for page, fingerprint in zip(pages, fingerprints, strict=True)]
 
-    def _row(self, page: ReadPage, found: Fingerprint) -> Row:
-        if found.tokens < self.scheme.minimum_tokens or not found.features:
+    def _row(self, page: ReadPage, result: Fingerprint) -> Row:
+        if result.tokens < self.scheme.minimum_tokens or not result.features:
             return Row(
                 Status.INSUFFICIENT,
                 page.url,
                 page.url_key,
                 page.fetched_at,
-                text_hash=found.text_hash,
-                length=found.length,
+                text_hash=result.text_hash,
+                length=result.length,
                 language=page.language,
             )
         return Row(
-            Status.SHORT if found.tokens < self.scheme.short_tokens else Status.READY,
+            Status.SHORT if result.tokens < self.scheme.short_tokens else Status.READY,
             page.url,
             page.url_key,
             page.fetched_at,
-            found.fingerprint & (1 << WORD) - 1,
-            found.uncertain,
-            found.sketch,
-            found.text_hash,
-            high=found.fingerprint >> WORD,
-            length=found.length,
+            result.fingerprint & (1 << WORD) - 1,
+            result.uncertain,
+            result.sketch,
+            result.text_hash,
+            high=result.fingerprint >> WORD,
+            length=result.length,
             language=page.language,
         )
 
-    def _rejected(self, error: PageError, url: str | None, fetched_at: int | None) -> Row:
-        """The row of a page that cannot be fingerprinted, with the key of its own URL if that has one. A URL
-        longer than MAX_URL is dropped, since rows must stay small."""
+    def _reject(self, error: PageError, url: str | None, fetched_at: int | None) -> Row:
+        """Return the row of a page that cannot be fingerprinted, with the key of its own URL if that has one.
+        A URL longer than MAX_URL is dropped, since rows must stay small."""
         key = None
         if url is not None:
             url = None if len(url) > MAX_URL else replace_surrogates(url)

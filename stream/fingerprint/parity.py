@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.hashes import mix
-from stream.fingerprint.small_sets import listed, low_bits
+from stream.fingerprint.small_sets import encode_list, low_bits
 
 MOST: Final = (5, 2)
 """Most sampled shingles per bin, as a fraction; a sampled set has 1.25 to 2.5 per bin. More would reduce the
@@ -52,7 +52,7 @@ def parity_sketch(ordered: NDArray[np.uint32], bins: int) -> bytes:
     places = (scaled >> np.uint64(32)) << np.uint64(1)
     places[upper:] += np.uint64(1)
     if size < low_bits(bins).size:
-        content = listed(places, scaled & np.uint64(2**32 - 1), bins)
+        content = encode_list(places, scaled & np.uint64(2**32 - 1), bins)
     else:
         odd = np.bincount(places.astype(np.intp), minlength=bins).astype(np.uint8) & np.uint8(1)
         content = np.packbits(odd, bitorder="little").tobytes()

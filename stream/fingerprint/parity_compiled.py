@@ -140,8 +140,8 @@ def _list(
     codes: NDArray[np.uint64],
     ends: NDArray[np.int64],
 ) -> None:
-    """Write `small_sets.listed` of a set into a row of zeros. `codes`, one for each element, and `ends`, one
-    for each bucket, are overwritten."""
+    """Write `small_sets.encode_list` of a set into a row of zeros. `codes`, one for each element, and `ends`,
+    one for each bucket, are overwritten."""
     size, width, more = len(distinct), np.uint64(low), np.uint64(low - BIN_BITS)
     half_bins, least_bits = np.uint64(bins // 2), _HALF_WORD - more
     ends[:] = 0

@@ -72,12 +72,12 @@ class Row(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def has_large_key(key: bytes | None) -> bool:
-    """Whether a message key would not fit the journal."""
+    """Return whether a message key would not fit the journal."""
     return len(key or b"") > KEY_BYTES
 
 
 def without_large_key(row: Row, key: bytes | None) -> Row:
-    """The row of a page, which is rejected if its message key is too large."""
+    """Return the row of a page, which is rejected if its message key is too large."""
     if not has_large_key(key):
         return row
     return Row(Status.REJECTED, row.url, row.url_key, row.fetched_at, reason="key_too_large")

@@ -22,7 +22,8 @@ SHINGLE_BASE: Final = np.uint32(0x846CA68B)
 
 
 def shingles(units: NDArray[np.uint32], length: int) -> NDArray[np.uint32]:
-    """A hash of each run of `length` units (n,), which are hashes of characters or words: (n - length + 1,).
+    """Return a hash of each run of `length` units (n,), which are hashes of characters or words: (n - length
+    + 1,).
 
     Fewer units than `length` make a single shingle; no units make none. Among s distinct shingles about
     s**2 / 2**33 pairs collide: one pair in a text of 90 000, far below the precision of an estimate.
@@ -39,8 +40,8 @@ def shingles(units: NDArray[np.uint32], length: int) -> NDArray[np.uint32]:
 
 
 def sketch(shingle_hashes: NDArray[np.uint32], scheme: Scheme) -> bytes:
-    """The sketch of a set of shingles (n,), repetitions allowed, in `scheme.sketch_bytes` bytes. Without
-    shingles it is all zeros."""
+    """Return the sketch of a set of shingles (n,), repetitions allowed, in `scheme.sketch_bytes` bytes.
+    Without shingles it is all zeros."""
     if not shingle_hashes.size:
         return bytes(scheme.sketch_bytes)
     ordered = _distinct(shingle_hashes)
@@ -52,7 +53,7 @@ def sketch(shingle_hashes: NDArray[np.uint32], scheme: Scheme) -> bytes:
 
 
 def _distinct(shingle_hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """The distinct hashes, ascending."""
+    """Return the distinct hashes, ascending."""
     ordered = np.sort(shingle_hashes)
     fresh = np.empty(ordered.size, np.bool_)
     fresh[:1] = True
@@ -61,7 +62,7 @@ def _distinct(shingle_hashes: NDArray[np.uint32]) -> NDArray[np.uint32]:
 
 
 def similarities(a: NDArray[np.uint64], b: NDArray[np.uint64], scheme: Scheme) -> NDArray[np.int64]:
-    """Estimated Jaccard similarity, in whole ten-thousandths, of the texts sketched in `a` and `b`, both
+    """Return the estimated Jaccard similarity, in ten-thousandths, of the texts sketched in `a` and `b`, both
     uint64 (m, sketch_bytes / 8): (m,).
 
     `a` or `b` may be a single sketch, which is compared with all of the other.
@@ -78,7 +79,8 @@ def similarities_at(
     rows_b: NDArray[np.int64],
     scheme: Scheme,
 ) -> NDArray[np.int64]:
-    """Estimated Jaccard similarity, in whole ten-thousandths, of the m pairs (a[rows_a], b[rows_b]): (m,)."""
+    """Return the estimated Jaccard similarity, in ten-thousandths, of the m pairs (a[rows_a], b[rows_b]):
+    (m,)."""
     # Imported here, since workers never compare sketches and need not wait for the compiler's import.
     from stream.fingerprint.parity_similarity_compiled import estimator, similarities_of
 
@@ -92,7 +94,8 @@ def both_listed_at(
     rows_b: NDArray[np.int64],
     scheme: Scheme,
 ) -> NDArray[np.bool_]:
-    """Whether both sets of each of those pairs are so small that they are compared by their lists: (m,)."""
+    """Return for each of the m pairs (a[rows_a], b[rows_b]) whether both sets are so small that they are
+    compared by their lists: (m,)."""
     from stream.fingerprint.parity_similarity_compiled import both_listed_of, estimator
 
     return both_listed_of(a, rows_a, b, rows_b, estimator(scheme))
@@ -105,8 +108,9 @@ def counted_at(
     rows_b: NDArray[np.int64],
     scheme: Scheme,
 ) -> NDArray[np.bool_]:
-    """Whether the codes of these lists are so long that the similarity of a pair is counted rather than
-    estimated (see `stream.fingerprint.small_sets.largest_counted`): (m,)."""
+    """Return for each of the m pairs (a[rows_a], b[rows_b]) whether both sets are listed by codes so long
+    that their similarity is counted rather than estimated (see
+    `stream.fingerprint.small_sets.largest_counted`): (m,)."""
     if scheme.sketch != "parity":
         return np.zeros(len(rows_a), np.bool_)
     size, largest = a.shape[-1] - 2, largest_counted(scheme.sketch_bins)

@@ -34,8 +34,9 @@ WRONGLY_COUNTED: Final = 1_000
 
 @functools.cache
 def low_bits(bins: int) -> NDArray[np.int64]:
-    """Low bits of each code of a set that is listed in the place of so many bins, by its size: what is left
-    beside a bit a bucket and one a code. (s + 1,), where s is the size of the largest such set."""
+    """Return the low bits of each code of a set that is listed in the place of so many bins, by its size:
+    what is left beside a bit a bucket and one a code. (s + 1,), where s is the size of the largest such
+    set."""
     left = bins - bins // BINS_A_BUCKET
     return np.array(
         [min(MOST, left // max(1, size) - 1) for size in range(left // (FEWEST + 1) + 1)], np.int64
@@ -44,16 +45,17 @@ def low_bits(bins: int) -> NDArray[np.int64]:
 
 @functools.cache
 def largest_counted(bins: int) -> int:
-    """Size of the largest sets whose codes are so long that the similarity of two lists is counted rather
-    than estimated. At J = 0.8 a ninth of each set is not in the other."""
+    """Return the size of the largest sets whose codes are so long that the similarity of two lists is counted
+    rather than estimated. At J = 0.8 a ninth of each set is not in the other."""
     low = low_bits(bins)
     size = np.arange(low.size)
     codes = bins // BINS_A_BUCKET << low
     return int(np.flatnonzero(WRONGLY_COUNTED * size**2 <= 9 * 9 * codes)[-1])
 
 
-def listed(places: NDArray[np.uint64], fractions: NDArray[np.uint64], bins: int) -> bytes:
-    """The list of a set of shingles (n,) of these bins; `fractions`, of 32 bits, tell those of a bin apart.
+def encode_list(places: NDArray[np.uint64], fractions: NDArray[np.uint64], bins: int) -> bytes:
+    """Return the list of a set of shingles (n,), of which `places` are the bins. `fractions`, of 32 bits,
+    tell the shingles of a bin apart.
 
     Bucket by bucket a 1 for each code, and a 0; then the low bits of each code. Bit j is bit j % 8 of byte
     j // 8.

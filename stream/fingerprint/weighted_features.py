@@ -18,8 +18,8 @@ LARGEST: Final = 2.0**32
 def weighted_pairs(
     pairs: Iterable[tuple[str | bytes, float]], cap: int = 100
 ) -> tuple[list[bytes], NDArray[np.int64]]:
-    """The features in UTF-8, and rint(UNIT * weight) of each (n,), capped at `cap` percent of the sum of
-    their magnitudes. Raises ValueError, which names the feature, for a weight that is not finite or larger
+    """Return the features in UTF-8, and rint(UNIT * weight) of each (n,), capped at `cap` percent of the sum
+    of their magnitudes. Raises ValueError, which names the feature, for a weight that is not finite or larger
     than LARGEST."""
     names: list[bytes] = []
     weights: list[int] = []
@@ -32,10 +32,10 @@ def weighted_pairs(
     return names, whole if cap == 100 else np.sign(whole) * cap_weights(np.abs(whole), cap)
 
 
-def signed(
+def fold_signs(
     hashes: NDArray[np.uint64], weights: NDArray[np.int64]
 ) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Equivalent hashes and weights without negative weights: negating a weight equals inverting all bits of
-    the hash."""
+    """Return equivalent hashes and weights without negative weights: negating a weight equals inverting all
+    bits of the hash."""
     turned = np.where(weights < 0, np.uint64(2**64 - 1), np.uint64(0))
     return hashes ^ (turned if hashes.ndim == 1 else turned[:, None]), np.abs(weights)

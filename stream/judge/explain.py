@@ -156,7 +156,7 @@ def side_of_text(
     """Analyse a text."""
     scheme = fingerprinter.scheme
     found = fingerprinter.text(text)
-    normalised = fingerprinter.normalised(text)
+    normalised = fingerprinter.normalise(text)
     tokens = segment(normalised, scheme.segmenter, scheme.dictionary)
     recipe = Recipe(scheme, fingerprinter.seed)
     names, weights = recipe.named(normalised, tokens)

@@ -341,7 +341,7 @@ class Index:
         return [each if isinstance(each, Row) else next(rows) for each in read]
 
     def _read(self, page: Page) -> ReadPage | Row:
-        valid = self._fingerprinter.validated(page, self._page_bytes)
+        valid = self._fingerprinter.validate(page, self._page_bytes)
         return valid if isinstance(valid, Row) else self._fingerprinter.read_page(valid)
 
     def _named(self, name: str, text: str) -> ReadPage:

@@ -13,7 +13,7 @@ from stream.fingerprint.hashing.hash_functions import hasher
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.fingerprint.simhash import simhash
-from stream.fingerprint.weighted_features import signed
+from stream.fingerprint.weighted_features import fold_signs
 from stream.tables.fingerprint_lanes import distances, from_integers
 from tests.seeds.hyperplanes import (
     angle,
@@ -29,7 +29,7 @@ from tests.seeds.hyperplanes import (
 def test_the_kernel_gives_the_signs_of_projections(vector: list[int], width: int) -> None:
     scheme = Scheme(width=width)  # type: ignore[arg-type]
     hashes = hasher(scheme, PUBLIC_SEED)([str(d).encode() for d in range(len(vector))], width)
-    fingerprint, _ = simhash(*signed(hashes, np.array(vector, np.int64)), width, scheme.tie_word)
+    fingerprint, _ = simhash(*fold_signs(hashes, np.array(vector, np.int64)), width, scheme.tie_word)
     assert signs(np.array([vector]), planes_of(hashes, width), scheme.tie_word) == [fingerprint]
 
 

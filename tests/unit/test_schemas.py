@@ -291,7 +291,7 @@ def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
     assert plain["text_hash"][64:] == bytes(32), "zeros when rejected"
     # Runs of spaces are one, and the last is none.
     lengths = np.frombuffer(plain["length"], "<u4").tolist()
-    assert lengths == [len(Fingerprinter(SCHEME).normalised(HARBOUR))] * 3 + [len("loading"), 0, 0]
+    assert lengths == [len(Fingerprinter(SCHEME).normalise(HARBOUR))] * 3 + [len("loading"), 0, 0]
     times = np.frombuffer(plain["fetched_at"], "<i8").tolist()
     assert times == [1_767_319_445_678, -(2**63), -(2**63), 0, -(2**63), -(2**63)]
     strings = strings_of(plain, 6)

@@ -14,7 +14,7 @@ from stream.fingerprint.default_weights import UNIT
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import TIES, bit_sums, simhash
-from stream.fingerprint.weighted_features import signed, weighted_pairs
+from stream.fingerprint.weighted_features import fold_signs, weighted_pairs
 from stream.tables.fingerprint_lanes import distances, from_integers
 from tests.seeds.hyperplanes import planes_of, signs
 from tests.seeds.minhash import first_in
@@ -24,7 +24,7 @@ def kernel(pairs: list[tuple[str, float]], ties: int = 0) -> tuple[str, list[flo
     """Fingerprint and sums of features given as (hash in binary, weight)."""
     width = len(pairs[0][0])
     hashes = np.array([int(bits, 2) for bits, _ in pairs], np.uint64)
-    hashes, weights = signed(hashes, weighted_pairs(pairs)[1])
+    hashes, weights = fold_signs(hashes, weighted_pairs(pairs)[1])
     fingerprint, _ = simhash(hashes, weights, width, ties)
     sums = bit_sums(hashes, weights, width) / UNIT
     return f"{fingerprint:0{width}b}", sums[::-1].tolist()

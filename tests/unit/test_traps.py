@@ -187,7 +187,7 @@ def test_traditional_and_simplified_copies_are_different_texts_unless_folded(
     assert same(one, other)
     assert same(one, plain)
     assert one.text_hash == other.text_hash
-    assert folding.normalised("𠮷 é 한 ABC") == "𠮷 é 한 abc"
+    assert folding.normalise("𠮷 é 한 ABC") == "𠮷 é 한 abc"
 
 
 def test_a_mixed_page_is_found_again_with_a_part_changed(tmp_path: Path) -> None:

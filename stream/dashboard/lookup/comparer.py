@@ -20,7 +20,7 @@ class Comparer(Fingerprinter):
             read = self._read(value, page_bytes)
             if isinstance(read, Row):
                 return read
-            text = self.normalised(read.text)
+            text = self.normalise(read.text)
             sides.append(Shingled.of(text, units(text), self.scheme.shingle))
         return msgspec.msgpack.encode(diff(*sides))
 
