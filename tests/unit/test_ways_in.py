@@ -1,6 +1,6 @@
 """A page has one verdict and reason, whichever way it comes in: as a message, in a table, as rows, in Python.
 
-`tests/kafka/test_ways_in.py` sends the same pages through a broker.
+`tests/kafka/test_ways_on_kafka.py` sends the same pages through a broker.
 """
 
 from __future__ import annotations
