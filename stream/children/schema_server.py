@@ -28,7 +28,7 @@ class SchemaServer:
         """The schema, or why it is unavailable, within ANSWER_SECONDS."""
         if self._registry is None:
             refusal = f"schema id {request.number}, but no schema_registry_url is set"
-            return SchemaResponse(Registered.refused(PageError("unknown_schema", refusal)))
+            return SchemaResponse(Registered.from_error(PageError("unknown_schema", refusal)))
         try:
             async with asyncio.timeout(ANSWER_SECONDS), self._one_at_a_time:
                 return await _beside_the_loop(self._registry, request.number)

@@ -87,11 +87,11 @@ def command(
         )
     for stage, part in parts:
         with console.status(f"measuring {stage}"):
-            given = {"data": data, "picture": picture}
+            paths = {"data": data, "picture": picture}
             try:
                 module = import_module(f"tests.bench.bench_{part}")
                 takes = signature(module.run).parameters
-                figures = module.run(**{name: path for name, path in given.items() if path and name in takes})
+                figures = module.run(**{name: path for name, path in paths.items() if path and name in takes})
             except NeardupError as error:
                 unmeasured.append(str(error))
                 continue

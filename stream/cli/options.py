@@ -177,12 +177,12 @@ _PATTERN_MEANINGS = {
 _AT = re.compile(r" - at `\$\.(\w+)`$")
 
 
-def structure(kind: type[Any], given: tuple[str, ...], option: str) -> Any:
+def structure(kind: type[Any], pairs: tuple[str, ...], option: str) -> Any:
     """Build a Scheme or VerdictOptions from NAME=VALUE pairs. Raises SettingsError that names the option."""
     import msgspec
 
     values: dict[str, str] = {}
-    for pair in given:
+    for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
             raise SettingsError(f"{option} {pair!r}: write NAME=VALUE")

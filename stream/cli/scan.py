@@ -128,7 +128,7 @@ async def _scan(
     settings: Settings,
     opened: list[Any],
     directory: Path,
-    kept: bool,
+    keep: bool,
     scheme: Any,
     options: Any,
     output: Path | None,
@@ -148,16 +148,20 @@ async def _scan(
     with index_in(directory, settings, scheme, options) as index:
         of_rows = [each for each in opened if isinstance(each, RowsSource)]
         once = {rows_id(each): each for each in of_rows}.values()
-        left = {each: each.count - index.judged(rows_id(each)) for each in once}
-        if len(of_rows) == len(opened) and not any(left.values()) and not (directory / VERDICT_LOG).exists():
+        remaining = {each: each.count - index.judged(rows_id(each)) for each in once}
+        if (
+            len(of_rows) == len(opened)
+            and not any(remaining.values())
+            and not (directory / VERDICT_LOG).exists()
+        ):
             return  # an output is left as it is
         partial_rows = [
             BegunRows(each.name, rows_id(each), each.count - rows)
-            for each, rows in left.items()
+            for each, rows in remaining.items()
             if 0 < rows < each.count
         ]
         with (
-            verdicts_to(output, index, directory if kept else None, partial_rows) as verdicts,
+            verdicts_to(output, index, directory if keep else None, partial_rows) as verdicts,
             reading(opened) as advance,
             if_interrupted(lambda: f"{seen.verdicts.total():,} pages were judged"),
         ):
@@ -169,7 +173,7 @@ async def _scan(
             sources = [
                 each if isinstance(each, RowsSource) else seen.counting_messages(each) for each in opened
             ]
-            seen.pages += sum(left.values())
+            seen.pages += sum(remaining.values())
             async with aclosing(judged(settings, index, sources, before)) as chunks:
                 async for _ in chunks:
                     records = list(map(decode, values))

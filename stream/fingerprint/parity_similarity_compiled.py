@@ -160,13 +160,13 @@ def _of_lists(one: NDArray[np.uint64], two: NDArray[np.uint64], code_bits: NDArr
 
 
 @compiled
-def _codes(row: NDArray[np.uint64], code_bits: NDArray[np.int64], kept: int) -> NDArray[np.uint64]:
-    """Return the codes of a small set, ascending, with `kept` of their low bits. They are fewer than the set
+def _codes(row: NDArray[np.uint64], code_bits: NDArray[np.int64], bits: int) -> NDArray[np.uint64]:
+    """Return the codes of a small set, ascending, with `bits` of their low bits. They are fewer than the set
     if the row is no such list."""
     last = len(row) - 2
     size, bins = np.int64(row[last]), 64 * last
     codes, width = np.empty(size, np.uint64), np.uint64(code_bits[size])
-    mask, dropped = (_ONE << width) - _ONE, width - np.uint64(kept)
+    mask, dropped = (_ONE << width) - _ONE, width - np.uint64(bits)
     start, count = np.uint64(bins // BINS_A_BUCKET + size), 0
     for word in range(last):
         ones = row[word]

@@ -33,10 +33,10 @@ class Recipe:
 
     def features(self, text: str, tokens: list[bytes]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
         """Hashes, (n,) or (n, 2) for 128 bits, and weights (n,) of the distinct features of a text."""
-        names, weights = self.named(text, tokens)
+        names, weights = self.weigh_features(text, tokens)
         return self.hash(names, self._width), weights
 
-    def named(self, text: str, tokens: list[bytes]) -> tuple[list[bytes], NDArray[np.int64]]:
+    def weigh_features(self, text: str, tokens: list[bytes]) -> tuple[list[bytes], NDArray[np.int64]]:
         """The distinct features of a text and their weights (n,)."""
         if self._stop_words:
             tokens = [token for token in tokens if token not in self._stop_words]

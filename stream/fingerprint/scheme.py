@@ -164,9 +164,9 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def refuse_other_seed(self, seed: bytes) -> None:
         """Raise SettingsError unless the scheme was made with this seed."""
         if digest_of(seed) != self.seed_digest:
-            given = f"seed_file={self.seed_file}" if self.seed_file else "no seed_file"
+            source = f"seed_file={self.seed_file}" if self.seed_file else "no seed_file"
             raise SettingsError(
-                f"scheme option {given}: the scheme was made with another seed, of digest"
+                f"scheme option {source}: the scheme was made with another seed, of digest"
                 f" {self.seed_digest}; `neardup topics seed` writes a journal's seed to a file"
             )
 

@@ -37,9 +37,9 @@ def low_bits(bins: int) -> NDArray[np.int64]:
     """Return the low bits of each code of a set that is listed in the place of so many bins, by its size:
     what is left beside a bit a bucket and one a code. (s + 1,), where s is the size of the largest such
     set."""
-    left = bins - bins // BINS_A_BUCKET
+    free = bins - bins // BINS_A_BUCKET
     return np.array(
-        [min(MOST, left // max(1, size) - 1) for size in range(left // (FEWEST + 1) + 1)], np.int64
+        [min(MOST, free // max(1, size) - 1) for size in range(free // (FEWEST + 1) + 1)], np.int64
     )
 
 

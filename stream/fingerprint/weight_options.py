@@ -44,11 +44,11 @@ def cap_weights(weights: NDArray[np.int64], percent: int) -> NDArray[np.int64]:
     rest = sum(ordered)
     for heavy, largest in enumerate(ordered):
         # With `heavy` features at the cap c: c = percent / 100 * (heavy * c + rest).
-        left = 100 - heavy * percent
-        if left <= 0:
+        remainder = 100 - heavy * percent
+        if remainder <= 0:
             cap = ordered[-1]
             break
-        cap = percent * rest // left
+        cap = percent * rest // remainder
         if largest <= cap:
             break
         rest -= largest

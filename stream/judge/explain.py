@@ -159,7 +159,7 @@ def side_of_text(
     normalised = fingerprinter.normalise(text)
     tokens = segment(normalised, scheme.segmenter, scheme.dictionary)
     recipe = Recipe(scheme, fingerprinter.seed)
-    names, weights = recipe.named(normalised, tokens)
+    names, weights = recipe.weigh_features(normalised, tokens)
     hashes = recipe.hash(names, scheme.width) if names else np.zeros(0, np.uint64)
     return ExplainedPage(
         name=name,

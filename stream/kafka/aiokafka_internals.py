@@ -142,8 +142,8 @@ def retrieve_errors(producer: AIOKafkaProducer) -> None:
 
     Callers have no access to some futures of aiokafka: those of the transaction and of unsent batches.
     """
-    kept = producer._message_accumulator
-    batches = [*chain.from_iterable(kept._batches.values()), *kept._pending_batches]
+    accumulator = producer._message_accumulator
+    batches = [*chain.from_iterable(accumulator._batches.values()), *accumulator._pending_batches]
     futures = [batch._drain_waiter for batch in batches]
     if producer._txn_manager is not None:
         futures.append(producer._txn_manager.wait_for_transaction_end())
@@ -160,7 +160,7 @@ def read_committed(consumer: AIOKafkaConsumer) -> None:
     consumer._isolation_level = "read_committed"
 
 
-def fetched(consumer: AIOKafkaConsumer) -> MutableMapping[TopicPartition, Any]:
+def fetched_records(consumer: AIOKafkaConsumer) -> MutableMapping[TopicPartition, Any]:
     """Return the fetched results not consumed yet, in order of arrival: partition -> FetchResult or
     FetchError."""
     results: MutableMapping[TopicPartition, Any] = consumer._fetcher._records

@@ -60,9 +60,9 @@ DOCUMENTED: Final = "docs/operations.md lists what each role needs"
 
 def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer:
     """Create a consumer, not started."""
-    made = AIOKafkaConsumer(*topics, **(arguments(settings) | options))
-    raise_offset_errors(client_of(made))
-    return made
+    client = AIOKafkaConsumer(*topics, **(arguments(settings) | options))
+    raise_offset_errors(client_of(client))
+    return client
 
 
 def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
@@ -72,9 +72,9 @@ def producer(settings: Settings, **options: Any) -> AIOKafkaProducer:
 
 def admin(settings: Settings) -> AIOKafkaAdminClient:
     """Create an admin client, not started."""
-    made = AIOKafkaAdminClient(**arguments(settings))
-    raise_offset_errors(client_of(made))
-    return made
+    client = AIOKafkaAdminClient(**arguments(settings))
+    raise_offset_errors(client_of(client))
+    return client
 
 
 def client(settings: Settings) -> AIOKafkaClient:
@@ -103,16 +103,16 @@ def tls(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _security(settings: Settings) -> dict[str, Any]:
-    given: dict[str, Any] = {"security_protocol": settings.security_protocol, "ssl_context": tls(settings)}
+    options: dict[str, Any] = {"security_protocol": settings.security_protocol, "ssl_context": tls(settings)}
     if settings.security_protocol.startswith("SASL"):
-        given["sasl_mechanism"] = settings.sasl_mechanism
+        options["sasl_mechanism"] = settings.sasl_mechanism
         if settings.sasl_mechanism == OAUTHBEARER:
-            given["sasl_oauth_token_provider"] = OAuthTokens(settings)
+            options["sasl_oauth_token_provider"] = OAuthTokens(settings)
         else:
-            given["sasl_plain_username"] = settings.sasl_username
+            options["sasl_plain_username"] = settings.sasl_username
             secret = settings.sasl_password
-            given["sasl_plain_password"] = secret.get_secret_value() if secret else None
-    return given
+            options["sasl_plain_password"] = secret.get_secret_value() if secret else None
+    return options
 
 
 @contextmanager

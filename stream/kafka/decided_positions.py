@@ -51,12 +51,12 @@ async def last_expected(decisions: RecordReader, wanted: Collection[SourceKey]) 
     source, all records are read, each once.
     """
     start, end = await until_answered(f"topic {decisions.topic}", decisions.bounds)
-    left, offsets, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
-    while left and start < end:
+    missing, offsets, window = set(wanted), dict[SourceKey, int](), FIRST_WINDOW
+    while missing and start < end:
         first = max(start, end - window)
         here = await _expected_within(decisions, first, end)
-        offsets |= {key: expected for key, expected in here.items() if key in left}
-        left -= here.keys()
+        offsets |= {key: expected for key, expected in here.items() if key in missing}
+        missing -= here.keys()
         end, window = first, 2 * window
     return offsets
 

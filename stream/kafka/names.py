@@ -36,7 +36,7 @@ class TopicNames:
         """Output topic with one verdict per page, P partitions."""
         return f"{self.namespace}.verdicts"
 
-    def routed(self, verdict: str) -> str:
+    def route_topic(self, verdict: str) -> str:
         """Additional topic for verdicts of one kind, P partitions."""
         return f"{self.verdicts}.{verdict}"
 

@@ -199,15 +199,15 @@ class JournalReader:
                     await self._news.wait()
         if not self._waiting and self._ahead.done():
             self._ahead.result()
-        taken: list[Entry] = []
+        entries: list[Entry] = []
         rows = size = 0
         while self._waiting:
             rows, size = rows + len(self._waiting[0].rows), size + self._waiting[0].rows.nbytes
-            if taken and (rows > limit or size > BATCH_BYTES):
+            if entries and (rows > limit or size > BATCH_BYTES):
                 break
-            taken.append(self._take())
+            entries.append(self._take())
         self._room.set()
-        return taken
+        return entries
 
     def _take(self) -> Entry:
         entry = self._waiting.popleft()
@@ -278,14 +278,14 @@ class JournalReader:
             elif now - read_at > ASK_SECONDS:
                 self._outage.note(f"its leader answers, but does not deliver offset {self.position}")
         self._outage.end()
-        taken: list[Entry] = []
+        entries: list[Entry] = []
         while self._waiting and self._waiting[0].offset < end:
-            taken.append(self._take())
-        if not taken or taken[-1].offset != end - 1:
+            entries.append(self._take())
+        if not entries or entries[-1].offset != end - 1:
             raise StateError(
                 f"topic {self._topic.topic}: decisions end at {end}, but there is no record at {end - 1}"
             )
-        return taken
+        return entries
 
     async def bounds(self) -> tuple[int, int]:
         """Return the log start and log end. Raises BrokerError if the leader does not answer."""

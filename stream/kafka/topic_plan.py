@@ -105,13 +105,13 @@ def plan(settings: Settings, role: Role | None = None) -> list[TopicPlan]:
         "clusters": TopicPlan(names.clusters, 1, VERDICTS_BYTES, _COMPACTED),
         "rejected": TopicPlan(names.rejected, None, PAGES_BYTES, _ACKNOWLEDGED, transactional=False),
     }
-    routed = [f"verdicts.{verdict}" for verdict in settings.routes]
-    for name, verdict in zip(routed, settings.routes, strict=True):
-        topics[name] = TopicPlan(names.routed(verdict), None, VERDICTS_BYTES, _ACKNOWLEDGED)
+    route_names = [f"verdicts.{verdict}" for verdict in settings.routes]
+    for name, verdict in zip(route_names, settings.routes, strict=True):
+        topics[name] = TopicPlan(names.route_topic(verdict), None, VERDICTS_BYTES, _ACKNOWLEDGED)
     wanted: dict[Role | None, tuple[str, ...]] = {
         None: tuple(topics),
         "worker": ("pages", "genesis", "journal", "rejected"),
-        "judge": ("genesis", "journal", "decisions", "verdicts", "clusters", *routed),
+        "judge": ("genesis", "journal", "decisions", "verdicts", "clusters", *route_names),
         "load": ("genesis", "journal"),
         "publish": ("pages",),
         "follow": ("verdicts",),

@@ -90,7 +90,7 @@ async def create(
     avro = AvroVerdicts(settings) if settings.verdict_format == AVRO else None
     async with clients.started(settings, clients.admin(settings)) as admin:
         await agreed_genesis(client_of(admin), settings, scheme, options, seed)
-        verdict_topics = [names.verdicts, *map(names.routed, settings.routes)]
+        verdict_topics = [names.verdicts, *map(names.route_topic, settings.routes)]
         number = await asyncio.to_thread(avro.register, verdict_topics) if avro else None
         # The pages topic may be an existing one of a crawler. The others get the same number of partitions.
         pages, *others = plan(settings)

@@ -27,7 +27,8 @@ async def test_routed_verdicts_are_the_same_records_on_their_own_topics(settings
     everything = [(r.partition, r.key, r.value, r.headers) for r in await read_all(settings, names.verdicts)]
     for verdict, count in (("duplicate", 8), ("rejected", 1)):
         routed = [
-            (r.partition, r.key, r.value, r.headers) for r in await read_all(settings, names.routed(verdict))
+            (r.partition, r.key, r.value, r.headers)
+            for r in await read_all(settings, names.route_topic(verdict))
         ]
         assert len(routed) == count
         assert routed == [each for each in everything if json.loads(each[2])["verdict"] == verdict]

@@ -75,7 +75,7 @@ async def test_verdicts_in_avro_are_read_by_all_who_read_verdicts(
     names = await create(settings)
     assert set(await ask(url, "/subjects")) >= {
         f"{names.verdicts}-value",
-        f"{names.routed('duplicate')}-value",
+        f"{names.route_topic('duplicate')}-value",
     }
     async with running(WorkerRole(settings)):
         await publish(settings, PAGES, partition=1)

@@ -144,10 +144,10 @@ async def test_what_is_fetched_may_be_kept_elsewhere_and_read_in_another_way(
     fetcher = Fetcher(consumer._client, consumer._subscription, isolation_level=consumer._isolation_level)
     assert fetcher._isolation_level == 1
     consumer._fetcher = fetcher
-    assert aiokafka_internals.fetched(consumer) == {}
+    assert aiokafka_internals.fetched_records(consumer) == {}
     store: OrderedDict[TopicPartition, Any] = OrderedDict()
     aiokafka_internals.keep_fetched_in(consumer, store)
-    assert aiokafka_internals.fetched(consumer) is store
+    assert aiokafka_internals.fetched_records(consumer) is store
     batch = BatchBuilder(1 << 10, 0, is_transactional=False)
     for value in (b"a", b"b"):
         batch.append(timestamp=None, key=None, value=value)

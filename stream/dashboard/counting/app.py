@@ -78,7 +78,7 @@ class Statistics:
         self.failed: asyncio.Future[None] = retrieved(asyncio.get_running_loop().create_future())
         self.folded: dict[int, int] = {}
         """Partition -> the offset after the last verdict folded by this process."""
-        self._given: dict[int, int] = {}
+        self._last_given: dict[int, int] = {}
         """Partition -> the offset of the last verdict delivered to the agent."""
         self._reported_to: dict[int, int] = {}
         """Partition -> the offset of the last verdict passed to `report`."""
@@ -165,11 +165,11 @@ class Statistics:
             await asyncio.Event().wait()
 
     async def _take_all(self, stream: Any) -> None:
-        async for taken in stream.noack_take(TURN, within=TURN_SECONDS):
-            for event in taken:
+        async for events in stream.noack_take(TURN, within=TURN_SECONDS):
+            for event in events:
                 await self._take(event)
                 await asyncio.sleep(0)
-            await self._pending.wait_for_room(idle=len(taken) < TURN)
+            await self._pending.wait_for_room(idle=len(events) < TURN)
 
     async def _fold_pending(self, stream: Any) -> None:
         while True:
@@ -195,7 +195,7 @@ class Statistics:
         with in_scope_of(event):
             for table in self._tables.values():
                 table.partition_for_key(b"")  # raises if the changelog has another number of partitions
-        if records_skipped(message, self._given.get(partition)):
+        if records_skipped(message, self._last_given.get(partition)):
             raise RuntimeError(
                 f"{self._verdicts}[{partition}]: Faust skipped verdicts before offset {message.offset}"
             )
@@ -206,7 +206,7 @@ class Statistics:
             if pending is not self._pending:
                 return
         batch = batch_of(partition, offsets, values)
-        self._given[partition] = message.offset
+        self._last_given[partition] = message.offset
         records.clear()  # the event is kept until it is acknowledged
         # The history first, so that all counted verdicts can be looked up.
         pending.send(self._urls.send(partition, self._urls.keep([batch])))
@@ -222,7 +222,7 @@ class Statistics:
         if generation != self._pending.generation:
             self._pending.drop()
             self._pending = Pending(generation)
-            self._given = {partition: end - 1 for partition, end in self.folded.items()}
+            self._last_given = {partition: end - 1 for partition, end in self.folded.items()}
 
     def _json(self, partition: int, records: BatchRecords) -> list[bytes]:
         placed = zip(records.offsets, records.values, strict=True)

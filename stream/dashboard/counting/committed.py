@@ -18,7 +18,7 @@ from faust.transport.drivers.aiokafka import AIOKafkaConsumerThread, Consumer, T
 from stream.dashboard.counting.faust_internals import is_changelog
 from stream.kafka.aiokafka_internals import (
     client_of,
-    fetched,
+    fetched_records,
     keep_fetched_in,
     raise_offset_errors,
     read_committed,
@@ -84,9 +84,9 @@ class _Batch:
 class _Batches:
     """Wraps the fetched batches. aiokafka still filters out batches that are not committed."""
 
-    def __init__(self, fetched: Any) -> None:
-        self.has_next = fetched.has_next
-        self._next_batch = fetched.next_batch
+    def __init__(self, result: Any) -> None:
+        self.has_next = result.has_next
+        self._next_batch = result.next_batch
 
     def next_batch(self) -> _Batch | None:
         batch = self._next_batch()
@@ -123,7 +123,7 @@ class _Thread(AIOKafkaConsumerThread):
         timeout: float | None = None,
         max_records: int | None = None,
     ) -> Any:
-        store, of_changelog = fetched(consumer), partial(is_changelog, self.consumer)
+        store, of_changelog = fetched_records(consumer), partial(is_changelog, self.consumer)
         if not isinstance(store, _Fetched):
             keep_fetched_in(consumer, _Fetched(store, of_changelog))
         if of_changelogs_alone(active_partitions, of_changelog):

@@ -97,9 +97,9 @@ def _by_window(increment: Sum, now: float) -> dict[Window, Counts]:
     windows: dict[Window, Counts] = {}
     for tick, shape, pages in increment.totals():
         seconds = tick * min(TOTALS)
-        for size, kept in TOTALS.items():
+        for size, retention in TOTALS.items():
             window = seconds // size * size, size
-            if not expired(window, kept, now):
+            if not expired(window, retention, now):
                 windows.setdefault(window, Counts()).count(shape, pages)
     return windows
 
@@ -111,9 +111,9 @@ def _by_host(increment: Sum, now: float) -> dict[tuple[Window, str], Counts]:
     windows: dict[tuple[Window, str], Counts] = {}
     for (minute, host), counts in minutes.items():
         seconds = minute * min(HOSTS)
-        for size, kept in HOSTS.items():
+        for size, retention in HOSTS.items():
             window = seconds // size * size, size
-            if not expired(window, kept, now):
+            if not expired(window, retention, now):
                 before = windows.get((window, host))
                 windows[window, host] = counts if before is None else before + counts
     return windows

@@ -72,12 +72,12 @@ class History(RowTable):
     def of(self, partition: int, url_key: str) -> list[VerdictRecord]:
         """Return the last verdicts of a URL in a partition, newest first."""
         encoded = url_key.encode(errors="replace")
-        stored = self.stored(partition)
-        if stored is None:
+        database = self.assigned_database(partition)
+        if database is None:
             return []
         latest: list[VerdictRecord] = []
         begin = _INDEX + xxhash.xxh3_64_digest(encoded)
-        entries = stored.iter()
+        entries = database.iter()
         entries.seek(begin)
         while entries.valid() and entries.key().startswith(begin) and len(latest) < KEPT:
             offset = _NEWEST - int.from_bytes(entries.key()[len(begin) :], "big")

@@ -80,7 +80,7 @@ class LatestVerdicts:
     count: int = 0
     """Number of verdicts so far, which is the number of the last one."""
     _batches: deque[VerdictColumns] = field(default_factory=deque)
-    _kept: int = 0
+    _count: int = 0
     _bytes: int = 0
     _listeners: set[asyncio.Event] = field(default_factory=set)
     _read_before: dict[int, int] = field(default_factory=dict)
@@ -98,17 +98,17 @@ class LatestVerdicts:
             return
         self._batches.append(batch)
         self.count += len(batch)
-        self._kept += len(batch)
+        self._count += len(batch)
         self._bytes += batch.nbytes
         while len(self._batches) > 1 and self._enough_without(self._batches[0]):
             dropped = self._batches.popleft()
-            self._kept -= len(dropped)
+            self._count -= len(dropped)
             self._bytes -= dropped.nbytes
         for listener in self._listeners:
             listener.set()
 
     def _enough_without(self, batch: VerdictColumns) -> bool:
-        return self._kept - len(batch) >= KEPT or self._bytes > KEPT_BYTES
+        return self._count - len(batch) >= KEPT or self._bytes > KEPT_BYTES
 
     def _newest(self) -> Iterator[NumberedVerdict]:
         sequence = self.count
@@ -140,7 +140,7 @@ class LatestVerdicts:
                     duplicates[its] += 1
         return Neighbours(
             host=host,
-            verdicts=self._kept,
+            verdicts=self._count,
             anchors=[HostPages(*each) for each in anchors.most_common(MOST_NEIGHBOURS)],
             duplicates=[HostPages(*each) for each in duplicates.most_common(MOST_NEIGHBOURS)],
             left_out=sum(max(0, len(each) - MOST_NEIGHBOURS) for each in (anchors, duplicates)),

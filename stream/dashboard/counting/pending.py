@@ -33,7 +33,7 @@ class Pending:
         self._verdicts = self._bytes = 0
         self._decided = 0
         """Time of the last verdict, in seconds since the epoch."""
-        self._occupied, self._due, self._taken = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._occupied, self._due, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
     def add(self, event: Any, batch: VerdictColumns, ends: FoldedOffsets) -> None:
         """Add the verdicts of an event. `ends` are those of its partition."""
@@ -60,7 +60,7 @@ class Pending:
 
     def drop(self) -> None:
         """Discard everything after a rebalance, since it will be redelivered."""
-        for each in (self._occupied, self._due, self._taken):
+        for each in (self._occupied, self._due, self._room):
             each.set()
 
     async def wait_for_room(self, *, idle: bool) -> None:
@@ -69,7 +69,7 @@ class Pending:
         if idle or full:
             self._due.set()
         if full:
-            await self._taken.wait()
+            await self._room.wait()
 
     async def wait_until_due(self) -> None:
         """Wait until it is time to fold."""
@@ -79,4 +79,4 @@ class Pending:
         with suppress(TimeoutError):
             async with asyncio.timeout(min(most, max(least, behind / 4))):
                 await self._due.wait()
-        self._taken.set()
+        self._room.set()

@@ -46,24 +46,24 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
             "block_cache_size": share,
             "max_open_files": 64,
         }
-        made = {"value_type": bytes, "default": bytes, "options": store, "partitions": partitions}
-        super().__init__(app, **{**made, **options})
+        defaults = {"value_type": bytes, "default": bytes, "options": store, "partitions": partitions}
+        super().__init__(app, **{**defaults, **options})
 
     def _verify_source_topic_partitions(self, source_topic: str) -> None:
         # For a changelog topic that was just created, the consumer's metadata may show no partitions yet.
         if self.app.consumer.topic_partitions(self.changelog_topic_name) != 0:
             super()._verify_source_topic_partitions(source_topic)
 
-    def stored(self, partition: int) -> Any:
+    def assigned_database(self, partition: int) -> Any:
         """Return the RocksDB of a partition, or None if the partition is not assigned here."""
         return open_database(self, partition)
 
     def rows(self, partition: int, keys: Sequence[bytes]) -> list[bytes | None]:
         """Return rows of a partition; None for those that do not exist or are not stored here."""
-        stored = self.stored(partition)
-        if stored is None or not keys:
+        store = self.assigned_database(partition)
+        if store is None or not keys:
             return [None] * len(keys)
-        values: list[bytes | None] = stored.get(list(keys))
+        values: list[bytes | None] = store.get(list(keys))
         return values
 
     def write(self, partition: int, rows: Rows) -> None:
@@ -87,7 +87,9 @@ class RowTable(faust.Table):  # type: ignore[type-arg]
         written = await asyncio.gather(*sent)
         end = written[-1].offset + batches[-1].record_count()
         # RocksDB already has these rows, so recovery may start after them.
-        if self.stored(partition) is not None:  # unless a rebalance revoked the partition meanwhile
+        if (
+            self.assigned_database(partition) is not None
+        ):  # unless a rebalance revoked the partition meanwhile
             self.data.set_persisted_offset(TP(topic, partition), end - 1)
 
     def drop(self, keys: list[Any]) -> None:

@@ -88,8 +88,8 @@ class View:
 
     def sweep(self, now: float) -> None:
         """Drop expired windows."""
-        for windows, kept in ((self.totals, TOTALS), (self.hosts, HOSTS)):
-            for start, size in [w for w in windows if w[0] + w[1] + kept[w[1]] <= now]:
+        for windows, retention in ((self.totals, TOTALS), (self.hosts, HOSTS)):
+            for start, size in [w for w in windows if w[0] + w[1] + retention[w[1]] <= now]:
                 gone = windows.pop((start, size))
                 if isinstance(gone, dict):
                     self._host_rows -= len(gone)

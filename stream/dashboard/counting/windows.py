@@ -23,10 +23,10 @@ MOST_POINTS: Final = 240
 Range = tuple[float, float]
 
 
-def expired(window: tuple[int, int], kept: int, now: float) -> bool:
-    """Return whether the retention `kept` of a window (start, size) is over."""
+def expired(window: tuple[int, int], retention: int, now: float) -> bool:
+    """Return whether the `retention` of a window (start, size) is over."""
     start, size = window
-    return start + size + kept <= now
+    return start + size + retention <= now
 
 
 class Calendar(Window):
@@ -91,20 +91,22 @@ class WindowPlan:
         return (self.end - self.start) // self.step
 
 
-def plan(start: float, end: float, kept: dict[int, int], now: float) -> WindowPlan:
+def plan(start: float, end: float, retention: dict[int, int], now: float) -> WindowPlan:
     """Choose the finest step for [start, end) with at most MOST_POINTS points and windows not yet expired.
 
     The range is widened to whole steps, so that its sums are exact.
     """
     for step in STEPS:
         sizes = [
-            size for size in kept if step % size == 0 and (size == max(kept) or now - kept[size] <= start)
+            size
+            for size in retention
+            if step % size == 0 and (size == max(retention) or now - retention[size] <= start)
         ]
         if not sizes or (end - start) / step > MOST_POINTS:
             continue
         return _widen(start, end, step, max(sizes))
     # Too long for MOST_POINTS points: use the coarsest step and more points.
-    return _widen(start, end, STEPS[-1], max(kept))
+    return _widen(start, end, STEPS[-1], max(retention))
 
 
 def _widen(start: float, end: float, step: int, size: int) -> WindowPlan:

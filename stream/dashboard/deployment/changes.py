@@ -69,10 +69,10 @@ class ChangeLog:
 def _difference(before: ConsumerGroup, after: ConsumerGroup) -> str:
     """Say in words how a group changed; empty if it did not."""
     old, new = ({each.id: each.partitions for each in group.members} for group in (before, after))
-    joined, left = len(new.keys() - old.keys()), len(old.keys() - new.keys())
-    if not (joined or left or old != new):
+    joined, departed = len(new.keys() - old.keys()), len(old.keys() - new.keys())
+    if not (joined or departed or old != new):
         return ""
-    moves = [f"{joined} joined" if joined else "", f"{left} left" if left else ""]
+    moves = [f"{joined} joined" if joined else "", f"{departed} left" if departed else ""]
     words = " and ".join(filter(None, moves)) or "partitions moved"
     return f"{words}; {_processes(new.keys())} in the group"
 

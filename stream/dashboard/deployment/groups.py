@@ -55,8 +55,8 @@ async def describe_group(admin: AIOKafkaAdminClient, group: str, topic: str) -> 
 def _partitions(assignment: bytes, topic: str) -> frozenset[int]:
     if not assignment:  # while the group rebalances
         return frozenset()
-    given = ConsumerProtocolMemberAssignment.decode(assignment).assignment
-    return frozenset(number for name, numbers in given if name == topic for number in numbers)
+    topics = ConsumerProtocolMemberAssignment.decode(assignment).assignment
+    return frozenset(number for name, numbers in topics if name == topic for number in numbers)
 
 
 async def committed_offsets(admin: AIOKafkaAdminClient, group: str) -> dict[TopicPartition, int]:

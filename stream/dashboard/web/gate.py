@@ -160,10 +160,10 @@ class Gate:
             return None
         if self._is_valid_session(request.cookies.get(self._cookie, "")):
             return "session"
-        kind, _, given = request.headers.get("Authorization", "").partition(" ")
+        kind, _, credentials = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() != "bearer":
             return None
-        return "token" if self._check_token(request, given.strip()) else None
+        return "token" if self._check_token(request, credentials.strip()) else None
 
     # Handlers.
 
@@ -239,7 +239,7 @@ class Gate:
 
     # Tokens and cookies.
 
-    def _check_token(self, request: web.Request, given: str) -> bool:
+    def _check_token(self, request: web.Request, token: str) -> bool:
         address, now = self._address(request), self._now()
         failures = self._failures.get(address, deque())
         while failures and failures[0] <= now - FAILURE_SECONDS:
@@ -249,7 +249,7 @@ class Gate:
             raise ProblemError(
                 429, "Too many requests", f"too many wrong tokens; wait {wait} s", Retry_After=wait
             )
-        if hmac.compare_digest(given.encode(errors="replace"), self._token or secrets.token_bytes()):
+        if hmac.compare_digest(token.encode(errors="replace"), self._token or secrets.token_bytes()):
             return True
         log.warning("wrong_token", address=address)
         failures.append(now)

@@ -13,21 +13,21 @@ class RecentlyUsed(Generic[K, V]):
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: dict[K, V] = {}
+        self._entries: dict[K, V] = {}
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def get(self, key: K) -> V | None:
         """Return the cached value, or None."""
-        value = self._kept.pop(key, None)
+        value = self._entries.pop(key, None)
         if value is not None:
-            self._kept[key] = value
+            self._entries[key] = value
         return value
 
     def put(self, key: K, value: V) -> None:
         """Cache a value, evicting others if there are too many."""
-        self._kept.pop(key, None)
-        while len(self._kept) >= self._most:
-            del self._kept[next(iter(self._kept))]
-        self._kept[key] = value
+        self._entries.pop(key, None)
+        while len(self._entries) >= self._most:
+            del self._entries[next(iter(self._entries))]
+        self._entries[key] = value

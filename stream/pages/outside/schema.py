@@ -52,7 +52,7 @@ class Registered(msgspec.Struct, frozen=True):
     detail: str = ""
 
     @classmethod
-    def refused(cls, error: PageError) -> Registered:
+    def from_error(cls, error: PageError) -> Registered:
         """Return an answer by which all pages of this schema are rejected."""
         return cls(reason=error.reason, detail=error.detail)
 
@@ -91,7 +91,7 @@ class Schemas:
                 else AvroSchema(registered.text, registered.references)
             )
         except PageError as error:
-            self._registered.put(number, (Registered.refused(error), until))
+            self._registered.put(number, (Registered.from_error(error), until))
             raise
         self._read.put(number, read)
         return read

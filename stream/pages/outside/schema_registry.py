@@ -75,13 +75,13 @@ class Registry:
         UnavailableError."""
         if registered := self._usable.get(number):
             return registered
-        refused = self._refused.get(number)
-        if refused and time.monotonic() < refused[1]:
-            return refused[0]
+        refusal = self._refused.get(number)
+        if refusal and time.monotonic() < refusal[1]:
+            return refusal[0]
         try:
             registered = self._fetch(number)
         except PageError as error:
-            registered = Registered.refused(error)
+            registered = Registered.from_error(error)
             self._refused.put(number, (registered, time.monotonic() + REFUSED_SECONDS))
         else:
             self._usable.put(number, registered)

@@ -39,7 +39,9 @@ class VerdictPublisher:
     def __init__(self, settings: Settings, names: TopicNames, scheme: str) -> None:
         self._settings, self._names = settings, names
         routes = {
-            names.routed(each.name.lower()): each for each in Verdict if each.name.lower() in settings.routes
+            names.route_topic(each.name.lower()): each
+            for each in Verdict
+            if each.name.lower() in settings.routes
         }
         self._topics = {names.verdicts: None, **routes}
         self._avro = AvroVerdicts(settings) if settings.verdict_format == AVRO else None
