@@ -161,8 +161,8 @@ docs: $(INSTALLED) ## the documentation as a site, in build/site
 
 .PHONY: bench
 bench: broker-tools $(BENCHED) compiled ## measure this machine, side by side with peers (ARGS=judge for one stage)
-	@$(call say,"neardup bench")
-	$(BIN)/neardup bench $(ARGS)
+	@$(call say,"python -m tests.bench")
+	$(BIN)/python -m tests.bench $(ARGS)
 
 $(BENCHED): $(INSTALLED) tests/bench/requirements.lock $(wildcard tests/bench/quality/requirements*.lock) tests/bench/quality/environments.py
 	@$(call say,"installing the peers that tests/bench/requirements.lock names")

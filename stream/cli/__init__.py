@@ -43,11 +43,13 @@ SECTIONS = {
         "compress": "write the fingerprints of pages, a state or an index to a compressed file",
         "decompress": "read the fingerprints of a compressed file",
         "plan": "choose tables for a number of pages and a memory size",
-        "bench": "run the benchmarks, side by side with other libraries",
     },
 }
 COMMANDS = {name: what for section in SECTIONS.values() for name, what in section.items()}
-RENAMED = {"index": "`neardup compress SOURCE FILE` and `neardup decompress FILE OUTPUT`"}
+RENAMED = {
+    "index": "`neardup compress SOURCE FILE` and `neardup decompress FILE OUTPUT`",
+    "bench": "`make bench` or `python -m tests.bench`, in a source checkout",
+}
 """Commands of earlier versions, and what to call instead."""
 ROLES = ("run", "worker", "judge", "dashboard")
 """Long-running commands. Their exit code tells a supervisor whether to restart them."""

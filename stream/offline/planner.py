@@ -22,7 +22,7 @@ from stream.tables.fingerprint_lanes import WIDTHS
 from stream.tables.memory_shares import PACKED_SHARE
 
 PROBE_SECONDS: Final = 0.6e-6
-"""Time to permute a query and find its prefix in a sorted table in RAM; measured by `neardup bench
+"""Time to permute a query and find its prefix in a sorted table in RAM; measured by `python -m tests.bench
 tables`."""
 CANDIDATE_SECONDS: Final = 25e-9
 """Time to compare one candidate, at a random position in RAM; measured likewise."""

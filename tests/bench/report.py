@@ -72,7 +72,8 @@ def _page(path: Path, kept: dict[str, Any]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        f"Written by `neardup bench --keep docs/{path.name}`; `neardup bench --compare docs/{path.name}`",
+        f"Written by `python -m tests.bench --keep docs/{path.name}`;"
+        f" `python -m tests.bench --compare docs/{path.name}`",
         "measures again and names what fell. Peers and ours run interleaved, in one run.",
         "",
         *_all_goals(kept),

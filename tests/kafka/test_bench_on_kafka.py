@@ -1,4 +1,4 @@
-"""The stages of `neardup bench` that need a broker, in small, so that none rots.
+"""The stages of `python -m tests.bench` that need a broker, in small, so that none rots.
 `tests/unit/test_bench_stages.py` has the others."""
 
 from __future__ import annotations

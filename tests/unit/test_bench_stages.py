@@ -1,5 +1,5 @@
-"""Every stage of `neardup bench` that needs no broker, in small, so that none rots; and what a failure of one
-does to the others. `tests/kafka/test_bench_on_kafka.py` has the rest."""
+"""Every stage of `python -m tests.bench` that needs no broker, in small, so that none rots; and what a
+failure of one does to the others. `tests/kafka/test_bench_on_kafka.py` has the rest."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from stream.cli import bench
 from stream.errors import NeardupError
 from stream.fingerprint.scheme import Scheme
 from stream.local import scan
 from stream.messages.verdict_options import VerdictOptions
+from tests.bench import __main__ as bench
 from tests.bench import bench_end_to_end
 from tests.bench.quality import chrome
 

@@ -1,7 +1,7 @@
 """Near-neighbour methods for fingerprints, one per file. All find the same pairs.
 
 The judge uses none of them, since its tables grow while they are probed (`stream.tables.tables`). They are
-the methods of the literature, which `neardup bench tables` compares.
+the methods of the literature, which `python -m tests.bench tables` compares.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`neardup bench`."""
+"""The benchmarks: `python -m tests.bench`, in a source checkout; `make bench` installs the peers first."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import click
 
 from stream.errors import NeardupError, SettingsError
 from stream.ops import logging
+from tests.bench import report
 
 STAGES = {
     "fingerprint": ("fingerprint",),
@@ -34,7 +35,7 @@ STAGES = {
 """Stage -> its parts. Each part is a module `tests.bench.bench_PART` with a function `run()`."""
 
 
-@click.command("bench")
+@click.command("tests.bench")
 @click.argument("stages", nargs=-1, type=click.Choice(list(STAGES)))
 @click.option(
     "--data", type=click.Path(path_type=Path, exists=True), help="Directory with real text to measure on."
@@ -65,19 +66,14 @@ def command(
 ) -> None:
     """Run the benchmarks of STAGES (default: all) on this machine, side by side with other libraries.
 
-    Stages that fail or could not be measured are listed at the end; the exit code is then 1. Needs a source
-    checkout, and the libraries that `make bench` installs.
+    Stages that fail or could not be measured are listed at the end; the exit code is then 1. Peers are
+    those that `make bench` installs.
     """
     from rich.console import Console
 
     logging.configure("auto", "bench", WARNING)
     console = Console(stderr=as_json)
-    root = Path(__file__).parents[2]
-    if not (root / "tests" / "bench").is_dir():
-        raise NeardupError("bench: the package does not include the benchmarks; run it in a source checkout")
-    sys.path.insert(0, str(root))
     chosen = stages or tuple(STAGES)
-    report = import_module("tests.bench.report")
     fallen: list[str] = []
     unmeasured: list[str] = []
     parts = [(stage, part) for stage in chosen for part in STAGES[stage] if not hostile or "hostile" in part]
@@ -131,3 +127,10 @@ def _flatten(prefix: str, figures: dict[str, Any]) -> list[tuple[str, Any]]:
         label = f"{prefix}{name.replace('_', ' ')}"
         rows += _flatten(f"{label}: ", value) if isinstance(value, dict) else [(label, value)]
     return rows
+
+
+if __name__ == "__main__":
+    try:
+        command(prog_name="python -m tests.bench")
+    except NeardupError as error:
+        sys.exit(f"bench: {error}")
