@@ -25,7 +25,7 @@ _BLOCK: Final = 16_384
 
 
 def minhash_sketch(shingle_hashes: NDArray[np.uint32], bins: int, bits: int) -> bytes:
-    """The sketch of a set of shingles (n,), n > 0, repetitions allowed.
+    """Return the sketch of a set of shingles (n,), n > 0, repetitions allowed.
 
     It consists of `bits` planes: plane p holds bit p of every bin, bin j at bit j % 8 of byte j // 8.
     """
@@ -35,8 +35,8 @@ def minhash_sketch(shingle_hashes: NDArray[np.uint32], bins: int, bits: int) -> 
 
 
 def _least(shingle_hashes: NDArray[np.uint32], bins: int) -> NDArray[np.uint32]:
-    """The least (round, hash) of each bin: (bins,). The round takes as many high bits as the index of a bin,
-    the hash the rest."""
+    """Return the least (round, hash) of each bin: (bins,). The round takes as many high bits as the index of
+    a bin, the hash the rest."""
     least = np.full(bins, _EMPTY)
     n = shingle_hashes.size
     first = 0
@@ -74,8 +74,8 @@ def _fill(shingle_hashes: NDArray[np.uint32], least: NDArray[np.uint32]) -> NDAr
 
 
 def _rehash(part: NDArray[np.uint32], rounds: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Hashes of the shingles for each round, (rounds, n): a Weyl step, then half of `mix`. Shingles are mixed
-    already; measured, the estimate is no worse than with all of `mix`."""
+    """Return hashes of the shingles for each round, (rounds, n): a Weyl step, then half of `mix`. Shingles
+    are mixed already; measured, the estimate is no worse than with all of `mix`."""
     mixed = part + ((rounds + np.uint32(1)) * _GOLDEN)[:, None]
     shifted = mixed >> np.uint32(16)
     mixed ^= shifted

@@ -24,8 +24,8 @@ _PLANES: Final = 40
 def bit_sums_of_each(
     hashes: NDArray[np.uint64], bounds: NDArray[np.intp]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The bit sums of each text (texts, 64), as in `simhash.bit_sums`, and its number of distinct features
-    (texts,). Text i has the token hashes `hashes[bounds[i] : bounds[i + 1]]`."""
+    """Return the bit sums of each text (texts, 64), as in `simhash.bit_sums`, and its number of distinct
+    features (texts,). Text i has the token hashes `hashes[bounds[i] : bounds[i + 1]]`."""
     largest = int((bounds[1:] - bounds[:-1]).max(initial=0))
     # At least half of the slots stay empty, which keeps probe sequences short.
     return _sums(hashes, bounds, 1 << (2 * largest).bit_length())
@@ -108,6 +108,6 @@ def _add_counted(words: NDArray[np.uint64], size: int, weight: np.int64, row: ND
 
 @compiled
 def _carry(a: np.uint64, b: np.uint64, c: np.uint64) -> tuple[np.uint64, np.uint64]:
-    """A carry-save adder: carries and sums of the three bits at each position."""
+    """Add three words by a carry-save adder: return carries and sums of the three bits at each position."""
     either = a ^ b
     return a & b | either & c, either ^ c

@@ -14,7 +14,7 @@ _MASK: Final = (1 << WORD) - 1
 
 
 def as_column(fingerprints: Sequence[int], width: int) -> NDArray[np.uint64]:
-    """An array of fingerprints of `width` bits."""
+    """Return an array of fingerprints of `width` bits."""
     if width <= WORD:
         return np.array(fingerprints, np.uint64)
     words = [(each >> WORD, each & _MASK) for each in fingerprints]
@@ -22,18 +22,18 @@ def as_column(fingerprints: Sequence[int], width: int) -> NDArray[np.uint64]:
 
 
 def integers(fingerprints: NDArray[np.uint64]) -> list[int]:
-    """The fingerprints of an array as integers."""
+    """Return the fingerprints of an array as integers."""
     values: list[Any] = fingerprints.tolist()
     return values if fingerprints.ndim == 1 else [upper << WORD | lower for upper, lower in values]
 
 
 def first_words(fingerprints: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The fingerprints, or the upper 64 bits of wider ones (n,), whose distances are lower bounds."""
+    """Return the fingerprints, or the upper 64 bits of wider ones (n,), whose distances are lower bounds."""
     return fingerprints if fingerprints.ndim == 1 else fingerprints[:, 0].copy()
 
 
 def distances(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> NDArray[np.uint8]:
-    """Hamming distances of n pairs, (n,). `a` or `b` may be a single row."""
+    """Return the Hamming distances of n pairs, (n,). `a` or `b` may be a single row."""
     differing: NDArray[np.uint8] = np.bitwise_count(a ^ b)
     return differing if differing.ndim == 1 else np.asarray(differing.sum(axis=1, dtype=np.uint8))
 

@@ -15,7 +15,7 @@ short page's fingerprint than the distance allows, and so hide a copy with all o
 
 
 def features(hashes: NDArray[np.uint64]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """The distinct values of token `hashes` (n,), ascending (d,), and their weights (d,)."""
+    """Return the distinct values of token `hashes` (n,), ascending (d,), and their weights (d,)."""
     if not hashes.size:
         return np.empty(0, np.uint64), np.empty(0, np.int64)
     ordered = np.sort(hashes)

@@ -17,7 +17,8 @@ def hamming_distance(
     b: NDArray[np.uint64],
     row_b: int | np.integer[Any],
 ) -> np.int64:
-    """Number of bits in which the fingerprints `a[row_a]` and `b[row_b]` differ; both are (n, lanes)."""
+    """Return the number of bits in which the fingerprints `a[row_a]` and `b[row_b]` differ; both are (n,
+    lanes)."""
     bits = np.int64(0)
     for lane in range(a.shape[1]):
         bits += popcount(a[row_a, lane] ^ b[row_b, lane])

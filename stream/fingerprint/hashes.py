@@ -36,7 +36,7 @@ class HashKeys(NamedTuple):
 
 
 def hash_tokens(tokens: Sequence[bytes], keys: HashKeys) -> NDArray[np.uint64]:
-    """The hash of each UTF-8 token, (n,) in the order of the tokens; see `hash_ranges`."""
+    """Return the hash of each UTF-8 token, (n,) in the order of the tokens; see `hash_ranges`."""
     texts = [token.decode(errors="surrogateescape") for token in tokens]
     points = np.frombuffer("".join(texts).encode("utf-32-le", "surrogatepass"), "<u4")
     ends = np.cumsum([0, *map(len, texts)], dtype=np.intp)
@@ -49,7 +49,7 @@ def hash_ranges(
     ends: NDArray[np.intp],
     keys: HashKeys,
 ) -> NDArray[np.uint64]:
-    """A 64-bit hash of each range of code points (n,). The ranges are in order.
+    """Return a 64-bit hash of each range of code points (n,). The ranges are in order.
 
     The hash is `pseudo_random` of added + sum((point[i] + 1) * factor[i]) modulo 2**64, with i counted from
     the start of the range: multilinear hashing (Carter and Wegman, 1979; Lemire and Kaser, "Strongly
@@ -82,8 +82,8 @@ def hash_ranges(
 
 
 def multilinear_factors(state: np.uint64, count: int) -> NDArray[np.uint64]:
-    """The factors of the first `count` characters of a token: SplitMix64 from `state`, made odd, so that
-    words that differ in one character never collide."""
+    """Return the factors of the first `count` characters of a token: SplitMix64 from `state`, made odd, so
+    that words that differ in one character never collide."""
     return mix64(state + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)) | np.uint64(1)
 
 
@@ -115,8 +115,8 @@ def _rotate(values: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
 
 
 def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), in place: a bijection that spreads
-    every input bit over all output bits."""
+    """Apply the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), in place: a bijection that
+    spreads every input bit over all output bits."""
     values ^= values >> np.uint64(30)
     values *= np.uint64(0xBF58476D1CE4E5B9)
     values ^= values >> np.uint64(27)
@@ -126,9 +126,9 @@ def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def text_hasher(key: bytes) -> Callable[[bytes | NDArray[np.uint8]], bytes]:
-    """A function that hashes whole texts: 16 bytes, equal for equal normalised texts and for no others that
-    anybody could find. SHA-256 of a key of 64 bytes, which is one block, and the text; most processors have
-    instructions for it, so it takes half the time of BLAKE2b."""
+    """Return a function that hashes whole texts: 16 bytes, equal for equal normalised texts and for no others
+    that anybody could find. SHA-256 of a key of 64 bytes, which is one block, and the text; most processors
+    have instructions for it, so it takes half the time of BLAKE2b."""
     keyed = hashlib.sha256(key)
 
     def hash_text(encoded: bytes | NDArray[np.uint8]) -> bytes:
@@ -140,8 +140,8 @@ def text_hasher(key: bytes) -> Callable[[bytes | NDArray[np.uint8]], bytes]:
 
 
 def mix(values: NDArray[np.uint32]) -> NDArray[np.uint32]:
-    """Wellons' `lowbias32` (Hash Prospector, 2018), in place: a bijection that spreads every input bit over
-    all output bits."""
+    """Apply Wellons' `lowbias32` (Hash Prospector, 2018), in place: a bijection that spreads every input bit
+    over all output bits."""
     shifted = values >> np.uint32(16)
     values ^= shifted
     values *= FIRST

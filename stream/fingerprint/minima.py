@@ -25,7 +25,7 @@ PLACES: Final = np.array([1 << sum(_BITS[minimum + 1 :]) for minimum in range(MI
 
 
 def minima(ordered: NDArray[np.uint32]) -> int:
-    """The key of a set of well mixed shingle hashes (n,), n > 0, ascending. It has the lowest bits of each
-    minimum, which do not depend on its size."""
+    """Return the key of a set of well mixed shingle hashes (n,), n > 0, ascending. It has the lowest bits of
+    each minimum, which do not depend on its size."""
     least = ordered.take(ordered.searchsorted(EDGES), mode="wrap")
     return int((least & MASKS) @ PLACES)

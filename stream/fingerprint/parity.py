@@ -41,8 +41,8 @@ SCALE: Final = 1024
 
 
 def parity_sketch(ordered: NDArray[np.uint32], bins: int) -> bytes:
-    """The sketch of a set of well mixed shingle hashes (n,), ascending: the list of a small set, or the bins,
-    bin j at bit j % 8 of byte j // 8; then the size of the set."""
+    """Return the sketch of a set of well mixed shingle hashes (n,), ascending: the list of a small set, or
+    the bins, bin j at bit j % 8 of byte j // 8; then the size of the set."""
     size = ordered.size
     halved = int(limits(bins).searchsorted(size))
     if halved:
@@ -61,14 +61,14 @@ def parity_sketch(ordered: NDArray[np.uint32], bins: int) -> bytes:
 
 @functools.cache
 def limits(bins: int) -> NDArray[np.int64]:
-    """Sizes of the largest sets that are used whole, sampled by half, by a quarter ... (32,)."""
+    """Return the sizes of the largest sets that are used whole, sampled by half, by a quarter ... (32,)."""
     return np.array([(bins * MOST[0] // MOST[1]) << halved for halved in range(32)], np.int64)
 
 
 @functools.cache
 def differing(bins: int) -> NDArray[np.int64]:
-    """Number of odd bins -> estimated number of elements, in 1024ths (bins + 1,). From half of the bins on,
-    the estimate is unbounded and the table holds a very large number.
+    """Return the estimated number of elements, in 1024ths, by the number of odd bins: (bins + 1,). From half
+    of the bins on, the estimate is unbounded and the table holds a very large number.
 
     d elements make an expected bins * (1 - (1 - 2 / bins)**d) / 2 bins odd. The table is computed with
     decimal logarithms, so that it is the same on all machines.

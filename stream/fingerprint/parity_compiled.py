@@ -37,8 +37,8 @@ _BITS: Final = np.uint64(6)
 def parity_sketches(
     units: NDArray[np.uint32], bounds: NDArray[np.intp], length: int, bins: int
 ) -> NDArray[np.uint64]:
-    """The sketch of each text as uint64 (texts, bins / 64 + 2): equal to `sketch` of its `shingles`. Text i
-    has the units `units[bounds[i] : bounds[i + 1]]`; every `length` of them in a row are a shingle."""
+    """Return the sketch of each text as uint64 (texts, bins / 64 + 2): equal to `sketch` of its `shingles`.
+    Text i has the units `units[bounds[i] : bounds[i + 1]]`; every `length` of them in a row are a shingle."""
     largest = int((bounds[1:] - bounds[:-1]).max())
     # At least half of the slots stay empty, which keeps probe sequences short.
     slots = 1 << (2 * largest).bit_length()

@@ -32,12 +32,12 @@ class Recipe:
         self._stem = stemmer(scheme.stem) if scheme.stem != "none" else None
 
     def features(self, text: str, tokens: list[bytes]) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        """Hashes, (n,) or (n, 2) for 128 bits, and weights (n,) of the distinct features of a text."""
+        """Return hashes, (n,) or (n, 2) for 128 bits, and weights (n,) of the distinct features of a text."""
         names, weights = self.weigh_features(text, tokens)
         return self.hash(names, self._width), weights
 
     def weigh_features(self, text: str, tokens: list[bytes]) -> tuple[list[bytes], NDArray[np.int64]]:
-        """The distinct features of a text and their weights (n,)."""
+        """Return the distinct features of a text and their weights (n,)."""
         if self._stop_words:
             tokens = [token for token in tokens if token not in self._stop_words]
         if self._stem is not None:
@@ -47,7 +47,7 @@ class Recipe:
 
 
 def recipe_of(scheme: Scheme, seed: bytes) -> Recipe | None:
-    """The recipe of a scheme, or None for the default options, which have a faster path without it."""
+    """Return the recipe of a scheme, or None for the default options, which have a faster path without it."""
     default = Scheme()
     plain = all(getattr(scheme, option) == getattr(default, option) for option in _PLAIN)
     return None if plain else Recipe(scheme, seed)

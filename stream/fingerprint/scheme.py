@@ -137,7 +137,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     @classmethod
     def of(cls, options: dict[str, Any]) -> Self:
-        """A scheme from options by name; numbers may be strings. Raises SettingsError, which names the
+        """Return a scheme from options by name; numbers may be strings. Raises SettingsError, which names the
         option."""
         try:
             return msgspec.convert(options, cls, strict=False)
@@ -149,7 +149,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return msgspec.structs.replace(self, seed_file="", seed_digest=digest_of(seed))
 
     def seed(self) -> bytes:
-        """The seed in `seed_file`, or the public seed.
+        """Return the seed in `seed_file`, or the public seed.
 
         Raises SettingsError if the file is missing or has changed, and if the scheme was made with a seed
         that is in no file, such as a journal's.

@@ -50,8 +50,8 @@ def text_key(seed: bytes) -> bytes:
 
 @functools.cache
 def feature_key(seed: bytes) -> bytes | None:
-    """The key under which features are hashed before a published hash function, or None for the public seed,
-    under which these functions give their published values."""
+    """Return the key under which features are hashed before a published hash function, or None for the public
+    seed, under which these functions give their published values."""
     return None if seed == PUBLIC_SEED else _derive(seed, b"features", 32)
 
 

@@ -22,8 +22,8 @@ _FLOAT32_EXACT: Final = 2**24
 def simhash(
     hashes: NDArray[np.uint64], weights: NDArray[np.int64], width: int = WIDTH, tie_word: int = TIES
 ) -> tuple[int, bytes]:
-    """The fingerprint of features with `hashes` and `weights` (n,), and the indexes of the UNCERTAIN_BITS
-    bits with the smallest |sum|, least certain first (on ties, the lower index first).
+    """Return the fingerprint of features with `hashes` and `weights` (n,), and the indexes of the
+    UNCERTAIN_BITS bits with the smallest |sum|, least certain first (on ties, the lower index first).
 
     Hashes are (n,), of which the lowest `width` bits count, or (n, width / 64), most significant first. Bit i
     (of value 2**i) is 1 if sum i > 0, 0 if it is < 0, and bit i of `tie_word` if it is 0.

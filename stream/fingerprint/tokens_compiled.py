@@ -33,7 +33,8 @@ _SIP_0, _SIP_1, _SIP_2, _SIP_3 = map(np.uint64, SIP_STATE)
 
 
 def scanned_tokens(texts: Points, keys: HashKeys) -> Tokens:
-    """The tokens and units of normalised texts, with Han runs cut as by rjieba with its own dictionary."""
+    """Return the tokens and units of normalised texts, with Han runs cut as by rjieba with its own
+    dictionary."""
     points, bounds = texts
     if points.dtype == np.uint8:
         narrow = points.astype(np.uint8, copy=False)

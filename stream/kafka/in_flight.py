@@ -26,7 +26,7 @@ class TransactionInFlight:
         """Begin a transaction. The previous one must have been awaited."""
         self._task = asyncio.create_task(publishing)
 
-    async def ended(self) -> None:
+    async def finish(self) -> None:
         """Wait for the transaction in flight, if any, and raise its error."""
         if self._task is not None:
             await self._task

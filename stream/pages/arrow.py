@@ -87,8 +87,8 @@ def _each(convert: Callable[[Any], Any], cells: list[Any]) -> list[Any]:
 
 
 def _number(value: Any) -> Any:
-    """Milliseconds of a column of numbers. pandas makes floats of integers some of which are missing, and NaN
-    of those that are."""
+    """Return the milliseconds that a number stands for. pandas makes floats of integers some of which are
+    missing, and NaN of those that are."""
     if isinstance(value, int):
         return time_field(value)
     number = float(value)
@@ -98,7 +98,7 @@ def _number(value: Any) -> Any:
 
 
 def _read(column: pa.Array) -> list[Any]:
-    """Strings and bytes. A string that is not UTF-8 costs its own row."""
+    """Return the strings or bytes of a column. A string that is not UTF-8 costs its own row."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
@@ -114,14 +114,14 @@ def _cell(value: pa.Scalar) -> Any:
 
 
 def _plain(column: pa.Array) -> pa.Array:
-    """The column without a dictionary, and without what an extension says of its type."""
+    """Return the column without a dictionary, and without what an extension says of its type."""
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
     return column.dictionary_decode() if types.is_dictionary(column.type) else column
 
 
 def _values(kind: pa.DataType) -> pa.DataType:
-    """The type of the values of a column, like `_plain`."""
+    """Return the type of the values of a column, without a dictionary and an extension."""
     if isinstance(kind, pa.BaseExtensionType) and _is_string(kind.storage_type):
         kind = kind.storage_type
     return kind.value_type if types.is_dictionary(kind) else kind

@@ -34,20 +34,20 @@ class Content(NamedTuple):
     is_html: bool
 
     def main_text(self) -> str:
-        """The text to fingerprint: plain text as it is, the main content of HTML. Raises PageError
+        """Return the text to fingerprint: plain text as it is, the main content of HTML. Raises PageError
         `extraction_failed`."""
         return extract(self.text) if self.is_html else self.text
 
     def canonical_url(self, page: Page) -> str | None:
-        """The canonical URL that this content of `page` names, or None."""
+        """Return the canonical URL that this content of `page` names, or None."""
         if page.canonical_url is not None or not self.is_html:
             return page.canonical_url
         return canonical_link(self.text, page.url)
 
 
 def page_content(page: Page) -> Content:
-    """The `text`, the `html` or the decoded `body` of a page. A body is HTML, too, if its content type says
-    so or, without one, if it contains HTML tags.
+    """Return the `text`, the `html` or the decoded `body` of a page. A body is HTML, too, if its content type
+    says so or, without one, if it contains HTML tags.
 
     Raises PageError `unsupported_content`, `unknown_charset` or `missing_field`.
     """
@@ -66,7 +66,7 @@ def page_content(page: Page) -> Content:
 
 
 def page_text(page: Page) -> str:
-    """The text to fingerprint. Raises PageError like `page_content` and `Content.main_text`."""
+    """Return the text to fingerprint. Raises PageError like `page_content` and `Content.main_text`."""
     return page_content(page).main_text()
 
 

@@ -129,5 +129,5 @@ def unzstd(data: bytes, limit: int, what: str) -> bytes:
 
 
 def too_large(limit: int, what: str) -> PageError:
-    """The error for content of more than `limit` bytes after decompression."""
+    """Return the error for content of more than `limit` bytes after decompression."""
     return PageError("too_large", f"{what} is over {limit} bytes")

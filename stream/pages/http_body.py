@@ -15,7 +15,7 @@ _WHAT: Final = "body"
 
 
 def decode_body(payload: bytes, transfer_encoding: str, content_encoding: str, limit: int) -> bytes:
-    """The decoded body, at most `limit` bytes. Raises PageError `too_large` or `bad_compression`.
+    """Return the decoded body, at most `limit` bytes. Raises PageError `too_large` or `bad_compression`.
 
     Archives often store a decoded body with the headers of the encoded one. A body that is not chunked, or
     lacks the magic number of gzip or zstd, is therefore returned as it is.

@@ -100,8 +100,8 @@ def decode_page(value: bytes | None, page_bytes: int, outside: Outside | None = 
 
 
 def page_of_fields(fields: dict[str, Any], page_bytes: int) -> Page:
-    """The page in the fields of a message (see `stream.pages.fields`): that of their JSON, in half the
-    time. Raises PageMessageError like `decode_page`."""
+    """Return the page in the fields of a message (see `stream.pages.fields`). It equals that of their JSON,
+    in half the time. Raises PageMessageError like `decode_page`."""
     if _is_as_in_json(fields) and _JSON_GROWTH * sum(map(_size, fields.values())) < page_bytes:
         return _page_of(fields, page_bytes, None)
     return decode_page(msgspec.json.encode(fields), page_bytes)
@@ -253,8 +253,8 @@ def _body(message: _Message, raw: bytes | None, page_bytes: int) -> bytes | None
 
 
 def page_time(moment: object) -> int | None:
-    """Milliseconds since the epoch, from a string in RFC 3339, a number of milliseconds or a datetime, which
-    without UTC offset is local time; None for None. Raises PageError `wrong_type`."""
+    """Return milliseconds since the epoch, from a string in RFC 3339, a number of milliseconds or a datetime,
+    which without UTC offset is local time; None for None. Raises PageError `wrong_type`."""
     if moment is None:
         return None
     parsed = moment

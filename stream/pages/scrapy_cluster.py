@@ -62,12 +62,12 @@ class CrawlRecord(msgspec.Struct, kw_only=True):
 
 
 def is_crawl_record(message: CrawlRecord) -> bool:
-    """Whether the message has the fields that all crawl records have and page messages have not."""
+    """Return whether the message has the fields that all crawl records have and page messages have not."""
     return isinstance(message.response_url, str) and message.appid is not None and message.crawlid is not None
 
 
 def _is_base64(body: str) -> bool:
-    """Whether the text is base64. Pages are not: base64 has neither spaces nor angle brackets."""
+    """Return whether the text is base64. Pages are not: base64 has neither spaces nor angle brackets."""
     if len(body) % 4 or not _BASE64.fullmatch(body):
         return False
     try:

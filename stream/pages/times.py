@@ -12,7 +12,7 @@ LATEST: Final = 253_402_300_799_999
 
 
 def writable(moment: int) -> bool:
-    """Whether the time lies in the years 0001 to 9999."""
+    """Return whether the time lies in the years 0001 to 9999."""
     return EARLIEST <= moment <= LATEST
 
 

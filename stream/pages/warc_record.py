@@ -33,7 +33,7 @@ class MoreError(Exception):
 
 
 def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedPage:
-    """The page of the record at the start of `data`, plain or in a gzip or zstd member of its own.
+    """Return the page of the record at the start of `data`, plain or in a gzip or zstd member of its own.
 
     `ended` tells that the archive ends with `data`. Raises MoreError if more bytes are needed and there are
     more; PageError `claim_damaged`, `bad_claim`, `too_large` or `bad_compression`. `where` is for the detail.
@@ -61,12 +61,12 @@ def archived_page(data: bytes, ended: bool, limit: int, where: str) -> ArchivedP
 
 
 def target_of(record: WarcRecord) -> str:
-    """The URL of the page."""
+    """Return the URL of the page."""
     return (record.headers.get("WARC-Target-URI") or "").strip().removeprefix("<").removesuffix(">")
 
 
 def content_type_of(record: WarcRecord) -> str | None:
-    """The content type by the server or, failing that, by the archiver."""
+    """Return the content type by the server or, failing that, by the archiver."""
     headers = record.http_headers if record.is_http_parsed else record.headers
     declared = headers.get("Content-Type") or record.headers.get("WARC-Identified-Payload-Type")
     return None if declared is None else str(declared)
@@ -83,13 +83,14 @@ def fetched_at_of(record: WarcRecord) -> int | None:
 
 
 def canonical_url_of(record: WarcRecord, url: str) -> str | None:
-    """The absolute URL of the HTTP header `Link: <URL>; rel="canonical"`, or None; `url` is the page's."""
+    """Return the absolute URL of the HTTP header `Link: <URL>; rel="canonical"`, or None; `url` is the
+    page's."""
     declared = record.http_headers.get("Link") if record.is_http_parsed else None
     return canonical_of_header(declared, url) if declared else None
 
 
 def body_of(record: WarcRecord, payload: bytes, limit: int) -> bytes:
-    """The decoded body of a record. Raises PageError `too_large` or `bad_compression`."""
+    """Return the decoded body of a record. Raises PageError `too_large` or `bad_compression`."""
     if not record.is_http_parsed:
         return payload
     return decode_body(

@@ -24,6 +24,6 @@ HOMES: Final = {
 
 
 def maker(scheme: Scheme) -> Maker:
-    """The maker that the scheme selects, with its dictionaries loaded."""
+    """Return the maker that the scheme selects, with its dictionaries loaded."""
     make = cast(Callable[[Scheme], Maker], import_module(HOMES[scheme.features]).maker)
     return make(scheme)

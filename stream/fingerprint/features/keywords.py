@@ -12,12 +12,12 @@ SCORE_UNIT: Final = 1 << 20
 
 
 def keyword_count(scheme: Scheme, tokens: int) -> int:
-    """The number of keywords: `keywords`, plus one per `keyword_every` tokens of the text."""
+    """Return the number of keywords: `keywords`, plus one per `keyword_every` tokens of the text."""
     return scheme.keywords + (tokens // scheme.keyword_every if scheme.keyword_every else 0)
 
 
 def choose_keywords(scheme: Scheme, tags: list[tuple[str, float]], tokens: list[bytes]) -> dict[bytes, int]:
-    """The keywords with their scores (`weights=score`) or else their token counts, at least 1."""
+    """Return the keywords with their scores (`weights=score`) or else their token counts, at least 1."""
     if scheme.weights == "score":
         return {word.encode(): max(1, round(SCORE_UNIT * score)) for word, score in tags}
     counts = Counter(tokens)

@@ -36,7 +36,7 @@ HOMES: Final = {
 
 
 def hasher(scheme: Scheme, seed: bytes) -> Hash:
-    """The function that the scheme selects, keyed by the seed."""
+    """Return the function that the scheme selects, keyed by the seed."""
     function = getattr(import_module(HOMES[scheme.hash]), scheme.hash)
     if scheme.hash == "multilinear":
         return partial(function, keys=hash_keys(seed))
@@ -49,11 +49,11 @@ def _of_digests(function: Hash, key: bytes, features: Sequence[bytes], width: in
 
 
 def from_big_endian(digests: Iterable[bytes], width: int) -> NDArray[np.uint64]:
-    """An array of hashes from digests of `width` bits each."""
+    """Return an array of hashes from digests of `width` bits each."""
     words: NDArray[Any] = np.frombuffer(b"".join(digests), f">u{min(width, 64) // 8}").astype(np.uint64)
     return words.reshape(-1, 2) if width > 64 else words
 
 
 def from_integers(values: Iterable[int], width: int) -> NDArray[np.uint64]:
-    """An array of hashes from integers below 2**width."""
+    """Return an array of hashes from integers below 2**width."""
     return from_big_endian((value.to_bytes(width // 8, "big") for value in values), width)

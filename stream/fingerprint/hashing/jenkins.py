@@ -31,7 +31,7 @@ def jenkins(features: Sequence[bytes], width: int) -> NDArray[np.uint64]:
 
 
 def one_at_a_time(data: bytes, state: int = 0) -> int:
-    """The 32-bit hash of `data` with the initial value `state`."""
+    """Return the 32-bit hash of `data` with the initial value `state`."""
     for byte in data:
         state = (state + byte) & _MASK
         state = (state + (state << 10)) & _MASK

@@ -12,7 +12,8 @@ from stream.fingerprint.hashes import GOLDEN, HashKeys, hash_tokens, mix64
 
 
 def multilinear(features: Sequence[bytes], width: int, keys: HashKeys) -> NDArray[np.uint64]:
-    """The lower `width` bits of the 64-bit hash. For 128 bits, the hash mixed once more is the upper half."""
+    """Return the lower `width` bits of the 64-bit hash. For 128 bits, the hash mixed once more is the upper
+    half."""
     hashes = hash_tokens(features, keys)
     if width > 64:
         return np.stack([mix64(hashes ^ np.uint64(GOLDEN)), hashes], axis=1)

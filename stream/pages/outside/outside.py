@@ -22,14 +22,14 @@ class Outside:
         self._schemas = Schemas(ask) if ask else None
 
     def schema(self, number: int) -> Schema:
-        """The schema with that id. Raises FetchNeededError, PageError `unknown_schema` or
+        """Return the schema with that id. Raises FetchNeededError, PageError `unknown_schema` or
         `unsupported_schema`."""
         if self._schemas is None:
             raise PageError("unknown_schema", f"schema id {number}, but no schema registry is configured")
         return self._schemas.schema(number)
 
     def record(self, filename: str, offset: int, limit: int) -> ArchivedPage:
-        """The page at byte `offset` of an archive, with a body of at most `limit` bytes.
+        """Return the page at byte `offset` of an archive, with a body of at most `limit` bytes.
 
         Raises FetchNeededError, PageError `bad_claim`, `claim_not_found`, `claim_damaged`, `too_large` or
         `bad_compression`.

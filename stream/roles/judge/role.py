@@ -79,18 +79,18 @@ class JudgeRole:
                     raise StaleError("another judge leads now; this one ends and stands by when restarted")
                 await election.attend()
                 if journal.waiting(self.settings.judge_rows) < AHEAD:
-                    await transaction.ended()
+                    await transaction.finish()
                 if entries := await journal.next_rows(self.settings.judge_rows):
                     async with BatchInFlight(entries, follower.judge, publisher, self.watch) as batch:
                         journal.give_back(await batch.decide())
                         await batch.prepare()
                         if transaction.under_way:
                             reach("judge.ahead")
-                            await transaction.ended()
+                            await transaction.finish()
                         await batch.publish(transaction, partial(self._committed, batch, state, election))
                 self._flushes.begin_if_due(state)
                 self._scrubs.refuse_damage()
-            await transaction.ended()
+            await transaction.finish()
 
     def _committed(self, batch: BatchInFlight, state: State, election: Election) -> None:
         """Report a batch whose verdicts are published and whose state is written."""
