@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 import xxhash
@@ -12,12 +12,15 @@ from numpy.typing import NDArray
 
 from stream.judge.ids import INDEX_BITS
 from stream.messages.byte_strings import StringColumn
-from stream.messages.journal import Rows, SourceRange, StringColumns, columns_of
+from stream.messages.journal import Rows, SourceRange, columns_of
+from stream.messages.row_columns import MAPS, NUMBERS
 
 BATCH_BYTES: Final = 32 << 20
 """Bound on the bytes of a batch, beside that on its rows: of its journal records, of the URLs that its
 verdicts name, of verdicts that are exported or counted together. 32,768 ordinary rows take 14 MB. A batch
 takes about seven times its bytes of memory while it is judged, and the next one is decided meanwhile."""
+_NUMBERS: Final = [each.name for each, _ in NUMBERS if each.judged]
+_MAPS: Final = [each.name for each in MAPS if each.judged]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +92,15 @@ class Batch:
         # A record of only openings and declared losses has no rows, and hence unknown widths.
         filled = [r for r in rows if len(r)] or rows[:1]
 
-        def column(name: str) -> NDArray[np.generic]:
+        def column(name: str) -> NDArray[Any]:
             whole = np.concatenate([getattr(r, name) for r in filled])
             return whole if everything else whole[place]
 
-        strings = columns_of([r.strings for r in rows])
-        if not everything:
-            strings = StringColumns(*(each.take(place) for each in strings))
+        columns: dict[str, Any] = {name: column(name) for name in _NUMBERS}
+        for name in _MAPS:
+            columns[name] = _of_some([getattr(r, name) for r in rows], sizes, keep)
+        for name, strings in columns_of([r.strings for r in rows])._asdict().items():
+            columns[name] = strings if everything else strings.take(place)
 
         return cls(
             place=place,
@@ -103,12 +108,7 @@ class Batch:
             time=np.repeat(times, sizes)[place],
             source=np.repeat(np.arange(len(ranges)), [r.rows for r in ranges])[place],
             ranges=ranges,
-            reason=_of_some([r.reason for r in rows], sizes, keep),
-            traceparent=_of_some([r.traceparent for r in rows], sizes, keep),
-            **{name: column(name) for name in _COLUMNS},  # type: ignore[arg-type]
-            url=strings.url,
-            url_key=strings.url_key,
-            key=strings.key,
+            **columns,
         )
 
 
@@ -126,6 +126,3 @@ def _of_some(
         for row, value in of_rows.items()
     ]
     return {int(rank[place]): value for place, value in places if keep[place]}
-
-
-_COLUMNS = ("status", "fingerprint", "uncertain", "sketch", "text_hash", "offset", "fetched_at")

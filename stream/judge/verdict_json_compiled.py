@@ -21,7 +21,7 @@ from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import INDEX_BITS, INDEX_MASK, NO_PAGE
 from stream.judge.rule import Rule
 from stream.messages.byte_strings import StringColumn, Texts
-from stream.messages.journal import NO_TIME
+from stream.messages.row_columns import NO_TIME
 from stream.messages.verdict import VERDICTS, VERSION, Change, Verdict
 from stream.pages.times import rfc3339
 

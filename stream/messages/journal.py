@@ -16,20 +16,28 @@ from numpy.typing import NDArray
 from stream.errors import RecordError, SchemeMismatchError
 from stream.fingerprint.columns import as_column
 from stream.fingerprint.parity import LARGEST_SET
-from stream.fingerprint.row import Row, Status
-from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.fingerprint.row import Row
+from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import digest_of
 from stream.messages.byte_strings import NO_STRING, StringColumn, starts_of
+from stream.messages.row_columns import (
+    BOUNDED,
+    MAP,
+    MAPS,
+    NUMBERS,
+    STRINGS,
+    Column,
+    bytes_of,
+    numbers_of_bytes,
+    numbers_of_rows,
+    refuse_unbounded,
+)
 from stream.messages.verdict_options import VerdictOptions
 from stream.messages.versions import refuse_other_version
-from stream.pages.times import EARLIEST, LATEST
 
 VERSION: Final = 2
-NO_TIME: Final = -(2**63)
-"""`fetched_at` of a page without one."""
 AS_URL: Final = -2
 """Size, in a record, of a string that equals the URL of its row."""
-LANGUAGE_BYTES: Final = 3
 MAX_ROWS: Final = 65_535
 """Maximum number of rows in a journal record. The index of a row must fit 16 bits (see `judge.ids`)."""
 LOAD: Final = "load"
@@ -70,31 +78,39 @@ class Corpus(msgspec.Struct, frozen=True):
     """Number of rows of the whole corpus."""
 
 
-class _RowsRecord(msgspec.Struct, tag="rows", tag_field="kind", omit_defaults=True):
-    """Wire format of `Rows`: msgpack, with columns of numbers as little-endian buffers.
-
-    Of `url`, `url_key` and `key` there are sizes; the strings themselves stand back to back in `strings`.
-    """
+class _RowsHead(msgspec.Struct):
+    """The first fields of a record of rows."""
 
     version: int
     scheme: str
     ranges: list[SourceRange]
-    status: bytes
-    fingerprint: bytes
-    uncertain: bytes
-    sketch: bytes
-    text_hash: bytes
-    length: bytes
-    language: bytes
-    offset: bytes
-    fetched_at: bytes
-    url: bytes
-    url_key: bytes
-    key: bytes
-    strings: bytes
-    reason: dict[int, str]
-    traceparent: dict[int, str] = {}
-    corpus: Corpus | None = None
+
+
+def _record_field(column: Column, kind: Any) -> tuple[str, Any] | tuple[str, Any, Any]:
+    """Return a field of `_RowsRecord`, with an empty default if records may omit it."""
+    empty: Any = {} if column.journal == MAP else b""
+    return (column.name, kind, empty) if column.omitted == "column" else (column.name, kind)
+
+
+_RowsRecord = msgspec.defstruct(
+    "_RowsRecord",
+    [
+        *(_record_field(each, bytes) for each, _ in NUMBERS),
+        *(_record_field(each, bytes) for each in STRINGS),
+        ("strings", bytes),
+        *(_record_field(each, dict[int, str]) for each in MAPS),
+        ("corpus", Corpus | None, None),
+    ],
+    bases=(_RowsHead,),
+    tag="rows",
+    tag_field="kind",
+    omit_defaults=True,
+    kw_only=True,
+)
+"""Wire format of `Rows`: msgpack, with columns of numbers as little-endian buffers.
+
+Of strings there are sizes; the strings themselves stand back to back in `strings`.
+"""
 
 
 class Genesis(msgspec.Struct, frozen=True, kw_only=True, tag="genesis", tag_field="kind"):
@@ -153,21 +169,23 @@ class Strings(NamedTuple):
         return cls(np.array(sizes, "<i4").reshape(3, -1), b"".join(strings))
 
     @classmethod
-    def of_record(cls, record: _RowsRecord, n: int) -> Self:
+    def of_record(cls, fields: Mapping[str, Any], n: int) -> Self:
         """Return the strings of a record with n rows. Raises ValueError."""
-        sizes = _matrix(record.url + record.url_key + record.key, np.int32, 3, n)
+        data: bytes = fields["strings"]
+        sizes = np.frombuffer(b"".join([fields[each.name] for each in STRINGS]), "<i4")
+        sizes = sizes.astype(np.int32, copy=False).reshape(len(STRINGS), n)
         if sizes.min(initial=0) < AS_URL or sizes[0].min(initial=0) == AS_URL:
             raise ValueError("a size of a string that means nothing")
         own = np.maximum(sizes, 0)
-        if int(own.sum(dtype=np.int64)) != len(record.strings):
+        if int(own.sum(dtype=np.int64)) != len(data):
             raise ValueError("the sizes of the strings do not add up to their bytes")
-        if not record.strings.isascii():
-            text = record.strings[: int(own[:2].sum(dtype=np.int64))]
+        if not data.isascii():
+            text = data[: int(own[:2].sum(dtype=np.int64))]
             text.decode()  # no string ends within a character, unless the next one begins there
             begins = starts_of(own[:2].ravel())[own[:2].ravel() > 0]
             if ((np.frombuffer(text, np.uint8)[begins] & 0xC0) == 0x80).any():
                 raise ValueError("a URL that is not UTF-8")
-        return cls(sizes, record.strings)
+        return cls(sizes, data)
 
     def columns(self) -> StringColumns:
         """Find the strings."""
@@ -254,49 +272,40 @@ class Rows:
         n, blank = len(rows), bytes(scheme.sketch_bytes)
         if n > MAX_ROWS or n != sum(r.rows for r in ranges):
             raise ValueError(f"{n} rows do not fit ranges {ranges}")
+        sketches = np.frombuffer(b"".join([r.sketch or blank for r in rows]), "<u8")
+        numbers: dict[str, Any] = {
+            "fingerprint": as_column([r.fingerprint for r in rows], scheme.width),
+            "sketch": sketches.reshape(n, scheme.sketch_bytes // 8).astype(np.uint64, copy=False),
+            "offset": np.fromiter(offsets, np.int64, n),
+        }
+        if not uncertain:
+            numbers["uncertain"] = np.zeros((n, 0), np.uint8)
+        for column, dtype in NUMBERS:
+            if column.name not in numbers:
+                numbers[column.name] = numbers_of_rows(column, dtype, rows)
         return cls(
             scheme=scheme.id,
             ranges=ranges,
-            status=np.fromiter((r.status for r in rows), np.uint8, n),
-            fingerprint=as_column([r.fingerprint for r in rows], scheme.width),
-            uncertain=_uncertain(b"".join(r.uncertain for r in rows) if uncertain else b"", n),
-            sketch=_matrix(b"".join(r.sketch or blank for r in rows), np.uint64, n, scheme.sketch_bytes // 8),
-            text_hash=_matrix(b"".join(r.text_hash for r in rows), np.uint8, n, 16),
-            length=np.fromiter((r.length for r in rows), np.uint32, n),
-            language=_languages(_packed([r.language for r in rows]), n),
-            offset=np.fromiter(offsets, np.int64, n),
-            fetched_at=np.fromiter(
-                (NO_TIME if r.fetched_at is None else r.fetched_at for r in rows), np.int64, n
-            ),
             strings=Strings.of([r.url for r in rows], [r.url_key for r in rows], keys),
             reason={row: r.reason for row, r in enumerate(rows) if r.reason is not None},
             traceparent=dict(traceparent or {}),
+            **numbers,
         )
 
     def encode(self) -> bytes:
         """Encode the journal record."""
-        url, url_key, key = (sizes.tobytes() for sizes in self.strings.sizes)
+        columns = {each.name: bytes_of(each, dtype, getattr(self, each.name)) for each, dtype in NUMBERS}
+        for each, sizes in zip(STRINGS, self.strings.sizes, strict=True):
+            columns[each.name] = sizes.tobytes()
         return _ENCODER.encode(
             _RowsRecord(
                 version=VERSION,
                 scheme=self.scheme,
                 ranges=self.ranges,
-                status=self.status.tobytes(),
-                fingerprint=self.fingerprint.astype("<u8").tobytes(),
-                uncertain=self.uncertain.tobytes(),
-                sketch=self.sketch.astype("<u8").tobytes(),
-                text_hash=self.text_hash.tobytes(),
-                length=self.length.astype("<u4").tobytes(),
-                language=data if (data := self.language.tobytes()).strip(b"\0") else b"",
-                offset=self.offset.astype("<i8").tobytes(),
-                fetched_at=self.fetched_at.astype("<i8").tobytes(),
-                url=url,
-                url_key=url_key,
-                key=key,
                 strings=self.strings.data,
-                reason=self.reason,
-                traceparent=self.traceparent,
                 corpus=self.corpus,
+                **columns,
+                **{each.name: getattr(self, each.name) for each in MAPS},
             )
         )
 
@@ -327,48 +336,37 @@ class Rows:
             )
 
     @classmethod
-    def of_record(cls, record: _RowsRecord) -> Self:
+    def of_record(cls, record: _RowsHead) -> Self:
         """The rows of a record as it is encoded. Raises ValueError."""
-        n = len(record.status)
+        fields = msgspec.structs.asdict(record)
+        n = len(fields["status"])
         if n > MAX_ROWS or n != sum(r.rows for r in record.ranges):
             raise ValueError("the row counts of the ranges do not add up to the number of rows")
-        for name, of_rows in (("reason", record.reason), ("traceparent", record.traceparent)):
-            if not all(0 <= row < n for row in of_rows):
-                raise ValueError(f"a {name} of a row that does not exist")
-        if n and (len(record.sketch) % (8 * n) or not record.sketch):
-            raise ValueError("sketches differ in size")
-        wide = len(record.fingerprint) == 16 * n
+        columns: dict[str, Any] = {}
+        for each, dtype in NUMBERS:
+            columns[each.name] = numbers_of_bytes(each, dtype, fields[each.name], n)
+        for each in MAPS:
+            columns[each.name] = fields[each.name]
+            if not all(0 <= row < n for row in columns[each.name]):
+                raise ValueError(f"a {each.name} of a row that does not exist")
         rows = cls(
             scheme=record.scheme,
             ranges=record.ranges,
-            status=_matrix(record.status, np.uint8, n),
-            fingerprint=_matrix(record.fingerprint, np.uint64, *((n, 2) if n and wide else (n,))),
-            uncertain=_uncertain(record.uncertain, n),
-            sketch=_matrix(record.sketch, np.uint64, n, len(record.sketch) // (8 * n) if n else 0),
-            text_hash=_matrix(record.text_hash, np.uint8, n, 16),
-            length=_matrix(record.length, np.uint32, n),
-            language=_languages(record.language, n),
-            offset=_matrix(record.offset, np.int64, n),
-            fetched_at=_matrix(record.fetched_at, np.int64, n),
-            strings=Strings.of_record(record, n),
-            reason=record.reason,
-            traceparent=record.traceparent,
-            corpus=record.corpus,
+            strings=Strings.of_record(fields, n),
+            corpus=fields["corpus"],
+            **columns,
         )
-        rows._refuse_unbounded(wide)
+        rows._refuse_unbounded()
         return rows
 
-    def _refuse_unbounded(self, wide: bool) -> None:
+    def _refuse_unbounded(self) -> None:
         """Check the bounds of numbers, because compiled loops index by them and format times.
 
         Raises ValueError.
         """
-        if (status := int(self.status.max(initial=0))) > max(Status):
-            raise ValueError(f"unknown status {status}; the largest is {max(Status):d}")
-        times = self.fetched_at
-        if ((times > LATEST) | (times < EARLIEST) & (times != NO_TIME)).any():
-            raise ValueError("a fetched_at outside the years 0001 to 9999")
-        if (bit := int(self.uncertain.max(initial=0))) >= (width := 128 if wide else 64):
+        for column, most in BOUNDED:
+            refuse_unbounded(column, most, getattr(self, column.name))
+        if (bit := int(self.uncertain.max(initial=0))) >= (width := 64 * self.fingerprint.ndim):
             raise ValueError(f"uncertain bit {bit} of a fingerprint of {width} bits")
 
 
@@ -383,10 +381,10 @@ def encode_genesis(genesis: Genesis) -> bytes:
 def decode_journal(value: bytes, offset: int) -> JournalRecord:
     """Decode the journal record at `offset`. Raises RecordError."""
     try:
-        record: Genesis | _RowsRecord = _DECODER.decode(value)
+        record: Genesis | _RowsHead = _DECODER.decode(value)
         if record.version != VERSION:
             raise ValueError(f"version {record.version}")
-        if isinstance(record, _RowsRecord):
+        if isinstance(record, _RowsHead):
             return Rows.of_record(record)
         if digest_of(record.seed) != record.scheme.seed_digest:
             raise ValueError("the seed is not that of the scheme")
@@ -396,28 +394,5 @@ def decode_journal(value: bytes, offset: int) -> JournalRecord:
         raise RecordError(f"journal offset {offset}: {error}") from error
 
 
-def _uncertain(data: bytes, n: int) -> NDArray[np.uint8]:
-    return _matrix(data, np.uint8, n, UNCERTAIN_BITS if data else 0)
-
-
-def _packed(languages: Sequence[str]) -> bytes:
-    """Return languages as they are in a record: nothing if there are none."""
-    if not any(languages):
-        return b""
-    return b"".join(each.encode().ljust(LANGUAGE_BYTES, b"\0") for each in languages)
-
-
-def _languages(data: bytes, n: int) -> NDArray[np.bytes_]:
-    if len(data) not in (0, n * LANGUAGE_BYTES):
-        raise ValueError("columns differ in length")
-    return np.frombuffer(data, _LANGUAGE) if data else np.zeros(n, _LANGUAGE)
-
-
-def _matrix(data: bytes, dtype: type, *shape: int) -> NDArray[Any]:
-    little_endian = np.dtype(dtype).newbyteorder("<")
-    return np.frombuffer(data, little_endian).astype(dtype, copy=False).reshape(shape)
-
-
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODER = msgspec.msgpack.Decoder(Genesis | _RowsRecord)
-_LANGUAGE: Final = f"S{LANGUAGE_BYTES}"
+_DECODER: Final[msgspec.msgpack.Decoder[Genesis | _RowsHead]] = msgspec.msgpack.Decoder(Genesis | _RowsRecord)

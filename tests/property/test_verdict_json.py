@@ -19,7 +19,8 @@ from stream.judge.ids import NO_PAGE, show
 from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import columns, quoted, write
 from stream.messages.byte_strings import StringColumn
-from stream.messages.journal import NO_TIME, SourceRange, Strings
+from stream.messages.journal import SourceRange, Strings
+from stream.messages.row_columns import NO_TIME
 from stream.messages.verdict import Change, MessagePosition, PageRef, Verdict, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.times import rfc3339

@@ -1,0 +1,75 @@
+"""The columns of rows are declared once; fields and tables that repeat their names agree with that."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+
+from stream.errors import RecordError
+from stream.fingerprint.row import Row, Status
+from stream.fingerprint.scheme import Scheme
+from stream.judge.batch import Batch
+from stream.messages.journal import Rows, SourceRange, StringColumns, decode_journal
+from stream.messages.row_columns import COLUMNS, MAP, MAPS, NUMBERS, STRINGS, Column
+
+ROOT = Path(__file__).parents[2]
+DTYPES = {each.name: dtype for each, dtype in NUMBERS}
+
+
+def record() -> bytes:
+    row = Row(Status.READY, "https://a.example/", None, 5, 7, sketch=bytes(Scheme().sketch_bytes))
+    ranges = [SourceRange("c", "pages", "0" * 32, 0, 0, 2, 2)]
+    return Rows.of(Scheme(), ranges, [row, row], [0, 1], [None, b"key"], uncertain=True).encode()
+
+
+def test_rows_have_the_declared_columns() -> None:
+    fields = {each.name for each in dataclasses.fields(Rows)} - {"scheme", "ranges", "strings", "corpus"}
+    assert fields == {*DTYPES, *(each.name for each in MAPS)}
+    assert StringColumns._fields == tuple(each.name for each in STRINGS)
+
+
+def test_a_batch_has_the_columns_declared_as_judged() -> None:
+    fields = {each.name for each in dataclasses.fields(Batch)} - {"place", "page", "time", "source", "ranges"}
+    assert fields == {each.name for each in COLUMNS if each.judged}
+
+
+@pytest.mark.parametrize("column", [each for each in COLUMNS if each.journal], ids=lambda each: each.name)
+def test_the_layout_of_a_record_is_documented_as_declared(column: Column) -> None:
+    text = (ROOT / "schemas" / "journal.md").read_text("utf-8")
+    (kind,) = re.findall(
+        rf"^\| `{column.name}` \| ((?:empty, or )?(?:bin, n|map)[^|]*?) \|", text, re.MULTILINE
+    )
+    if column.journal == MAP:
+        assert kind == "map of int to str" + ", may be absent" * (column.omitted == "column")
+        return
+    dtype = DTYPES.get(column.name, np.dtype("<i4"))
+    number = f"{dtype.itemsize} bytes" if dtype.kind == "S" else f"{dtype.kind}{8 * dtype.itemsize}"
+    width = "w x " if column.widths == () else f"{max(column.widths)} x " if max(column.widths) > 2 else ""
+    empty = "empty, or " if 0 in column.widths or column.omitted == "numbers" else ""
+    assert kind == f"{empty}bin, n x {width}{number}".replace("16 x u8", "16 bytes")
+
+
+@pytest.mark.parametrize("name", DTYPES)
+def test_a_column_that_does_not_fit_the_rows_is_refused(name: str) -> None:
+    plain = msgspec.msgpack.decode(record())
+    plain[name] += bytes(DTYPES[name].itemsize)
+    wrong = "row counts of the ranges" if name == "status" else f"{name} has [0-9]+ bytes, .* 2 rows"
+    with pytest.raises(RecordError, match=wrong):
+        decode_journal(msgspec.msgpack.encode(plain), 2)
+
+
+@pytest.mark.parametrize("missing", [each.name for each in COLUMNS if each.journal])
+def test_a_record_lacks_only_columns_that_it_may_omit(missing: str) -> None:
+    plain = msgspec.msgpack.decode(record())
+    plain.pop(missing, None)
+    omitted = {each.name for each in COLUMNS if each.omitted == "column"}
+    if missing in omitted:
+        assert isinstance(decode_journal(msgspec.msgpack.encode(plain), 2), Rows)
+    else:
+        with pytest.raises(RecordError, match=f"missing required field `{missing}`"):
+            decode_journal(msgspec.msgpack.encode(plain), 2)
