@@ -88,7 +88,7 @@ BOUNDS = LogBounds(3, 20)
         (None, 8, 8, []),
         (None, 20, 20, []),
         (None, 3, 3, [(3, 3, True, False)]),
-        (None, 1, 3, [(3, 3, True, False), (1, 3, False, True)]),
+        (None, 1, 3, [(1, 3, True, True)]),
         (9, None, 9, []),
         (3, None, 3, [(3, 3, True, False)]),
     ],
