@@ -38,11 +38,11 @@ def command(settings: Settings, rows: str, max_lag: int, abandon: bool, as_json:
         lambda: f"{loading.judged:,} of {loading.rows:,} rows are judged; run the same command again"
     ):
         asyncio.run(load(settings, source, loading, max_lag=max_lag, abandon=abandon))
-    loaded = loading.rows - loading.found
+    loaded = loading.rows - loading.judged_before
     if as_json:
         figures = {
             "rows": loading.rows,
-            "judged_before": loading.found,
+            "judged_before": loading.judged_before,
             "digest": source.digest,
             "seconds": round(loading.seconds, 3),
         }
@@ -50,6 +50,6 @@ def command(settings: Settings, rows: str, max_lag: int, abandon: bool, as_json:
         return
     click.echo(
         f"{loading.rows:,} rows of {rows} have verdicts"
-        f"{f', {loading.found:,} of them from before' if loading.found else ''}"
+        f"{f', {loading.judged_before:,} of them from before' if loading.judged_before else ''}"
         f"{f'; {loading.rate:,.0f} rows/s' if loaded else ''}"
     )

@@ -129,11 +129,11 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     loading = LoadProgress(MORE)
     second = asyncio.create_task(load(settings, more, loading, max_lag=5, abandon=True))
     await until(lambda: (loading.waits_for or "").startswith("live pages: 20 wait"))
-    assert loading.appended == loading.found == 0
+    assert loading.appended == loading.judged_before == 0
     crawling = asyncio.create_task(crawler.crawl(settings, done, 0.01))
     async with running(WorkerRole(settings)), running(JudgeRole(settings)):
         assert (await second).judged == MORE
-        assert (await load(settings, rows)).found == COUNT
+        assert (await load(settings, rows)).judged_before == COUNT
         assert (await load(settings, few)).judged == 3
         done.set()
         await crawling

@@ -45,7 +45,7 @@ class LoadProgress:
 
     rows: int
     """Rows of the corpus."""
-    found: int = 0
+    judged_before: int = 0
     """Rows that were judged before this run."""
     appended: int = 0
     """Rows in the journal."""
@@ -60,7 +60,7 @@ class LoadProgress:
     @property
     def rate(self) -> float:
         """Rows judged a second, in this run."""
-        return (self.judged - self.found) / self.seconds if self.seconds else 0.0
+        return (self.judged - self.judged_before) / self.seconds if self.seconds else 0.0
 
     @property
     def seconds_left(self) -> float | None:
@@ -102,14 +102,18 @@ async def load(
         source = LoadedSource(rows.digest, Corpus(replace_surrogates(rows.name), rows.count))
         judged = Judged(source)
         judged.note(await last_expected(decisions, judged.sources))
-        loading.found = loading.appended = loading.judged = judged.rows
+        loading.judged_before = loading.appended = loading.judged = judged.rows
         decisions.seek(end)
         if judged.rows == loading.rows:
             await turn.end(source)
             return loading
         await turn.begin(source, abandon=abandon)
         log.info(
-            "loading", name=rows.name, digest=rows.digest, rows=loading.rows, judged_before=loading.found
+            "loading",
+            name=rows.name,
+            digest=rows.digest,
+            rows=loading.rows,
+            judged_before=loading.judged_before,
         )
         producer = await enter(started_producer(settings))
         await _Loader(
@@ -186,7 +190,7 @@ class _Loader:
 
     async def _records(self) -> AsyncGenerator[LoadedRecord, None]:
         """Yield the records to append. The next one is made in a thread while one is appended."""
-        scheme, start = self.genesis.scheme, self.loading.found
+        scheme, start = self.genesis.scheme, self.loading.judged_before
         rows = self.rows.placed(scheme, start)
         uncertain = bool(self.genesis.options.flips)
         coming = records(self.source, scheme, rows, start, uncertain=uncertain)
