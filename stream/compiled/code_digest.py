@@ -38,7 +38,7 @@ class _Reading:
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
-        self._met: dict[FunctionType, int] = {}
+        self._numbers: dict[FunctionType, int] = {}
 
     def digest(self) -> bytes:
         return self._hash.digest()
@@ -79,11 +79,11 @@ class _Reading:
             raise TypeError(f"compiled code reads {name}, a {type(value).__name__}: import a number or array")
 
     def _function(self, function: FunctionType) -> None:
-        met = self._met.get(function)
-        if met is not None:  # it is recursive, or called from several places
-            self._put("met", met)
+        number = self._numbers.get(function)
+        if number is not None:  # it is recursive, or called from several places
+            self._put("met", number)
             return
-        self._met[function] = len(self._met)
+        self._numbers[function] = len(self._numbers)
         name = f"{function.__module__}.{function.__qualname__}"
         self._put("function", name)
         self._code(function.__code__, name)

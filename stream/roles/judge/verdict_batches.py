@@ -47,13 +47,13 @@ class VerdictBatches:
         `widths` are the numbers of partitions of the topics. Batches are returned in the order to send them.
         """
         few = len(decided.batch) <= FEW
-        said = decided.columns() if few else await asyncio.to_thread(decided.columns)
+        of_batch = decided.columns() if few else await asyncio.to_thread(decided.columns)
         batch, verdict = decided.batch, decided.verdicts.verdict
         headers, headers_of = self._headers(decided)
         partition = np.array([each.partition for each in batch.ranges], np.int64)[batch.source]
 
         def make(rows: NDArray[np.int64]) -> list[RecordBatch]:
-            values = write(said, rows)
+            values = write(of_batch, rows)
             if self._avro is not None:
                 values = Texts.of(self._avro.values(values.strings()))
             return record_batches(
