@@ -18,6 +18,7 @@ from stream.judge.ledger import key_of
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.decided_positions import last_expected
 from stream.kafka.in_flight import in_thread
+from stream.kafka.journal_producer import started_journal_producer
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import POLL_SECONDS, TopicReader
 from stream.messages.decision import decode_decisions
@@ -26,7 +27,6 @@ from stream.roles.loader.limits import MAX_LAG, WINDOW
 from stream.roles.loader.live_lag import live_lag
 from stream.roles.loader.records import Judged, LoadedRecord, LoadedSource, records
 from stream.roles.loader.turn import LoadTurn
-from stream.roles.worker.clients import started_producer
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from stream.text.surrogates import replace_surrogates
@@ -115,7 +115,7 @@ async def load(
             rows=loading.rows,
             judged_before=loading.judged_before,
         )
-        producer = await enter(started_producer(settings))
+        producer = await enter(started_journal_producer(settings))
         await _Loader(
             genesis, names, rows, source, judged, loading, turn, decisions, admin, producer, max_lag
         ).run()

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stream.errors import RowsError
 from stream.fingerprint.row import Row
 from stream.judge.ledger import SourceKey
+from stream.messages.appends import APPEND_BYTES, APPEND_ROWS, weight_of
 from stream.messages.journal import LOAD, Corpus, Rows, SourceRange
-from stream.roles.worker.backlog import APPEND_BYTES, APPEND_ROWS, weight_of
 
 if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme

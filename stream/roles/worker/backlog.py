@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from stream.fingerprint.row import Row, Status, has_large_key, without_large_key
+from stream.messages.appends import APPEND_BYTES, APPEND_ROWS, weight_of
 from stream.messages.journal import SourceRange
 from stream.messages.trace import traceparent_of
 
@@ -19,13 +20,8 @@ CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
 """Bounds of a chunk, the unit of work for a child: all pages of a partition that wait when a child is free.
 They are large enough to hide the latency of the pipe, and small enough to distribute the work."""
-APPEND_ROWS: Final = 512
-APPEND_BYTES: Final = 256 << 10
-"""Bounds of a journal record (rule 3). A single larger row has a record of its own."""
 RECORD_OVERHEAD: Final = 1024
 """Memory charged for a page besides value and key: Python objects and its row."""
-ROW_OVERHEAD: Final = 96
-"""Bytes of a row in a journal record besides sketch and strings: fixed columns and msgpack lengths."""
 
 
 class PageRecord(Protocol):
@@ -338,15 +334,3 @@ class Backlog:
     ) -> SourceRange:
         cluster_id, topic, topic_id = self.source.cluster_id, self.source.topic, self.source.topic_id
         return SourceRange(cluster_id, topic, topic_id, partition, start, end, rows, opening, lost, published)
-
-
-def weight_of(row: Row, key: bytes | None) -> int:
-    """Return the approximate size of a row in an encoded record, in bytes."""
-    size = ROW_OVERHEAD + len(row.sketch)
-    if row.url:
-        size += len(row.url.encode())
-    if row.url_key:
-        size += len(row.url_key.encode())
-    if row.reason:
-        size += len(row.reason.encode())
-    return size + len(key) if key else size

@@ -21,6 +21,7 @@ from stream.fingerprint.row import Row
 from stream.futures import retrieved
 from stream.kafka import acl_check, clients, topics
 from stream.kafka.aiokafka_internals import raise_group_errors
+from stream.kafka.journal_producer import started_journal_producer
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import until_answered
 from stream.messages.journal import Genesis, Rows
@@ -30,7 +31,7 @@ from stream.pages.outside.schema_registry import registry_of
 from stream.roles.worker.assignment import Assignment
 from stream.roles.worker.backlog import Backlog, JournalBatch
 from stream.roles.worker.careful import feed_carefully
-from stream.roles.worker.clients import started_consumer, started_producer
+from stream.roles.worker.consumer import started_consumer
 from stream.roles.worker.dead_letters import DeadLetters
 from stream.roles.worker.dispatch import ChunkQueue, Dispatch
 from stream.roles.worker.offset_commits import OffsetCommits
@@ -293,7 +294,7 @@ class WorkerRole:
         settings, watch = self.settings, self.watch
         async with AsyncExitStack() as stack:
             with watch.health.excused("waiting for brokers"):
-                self._producer = await stack.enter_async_context(started_producer(settings))
+                self._producer = await stack.enter_async_context(started_journal_producer(settings))
                 self._consumer = await stack.enter_async_context(started_consumer(settings))
                 self._dead_letters = await DeadLetters.to(self._producer, self.names.rejected)
             self._polling = Polling(

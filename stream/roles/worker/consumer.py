@@ -1,4 +1,4 @@
-"""The worker's consumer and producer, with the options for exactly-once processing and bounded memory."""
+"""The worker's consumer, with the options for exactly-once processing and bounded memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from stream.kafka import clients
@@ -22,31 +22,12 @@ METADATA_MS: Final = 60_000
 FETCH_BYTES: Final = 16 << 20
 LEAST_FETCH_BYTES: Final = 64 << 10
 PARTITION_FETCH_BYTES: Final = 1 << 20
-JOURNAL_BATCH_BYTES: Final = 512 << 10
-"""Larger than any journal record, and smaller than any topic's `max.message.bytes`."""
-REQUEST_BYTES: Final = 96 << 20
-"""Larger than any dead letter, and below a broker's `socket.request.max.bytes` of 100 MiB."""
-
-
-@asynccontextmanager
-async def started_producer(settings: Settings) -> AsyncIterator[AIOKafkaProducer]:
-    """Start an idempotent producer. Waits while brokers are unreachable; raises SecurityError."""
-    producer = clients.producer(
-        settings,
-        enable_idempotence=True,
-        acks="all",
-        linger_ms=0,
-        max_batch_size=JOURNAL_BATCH_BYTES,
-        max_request_size=REQUEST_BYTES,
-    )
-    async with clients.started(settings, producer, patiently=True):
-        yield producer
 
 
 @asynccontextmanager
 async def started_consumer(settings: Settings) -> AsyncIterator[AIOKafkaConsumer]:
-    """Start a consumer in the group of workers, without a subscription. Waits and raises as
-    `started_producer`."""
+    """Start a consumer in the group of workers, without a subscription. Waits while
+    brokers are unreachable; raises SecurityError."""
     fetch = max(LEAST_FETCH_BYTES, min(FETCH_BYTES, settings.worker_memory // 8))
     consumer = clients.consumer(
         settings,
