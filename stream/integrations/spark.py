@@ -20,15 +20,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from stream.fingerprint.scheme import Scheme
 from stream.pages.page import PAGE_BYTES
+from stream.rows.columns import TYPES
 from stream.rows.files import seal
 from stream.rows.fingerprint import columns_read, fingerprint_batch, refuse_misfits
 from stream.rows.manifest import Manifest
 
-SCHEMA: Final = (
-    "order BIGINT, source STRING, position BIGINT, url STRING, url_key STRING, key BINARY, status TINYINT,"
-    " fingerprint BINARY, uncertain BINARY, sketch BINARY, text_hash BINARY, length BIGINT, language STRING,"
-    " fetched_at BIGINT, reason STRING, detail STRING, scheme STRING"
-)
+_TYPES: Final = {pa.int8(): "TINYINT", pa.int64(): "BIGINT", pa.string(): "STRING", pa.binary(): "BINARY"}
+SCHEMA: Final = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in TYPES.items())
 """The columns of rows in Spark's words."""
 
 

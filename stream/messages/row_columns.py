@@ -98,6 +98,13 @@ STRINGS: Final = tuple(each for each in COLUMNS if each.journal == STRING)
 MAPS: Final = tuple(each for each in COLUMNS if each.journal == MAP)
 
 
+def bounds_of(column: Column, dtype: np.dtype[Any]) -> tuple[int, int]:
+    """Return the least and the largest number of a column of integers."""
+    limits = np.iinfo(dtype)
+    least, most = column.least, column.most
+    return int(limits.min) if least is None else least, int(limits.max) if most is None else most
+
+
 def numbers_of_rows(column: Column, dtype: np.dtype[Any], rows: Sequence[Row]) -> NDArray[Any]:
     """Convert a column of `Row`: numbers; text; or bytes, which are numbers already."""
     values: Iterable[Any] = map(attrgetter(column.name), rows)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -17,40 +18,32 @@ from pyarrow import compute
 from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.row import WORD, Row, Status, has_large_key, without_large_key
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
-from stream.pages.times import writable
-from stream.text.url import MAX_URL
+from stream.messages.row_columns import COLUMNS, NUMBERS, U8, bounds_of
 
 VERSION: Final = 1
-TYPES: Final = {
-    "order": pa.int64(),
-    "source": pa.string(),
-    "position": pa.int64(),
-    "url": pa.string(),
-    "url_key": pa.string(),
-    "key": pa.binary(),
-    "status": pa.int8(),
-    "fingerprint": pa.binary(),
-    "uncertain": pa.binary(),
-    "sketch": pa.binary(),
-    "text_hash": pa.binary(),
-    "length": pa.int64(),
-    "language": pa.string(),
-    "fetched_at": pa.int64(),
-    "reason": pa.string(),
-    "detail": pa.string(),
-    "scheme": pa.string(),
-}
-"""Column -> Arrow type. Fingerprints are big-endian; times are milliseconds since the epoch. `url_key` is
-null where it equals `url`, as it does of nearly all pages, and of a rejected page without a key."""
-_REQUIRED: Final = ("order", "source", "position", "status", "length", "language", "scheme")
+TYPES: Final = {each.name: pa.type_for_alias(each.arrow) for each in COLUMNS if each.arrow}
+"""Column -> Arrow type."""
+_REQUIRED: Final = tuple(each.name for each in COLUMNS if each.arrow and not each.nullable)
+_PLACES: Final = {name: place for place, name in enumerate(TYPES)}
+_BOUNDS: Final = [
+    (_PLACES[each.name], *bounds_of(each, dtype))
+    for each, dtype in NUMBERS
+    if each.arrow in ("int8", "int64")
+]
+"""Place of a column of numbers, its least and its largest."""
+_LONGEST: Final = [
+    (_PLACES[each.name], each.most) for each in COLUMNS if each.arrow == "string" and each.most is not None
+]
+"""Place of a column of strings, and the most characters."""
+_SIZES: Final = [
+    (_PLACES[each.name], each.widths) for each, dtype in NUMBERS if each.arrow == "binary" and dtype == U8
+]
+"""Place of a column of bytes, and its sizes. Those of fingerprints and sketches are the scheme's."""
 _VERSION: Final = b"neardup.rows"
 _SCHEME: Final = b"neardup.scheme"
 _SEED: Final = b"neardup.seed_digest"
 _LANGUAGE: Final = re.compile("([a-z]{2,3})?")
-_LARGEST: Final = 2**32 - 1
 _NO_UNCERTAIN: Final = bytes(UNCERTAIN_BITS)
-_LONGEST: Final = 12 * MAX_URL
-"""Longest URL key: a character of four bytes takes twelve in percent-encoding."""
 FIRST: Final = -(2**63)
 """Order of a page without an order key, before all others."""
 
@@ -106,21 +99,16 @@ def batch_of(
         "order": [each.order for each in places],
         "source": [each.source for each in places],
         "position": [each.position for each in places],
-        "url": [row.url for row in rows],
         "url_key": [None if row.url_key == row.url and row.reason is None else row.url_key for row in rows],
         "key": [None if has_large_key(key) else key for key in keys],
-        "status": [row.status for row in rows],
         "fingerprint": [row.fingerprint.to_bytes(size, "big") if row.ready else None for row in rows],
         "uncertain": [row.uncertain if uncertain and row.ready else None for row in rows],
         "sketch": [row.sketch or None for row in rows],
         "text_hash": [row.text_hash if any(row.text_hash) else None for row in rows],
-        "length": [row.length for row in rows],
-        "language": [row.language for row in rows],
-        "fetched_at": [row.fetched_at for row in rows],
-        "reason": [row.reason for row in rows],
-        "detail": [row.detail for row in rows],
         "scheme": [scheme.id] * len(rows),
     }
+    for name in TYPES.keys() - columns.keys():
+        columns[name] = list(map(attrgetter(name), rows))
     arrays = [pa.array(columns[name], kind) for name, kind in TYPES.items()]
     return pa.record_batch(arrays, schema=schema(scheme))
 
@@ -192,7 +180,7 @@ def _row(cells: _Cells, scheme: Scheme) -> PlacedRow:
         cells.length,
         cells.language,
     )
-    if wrong := _wrong(row, cells, scheme):
+    if wrong := _wrong(row, cells, scheme) or _unbounded(cells):
         raise ValueError(f"{place}: {wrong}")
     if has_large_key(cells.key):  # other programs write rows, too
         return PlacedRow(place, without_large_key(row, cells.key), None)
@@ -214,16 +202,25 @@ def _wrong(row: Row, cells: _Cells, scheme: Scheme) -> str | None:
         return "a fingerprint of a page that has none"
     if row.status != Status.REJECTED and row.url_key is None:
         return "no URL"
-    if len(row.url or "") > MAX_URL or max(len(row.url_key or ""), len(row.reason or "")) > _LONGEST:
-        return "a string longer than a page can have"
-    if len(row.text_hash) != 16 or len(row.uncertain) != UNCERTAIN_BITS:
-        return "a text hash or uncertain bits of another size"
     if cells.uncertain and max(row.uncertain) >= max(scheme.width, WORD):
         return f"uncertain bit {max(row.uncertain)}"
-    if not 0 <= row.length <= _LARGEST or not _LANGUAGE.fullmatch(row.language):
-        return f"length {row.length}, language {row.language!r}"
-    if row.fetched_at is not None and not writable(row.fetched_at):
-        return f"fetched_at {row.fetched_at}"
+    if not _LANGUAGE.fullmatch(row.language):
+        return f"language {row.language!r}"
+    return None
+
+
+def _unbounded(cells: _Cells) -> str | None:
+    """Why a value is out of the bounds of its column."""
+    values: tuple[Any, ...] = cells
+    for place, least, most in _BOUNDS:
+        if (number := values[place]) is not None and not least <= number <= most:
+            return f"{cells._fields[place]} {number}"
+    for place, longest in _LONGEST:
+        if len(values[place] or "") > longest:
+            return "a string longer than a page can have"
+    for place, sizes in _SIZES:
+        if (data := values[place]) and len(data) not in sizes:
+            return f"{cells._fields[place]} of {len(data)} bytes"
     return None
 
 

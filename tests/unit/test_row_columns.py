@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from stream.errors import RecordError
@@ -15,7 +17,19 @@ from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.messages.journal import Rows, SourceRange, StringColumns, decode_journal
-from stream.messages.row_columns import COLUMNS, MAP, MAPS, NUMBERS, STRINGS, Column
+from stream.messages.row_columns import (
+    COLUMNS,
+    MAP,
+    MAPS,
+    MAX_URL_KEY,
+    NO_TIME,
+    NUMBERS,
+    STRINGS,
+    Column,
+)
+from stream.pages.times import LATEST
+from stream.rows.columns import TYPES, Place, _Cells, batch_of, rows_of
+from stream.text.url import MAX_URL
 
 ROOT = Path(__file__).parents[2]
 DTYPES = {each.name: dtype for each, dtype in NUMBERS}
@@ -73,3 +87,45 @@ def test_a_record_lacks_only_columns_that_it_may_omit(missing: str) -> None:
     else:
         with pytest.raises(RecordError, match=f"missing required field `{missing}`"):
             decode_journal(msgspec.msgpack.encode(plain), 2)
+
+
+def test_cells_of_a_row_are_the_columns_in_arrow() -> None:
+    assert _Cells._fields == tuple(TYPES)
+
+
+def test_columns_in_arrow_are_documented_as_declared() -> None:
+    text = (ROOT / "docs" / "how-to" / "bring-a-corpus.md").read_text("utf-8")
+    table = text.split("## The columns\n\n")[1].split("\n\n")[0]
+    documented: dict[str, str] = {}
+    for names, kinds in re.findall(r"^\| (`.+?) \| (\w+(?:, \w+)*) \|", table, re.MULTILINE):
+        columns = re.findall(r"`(\w+)`", names)
+        kinds = kinds.split(", ")
+        documented |= zip(columns, kinds if len(kinds) > 1 else kinds * len(columns), strict=True)
+    assert list(documented.items()) == [(each.name, each.arrow) for each in COLUMNS if each.arrow]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong", "said"),
+    [
+        ("length", -1, "length -1"),
+        ("length", 2**32, "length 4294967296"),
+        ("fetched_at", LATEST + 1, "fetched_at"),
+        ("fetched_at", NO_TIME, "fetched_at"),
+        ("status", 4, "status 4"),
+        ("status", -1, "status -1"),
+        ("url", "u" * (MAX_URL + 1), "a string longer than a page can have"),
+        ("url_key", "u" * (MAX_URL_KEY + 1), "a string longer than a page can have"),
+        ("text_hash", bytes(15) + b"x" * 2, "text_hash of 17 bytes"),
+        ("uncertain", bytes(31), "uncertain of 31 bytes"),
+        ("language", "zh-TW", "language 'zh-TW'"),
+    ],
+)
+def test_values_beyond_the_declared_bounds_are_refused_in_arrow(name: str, wrong: Any, said: str) -> None:
+    row = Row(Status.READY, "https://a.example/", "a", 5, 7, sketch=bytes(Scheme().sketch_bytes))
+    batch = batch_of(Scheme(), [row], [Place(0, "a", 1)], [None])
+    columns = {each: [wrong] if each == name else batch.column(each).to_pylist() for each in TYPES}
+    with pytest.raises(ValueError, match=f".*{said}"):
+        rows_of(
+            pa.record_batch([pa.array(columns[each], kind) for each, kind in TYPES.items()], list(TYPES)),
+            Scheme(),
+        )
