@@ -10,7 +10,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from stream.judge.ids import INDEX_BITS
+from stream.judge.ids import allot
 from stream.messages.byte_strings import StringColumn
 from stream.messages.journal import Rows, SourceRange, columns_of
 from stream.messages.row_columns import MAPS, NUMBERS
@@ -84,8 +84,7 @@ class Batch:
         place = np.flatnonzero(keep)
         sizes = np.array([len(r) for r in rows], np.int64)
         times = np.maximum.accumulate(np.array([log_time, *(e.time for e in entries)], np.int64))[1:]
-        first = np.array([e.offset << INDEX_BITS for e in entries], np.int64)
-        index = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        pages = allot(np.array([e.offset for e in entries], np.int64), sizes)
         ranges = [each for r in rows for each in r.ranges]
         everything = len(place) == len(keep)
 
@@ -104,7 +103,7 @@ class Batch:
 
         return cls(
             place=place,
-            page=(np.repeat(first, sizes) + index)[place],
+            page=pages[place],
             time=np.repeat(times, sizes)[place],
             source=np.repeat(np.arange(len(ranges)), [r.rows for r in ranges])[place],
             ranges=ranges,

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import structlog
-
-from stream.errors import DamagedStateError, NeardupError, StaleError, StateError
-from stream.futures import retrieved
+from stream.errors import StateError
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.kafka import broker_metadata, clients
+from stream.kafka.damaged_state import moved_when_damaged, opened_state
 from stream.kafka.in_flight import in_thread
 from stream.kafka.names import TopicNames
 from stream.kafka.outage import until_answered
@@ -21,10 +18,6 @@ from stream.kafka.reader import JournalReader, RecordReader, TopicReader, journa
 from stream.messages.decision import decode_decisions
 from stream.messages.journal import Genesis
 from stream.settings import Settings
-from stream.tables.store.failures import set_aside
-from stream.tables.store.last_scrub import refuse_known_damage
-
-log = structlog.get_logger(__name__)
 
 
 class Follower:
@@ -82,10 +75,10 @@ async def opened_follower(settings: Settings, genesis: Genesis, directory: Path)
     closing it.
     """
     names = TopicNames(settings.namespace)
-    async with _move_when_damaged(settings, directory), AsyncExitStack() as stack:
+    async with moved_when_damaged(settings, directory), AsyncExitStack() as stack:
         async with clients.started(settings, clients.client(settings), patiently=True) as client:
             cluster_id = await until_answered("a broker", lambda: broker_metadata.cluster_id(client))
-        state = await stack.enter_async_context(_opened_state(directory, genesis, cluster_id, settings))
+        state = await stack.enter_async_context(opened_state(directory, genesis, cluster_id, settings))
         journal = await stack.enter_async_context(journal_reader(settings, state.meta.applied, genesis))
         decisions = await stack.enter_async_context(
             TopicReader(settings, names.decisions, state.meta.decided)
@@ -93,72 +86,6 @@ async def opened_follower(settings: Settings, genesis: Genesis, directory: Path)
         follower = Follower(Judge(state, genesis), journal, decisions, directory)
         await _refuse_foreign_state(follower, settings, genesis)
         yield follower
-
-
-@asynccontextmanager
-async def _opened_state(
-    directory: Path, genesis: Genesis, cluster_id: str, settings: Settings
-) -> AsyncIterator[State]:
-    """Open and close a state in threads. It is closed even if the opening was cancelled.
-
-    An error within the context takes precedence over an error on closing.
-    """
-    opening = retrieved(
-        asyncio.create_task(asyncio.to_thread(_open, directory, genesis, cluster_id, settings))
-    )
-    try:
-        yield await asyncio.shield(opening)
-    except BaseException:
-        with suppress(NeardupError):
-            await _close(opening)
-        raise
-    await _close(opening)
-
-
-async def _close(opening: asyncio.Task[State]) -> None:
-    await asyncio.wait([opening])
-    if opening.exception() is None:
-        await asyncio.to_thread(opening.result().close)
-
-
-def _open(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
-    def open_state() -> State:
-        refuse_known_damage(directory)
-        return State(
-            directory,
-            genesis,
-            cluster_id,
-            memory=settings.tables_memory,
-            generation=settings.tables_generation,
-            cache=settings.tables_cache,
-        )
-
-    try:
-        return open_state()
-    except DamagedStateError as error:
-        if not settings.rebuild_damaged:
-            raise
-        _move_away(directory, error)
-    return open_state()
-
-
-@asynccontextmanager
-async def _move_when_damaged(settings: Settings, directory: Path) -> AsyncIterator[None]:
-    try:
-        yield
-    except DamagedStateError as error:
-        if not settings.rebuild_damaged:
-            raise
-        moved = _move_away(directory, error)
-        raise StaleError(
-            f"state directory {directory}: damaged and moved to {moved}; the next start rebuilds it"
-        ) from error
-
-
-def _move_away(directory: Path, error: DamagedStateError) -> Path:
-    moved = set_aside(directory)
-    log.error("state_damaged", error=str(error), moved_to=str(moved))
-    return moved
 
 
 async def _refuse_foreign_state(follower: Follower, settings: Settings, genesis: Genesis) -> None:

@@ -1,4 +1,8 @@
-"""Opens the sink for the target of an export."""
+"""Opens the sink for the target of an export.
+
+A new kind of target is a `Sink` in a file of its own, with a branch in `open_sink` here; one that
+`neardup scan` writes is also in TABLES of `stream.local.scan_output`.
+"""
 
 from __future__ import annotations
 

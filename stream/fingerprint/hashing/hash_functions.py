@@ -6,6 +6,8 @@ upper half zero for 32, and `(n, 2)` for 128, the upper half first.
 The default, `multilinear`, is keyed by the seed. The others are published functions without a key. For some
 of them, collisions are known that hold for every key put before the feature or in their initial state. Under
 a seed other than the public one, they hash a keyed digest of each feature instead.
+
+A new function is a file beside this one, with an entry in HOMES and in the option `hash` of `Scheme`.
 """
 
 from __future__ import annotations

@@ -1,0 +1,90 @@
+"""Opens a role's state directory, and moves a damaged one aside to be rebuilt (setting `rebuild_damaged`)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+import structlog
+
+from stream.errors import DamagedStateError, NeardupError, StaleError
+from stream.futures import retrieved
+from stream.judge.state import State
+from stream.messages.journal import Genesis
+from stream.settings import Settings
+from stream.tables.store.failures import set_aside
+from stream.tables.store.last_scrub import refuse_known_damage
+
+log = structlog.get_logger(__name__)
+
+
+@asynccontextmanager
+async def opened_state(
+    directory: Path, genesis: Genesis, cluster_id: str, settings: Settings
+) -> AsyncIterator[State]:
+    """Open and close a state in threads. It is closed even if the opening was cancelled.
+
+    An error within the context takes precedence over an error on closing.
+    """
+    opening = retrieved(
+        asyncio.create_task(asyncio.to_thread(_open, directory, genesis, cluster_id, settings))
+    )
+    try:
+        yield await asyncio.shield(opening)
+    except BaseException:
+        with suppress(NeardupError):
+            await _close(opening)
+        raise
+    await _close(opening)
+
+
+async def _close(opening: asyncio.Task[State]) -> None:
+    await asyncio.wait([opening])
+    if opening.exception() is None:
+        await asyncio.to_thread(opening.result().close)
+
+
+def _open(directory: Path, genesis: Genesis, cluster_id: str, settings: Settings) -> State:
+    def open_state() -> State:
+        refuse_known_damage(directory)
+        return State(
+            directory,
+            genesis,
+            cluster_id,
+            memory=settings.tables_memory,
+            generation=settings.tables_generation,
+            cache=settings.tables_cache,
+        )
+
+    try:
+        return open_state()
+    except DamagedStateError as error:
+        if not settings.rebuild_damaged:
+            raise
+        _move_away(directory, error)
+    return open_state()
+
+
+@asynccontextmanager
+async def moved_when_damaged(settings: Settings, directory: Path) -> AsyncIterator[None]:
+    """Move a state directory aside if damage is found within the context, where `rebuild_damaged` says so.
+
+    Raises StaleError then, and else the DamagedStateError.
+    """
+    try:
+        yield
+    except DamagedStateError as error:
+        if not settings.rebuild_damaged:
+            raise
+        moved = _move_away(directory, error)
+        raise StaleError(
+            f"state directory {directory}: damaged and moved to {moved}; the next start rebuilds it"
+        ) from error
+
+
+def _move_away(directory: Path, error: DamagedStateError) -> Path:
+    moved = set_aside(directory)
+    log.error("state_damaged", error=str(error), moved_to=str(moved))
+    return moved
