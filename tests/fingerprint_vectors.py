@@ -26,9 +26,8 @@ from stream.fingerprint.seed import PUBLIC_SEED, digest_of, hash_keys, text_key
 from stream.fingerprint.simhash import bit_sums
 from stream.fingerprint.sketch import shingles
 from stream.text.characters import UNICODE
-from stream.text.pieces import pieces
 from stream.text.points import points_of
-from stream.text.segment import segment, units
+from stream.text.segment import pieces, segment, units
 from stream.text.url import url_key, url_rules
 from tests import plain_fingerprint
 

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.hashes import HashKeys, hash_ranges
 from stream.text.cutters import Segmenter
-from stream.text.pieces import pieces
 from stream.text.points import Points
+from stream.text.segment import pieces
 
 
 class Tokens(NamedTuple):

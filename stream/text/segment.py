@@ -9,6 +9,11 @@ the features of SimHash, and *units*, of which shingles are made, are cut from t
 | others without spaces (kana, Thai, Khmer ...) | 3-grams of characters | characters, with their marks |
 | any other script, and digits | the run | the run |
 
+All are found for a batch of texts at once by NumPy, as ranges of one array of code points: for a single page,
+whose command need not import the compiler, and for user dictionaries and `jieba`. With rjieba's own
+dictionary, `stream.fingerprint.tokens_compiled` cuts and hashes many texts in a compiled loop, in a sixth of
+the time.
+
 So a character is in both or in neither. In neither are characters that are no `\\w`, such as punctuation and
 emoji, and marks that follow one of these or a Han character. All three are UTF-8, ready to be hashed.
 
@@ -21,14 +26,15 @@ beyond it. With 3-grams, 0.1 % of the edited pairs are beyond it and 0.03 % of t
 from __future__ import annotations
 
 import functools
-import re
-from typing import Final
+from itertools import pairwise
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from stream.text.characters import classes
-from stream.text.cutters import Segmenter, cutter
+from stream.text.cutters import Cut, Segmenter, cutter
+from stream.text.points import Points, points_of
 
 HAN: Final = (
     (0x3005, 0x3008),  # 々 〆 〇
@@ -67,29 +73,79 @@ SPACE: Final = 0x20
 NO_WORD, ASCII, HAN_CHARACTER, WIDE, UNSPACED_CHARACTER, MARK = range(
     6
 )  # kinds of characters: the middle four are `\w`
-_ASCII_WORDS: Final = bytes(point if re.match(rb"\w", bytes([point])) else SPACE for point in range(256))
+_SORTS: Final = np.array([0, 1, HAN_CHARACTER, 1, UNSPACED_CHARACTER, 0], np.uint8)
+"""Kind of character -> class of piece; characters of one class in a row form one piece."""
+_ORDER: Final = np.array([0, 0, 2, 0, 1, 1], np.uint8)
+"""Kind of a token's first character -> place in the order of `segment`. Only n-grams begin with a mark."""
 
 
-def words(text: str) -> list[bytes]:
-    """The words of `text`, in order. Scripts written without spaces are not cut."""
-    if text.isascii():
-        return text.encode().translate(_ASCII_WORDS).split()
-    points, kinds = _classified(text)
-    return _joined(points, as_their_bases(kinds) != NO_WORD).encode().split()
+class Pieces(NamedTuple):
+    """The tokens of a batch. Text i has the tokens `token_bounds[i]` to `token_bounds[i + 1]`."""
+
+    starts: NDArray[np.intp]
+    """Start of each token in the code points (n,), in text order."""
+    ends: NDArray[np.intp]
+    """End of each token, exclusive (n,)."""
+    token_bounds: NDArray[np.intp]
+    """(texts + 1,)"""
+    unit_starts: NDArray[np.intp]
+    """Start of each unit in the code points (u,), in text order."""
+    unit_ends: NDArray[np.intp]
+    """End of each unit, exclusive (u,)."""
+    unit_bounds: NDArray[np.intp]
+    """(texts + 1,)"""
+
+
+def pieces(texts: Points, segmenter: Segmenter, dictionary: str = "") -> Pieces:
+    """The tokens and units of `texts`. The segmenter is called once per text, with all its Han runs."""
+    points, bounds = texts
+    own_kinds = kinds_of_characters().take(points)
+    kinds = as_their_bases(own_kinds)
+    # A piece is a run of word characters of one class: Han, unspaced or other ...
+    sorts = _SORTS.take(kinds)
+    edges = np.empty(sorts.size, np.bool_)
+    edges[:1] = True
+    np.not_equal(sorts[1:], sorts[:-1], out=edges[1:])
+    places = np.flatnonzero(kinds == HAN_CHARACTER) if points.itemsize > 1 else np.empty(0, np.intp)
+    if places.size:  # ... and the segmenter cuts Han runs further.
+        han, han_bounds = points.take(places), np.searchsorted(places, bounds)
+        edges[places] = _first_of_words(han, places, han_bounds.tolist(), cutter(segmenter, dictionary))
+    at = np.flatnonzero(edges)
+    kept = sorts[at] != NO_WORD
+    starts = at[kept]
+    # A piece ends at the next edge; the final NUL ends the last one.
+    ends = np.concatenate((at[1:], [sorts.size]))[kept]
+    if (sorts == UNSPACED_CHARACTER).any():
+        starts, ends = _with_grams(starts, ends, sorts)
+    unit_starts, unit_ends = unit_ranges(own_kinds, kinds)
+    unit_bounds = np.searchsorted(unit_starts, bounds)
+    return Pieces(starts, ends, np.searchsorted(starts, bounds), unit_starts, unit_ends, unit_bounds)
+
+
+def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> list[bytes]:
+    """The tokens of `text`: words, then 3-grams of unspaced scripts, then Han words, each in text order."""
+    points = points_of([text])
+    own = pieces(points, segmenter, dictionary)
+    order = np.argsort(_ORDER[kinds_of_characters()[points.points[own.starts]]], kind="stable")
+    return _parts(text, own.starts[order], own.ends[order])
 
 
 def units(text: str) -> list[bytes]:
     """The units of `text`, in order."""
-    if text.isascii():
-        return words(text)
-    points, kinds = _classified(text)
-    bases = as_their_bases(kinds)
-    starts, ends = unit_ranges(kinds, bases)
-    characters = points.astype("<u4", copy=False)
-    return [
-        characters[start:end].tobytes().decode("utf-32-le").encode()
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
+    kinds = kinds_of_characters().take(points_of([text]).points)
+    return _parts(text, *unit_ranges(kinds, as_their_bases(kinds)))
+
+
+def words(text: str) -> list[bytes]:
+    """The words of `text`, in order. Scripts written without spaces are not cut."""
+    kinds = as_their_bases(kinds_of_characters().take(points_of([text]).points))
+    edges = np.flatnonzero(np.diff(kinds != NO_WORD, prepend=False))  # the final NUL ends the last word
+    return _parts(text, edges[::2], edges[1::2])
+
+
+def _parts(text: str, starts: NDArray[np.intp], ends: NDArray[np.intp]) -> list[bytes]:
+    """These ranges of `text` in UTF-8."""
+    return [text[start:end].encode() for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def unit_ranges(
@@ -101,56 +157,12 @@ def unit_ranges(
     spaced = (bases == ASCII) | (bases == WIDE)
     # Each character of an unspaced script begins a unit, and so does the first one of another word.
     begins = within & ~spaced & (kinds != MARK)
-    begins |= spaced & ~_shifted(spaced)
+    begins |= np.diff(spaced, prepend=False) & spaced
     starts = np.flatnonzero(begins)
     # A unit ends where the next one begins, or before that at a character that is in none.
     edges = np.flatnonzero(begins | ~within)
     edges = np.append(edges, kinds.size)
     return starts, edges[np.searchsorted(edges, starts, "right")]
-
-
-def _shifted(flags: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Each character's flag moved to the next character."""
-    moved = np.zeros_like(flags)
-    moved[1:] = flags[:-1]
-    return moved
-
-
-def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> list[bytes]:
-    """The tokens of `text`: words, then 3-grams of unspaced scripts, then Han words, each in text order.
-
-    The segmenter is called once for all Han runs of the text. The first call loads its dictionary, extended
-    by the user dictionary at the path `dictionary`.
-    """
-    if text.isascii():
-        return words(text)
-    points, kinds = _classified(text)
-    highest = int(kinds.max())
-    if highest < WIDE:  # all words other than Han runs are ASCII
-        tokens = text.encode().translate(_ASCII_WORDS).split()
-    else:
-        if highest == MARK:
-            kinds = as_their_bases(kinds)
-        tokens = _joined(points, (kinds == ASCII) | (kinds == WIDE)).encode().split()
-        if highest >= UNSPACED_CHARACTER:
-            tokens += _grams(_joined(points, kinds == UNSPACED_CHARACTER))
-    is_han = kinds == HAN_CHARACTER
-    if is_han.any():
-        tokens += " ".join(cutter(segmenter, dictionary)(_joined(points, is_han))).encode().split()
-    return tokens
-
-
-def _classified(text: str) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
-    points = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4").astype(np.uint32, copy=False)
-    return points, kinds_of_characters().take(points)
-
-
-def _joined(points: NDArray[np.uint32], keep: NDArray[np.bool_]) -> str:
-    """The kept characters, with a single space after each run of them."""
-    spaced = np.where(keep, points, np.uint32(SPACE))
-    places = keep.copy()
-    places[1:] |= keep[:-1]
-    return spaced.compress(places).astype("<u4", copy=False).tobytes().decode("utf-32-le")
 
 
 def as_their_bases(kinds: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -163,12 +175,39 @@ def as_their_bases(kinds: NDArray[np.uint8]) -> NDArray[np.uint8]:
     return resolved
 
 
-def _grams(runs: str) -> list[bytes]:
-    """The GRAM-character n-grams of space-separated runs. A shorter run is kept whole."""
-    grams: list[str] = []
-    for run in runs.split():
-        grams += (run[place : place + GRAM] for place in range(max(1, len(run) - GRAM + 1)))
-    return [gram.encode() for gram in grams]
+def _with_grams(
+    starts: NDArray[np.intp], ends: NDArray[np.intp], sorts: NDArray[np.uint8]
+) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """The pieces with each unspaced run replaced by its GRAM-character n-grams."""
+    unspaced = sorts[starts] == UNSPACED_CHARACTER
+    counts = np.where(unspaced, np.maximum(1, ends - starts - GRAM + 1), 1)
+    first = np.cumsum(counts) - counts
+    begins = np.repeat(starts - first, counts) + np.arange(int(counts.sum()))
+    stops = np.repeat(ends, counts)
+    return begins, np.where(np.repeat(unspaced, counts), np.minimum(stops, begins + GRAM), stops)
+
+
+def _first_of_words(
+    han: NDArray[np.uint8] | NDArray[np.uint32],
+    places: NDArray[np.intp],
+    bounds: list[int],
+    cut: Cut,
+) -> NDArray[np.bool_]:
+    """Whether a word starts at each Han character (h,). `places` are their positions in the texts."""
+    # A space separates the runs, so that no word spans two of them.
+    at = np.cumsum(np.diff(places, prepend=places[0]) > 1, dtype=np.intp)
+    at += np.arange(places.size)
+    spaced = np.full(int(at[-1]) + 1, SPACE, "<u4")
+    spaced[at] = han
+    runs = spaced.tobytes().decode("utf-32-le")
+    firsts = []
+    for start, end in pairwise(bounds):
+        if start < end:
+            # One text at a time: the words' memory is reused while still in the cache (30 % faster).
+            words = cut(runs[at[start] : at[end - 1] + 1])
+            gaps = np.frombuffer(" ".join(("", *words)).encode("utf-32-le"), "<u4") == SPACE
+            firsts.append(gaps[:-1][~gaps[1:]])
+    return np.concatenate(firsts)
 
 
 @functools.cache

@@ -24,9 +24,8 @@ from stream.text.characters import UNASSIGNED, classes
 from stream.text.decode import decode
 from stream.text.normalise import normalise, reference
 from stream.text.normalise_compiled import encoded, normalised_points
-from stream.text.pieces import pieces
 from stream.text.points import Points, points_of
-from stream.text.segment import GRAM, HAN, UNSPACED, segment, units, words
+from stream.text.segment import GRAM, HAN, UNSPACED, pieces, segment, units, words
 from stream.text.url import URL_RULES, url_key, url_rules
 
 KEYS = hash_keys(PUBLIC_SEED)
