@@ -13,13 +13,13 @@ import numpy as np
 from stream.errors import PageError
 from stream.fingerprint import files
 from stream.fingerprint.default_weights import features
-from stream.fingerprint.hashes import hash_tokens, text_hasher
+from stream.fingerprint.hashes import hash_ranges, hash_tokens, text_hasher
 from stream.fingerprint.hashing.hash_functions import hasher
-from stream.fingerprint.recipe import Recipe, recipe_of
+from stream.fingerprint.recipe import recipe_of
 from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import hash_keys, text_key
-from stream.fingerprint.simhash import signs, simhash
+from stream.fingerprint.simhash import bit_sums, signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
 from stream.fingerprint.weighted_features import fold_signs, weighted_pairs
@@ -29,10 +29,10 @@ from stream.pages.outside.outside import Outside
 from stream.pages.page import PAGE_BYTES, Page, PageMessageError, decode_page, page_of_fields
 from stream.text.normalise import normalise
 from stream.text.points import Points, points_of
-from stream.text.segment import segment, units
+from stream.text.segment import pieces, tokens_of
 from stream.text.surrogates import replace_surrogates
 from stream.text.url import MAX_URL, page_key, url_key
-from stream.text.variants import simplified
+from stream.text.variants import simplified, simplified_points
 
 BATCH_CHARACTERS: Final = 65_536
 """Most characters of a batch of texts, so that the working arrays stay in the cache."""
@@ -131,11 +131,12 @@ class Fingerprinter:
     def texts(self, texts: Sequence[str]) -> list[Fingerprint]:
         """Return the fingerprint of each text. Each equals that of `text`, at a fraction of the cost.
 
-        Several texts are processed by compiled loops. A single one is, too, once `warm` was called; before
-        that NumPy is used, to spare commands that fingerprint one page the import of the compiler (0.5 s).
+        Texts are processed by compiled loops if there are several or `warm` was called, and the scheme has no
+        recipe. Otherwise they are processed by NumPy, one at a time, since importing the compiler and loading
+        the loops takes a command that fingerprints one page 0.6 s.
         """
-        if self._recipe:
-            return [self._text(text, self._recipe) for text in texts]
+        if self._recipe or not (self._warm or len(texts) > 1):
+            return list(map(self._text, texts))
         fingerprints: list[Fingerprint] = []
         batch: list[str] = []
         size = 0
@@ -147,24 +148,46 @@ class Fingerprinter:
             size += len(text)
         return fingerprints + self._batch(batch) if batch else fingerprints
 
-    def _batch(self, texts: Sequence[str]) -> list[Fingerprint]:
-        compiled = self._warm or len(texts) > 1
-        points, text_hashes = self._points(texts, compiled)
-        tokens = self._tokens(points, compiled)
-        # For a long text, which has a batch of its own, sorting takes less memory than a hash table.
-        compiled = compiled and (len(texts) > 1 or len(texts[0]) <= BATCH_CHARACTERS)
-        if compiled:
-            from stream.fingerprint.bit_sums_compiled import bit_sums_of_each
-
-            sums, counted = bit_sums_of_each(tokens.hashes, tokens.bounds)
-            summed, counts = signs(sums, self._tie_word), counted.tolist()
+    def _text(self, text: str) -> Fingerprint:
+        """Return the fingerprint of one text, by NumPy."""
+        normalised = self.normalise(text)
+        points = points_of([normalised])
+        ranges = pieces(points, self.scheme.segmenter, self.scheme.dictionary)
+        if self._recipe:
+            weighted = self._recipe.features(normalised, tokens_of(normalised, ranges))
         else:
+            weighted = features(hash_ranges(points.points, ranges.starts, ranges.ends, self._keys))
+        units = hash_ranges(points.points, ranges.unit_starts, ranges.unit_ends, self._keys)
+        return Fingerprint(
+            *simhash(*weighted, self.scheme.width, self._tie_word),
+            sketch(shingles(units.astype(np.uint32), self.scheme.shingle), self.scheme),
+            self._hash_text(normalised.encode()),
+            ranges.starts.size,
+            weighted[1].size,
+            len(normalised),
+        )
+
+    def _batch(self, texts: Sequence[str]) -> list[Fingerprint]:
+        """Return the fingerprints of texts, by compiled loops as far as these have the options."""
+        from stream.fingerprint.bit_sums_compiled import bit_sums_of_each
+        from stream.text.normalise_compiled import encoded, normalised_points
+
+        points = normalised_points(texts)
+        if self.scheme.han_variants == "folded":
+            points = simplified_points(points)
+        tokens = self._tokens(points)
+        # For a long text, which has a batch of its own, sorting takes less memory than a hash table.
+        long = len(texts[0]) > BATCH_CHARACTERS
+        if long:
             distinct, weights = features(tokens.hashes)
-            summed, counts = [simhash(distinct, weights, tie_word=self._tie_word)], [distinct.size]
+            sums, counts = bit_sums(distinct, weights)[None], [distinct.size]
+        else:
+            sums, counted = bit_sums_of_each(tokens.hashes, tokens.bounds)
+            counts = counted.tolist()
         columns = zip(
-            summed,
-            self._sketches(tokens, compiled),
-            text_hashes,
+            signs(sums, self._tie_word),
+            self._sketches(tokens, compiled=not long and self.scheme.sketch == "parity"),
+            map(self._hash_text, encoded(points)),
             (tokens.bounds[1:] - tokens.bounds[:-1]).tolist(),
             counts,
             (points.bounds[1:] - points.bounds[:-1] - 1).tolist(),
@@ -172,18 +195,8 @@ class Fingerprinter:
         )
         return [Fingerprint(*of_sums, *others) for of_sums, *others in columns]
 
-    def _points(self, texts: Sequence[str], compiled: bool) -> tuple[Points, list[bytes]]:
-        """Return the normalised texts, and the `text_hash` of each."""
-        if compiled and self.scheme.han_variants == "kept":
-            from stream.text.normalise_compiled import encoded, normalised_points
-
-            points = normalised_points(texts)
-            return points, list(map(self._hash_text, encoded(points)))
-        normalised = [self.normalise(text) for text in texts]
-        return points_of(normalised), [self._hash_text(text.encode()) for text in normalised]
-
-    def _tokens(self, texts: Points, compiled: bool) -> Tokens:
-        if compiled and self.scheme.segmenter == "rjieba" and not self.scheme.dictionary:
+    def _tokens(self, texts: Points) -> Tokens:
+        if self.scheme.segmenter == "rjieba" and not self.scheme.dictionary:
             from stream.fingerprint.tokens_compiled import scanned_tokens
 
             return scanned_tokens(texts, self._keys)
@@ -192,7 +205,7 @@ class Fingerprinter:
     def _sketches(self, tokens: Tokens, compiled: bool) -> list[bytes]:
         """Return the sketch of each text."""
         hashes, bounds = tokens.units, tokens.unit_bounds
-        if compiled and self.scheme.sketch == "parity":
+        if compiled:
             from stream.fingerprint.parity_compiled import parity_sketches
 
             words = parity_sketches(hashes, bounds, self.scheme.shingle, self.scheme.sketch_bins)
@@ -201,22 +214,6 @@ class Fingerprinter:
             sketch(shingles(hashes[start:end], self.scheme.shingle), self.scheme)
             for start, end in pairwise(bounds.tolist())
         ]
-
-    def _text(self, text: str, recipe: Recipe) -> Fingerprint:
-        normalised = self.normalise(text)
-        tokens = segment(normalised, self.scheme.segmenter, self.scheme.dictionary)
-        weighted = recipe.features(normalised, tokens)
-        fingerprint, uncertain = simhash(*weighted, self.scheme.width, self._tie_word)
-        hashes = hash_tokens(units(normalised), self._keys).astype(np.uint32)
-        return Fingerprint(
-            fingerprint,
-            uncertain,
-            sketch(shingles(hashes, self.scheme.shingle), self.scheme),
-            self._hash_text(normalised.encode()),
-            len(tokens),
-            weighted[1].size,
-            len(normalised),
-        )
 
     def features(self, pairs: Iterable[tuple[str | bytes, float]]) -> Fingerprint:
         """Return the fingerprint of your own (feature, weight) pairs. Features are distinct; weights of any

@@ -124,10 +124,14 @@ def pieces(texts: Points, segmenter: Segmenter, dictionary: str = "") -> Pieces:
 
 def segment(text: str, segmenter: Segmenter, dictionary: str = "") -> list[bytes]:
     """The tokens of `text`: words, then 3-grams of unspaced scripts, then Han words, each in text order."""
-    points = points_of([text])
-    own = pieces(points, segmenter, dictionary)
-    order = np.argsort(_ORDER[kinds_of_characters()[points.points[own.starts]]], kind="stable")
-    return _parts(text, own.starts[order], own.ends[order])
+    return tokens_of(text, pieces(points_of([text]), segmenter, dictionary))
+
+
+def tokens_of(text: str, pieces: Pieces) -> list[bytes]:
+    """The tokens of `text` in the order of `segment`, from its pieces."""
+    begins = points_of([text]).points[pieces.starts]
+    order = np.argsort(_ORDER.take(kinds_of_characters().take(begins)), kind="stable")
+    return _parts(text, pieces.starts[order], pieces.ends[order])
 
 
 def units(text: str) -> list[bytes]:

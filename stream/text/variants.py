@@ -14,6 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.text.points import Points
+
 _HAN: Final = ((0x3400, 0x4DC0), (0x4E00, 0xA000), (0x2_0000, 0x3_23B0))
 
 
@@ -24,6 +26,13 @@ def simplified(text: str) -> str:
         return text
     points = np.frombuffer(text.encode("utf-32-le"), "<u4")
     return _table().take(points).astype("<u4", copy=False).tobytes().decode("utf-32-le")
+
+
+def simplified_points(texts: Points) -> Points:
+    """`simplified` of each text of a batch."""
+    if texts.points.dtype == np.uint8:
+        return texts
+    return texts._replace(points=_table().take(texts.points))
 
 
 @functools.cache

@@ -169,11 +169,12 @@ def test_stemming_makes_forms_of_a_word_one_feature() -> None:
 
 def test_a_recipe_of_the_defaults_options_is_the_default_way() -> None:
     """The default path in columns and the general path agree."""
-    fingerprinter = Fingerprinter()
+    fingerprinter, general = Fingerprinter(), Fingerprinter()
+    general._recipe = Recipe(Scheme(), PUBLIC_SEED)
     assert recipe_of(Scheme(), PUBLIC_SEED) is None
     assert recipe_of(Scheme(ties="one", minimum_tokens=3, sketch_bins=512), PUBLIC_SEED) is None
     for text in (CHINESE, ENGLISH):
-        assert fingerprinter._text(text, Recipe(Scheme(), PUBLIC_SEED)) == fingerprinter.text(text)
+        assert general.text(text) == fingerprinter.text(text)
 
 
 GOLDEN = {
