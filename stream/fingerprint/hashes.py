@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,10 @@ _REACH: Final = 16_384
 """Code points hashed at a time, so that the working arrays stay in the cache."""
 FIRST: Final = np.uint32(0x7FEB352D)
 SECOND: Final = np.uint32(0x846CA68B)
+
+
+Words: TypeAlias = Any
+"""Words of 64 bits (n,), or in compiled code a single one."""
 
 
 class HashKeys(NamedTuple):
@@ -84,39 +88,43 @@ def hash_ranges(
 def multilinear_factors(state: np.uint64, count: int) -> NDArray[np.uint64]:
     """Return the factors of the first `count` characters of a token: SplitMix64 from `state`, made odd, so
     that words that differ in one character never collide."""
-    return mix64(state + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN)) | np.uint64(1)
+    factors: NDArray[np.uint64] = mix64(state + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(GOLDEN))
+    return factors | np.uint64(1)
 
 
 def pseudo_random(values: NDArray[np.uint64], keys: HashKeys) -> NDArray[np.uint64]:
     """SipHash-1-3 (Aumasson and Bernstein, INDOCRYPT 2012) of single words (n,), which need no block for
     their length: nobody who does not know the key can tell it from random numbers."""
     keyed = zip((keys.left, keys.right) * 2, SIP_STATE, strict=True)
-    a, b, c, d = (np.full(values.shape, key ^ np.uint64(word)) for key, word in keyed)
+    states = [np.full(values.shape, key ^ np.uint64(word)) for key, word in keyed]
+    hashes: NDArray[np.uint64] = sip_rounds(values, *states)
+    return hashes
+
+
+def sip_rounds(values: Words, a: Words, b: Words, c: Words, d: Words) -> Words:
+    """Apply the rounds of SipHash-1-3 to a keyed state, which is overwritten. NumPy runs this function on
+    arrays, and `stream.fingerprint.tokens_compiled` compiles it for one word."""
     d ^= values
     for number in range(4):
         if number == 1:
             a ^= values
             c ^= np.uint64(0xFF)
         a += b
-        b = _rotate(b, 13) ^ a
-        a = _rotate(a, 32)
+        b = (b << np.uint64(13) | b >> np.uint64(51)) ^ a
+        a = a << np.uint64(32) | a >> np.uint64(32)
         c += d
-        d = _rotate(d, 16) ^ c
+        d = (d << np.uint64(16) | d >> np.uint64(48)) ^ c
         a += d
-        d = _rotate(d, 21) ^ a
+        d = (d << np.uint64(21) | d >> np.uint64(43)) ^ a
         c += b
-        b = _rotate(b, 17) ^ c
-        c = _rotate(c, 32)
+        b = (b << np.uint64(17) | b >> np.uint64(47)) ^ c
+        c = c << np.uint64(32) | c >> np.uint64(32)
     return a ^ b ^ c ^ d
 
 
-def _rotate(values: NDArray[np.uint64], bits: int) -> NDArray[np.uint64]:
-    return values << np.uint64(bits) | values >> np.uint64(64 - bits)
-
-
-def mix64(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mix64(values: Words) -> Words:
     """Apply the finaliser of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014), in place: a bijection that
-    spreads every input bit over all output bits."""
+    spreads every input bit over all output bits. It is compiled as well, like `sip_rounds`."""
     values ^= values >> np.uint64(30)
     values *= np.uint64(0xBF58476D1CE4E5B9)
     values ^= values >> np.uint64(27)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, inlined
-from stream.fingerprint.hashes import GOLDEN, SIP_STATE, HashKeys
+from stream.fingerprint.hashes import GOLDEN, SIP_STATE, HashKeys, mix64, sip_rounds
 from stream.fingerprint.tokens import Tokens
 from stream.text.han_words import GAP, han_runs, word_starts
 from stream.text.jieba_tables import jieba_tables
@@ -30,6 +30,8 @@ _GOLDEN: Final = np.uint64(GOLDEN)
 _NONE: Final = np.uint64(0)
 _ONE: Final = np.uint64(1)
 _SIP_0, _SIP_1, _SIP_2, _SIP_3 = map(np.uint64, SIP_STATE)
+_mix = inlined(mix64)
+_sip_rounds = inlined(sip_rounds)
 
 
 def scanned_tokens(texts: Points, keys: HashKeys) -> Tokens:
@@ -51,17 +53,6 @@ def scanned_tokens(texts: Points, keys: HashKeys) -> Tokens:
     return Tokens(hashes, token_bounds, units, unit_bounds)
 
 
-@compiled
-def _mix(value: np.uint64) -> np.uint64:
-    """Return `hashes.mix64` of a value."""
-    value ^= value >> np.uint64(30)
-    value *= np.uint64(0xBF58476D1CE4E5B9)
-    value ^= value >> np.uint64(27)
-    value *= np.uint64(0x94D049BB133111EB)
-    value ^= value >> np.uint64(31)
-    return value
-
-
 @inlined
 def _term(point: int, place: np.uint64, factors: NDArray[np.uint64], state: np.uint64) -> np.uint64:
     """Return what the character at `place` of a token adds to its sum."""
@@ -73,33 +64,13 @@ def _term(point: int, place: np.uint64, factors: NDArray[np.uint64], state: np.u
 
 
 @compiled
-def _rotate(value: np.uint64, bits: int) -> np.uint64:
-    return value << np.uint64(bits) | value >> np.uint64(64 - bits)
-
-
-@compiled
 def _pseudo_random(values: NDArray[np.uint64], keys: HashKeys) -> None:
     """Apply `hashes.pseudo_random` in place. It is a loop of its own, so that the compiler vectorises it:
     1 ns a value."""
     left0, left1 = keys.left ^ _SIP_0, keys.left ^ _SIP_2
     right0, right1 = keys.right ^ _SIP_1, keys.right ^ _SIP_3
     for i in range(len(values)):
-        a, b, c, d = left0, right0, left1, right1 ^ values[i]
-        for number in range(4):
-            if number == 1:
-                a ^= values[i]
-                c ^= np.uint64(0xFF)
-            a += b
-            b = _rotate(b, 13) ^ a
-            a = _rotate(a, 32)
-            c += d
-            d = _rotate(d, 16) ^ c
-            a += d
-            d = _rotate(d, 21) ^ a
-            c += b
-            b = _rotate(b, 17) ^ c
-            c = _rotate(c, 32)
-        values[i] = a ^ b ^ c ^ d
+        values[i] = _sip_rounds(values[i], left0, right0, left1, right1)
 
 
 @compiled
