@@ -1,6 +1,7 @@
 """Hashes of the tokens and units of normalised texts in one compiled loop over their code points.
 
-Gives the same as `pieces` and `hash_ranges`, without their intermediate arrays.
+Gives the same as `pieces` and `hash_ranges`, without their intermediate arrays. These remain for a single
+page, whose command need not import the compiler (0.6 s), for user dictionaries, for `jieba` and for recipes.
 """
 
 from __future__ import annotations
