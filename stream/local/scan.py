@@ -97,7 +97,6 @@ async def judged(
         for source in some:
             if not isinstance(source, RowsSource):
                 raise TypeError(source)
-            source.refuse_misfits(index.scheme, index.options)
             identity = rows_id(source)
             coming = source.rows(index.scheme, index.judged(identity))
             while batch := _next_batch(coming):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -54,7 +54,8 @@ class DuckSink(Sink):
                     self._database.execute(ADVANCE.replace("%s", "?"), [topic_id, partition, offset])
                 self._database.commit()
             except BaseException:
-                self._database.rollback()
+                with suppress(self._errors):  # a commit that failed has rolled back
+                    self._database.rollback()
                 raise
 
     def close(self) -> None:

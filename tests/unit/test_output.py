@@ -28,7 +28,7 @@ from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.compressed_file import write_compressed
 from stream.output import Output, writing
 from stream.pages.times import rfc3339
-from stream.sinks.base import ExportError
+from stream.sinks.base import ExportError, Sink
 from stream.sinks.open import open_sink
 from stream.tables.fingerprint_lanes import as_words
 from tests.fingerprint_sets import random_set
@@ -321,3 +321,16 @@ def test_an_export_to_a_full_disk_is_an_error(target: str, small_disk: Path) -> 
         open_sink(str(small_disk / target)) as sink,
     ):
         sink.append(rows, "topic", {0: len(rows)})
+
+
+def test_a_disk_that_is_full_at_a_commit_is_named_as_the_cause(small_disk: Path) -> None:
+    """A commit that failed leaves nothing to roll back."""
+    target = small_disk / "verdicts.duckdb"
+    rows = [verdict(number) for number in range(100)]
+
+    def fill(sink: Sink) -> None:
+        for end in range(len(rows), 20_000, len(rows)):
+            sink.append(rows, "topic", {0: end})
+
+    with open_sink(str(target)) as sink, pytest.raises(ExportError, match="No space left on device"):
+        fill(sink)

@@ -45,6 +45,7 @@ REFUSED: dict[str, list[str]] = {
     "a width without tables": ["{pages}", "--scheme", "width=128", "--mode", "strict"],
     "a digest without a seed": ["{pages}", "--scheme", DIGEST],
     "rows of another scheme": ["{rows}", "--scheme", "features=ngrams"],
+    "rows of another scheme behind pages": ["{pages}", "{rows}", "--scheme", "features=ngrams"],
     "rows without uncertain bits": ["{rows}", "--option", "keys=fingerprint", "--option", "flips=2"],
     "an output that cannot be written": ["{pages}", "-o", "{missing}/verdicts.jsonl", "--mode", "strict"],
     "a table that cannot be written": ["{pages}", "-o", "{missing}/verdicts.duckdb", "--mode", "strict"],
