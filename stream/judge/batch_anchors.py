@@ -1,4 +1,4 @@
-"""Anchors created within the current batch, found as if its pages were judged one by one.
+"""Anchors created within the current batch, searched as if its pages were judged one by one.
 
 The tables hold the anchors of earlier batches only. Within a batch, the few buckets that one row enters and
 another row probes are kept here. The row-by-row loop of `settle` fills and reads them. Hostile pages can put
@@ -31,7 +31,7 @@ without."""
 
 
 LOOKED_AT_ONCE: Final = 64
-"""Members of which the distances are taken at once."""
+"""Number of members whose distances are computed at once."""
 
 
 class Buckets(NamedTuple):
@@ -48,26 +48,26 @@ class Buckets(NamedTuple):
     cells: I64
     """row * T + table where a row enters a bucket that is kept, row by row, up to `entered_end` (n + 1,)."""
     entered: I32
-    """The bucket that it is, of each cell."""
+    """Bucket of each cell."""
     entered_end: I64
     crowd: I64
-    """Of a bucket that may become full, live anchors by now; of others -1 (b,)."""
+    """Current number of live anchors of each bucket that may become full; -1 for others (b,)."""
     first: I64
-    """Where the members of each bucket begin, oldest first (b,)."""
+    """Index of each bucket's first member in `members`, oldest first (b,)."""
     size: I64
-    """How many there are (b,)."""
+    """Number of members of each bucket (b,)."""
     members: I64
-    """In room for all rows that might enter (r,)."""
+    """Rows in the buckets, with room for all that might enter (r,)."""
     prints: U64
-    """Their fingerprints, where they can be read in order (words, r)."""
+    """Fingerprints of `members`, so that they can be read in order (words, r)."""
     skipped: U64
-    """Tables that each row stayed out of (n,), a bit mask."""
-    met: I64
-    """The last row that met each row as a member (n,)."""
-    found: I64
-    """Room for the members that are near a row (n,)."""
+    """Bit mask of the tables whose bucket each row did not enter (n,)."""
+    seen_by: I64
+    """The last row that came across each row as a member (n,), to count a member of several buckets once."""
+    nearby: I64
+    """Scratch space for the members that are near a row (n,)."""
     apart: I64
-    """And for how many bits they are from it (n,)."""
+    """Scratch space for the distances of those members, in bits (n,)."""
 
 
 class CrowdedBuckets(NamedTuple):
@@ -77,8 +77,10 @@ class CrowdedBuckets(NamedTuple):
     buckets: I64
 
     def of(self, keys: U64, skipped: U64) -> tuple[I64, I64]:
-        """Which of them m anchors are in, given their keys (m, T) and, as a bit mask, the tables that they
-        skipped (m,): the buckets, anchor by anchor, and where those of each anchor end (m + 1,)."""
+        """Return the buckets that m anchors are in, anchor by anchor, and the end of each anchor's (m + 1,).
+
+        `keys` are (m, T); `skipped` are bit masks of the tables that the anchors did not enter (m,).
+        """
         place = np.searchsorted(self.keys, keys)
         inside = self.keys.take(place, mode="clip") == keys
         inside &= skipped[:, None] >> np.arange(keys.shape[1], dtype=np.uint64) & np.uint64(1) == 0
@@ -137,8 +139,8 @@ def shared_buckets(
         members=np.empty(int(room.sum()), np.int64),
         prints=np.empty((words, int(room.sum())), np.uint64),
         skipped=np.zeros(rows, np.uint64),
-        met=np.full(rows, -1, np.int64),
-        found=np.empty(rows, np.int64),
+        seen_by=np.full(rows, -1, np.int64),
+        nearby=np.empty(rows, np.int64),
         apart=np.empty(rows, np.int64),
     )
     return buckets, crowded
@@ -146,7 +148,7 @@ def shared_buckets(
 
 @compiled
 def enter(row: int, buckets: Buckets) -> None:
-    """`row` becomes an anchor, and stays out of full buckets but for the emptiest (rule 16)."""
+    """Enter `row` as an anchor into its buckets, of the full ones into the emptiest at most (rule 16)."""
     first, end, tables = buckets.entered_end[row], buckets.entered_end[row + 1], buckets.tables
     cells, entered, crowd = buckets.cells[first:end], buckets.entered[first:end], buckets.crowd
     skipped, emptiest, least = np.uint64(0), -1, OVERFULL * buckets.cap
@@ -188,14 +190,14 @@ def leave(row: int, buckets: Buckets) -> None:
 
 @compiled
 def members_near(row: int, distance: Integer, most: int, buckets: Buckets) -> tuple[int, int]:
-    """Write to `buckets.found` which anchors of this batch, alive by now, lie in a bucket that `row` probes
-    and are at most `distance` bits from it, and how many bits to `buckets.apart`. Returns how many these are,
-    and how many members were looked at.
+    """Write to `buckets.nearby` the live anchors of this batch in buckets that `row` probes that are at most
+    `distance` bits from it, and to `buckets.apart` their distances. Returns their number, and the number of
+    members looked at.
 
-    Of more than `most`, perhaps not all that are not among the `most` nearest, of equally near ones the
-    oldest.
+    If there are more than `most`, some may be left out that are not among the `most` nearest; of equally near
+    ones, the oldest count as nearest.
     """
-    members, found, apart = buckets.members, buckets.found, buckets.apart
+    members, nearby, apart = buckets.members, buckets.nearby, buckets.apart
     words, own, wide = buckets.prints[0], buckets.fingerprints[row, 0], len(buckets.prints) > 1
     more_words, more_own = buckets.prints[-1], buckets.fingerprints[row, -1]
     bits_at, near_at = np.empty((2, LOOKED_AT_ONCE), np.int64)
@@ -229,10 +231,10 @@ def members_near(row: int, distance: Integer, most: int, buckets: Buckets) -> tu
                     while nearer >= most and bound >= 0:
                         nearer -= in_bucket[bound]
                         bound -= 1
-                if buckets.met[member] == row:
+                if buckets.seen_by[member] == row:
                     continue
-                buckets.met[member] = row
-                found[count], apart[count] = member, bits
+                buckets.seen_by[member] = row
+                nearby[count], apart[count] = member, bits
                 count += 1
                 within += 1
                 at_distance[bits] += 1
@@ -260,7 +262,7 @@ def _distances(words: U64, start: int, end: int, word: np.uint64, bound: Integer
 
 @compiled
 def _add_distances(words: U64, start: int, end: int, word: np.uint64, bound: Integer, bits: I64) -> int:
-    """Add the distances of second words, in the same way."""
+    """Add the distances of the second words to `bits`, like `_distances`."""
     near = np.int64(0)
     for i in range(end - start):
         bits[i] += popcount(words[np.uint64(start + i)] ^ word)

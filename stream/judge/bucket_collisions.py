@@ -84,23 +84,23 @@ def collisions(probed: BatchProbes, by_slot: Filter) -> Collisions:
             bucket_of[row * tables + table] = at[place] - 1
             entering[at[place] - 1] += 1
 
-    met_row, met_bucket, met = np.empty(_FIRST, np.int32), np.empty(_FIRST, np.int32), 0
+    pair_row, pair_bucket, pairs = np.empty(_FIRST, np.int32), np.empty(_FIRST, np.int32), 0
     probes = len(parents)
     single, slot_of = np.empty(bits.shape[0], np.uint32), np.empty(probes, np.uint32)
     for row in range(rows):
-        needed = met + tables * probes
-        if needed > len(met_row):
+        needed = pairs + tables * probes
+        if needed > len(pair_row):
             more_rows, more_buckets = np.empty(2 * needed, np.int32), np.empty(2 * needed, np.int32)
-            more_rows[:met], more_buckets[:met] = met_row[:met], met_bucket[:met]
-            met_row, met_bucket = more_rows, more_buckets
+            more_rows[:pairs], more_buckets[:pairs] = pair_row[:pairs], pair_bucket[:pairs]
+            pair_row, pair_bucket = more_rows, more_buckets
         for table in range(tables):
             for flip in range(bits.shape[0]):
                 single[flip] = slot_flips[bits[flip, row, table], table]
             slot_of[0] = slots[row, table]
             bucket = bucket_of[row * tables + table]
             if entering[bucket] > 1:
-                met_row[met], met_bucket[met] = row, bucket
-                met += 1
+                pair_row[pairs], pair_bucket[pairs] = row, bucket
+                pairs += 1
             for probe in range(1, probes):
                 slot = slot_of[parents[probe]] ^ single[added[probe]]
                 slot_of[probe] = slot
@@ -113,6 +113,6 @@ def collisions(probed: BatchProbes, by_slot: Filter) -> Collisions:
                     while at[place] and key_of[at[place] - 1] != key:
                         place = (place + 1) & (places - 1)
                     if at[place]:
-                        met_row[met], met_bucket[met] = row, at[place] - 1
-                        met += 1
-    return Collisions(bucket_of, entering[:buckets], met_row[:met], met_bucket[:met])
+                        pair_row[pairs], pair_bucket[pairs] = row, at[place] - 1
+                        pairs += 1
+    return Collisions(bucket_of, entering[:buckets], pair_row[:pairs], pair_bucket[:pairs])

@@ -23,9 +23,9 @@ class Compared(NamedTuple):
     Of the anchors that share a bucket with a row, they are the nearest, as many as are compared (rule 18).
     """
 
-    found: SearchResult
+    candidates: SearchResult
     anchors: Anchors
-    """Records of the distinct anchors in `found`, and possibly of others."""
+    """Records of the distinct anchors in `candidates`, and possibly of others."""
     place: NDArray[np.int64]
     """(m,): index into `anchors` of each pair's anchor."""
     similarity: NDArray[np.int64]
@@ -34,8 +34,8 @@ class Compared(NamedTuple):
     """(m,): whether the pair are near-duplicates by the rule."""
     ends: NDArray[np.int64]
     """(n,): end of each row's pairs."""
-    met: int
-    """Number of pairs that the tables returned; of crowded rows little more than the nearest."""
+    returned: int
+    """Number of pairs that the tables returned; for crowded rows, little more than the nearest."""
 
     @property
     def url_bytes(self) -> NDArray[np.int64]:
@@ -44,9 +44,14 @@ class Compared(NamedTuple):
 
     def best_first(self, pairs: NDArray[np.int64]) -> NDArray[np.int64]:
         """Sort pairs by row, then best first: by similarity, distance and age (rule 15)."""
-        found = self.found
+        candidates = self.candidates
         order = np.lexsort(
-            (found.anchor[pairs], found.distance[pairs], -self.similarity[pairs], found.row[pairs])
+            (
+                candidates.anchor[pairs],
+                candidates.distance[pairs],
+                -self.similarity[pairs],
+                candidates.row[pairs],
+            )
         )
         return pairs[order]
 
@@ -65,9 +70,9 @@ def compare(
     codes (n,).
     """
     words = state.table_words(fingerprints, sketches)
-    found = state.tables.search(first_words(fingerprints), uncertain, words)
+    candidates = state.tables.search(first_words(fingerprints), uncertain, words)
     search = _Search(state, rule, lambda: ALL._replace(most=rule.compared))
-    return search.compared(found, fingerprints, sketches, statuses)
+    return search.compare(candidates, fingerprints, sketches, statuses)
 
 
 def compare_in_parts(
@@ -81,15 +86,15 @@ def compare_in_parts(
 ) -> Iterator[tuple[int, Compared]]:
     """Like `compare`, in parts that take little memory. Yields (first row, result with rows counted from 0).
 
-    `wanted` is asked where a row has more pairs than are compared; without that, anchors that die among the
-    rows are in the pairs.
+    `wanted` is called if a row has more pairs than are compared; otherwise the pairs include anchors that die
+    among the rows.
     """
     words, search = state.table_words(fingerprints, sketches), _Search(state, rule, wanted)
-    for first, found in state.tables.searches(
+    for first, candidates in state.tables.searches(
         first_words(fingerprints), uncertain, words, wanted if fingerprints.ndim == 1 else None
     ):
-        some = slice(first, first + len(found.probed[0].queries.keys))
-        yield first, search.compared(found, fingerprints[some], sketches[some], statuses[some], first)
+        some = slice(first, first + len(candidates.probed[0].queries.keys))
+        yield first, search.compare(candidates, fingerprints[some], sketches[some], statuses[some], first)
 
 
 class _Search:
@@ -105,34 +110,39 @@ class _Search:
             self._anchors = self._state.anchors(numbers)
         return self._anchors
 
-    def compared(
+    def compare(
         self,
-        found: SearchResult,
+        candidates: SearchResult,
         fingerprints: NDArray[np.uint64],
         sketches: NDArray[np.uint64],
         statuses: NDArray[np.uint8],
         first: int = 0,
     ) -> Compared:
-        """The rows' candidates, the first of which is that row of the search."""
-        rule, met = self._rule, len(found.row)
+        """Compare the candidates of rows, the first of which is row `first` of the search."""
+        rule, returned = self._rule, len(candidates.row)
         if fingerprints.ndim > 1:  # tables compute distances over the first word only
-            anchors = self._read(found.anchor)
-            distance = distances(anchors.fingerprint[anchors.places(found.anchor)], fingerprints[found.row])
-            found = replace(found, distance=distance)
-        ends = _ends(found.row, len(fingerprints))
-        if rule.compared < met and np.diff(ends, prepend=0).max() > rule.compared:
-            wanted = self._wanted().from_row(first)
-            kept = nearest_alive(ends, found.anchor, found.distance, wanted)
-            found = replace(
-                found, row=found.row[kept], anchor=found.anchor[kept], distance=found.distance[kept]
+            anchors = self._read(candidates.anchor)
+            distance = distances(
+                anchors.fingerprint[anchors.places(candidates.anchor)], fingerprints[candidates.row]
             )
-            ends = _ends(found.row, len(fingerprints))
-        anchors = self._read(found.anchor)
-        place = anchors.places(found.anchor)
-        similarity = rule.similarities_at(sketches, found.row, anchors.sketch, place)
-        enough = similarity >= rule.least(sketches, found.row, anchors.sketch, place)
-        similar = enough & rule.near(found.distance, statuses[found.row])
-        return Compared(found, anchors, place, similarity, similar, ends, met)
+            candidates = replace(candidates, distance=distance)
+        ends = _ends(candidates.row, len(fingerprints))
+        if rule.compared < returned and np.diff(ends, prepend=0).max() > rule.compared:
+            wanted = self._wanted().from_row(first)
+            kept = nearest_alive(ends, candidates.anchor, candidates.distance, wanted)
+            candidates = replace(
+                candidates,
+                row=candidates.row[kept],
+                anchor=candidates.anchor[kept],
+                distance=candidates.distance[kept],
+            )
+            ends = _ends(candidates.row, len(fingerprints))
+        anchors = self._read(candidates.anchor)
+        place = anchors.places(candidates.anchor)
+        similarity = rule.similarities_at(sketches, candidates.row, anchors.sketch, place)
+        enough = similarity >= rule.least(sketches, candidates.row, anchors.sketch, place)
+        similar = enough & rule.near(candidates.distance, statuses[candidates.row])
+        return Compared(candidates, anchors, place, similarity, similar, ends, returned)
 
 
 def _ends(row: NDArray[np.int64], rows: int) -> NDArray[np.int64]:

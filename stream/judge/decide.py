@@ -160,17 +160,17 @@ def decide(
     return judged.up_to(int(ends[np.searchsorted(ends, end, "right") - 1]))
 
 
-class _KnownUrls(NamedTuple):
-    """What the state knows of the URLs of n rows with a fingerprint."""
+class _UrlBaselines(NamedTuple):
+    """The stored baselines of the URLs of n rows with a fingerprint, and how the rows compare with them."""
 
     url: NDArray[np.int64]
-    """Which of the URLs each row has (n,)."""
+    """Index of each row's URL (n,), of `urls` different ones."""
     urls: int
     baselines: list[Baseline]
     of: NDArray[np.int64]
     """The newest baseline that the page is like, or the URL's newest, -1 for none (n,)."""
     newer: NDArray[np.int64]
-    """How many baselines of the URL are newer than that one (n,)."""
+    """Number of baselines of the URL that are newer than that one (n,)."""
     similar: NDArray[np.bool_]
     """Whether the page is a near-duplicate of that baseline (n,); distance and similarity follow."""
     distance: NDArray[np.int64]
@@ -182,7 +182,7 @@ class _KnownUrls(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """What the stored anchors say of the rows from `first` on."""
+    """Stored candidates of the rows from `first` on, compared with them."""
 
     first: int
     pairs: Compared
@@ -198,8 +198,7 @@ class _Searched(NamedTuple):
 
 
 class _Pass:
-    """One batch's decision. Rows below are those with a fingerprint, counted from 0: the batch has them at
-    `ready`."""
+    """Decides one batch. Rows are those with a fingerprint, counted from 0, at `ready` in the batch."""
 
     def __init__(
         self,
@@ -211,25 +210,28 @@ class _Pass:
         effort: Effort,
         least: int,
     ) -> None:
-        """The first `least` of the rows are judged whatever it takes."""
+        """At least the first `least` rows are judged, whatever the effort."""
         self.batch, self.state, self.rule, self.judged, self.effort = batch, state, rule, judged, effort
-        self.ready, self.least, self.met = ready, least, 0
+        self.ready, self.least, self.comparisons = ready, least, 0
 
     def run(self) -> int:
-        """Judge row by row. Rows of the batch before the one it gives are judged."""
-        known, searched = self._searched()
+        """Judge row by row. Return the row of the batch before which all rows are judged."""
+        of_urls, searched = self._search_all()
         rows = sum(each.rows for each in searched)
         parts = [part for each in searched for part in each.parts]
         self.judged.candidates = sum(each.candidates for each in searched)
         self.judged.verified = sum(each.verified for each in searched)
-        sizes = [part.pairs.found.bucket_sizes for part in parts]
+        sizes = [part.pairs.candidates.bucket_sizes for part in parts]
         buckets, crowded = shared_buckets(
-            [probing for part in parts for probing in part.pairs.found.probed],
+            [probing for part in parts for probing in part.pairs.candidates.probed],
             self.batch.fingerprint[self.ready[:rows]],
             np.concatenate([some for some in sizes if some is not None]) if sizes[0] is not None else None,
             None if self.rule.options.strict else self.rule.options.bucket_cap,
         )
-        stored, said = self._stored(parts, known.dying), RowVerdicts.blank(len(self.ready), known.urls)
+        stored, verdicts = (
+            self._stored_candidates(parts, of_urls.dying),
+            RowVerdicts.blank(len(self.ready), of_urls.urls),
+        )
         limits = Limits(
             self.rule.least_similarity,
             self.rule.least_listed,
@@ -238,40 +240,45 @@ class _Pass:
             self.rule.options.baselines,
             estimator(self.rule.scheme),
         )
-        given = Given(self._pages(known), self._baselines(known, crowded), stored, limits)
-        row = self.met = 0
+        given = Given(self._fingerprinted_rows(of_urls), self._baselines(of_urls, crowded), stored, limits)
+        row = self.comparisons = 0
         while row < rows:
             self.effort.on_iteration()
             turn = min(row + TURN_ROWS, rows)
             if row < self.least:
                 turn, most = min(turn, self.least), sys.maxsize
-            elif (most := self.effort.most - self.met) < 0:
+            elif (most := self.effort.most - self.comparisons) < 0:
                 break
-            row, met = settle(given, buckets, said, row, turn, most)
-            self.met += met
+            row, comparisons = settle(given, buckets, verdicts, row, turn, most)
+            self.comparisons += comparisons
             if row < turn:
                 break
-        others = self._other_bytes(row, said, known, parts)
+        others = self._other_bytes(row, verdicts, of_urls, parts)
         row = max(min(self.least, row), int(np.searchsorted(others, self.effort.url_bytes, "right")))
-        self._write_down(row, said, known, parts, stored, buckets.skipped)
+        self._write_down(row, verdicts, of_urls, parts, stored, buckets.skipped)
         return int(self.ready[row]) if row < len(self.ready) else len(self.batch)
 
-    def _searched(self) -> tuple[_KnownUrls, list[_Searched]]:
+    def _search_all(self) -> tuple[_UrlBaselines, list[_Searched]]:
         url_keys = [each or b"" for each in self.batch.url_key.take(self.ready).strings()]
         starts = range(0, len(self.ready), SEARCH_ROWS)
         if len(self.ready) <= FEW:
-            known = self._known(url_keys)
-            return known, [self._search(start, lambda: known.dying) for start in starts]
+            of_urls = self._compare_baselines(url_keys)
+            return of_urls, [self._search(start, lambda: of_urls.dying) for start in starts]
         # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
         with ThreadPoolExecutor(THREADS, "decide") as pool:
-            asked = pool.submit(self._known, url_keys)
-            searched = list(pool.map(lambda start: self._search(start, lambda: asked.result().dying), starts))
+            reading = pool.submit(self._compare_baselines, url_keys)
+            searched = list(
+                pool.map(lambda start: self._search(start, lambda: reading.result().dying), starts)
+            )
         short = next((i for i, each in enumerate(searched) if each.rows < SEARCH_ROWS), len(searched))
-        return asked.result(), searched[: short + 1]
+        return reading.result(), searched[: short + 1]
 
-    def _known(self, url_keys: list[bytes]) -> _KnownUrls:
-        """The first page that is not like any of its URL's stored baselines supersedes the newest of them.
-        Older ones are read for those pages alone that are not like newer ones."""
+    def _compare_baselines(self, url_keys: list[bytes]) -> _UrlBaselines:
+        """Compare the rows with the stored baselines of their URLs.
+
+        The first page that is like none of its URL's baselines supersedes the newest one. Older baselines are
+        read only for pages that are not like newer ones.
+        """
         rows, scheme = len(self.ready), self.rule.scheme
         numbers: dict[bytes, int] = {}
         url = np.array([numbers.setdefault(key, len(numbers)) for key in url_keys], np.int64)
@@ -284,38 +291,38 @@ class _Pass:
             of_url = np.full(len(numbers), -1)
             of_url[having] = np.arange(len(having))
             some = np.flatnonzero((of_url[url] >= 0) & ~similar)
-            asked = distinct(of_url[url[some]])
-            if not len(asked):
+            wanted = distinct(of_url[url[some]])
+            if not len(wanted):
                 break
-            found = self.state.resolved([references[having[each]][age] for each in asked.tolist()])
-            theirs, at = np.searchsorted(asked, of_url[url[some]]), self.ready[some]
-            prints = as_column([each.fingerprint for each in found], scheme.width)
-            bits = distances(self.batch.fingerprint[at], prints[theirs])
-            sketches = np.stack([each.sketch for each in found])
-            alike = self.rule.similarities_at(self.batch.sketch, at, sketches, theirs)
-            least = self.rule.least(self.batch.sketch, at, sketches, theirs)
+            resolved = self.state.resolved([references[having[each]][age] for each in wanted.tolist()])
+            place, at = np.searchsorted(wanted, of_url[url[some]]), self.ready[some]
+            prints = as_column([each.fingerprint for each in resolved], scheme.width)
+            bits = distances(self.batch.fingerprint[at], prints[place])
+            sketches = np.stack([each.sketch for each in resolved])
+            alike = self.rule.similarities_at(self.batch.sketch, at, sketches, place)
+            least = self.rule.least(self.batch.sketch, at, sketches, place)
             like = self.rule.near(bits, self.batch.status[at]) & (alike >= least)
             named = like | (age == 0)
             at = some[named]
-            of[at], newer[at], similar[at] = len(baselines) + theirs[named], age, like[named]
+            of[at], newer[at], similar[at] = len(baselines) + place[named], age, like[named]
             distance[at], similarity[at] = bits[named], alike[named]
-            baselines += found
+            baselines += resolved
         alive = np.array([-1 if each.anchor is None else each.anchor for each in baselines], np.int64)
         alive[alive >= 0] = np.where(self.state.tables.alive(alive[alive >= 0]), alive[alive >= 0], -1)
         changed = np.flatnonzero((of >= 0) & ~similar)
         which, first = np.unique(of[changed], return_index=True)
         order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
         dying = Nearest(self.rule.compared, alive[which][order], changed[first][order])
-        return _KnownUrls(
+        return _UrlBaselines(
             url, len(numbers), baselines, of, newer, similar, distance, similarity, alive, dying
         )
 
     def _search(self, start: int, dying: Callable[[], Nearest]) -> _Searched:
-        """Find similar stored anchors of the rows from `start` on; `dying` may wait for those."""
+        """Find and compare stored candidates of the rows from `start` on. `dying` may wait for baselines."""
         batch, rows = self.batch, self.ready[start : start + SEARCH_ROWS]
         searched = _Searched(len(rows), [], 0, 0)
         # The first part is searched whichever thread comes first.
-        if start and self.met > self.effort.most and start >= self.least:
+        if start and self.comparisons > self.effort.most and start >= self.least:
             return searched._replace(rows=0)
         candidates = verified = 0
         for first, pairs in compare_in_parts(
@@ -328,20 +335,20 @@ class _Pass:
             lambda: dying().from_row(start),
         ):
             searched.parts.append(_Part(start + first, pairs))
-            sizes, met = pairs.found.bucket_sizes, pairs.met
+            sizes, comparisons = pairs.candidates.bucket_sizes, pairs.returned
             if sizes is not None:
-                met = max(met, int(sizes.sum()) // FINGERPRINTS_A_COMPARISON)
-            candidates += pairs.met
+                comparisons = max(comparisons, int(sizes.sum()) // FINGERPRINTS_A_COMPARISON)
+            candidates += pairs.returned
             verified += int(np.count_nonzero(pairs.similar))
-            self.met += met  # two threads may lose some, which does no harm
+            self.comparisons += comparisons  # two threads may lose some, which does no harm
             self.effort.on_iteration()
             searched_rows = first + len(pairs.ends)
-            if self.met > self.effort.most and start + searched_rows >= self.least:
+            if self.comparisons > self.effort.most and start + searched_rows >= self.least:
                 searched = searched._replace(rows=searched_rows)
                 break
         return searched._replace(candidates=candidates, verified=verified)
 
-    def _pages(self, known: _KnownUrls) -> FingerprintedRows:
+    def _fingerprinted_rows(self, of_urls: _UrlBaselines) -> FingerprintedRows:
         batch, ready, rule = self.batch, self.ready, self.rule
         return FingerprintedRows(
             sketch=batch.sketch[ready],
@@ -351,16 +358,16 @@ class _Pass:
                 rule.largest_distance(Status.SHORT),
                 rule.largest_distance(Status.READY),
             ),
-            url=known.url,
-            baseline=known.of,
-            newer=known.newer,
-            similar=known.similar,
-            distance=known.distance,
-            similarity=known.similarity,
+            url=of_urls.url,
+            baseline=of_urls.of,
+            newer=of_urls.newer,
+            similar=of_urls.similar,
+            distance=of_urls.distance,
+            similarity=of_urls.similarity,
         )
 
-    def _baselines(self, known: _KnownUrls, crowded: CrowdedBuckets) -> Baselines:
-        baselines = known.baselines
+    def _baselines(self, of_urls: _UrlBaselines, crowded: CrowdedBuckets) -> Baselines:
+        baselines = of_urls.baselines
         inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
         if len(crowded.keys) and baselines:
             prints = as_column([each.fingerprint for each in baselines], self.rule.scheme.width)
@@ -370,15 +377,15 @@ class _Pass:
         return Baselines(
             page=np.array([each.page for each in baselines], np.int64),
             cluster=np.array([each.cluster for each in baselines], np.int64),
-            anchor=known.alive,
+            anchor=of_urls.alive,
             buckets=inside,
             ends=ends,
         )
 
     @staticmethod
-    def _stored(parts: list[_Part], dying: Nearest) -> StoredCandidates:
+    def _stored_candidates(parts: list[_Part], dying: Nearest) -> StoredCandidates:
         pairs = [part.pairs for part in parts]
-        number = np.concatenate([each.found.anchor for each in pairs])
+        number = np.concatenate([each.candidates.anchor for each in pairs])
         dies = np.full(len(number), _ALIVE)
         if len(dying.mortal):
             place = np.searchsorted(dying.mortal, number)
@@ -388,7 +395,7 @@ class _Pass:
         return StoredCandidates(
             ends=np.append(0, np.cumsum(np.concatenate(of_row))),
             page=np.concatenate([each.anchors.page[each.place] for each in pairs]),
-            distance=np.concatenate([each.found.distance for each in pairs]),
+            distance=np.concatenate([each.candidates.distance for each in pairs]),
             similarity=np.concatenate([np.where(each.similar, each.similarity, UNLIKE) for each in pairs]),
             dies=dies,
         )
@@ -396,54 +403,57 @@ class _Pass:
     def _write_down(
         self,
         rows: int,
-        said: RowVerdicts,
-        known: _KnownUrls,
+        verdicts: RowVerdicts,
+        of_urls: _UrlBaselines,
         parts: list[_Part],
         stored: StoredCandidates,
         skipped: NDArray[np.uint64],
     ) -> None:
         """Write the decisions of the first `rows` rows into the verdicts of the batch."""
         judged, batch, ready = self.judged, self.batch, self.ready[:rows]
-        judged.verdict[ready], judged.change[ready] = said.verdict[:rows], said.change[:rows]
-        judged.cluster[ready], judged.other[ready] = said.cluster[:rows], said.other[:rows]
-        judged.distance[ready], judged.similarity[ready] = said.distance[:rows], said.similarity[:rows]
-        judged.other_url = self._other_urls(said.kind[:rows], said.which[:rows], known, parts)
+        judged.verdict[ready], judged.change[ready] = verdicts.verdict[:rows], verdicts.change[:rows]
+        judged.cluster[ready], judged.other[ready] = verdicts.cluster[:rows], verdicts.other[:rows]
+        judged.distance[ready], judged.similarity[ready] = (
+            verdicts.distance[:rows],
+            verdicts.similarity[:rows],
+        )
+        judged.other_url = self._other_urls(verdicts.kind[:rows], verdicts.which[:rows], of_urls, parts)
         out = np.flatnonzero(skipped[:rows])
         judged.skipped.update(zip(ready[out].tolist(), skipped[out].tolist(), strict=True))
-        unique = np.cumsum(said.verdict[:rows] == Verdict.UNIQUE)
-        for row in np.flatnonzero(said.superseded[:rows]).tolist():
-            if said.superseded[row] == BASELINE:
-                baseline = known.baselines[known.of[row]]
-                anchor, page, url = int(known.alive[known.of[row]]), baseline.page, baseline.url
+        unique = np.cumsum(verdicts.verdict[:rows] == Verdict.UNIQUE)
+        for row in np.flatnonzero(verdicts.superseded[:rows]).tolist():
+            if verdicts.superseded[row] == BASELINE:
+                baseline = of_urls.baselines[of_urls.of[row]]
+                anchor, page, url = int(of_urls.alive[of_urls.of[row]]), baseline.page, baseline.url
             else:
-                before = int(said.before[row])
+                before = int(verdicts.before[row])
                 anchor = self.state.tables.count + int(unique[before]) - 1
                 page, url = int(batch.page[ready[before]]), self._url(before)
             judged.superseded.append(Supersession(int(ready[row]), anchor, page, url))
 
     def _other_bytes(
-        self, rows: int, said: RowVerdicts, known: _KnownUrls, parts: list[_Part]
+        self, rows: int, verdicts: RowVerdicts, of_urls: _UrlBaselines, parts: list[_Part]
     ) -> NDArray[np.int64]:
-        """Return how many bytes of URLs the first `rows` rows name beside their own, up to each (rows,)."""
-        kind, which, size = said.kind[:rows], said.which[:rows], np.zeros(rows, np.int64)
+        """Return the running total of bytes of other pages' URLs that the first `rows` rows name (rows,)."""
+        kind, which, size = verdicts.kind[:rows], verdicts.which[:rows], np.zeros(rows, np.int64)
         stored = np.flatnonzero(kind == STORED)
         if len(stored):
             size[stored] = np.concatenate([part.pairs.url_bytes for part in parts])[which[stored]]
         of_batch = np.maximum(self.batch.url.sizes, 0)[self.ready]
         earlier = np.flatnonzero(kind == EARLIER)
         size[earlier] = of_batch[which[earlier]]
-        superseding = np.flatnonzero(said.superseded[:rows] == EARLIER)
-        size[superseding] += of_batch[said.before[superseding]]
-        if known.baselines:
-            of_baseline = np.array([each.url_bytes for each in known.baselines], np.int64)
+        superseding = np.flatnonzero(verdicts.superseded[:rows] == EARLIER)
+        size[superseding] += of_batch[verdicts.before[superseding]]
+        if of_urls.baselines:
+            of_baseline = np.array([each.url_bytes for each in of_urls.baselines], np.int64)
             named = np.flatnonzero(kind == BASELINE)
             size[named] = of_baseline[which[named]]
-            superseding = np.flatnonzero(said.superseded[:rows] == BASELINE)
-            size[superseding] += of_baseline[known.of[superseding]]
+            superseding = np.flatnonzero(verdicts.superseded[:rows] == BASELINE)
+            size[superseding] += of_baseline[of_urls.of[superseding]]
         return np.cumsum(size)
 
     def _other_urls(
-        self, kind: NDArray[np.uint8], which: NDArray[np.int64], known: _KnownUrls, parts: list[_Part]
+        self, kind: NDArray[np.uint8], which: NDArray[np.int64], of_urls: _UrlBaselines, parts: list[_Part]
     ) -> StringColumn:
         """Return the URL of the page that each row of the batch is compared with, if there is one."""
         stored, of_baseline, earlier = (np.flatnonzero(kind == each) for each in (STORED, BASELINE, EARLIER))
@@ -454,7 +464,7 @@ class _Pass:
             if len(some):
                 anchors.append(pairs.anchors.urls(pairs.place[some]))
             first += len(pairs.place)
-        baselines = [known.baselines[each].url.encode() for each in which[of_baseline].tolist()]
+        baselines = [of_urls.baselines[each].url.encode() for each in which[of_baseline].tolist()]
         urls = StringColumn.joined(
             [
                 self.batch.url._replace(sizes=np.maximum(self.batch.url.sizes, 0)),

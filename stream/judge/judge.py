@@ -115,8 +115,8 @@ class Judge:
         if not self.genesis.options.strict:
             verdicts.similarity[named] = np.frombuffer(decisions.similarity, "<u2")
         verdicts.other_url = self._urls(verdicts.other, named, batch)
-        said = columns(batch, verdicts, self.rule, self.genesis.journal)
-        return write(said, np.arange(len(batch))).strings()
+        fields = columns(batch, verdicts, self.rule, self.genesis.journal)
+        return write(fields, np.arange(len(batch))).strings()
 
     def _refuse_misfits(self, entries: Sequence[Entry], decisions: Decisions) -> None:
         """Raise StateError if decisions do not fit the records or the state."""

@@ -87,8 +87,8 @@ class Ledger:
     def _admit_range(self, each: SourceRange, so_far: Admission) -> int | None:
         """Return the offset from which rows of the range are judged, or None if the range follows a gap."""
         key = (each.cluster, each.topic_id, each.partition)
-        known = so_far.progress.get(key) or self.progress.get(key)
-        expected, lost = (known.expected, known.lost) if known else (None, 0)
+        before = so_far.progress.get(key) or self.progress.get(key)
+        expected, lost = (before.expected, before.lost) if before else (None, 0)
         if expected is None or each.start > expected:
             if not each.opening:
                 so_far.gaps.append(
@@ -103,7 +103,7 @@ class Ledger:
             so_far.progress[key] = SourceProgress(
                 each.cluster, each.topic, each.topic_id, each.partition, each.end, lost
             )
-        elif known is None or expected > known.expected:
+        elif before is None or expected > before.expected:
             # An empty opening has no rows, but defines the partition's position.
             so_far.progress[key] = SourceProgress(
                 each.cluster, each.topic, each.topic_id, each.partition, expected, lost
@@ -111,9 +111,9 @@ class Ledger:
         return expected
 
     def waits(self, gap: SourceGap) -> bool:
-        """Return whether the source still waits, i.e. nothing of it was judged since the gap was met."""
-        known = self.progress.get(gap.source)
-        return gap.expected == (known.expected if known else None)
+        """Return whether the source still waits, i.e. nothing of it was judged since the gap."""
+        now = self.progress.get(gap.source)
+        return gap.expected == (now.expected if now else None)
 
     def apply(self, progress: Iterable[SourceProgress]) -> None:
         """Apply decided progress."""

@@ -67,5 +67,5 @@ def stored_meta(store: Store) -> Meta | None:
         meta = msgspec.msgpack.decode(value, type=Meta)
         if meta.version == VERSION:
             return meta
-    found = _VERSIONED.decode(value).version
-    raise of_another_version(store.path, f"format {found}; this program reads {VERSION}")
+    version = _VERSIONED.decode(value).version
+    raise of_another_version(store.path, f"format {version}; this program reads {VERSION}")

@@ -18,11 +18,11 @@ DISTANCES: Final = 256
 
 
 class Cutoff(NamedTuple):
-    """Up to which candidates of a row count: all that are nearer than `distance`, and at it the oldest."""
+    """The bound of a row's candidates that count: all nearer than `distance`, and at it the `left` oldest."""
 
     distance: int
     left: int
-    """How many of those at that distance."""
+    """Number of candidates at that distance that count."""
 
 
 @compiled
@@ -32,8 +32,11 @@ def nearest_alive(
     distance: NDArray[np.uint8],
     wanted: Nearest,
 ) -> NDArray[np.bool_]:
-    """Which of m pairs of n rows and stored anchors are among the nearest of their row that are alive when
-    it is its turn (m,). Row by row, up to `ends` (n,), by age."""
+    """Return the mask (m,) of pairs of a row and a stored anchor that are among the row's nearest live ones.
+
+    Pairs are in order of rows, which end at `ends` (n,), then of age. An anchor counts if it is alive at the
+    row's turn.
+    """
     kept = np.ones(len(anchor), np.bool_)
     at_distance = np.zeros(DISTANCES, np.int64)
     mortal, dies = wanted.mortal, wanted.dies
@@ -63,7 +66,8 @@ def nearest_alive(
 
 @compiled
 def cutoff(at_distance: NDArray[np.int64], most: int) -> Cutoff:
-    """Up to which the `most` nearest are, of so many at each distance; with as many or fewer, all."""
+    """Return the bound of the `most` nearest, given the number at each distance. It includes all if there are
+    no more."""
     before = 0
     for distance in range(len(at_distance)):
         if before + at_distance[distance] > most:

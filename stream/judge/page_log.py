@@ -107,7 +107,7 @@ class PageLog:
     def pages(self, numbers: I64, *, keep_urls: bool = False) -> LoggedPages:
         """Read the pages with these ascending numbers. Raises DamagedStateError for missing ones.
 
-        URLs that take more memory than the rest are read again when they are asked for, unless `keep_urls`.
+        URLs that take more memory than the rest are read again when they are requested, unless `keep_urls`.
         """
         now = self._now
         if len(numbers) and numbers[-1] >= now.count:
@@ -167,12 +167,12 @@ class PageLog:
         values = [now.groups.get(key) for key in keys]
         if keys and groups[-1] == now.count // GROUP:
             values[-1] = now.last
-        found = iter(
+        stored = iter(
             self._store.get(
                 self._family, [key for key, value in zip(keys, values, strict=True) if value is None]
             )
         )
-        values = [next(found) if value is None else value for value in values]
+        values = [next(stored) if value is None else value for value in values]
         for group, value in zip(groups.tolist(), values, strict=True):
             if value is None:
                 raise self._none(group * GROUP)
@@ -192,9 +192,9 @@ class PageLog:
             earlier = self._ids(middle) < pages[open_]
             first[open_[earlier]] = middle[earlier] + 1
             end[open_[~earlier]] = middle[~earlier]
-        found = np.flatnonzero(first < self.count)
+        inside = np.flatnonzero(first < self.count)
         numbers: I64 = np.full(len(pages), -1)
-        same = found[self._ids(first[found]) == pages[found]]
+        same = inside[self._ids(first[inside]) == pages[inside]]
         numbers[same] = first[same]
         return numbers
 

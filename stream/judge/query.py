@@ -21,10 +21,10 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
 
     Only the candidates that a judged page would be compared with are considered (rule 18).
     """
-    found: list[list[dict[str, Any]]] = [[] for _ in rows]
+    matches: list[list[dict[str, Any]]] = [[] for _ in rows]
     ready = [i for i, row in enumerate(rows) if row.ready]
     if not ready:
-        return found
+        return matches
     state, rule = judge.state, judge.rule
     uncertain = np.frombuffer(b"".join(rows[i].uncertain for i in ready), np.uint8)
     sketches = np.frombuffer(b"".join(rows[i].sketch for i in ready), "<u8").reshape(len(ready), -1)
@@ -36,9 +36,9 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
         sketches.astype(np.uint64),
         np.array([rows[i].status for i in ready], np.uint8),
     )
-    candidates, anchors, place = pairs.found, pairs.anchors, pairs.place
+    candidates, anchors, place = pairs.candidates, pairs.anchors, pairs.place
     for i in pairs.best_first(np.flatnonzero(pairs.similar)).tolist():
-        found[ready[int(candidates.row[i])]].append(
+        matches[ready[int(candidates.row[i])]].append(
             {
                 "url": anchors.url(int(place[i])),
                 "id": show(judge.genesis.journal, int(anchors.page[place[i]])),
@@ -46,4 +46,4 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
                 "similarity": rule.published(int(pairs.similarity[i])),
             }
         )
-    return found
+    return matches

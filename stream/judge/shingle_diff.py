@@ -73,9 +73,9 @@ def diff(anchor: Shingled, page: Shingled) -> ShingleDiff:
 def _runs(of: Shingled, shared: set[bytes]) -> tuple[list[TextRun], int]:
     """The first runs, and the number of those left out."""
     edges = np.zeros(len(of.units) + 1, np.int64)
-    found = np.array([each in shared for each in of.shingles], np.int64)
-    edges[: len(found)] += found
-    edges[of.length : of.length + len(found)] -= found
+    in_shared = np.array([each in shared for each in of.shingles], np.int64)
+    edges[: len(in_shared)] += in_shared
+    edges[of.length : of.length + len(in_shared)] -= in_shared
     within = np.cumsum(edges)[:-1] > 0
     firsts = np.flatnonzero(np.diff(within, prepend=~within[:1])).tolist() if of.units else []
     left_out = max(0, len(firsts) - MOST_RUNS)

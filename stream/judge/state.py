@@ -191,16 +191,16 @@ class StateReader:
     def urls(self, pages: NDArray[np.int64]) -> StringColumn:
         """Return the URLs of m anchors and duplicates, given by ascending ids. Raises StateError if one is
         neither."""
-        columns, found = [StringColumn.none(1)], np.zeros(len(pages), np.int64)
+        columns, place = [StringColumn.none(1)], np.zeros(len(pages), np.int64)
         for log in (self._anchors, self._duplicates):
             numbers = log.numbers_of(pages)
             here = np.flatnonzero(numbers >= 0)
-            found[here] = sum(len(each.sizes) for each in columns) + np.arange(len(here))
+            place[here] = sum(len(each.sizes) for each in columns) + np.arange(len(here))
             columns.append(log.pages(numbers[here], keep_urls=True).urls(np.arange(len(here))))
-        if not found.all():
-            missing = int(pages[found == 0][0])
+        if not place.all():
+            missing = int(pages[place == 0][0])
             raise StateError(f"state directory {self.store.path}: has no page with the id {missing}")
-        return StringColumn.joined(columns).take(found)
+        return StringColumn.joined(columns).take(place)
 
     def anchors(self, numbers: NDArray[np.int64]) -> Anchors:
         """Return the records of the distinct anchors among `numbers`."""
@@ -248,9 +248,9 @@ class StateReader:
         """Return the pages that references name."""
         if not references:
             return []
-        found = np.frombuffer(b"".join(references), _REFERENCE)
-        numbers = found["number"].astype(np.int64)
-        is_anchor = found["kind"] == _ANCHOR
+        fields = np.frombuffer(b"".join(references), _REFERENCE)
+        numbers = fields["number"].astype(np.int64)
+        is_anchor = fields["kind"] == _ANCHOR
         anchors = self.anchors(numbers[is_anchor])
         duplicates = distinct(numbers[~is_anchor])
         pages = self._duplicates.pages(duplicates)
@@ -264,10 +264,10 @@ class StateReader:
 
     def _references(self, url_keys: list[bytes]) -> dict[bytes, bytes]:
         """Return URL key -> references to its baselines back to back, for the URLs that have any."""
-        found, ahead = self.store.get(URLS, url_keys), self._urls_ahead
+        values, ahead = self.store.get(URLS, url_keys), self._urls_ahead
         if ahead and not ahead.keys().isdisjoint(url_keys):
-            found = [ahead.get(key, value) for key, value in zip(url_keys, found, strict=True)]
-        return {key: value for key, value in zip(url_keys, found, strict=True) if value is not None}
+            values = [ahead.get(key, value) for key, value in zip(url_keys, values, strict=True)]
+        return {key: value for key, value in zip(url_keys, values, strict=True) if value is not None}
 
 
 class State(StateReader):

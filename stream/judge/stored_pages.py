@@ -54,24 +54,24 @@ class StoredPages:
 
     def side(self, name: str) -> ExplainedPage | None:
         """Return the page with this id, or the last `unique` or `duplicate` page of this URL, or None."""
-        found: Baseline | None
+        stored: Baseline | None
         key: str | None
         if match := _ID.fullmatch(name):
             if match[1] != self._journal[:8]:
                 raise SettingsError(f"id {name}: belongs to another journal than {self._journal[:8]}")
-            found = self._records.by_page(pack(int(match[2]), int(match[3])))
-            key = self._key(found.url) if found else None
+            stored = self._records.by_page(pack(int(match[2]), int(match[3])))
+            key = self._key(stored.url) if stored else None
         else:
             key = self._key(name)
-            found = next(iter(self._records.baselines(key.encode())), None) if key else None
-        if found is None:
+            stored = next(iter(self._records.baselines(key.encode())), None) if key else None
+        if stored is None:
             return None
         return ExplainedPage(
             name=name,
-            fingerprint=found.fingerprint,
-            url=found.url,
+            fingerprint=stored.fingerprint,
+            url=stored.url,
             url_key=key,
-            sketch=found.sketch.astype("<u8").tobytes(),
+            sketch=stored.sketch.astype("<u8").tobytes(),
         )
 
     def _key(self, url: str) -> str | None:

@@ -156,65 +156,65 @@ def _escaped(out: NDArray[np.uint8], at: int, data: NDArray[np.uint8], start: in
     return at
 
 
-def write(said: JsonColumns, rows: NDArray[np.int64]) -> Texts:
+def write(fields: JsonColumns, rows: NDArray[np.int64]) -> Texts:
     """Write the JSON of these rows. Releases the GIL."""
     strings = (
-        (said.url, rows),
-        (said.other_url, rows),
-        (said.source.text, said.source.of[rows]),
-        (said.reason.text, said.reason.of[rows]),
+        (fields.url, rows),
+        (fields.other_url, rows),
+        (fields.source.text, fields.source.of[rows]),
+        (fields.reason.text, fields.reason.of[rows]),
     )
     at_most = _LONGEST * len(rows) + sum(int(np.diff(text.edges)[of].sum()) for text, of in strings)
     out, edges = np.empty(at_most, np.uint8), np.zeros(len(rows) + 1, np.int64)
-    _write(said, rows, out, edges)
+    _write(fields, rows, out, edges)
     return Texts(out[: edges[-1]], edges)
 
 
 @compiled
 def _write(
-    said: JsonColumns, rows: NDArray[np.int64], out: NDArray[np.uint8], edges: NDArray[np.int64]
+    fields: JsonColumns, rows: NDArray[np.int64], out: NDArray[np.uint8], edges: NDArray[np.int64]
 ) -> None:
     at = 0
     for place in range(len(rows)):
         row = rows[place]
-        other = said.other[row]
-        at = _copy(out, at, said.fixed, _BEGIN)
-        at = _page(out, at, said.page[row])
-        at = _copy(out, at, said.fixed, _URL)
-        at = _copy(out, at, said.url, row)
-        at = _copy(out, at, said.verdicts, said.verdict[row] * _CHANGES + said.change[row])
-        if other != NO_PAGE or said.verdict[row] == _UNIQUE:
-            at = _copy(out, at, said.fixed, _CLUSTER)
-            at = _page(out, at, said.cluster[row])
+        other = fields.other[row]
+        at = _copy(out, at, fields.fixed, _BEGIN)
+        at = _page(out, at, fields.page[row])
+        at = _copy(out, at, fields.fixed, _URL)
+        at = _copy(out, at, fields.url, row)
+        at = _copy(out, at, fields.verdicts, fields.verdict[row] * _CHANGES + fields.change[row])
+        if other != NO_PAGE or fields.verdict[row] == _UNIQUE:
+            at = _copy(out, at, fields.fixed, _CLUSTER)
+            at = _page(out, at, fields.cluster[row])
             if other != NO_PAGE:
-                at = _copy(out, at, said.fixed, _OTHER_URL)
-                at = _copy(out, at, said.other_url, row)
-                at = _copy(out, at, said.fixed, _OTHER_ID)
+                at = _copy(out, at, fields.fixed, _OTHER_URL)
+                at = _copy(out, at, fields.other_url, row)
+                at = _copy(out, at, fields.fixed, _OTHER_ID)
                 at = _page(out, at, other)
-                at = _copy(out, at, said.fixed, _DISTANCE)
-                at = _decimal(out, at, said.distance[row])
-                at = _copy(out, at, said.similarity.text, said.similarity.of[row])
+                at = _copy(out, at, fields.fixed, _DISTANCE)
+                at = _decimal(out, at, fields.distance[row])
+                at = _copy(out, at, fields.similarity.text, fields.similarity.of[row])
             else:
-                at = _copy(out, at, said.fixed, _ALONE)
-            at = _copy(out, at, said.fixed, _FINGERPRINT)
-            at = _hex(out, at, said.fingerprint, row)
+                at = _copy(out, at, fields.fixed, _ALONE)
+            at = _copy(out, at, fields.fixed, _FINGERPRINT)
+            at = _hex(out, at, fields.fingerprint, row)
         else:
-            at = _copy(out, at, said.fixed, _NO_CLUSTER)
-        if said.hashed[row]:
-            at = _copy(out, at, said.fixed, _HASH)
-            at = _hex(out, at, said.text_hash, row)
+            at = _copy(out, at, fields.fixed, _NO_CLUSTER)
+        if fields.hashed[row]:
+            at = _copy(out, at, fields.fixed, _HASH)
+            at = _hex(out, at, fields.text_hash, row)
         else:
-            at = _copy(out, at, said.fixed, _NO_HASH)
-        at = _copy(out, at, said.source.text, said.source.of[row])
-        at = _decimal(out, at, said.offset[row])
-        at = _copy(out, at, said.fixed, _FETCHED_AT)
-        if said.time_of_day[row] >= 0:
-            at = _copy(out, at, said.date.text, said.date.of[row])
-            at = _time(out, at, said.time_of_day[row])
+            at = _copy(out, at, fields.fixed, _NO_HASH)
+        at = _copy(out, at, fields.source.text, fields.source.of[row])
+        at = _decimal(out, at, fields.offset[row])
+        at = _copy(out, at, fields.fixed, _FETCHED_AT)
+        if fields.time_of_day[row] >= 0:
+            at = _copy(out, at, fields.date.text, fields.date.of[row])
+            at = _time(out, at, fields.time_of_day[row])
         else:
-            at = _copy(out, at, said.fixed, _NULL)
-        at = _copy(out, at, said.decided_at.text, said.decided_at.of[row])
-        at = _copy(out, at, said.reason.text, said.reason.of[row])
+            at = _copy(out, at, fields.fixed, _NULL)
+        at = _copy(out, at, fields.decided_at.text, fields.decided_at.of[row])
+        at = _copy(out, at, fields.reason.text, fields.reason.of[row])
         edges[place + 1] = at
 
 

@@ -1,7 +1,7 @@
 """The row-by-row loop of a decision, compiled: what depends on the order of a batch's pages.
 
-A URL's baseline, superseded anchors, and anchors of this very batch. All else is known before: which stored
-anchors a page is compared with, how similar they are, and from which row on they are dead.
+These are a URL's baselines, superseded anchors, and anchors of this batch. All else is computed before: which
+stored anchors a page is compared with, how similar they are, and from which row on they are dead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stream.tables.search.packed_pairs import Integer
 
 NO_DISTANCE: Final = -1
 FINGERPRINTS_A_COMPARISON: Final = 8
-"""So many anchors of which only the fingerprint is compared count as one comparison."""
+"""Number of anchors that count as one comparison if only their fingerprints are compared."""
 NOBODY, BASELINE, STORED, EARLIER = range(4)
 """What a page is compared with in its verdict: its URL's baseline, a stored anchor, a row of its batch."""
 _UNIQUE, _DUPLICATE, _RECRAWL = int(Verdict.UNIQUE), int(Verdict.DUPLICATE), int(Verdict.RECRAWL)
@@ -40,12 +40,12 @@ class FingerprintedRows(NamedTuple):
     within: I64
     """Largest distance of a near-duplicate."""
     url: I64
-    """Which of the batch's u URLs."""
+    """Index of the URL among the batch's u URLs."""
     baseline: I64
-    """Which of b stored baselines it is like, the newest one that it is like; else its URL's newest, -1 for
-    none."""
+    """Index, among b stored baselines, of the newest one that the page is like; else of its URL's newest, -1
+    for none."""
     newer: I64
-    """How many stored baselines of the URL are newer than that one."""
+    """Number of stored baselines of the URL that are newer than that one."""
     similar: NDArray[np.bool_]
     """Whether the page is like that baseline, at this distance and similarity."""
     distance: I64
@@ -78,7 +78,7 @@ class StoredCandidates(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """When two pages are alike, and how many are compared."""
+    """The limits of near-duplicates, and how many pages are compared."""
 
     least_similarity: int
     least_listed: int
@@ -89,7 +89,7 @@ class Limits(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What is known before the loop."""
+    """What is computed before the loop."""
 
     pages: FingerprintedRows
     baselines: Baselines
@@ -98,7 +98,7 @@ class Given(NamedTuple):
 
 
 class RowVerdicts(NamedTuple):
-    """What is decided of n rows."""
+    """The verdicts of n rows."""
 
     verdict: U8
     change: U8
@@ -107,7 +107,7 @@ class RowVerdicts(NamedTuple):
     distance: I16
     similarity: I32
     kind: U8
-    """What `other` is, and which one it is of its kind."""
+    """What `other` is: BASELINE, STORED, EARLIER, or NOBODY; `which` is its index among those."""
     which: I64
     superseded: U8
     """BASELINE or EARLIER where the row's page supersedes the anchor of its URL; else NOBODY."""
@@ -118,7 +118,7 @@ class RowVerdicts(NamedTuple):
 
     @classmethod
     def blank(cls, rows: int, urls: int) -> RowVerdicts:
-        """Nothing is decided yet."""
+        """Return columns for n rows, without verdicts."""
         return cls(
             verdict=np.full(rows, _UNIQUE, np.uint8),
             change=np.full(rows, _NEW, np.uint8),
@@ -135,8 +135,7 @@ class RowVerdicts(NamedTuple):
 
 
 class BestMatch(NamedTuple):
-    """The candidate that is named, as far as it is known; of equally similar ones the nearest, of those the
-    oldest."""
+    """The best candidate so far: the most similar, of equally similar the nearest, of those the oldest."""
 
     kind: np.int64
     which: np.int64
@@ -149,7 +148,7 @@ class BestMatch(NamedTuple):
 def _best_match(
     kind: Integer, which: Integer, page: Integer, distance: Integer, similarity: Integer
 ) -> BestMatch:
-    """All of one type, as the compiler wants them."""
+    """Convert all fields to one type, as the compiler requires."""
     return BestMatch(
         np.int64(kind), np.int64(which), np.int64(page), np.int64(distance), np.int64(similarity)
     )
@@ -157,48 +156,49 @@ def _best_match(
 
 @compiled
 def settle(
-    given: Given, buckets: Buckets, said: RowVerdicts, first: int, end: int, most: int
+    given: Given, buckets: Buckets, verdicts: RowVerdicts, first: int, end: int, most: int
 ) -> tuple[int, int]:
-    """Decide the rows [first, end), or as many as take `most` comparisons: the row after the last one, and
-    the comparisons. Those before are decided."""
-    (pages, baselines, stored, limits), met = given, 0
+    """Decide the rows [first, end), or as many as take `most` comparisons, after those before `first`.
+
+    Returns the row after the last decided one, and the number of comparisons.
+    """
+    (pages, baselines, stored, limits), comparisons = given, 0
     for row in range(first, end):
-        if met > most:
-            return row, met
-        known = _against_baseline(row, pages, baselines, buckets, limits, said)
-        if known:
+        if comparisons > most:
+            return row, comparisons
+        if _settle_recrawl(row, pages, baselines, buckets, limits, verdicts):
             continue
-        best, compared = _against_anchors(row, pages, stored, buckets, limits)
-        met += compared
+        best, compared = _best_anchor(row, pages, stored, buckets, limits)
+        comparisons += compared
         if best.kind:
-            said.verdict[row] = _DUPLICATE
-            _name(row, said, best, best.page)
+            verdicts.verdict[row] = _DUPLICATE
+            _write_match(row, verdicts, best, best.page)
         else:
-            said.cluster[row] = pages.page[row]
+            verdicts.cluster[row] = pages.page[row]
             enter(row, buckets)
-        said.latest[pages.url[row]] = row
-    return end, met
+        verdicts.latest[pages.url[row]] = row
+    return end, comparisons
 
 
 @compiled
-def _name(row: int, said: RowVerdicts, other: BestMatch, cluster: np.int64) -> None:
-    said.other[row], said.cluster[row] = other.page, cluster
-    said.distance[row], said.similarity[row] = other.distance, other.similarity
-    said.kind[row], said.which[row] = other.kind, other.which
+def _write_match(row: int, verdicts: RowVerdicts, other: BestMatch, cluster: np.int64) -> None:
+    verdicts.other[row], verdicts.cluster[row] = other.page, cluster
+    verdicts.distance[row], verdicts.similarity[row] = other.distance, other.similarity
+    verdicts.kind[row], verdicts.which[row] = other.kind, other.which
 
 
 @compiled
-def _against_baseline(
+def _settle_recrawl(
     row: int,
     pages: FingerprintedRows,
     baselines: Baselines,
     buckets: Buckets,
     limits: Limits,
-    said: RowVerdicts,
+    verdicts: RowVerdicts,
 ) -> bool:
-    """Whether the page is like one of its URL's baselines, and so judged; if not, the newest one is
-    superseded."""
-    latest, baseline = said.latest[pages.url[row]], pages.baseline[row]
+    """If the page is like one of its URL's baselines, write its verdict and return True. Otherwise, mark the
+    newest baseline as superseded and return False."""
+    latest, baseline = verdicts.latest[pages.url[row]], pages.baseline[row]
     earlier, newer = latest, 0
     while earlier >= 0 and newer < limits.baselines:
         distance = hamming_distance(buckets.fingerprints, row, buckets.fingerprints, earlier)
@@ -206,38 +206,37 @@ def _against_baseline(
             similarity = _similarity(row, earlier, pages, limits)
             if similarity > UNLIKE:
                 other = _best_match(EARLIER, earlier, pages.page[earlier], distance, similarity)
-                _name(row, said, other, said.cluster[earlier])
-                said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
+                _write_match(row, verdicts, other, verdicts.cluster[earlier])
+                verdicts.verdict[row], verdicts.change[row] = _RECRAWL, _UNCHANGED
                 return True
-        earlier, newer = said.before[earlier], newer + 1
+        earlier, newer = verdicts.before[earlier], newer + 1
     if baseline >= 0 and pages.similar[row] and newer + pages.newer[row] < limits.baselines:
         page, distance, similarity = baselines.page[baseline], pages.distance[row], pages.similarity[row]
         other = _best_match(BASELINE, baseline, page, distance, similarity)
-        _name(row, said, other, baselines.cluster[baseline])
-        said.verdict[row], said.change[row] = _RECRAWL, _UNCHANGED
+        _write_match(row, verdicts, other, baselines.cluster[baseline])
+        verdicts.verdict[row], verdicts.change[row] = _RECRAWL, _UNCHANGED
         return True
-    said.before[row] = latest
+    verdicts.before[row] = latest
     if latest >= 0:
-        if said.verdict[latest] == _UNIQUE:
+        if verdicts.verdict[latest] == _UNIQUE:
             leave(latest, buckets)
-            said.superseded[row] = EARLIER
+            verdicts.superseded[row] = EARLIER
     elif baseline >= 0:
         if baselines.anchor[baseline] >= 0:
             for bucket in baselines.buckets[baselines.ends[baseline] : baselines.ends[baseline + 1]]:
                 buckets.crowd[bucket] -= 1
-            said.superseded[row] = BASELINE
+            verdicts.superseded[row] = BASELINE
     else:
         return False
-    said.change[row] = _CHANGED
+    verdicts.change[row] = _CHANGED
     return False
 
 
 @compiled
-def _against_anchors(
+def _best_anchor(
     row: int, pages: FingerprintedRows, stored: StoredCandidates, buckets: Buckets, limits: Limits
 ) -> tuple[BestMatch, int]:
-    """The best similar anchor, if there is one, of those that the page is compared with; and how many
-    comparisons that took."""
+    """Return the best similar anchor that the page is compared with, and the number of comparisons."""
     within = pages.within[row]
     first, end = stored.ends[row], stored.ends[row + 1]
     alive, furthest = np.int64(0), np.int64(0)
@@ -248,7 +247,7 @@ def _against_anchors(
     # All anchors of this batch are younger than those.
     reach = within if alive < limits.compared else furthest - 1
     count, looked = members_near(row, reach, limits.compared, buckets)
-    found, apart = buckets.found[:count], buckets.apart[:count]
+    near, apart = buckets.nearby[:count], buckets.apart[:count]
     last, left = DISTANCES, 0
     if alive + count > limits.compared:
         at_distance = np.zeros(DISTANCES, np.int64)
@@ -267,9 +266,9 @@ def _against_anchors(
         similarity = stored.similarity[pair]
         if similarity > best.similarity or (similarity == best.similarity and bits < best.distance):
             best = _best_match(STORED, pair, stored.page[pair], bits, similarity)
-    youngest = youngest_of(apart, found, last, left)
+    youngest = youngest_of(apart, near, last, left)
     for i in range(count):
-        member, bits = found[i], apart[i]
+        member, bits = near[i], apart[i]
         if bits > last or (bits == last and member > youngest):
             continue
         similarity = _similarity(row, member, pages, limits)
@@ -287,7 +286,7 @@ def _against_anchors(
 
 @compiled
 def _similarity(row: int, other: Integer, pages: FingerprintedRows, limits: Limits) -> np.int64:
-    """Their similarity if it suffices, else UNLIKE."""
+    """Return the similarity of two rows if it suffices, else UNLIKE."""
     if limits.strict:
         return np.int64(NO_SIMILARITY)
     similarity = np.int64(similarity_of(pages.sketch, row, pages.sketch, other, limits.sketches))

@@ -269,7 +269,7 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor],
     sketch = _sketch(row)
     fingerprint, status = as_column([row.fingerprint], rule.scheme.width), np.array([row.status], np.uint8)
     pairs = compare(state, rule, fingerprint, uncertain, sketch, status)
-    candidates, anchors, place = pairs.found, pairs.anchors, pairs.place
+    candidates, anchors, place = pairs.candidates, pairs.anchors, pairs.place
     order = pairs.best_first(np.arange(len(place)))
     least = rule.least(sketch, candidates.row, anchors.sketch, place)
     counted = rule.counted(sketch, candidates.row, anchors.sketch, place)
