@@ -191,6 +191,26 @@ def test_output_is_what_it_was(name: str) -> None:
     assert found.tokens == count
 
 
+@pytest.mark.parametrize(
+    "scheme",
+    [Scheme(), Scheme(han_variants="folded"), Scheme(segmenter="jieba"), Scheme(sketch="minhash")],
+    ids=["default", "folded", "jieba", "minhash"],
+)
+def test_a_batch_has_the_fingerprints_of_its_texts_one_by_one(scheme: Scheme) -> None:
+    fingerprinter = Fingerprinter(scheme)
+    texts = [
+        ENGLISH,
+        CHINESE,
+        "漢語與漢字，傳統的寫法" * 9,
+        JAPANESE,
+        "",
+        "ไทย e\u0301 \ud800",
+        "汉" * 70_000,
+    ]
+    for batch in (texts, [ENGLISH, "", "x y"]):
+        assert fingerprinter.texts(batch) == list(map(fingerprinter.text, batch))
+
+
 def test_after_warming_up_no_page_waits_for_the_compiler() -> None:
     script = """
 import gc, random
