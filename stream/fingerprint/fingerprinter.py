@@ -296,10 +296,17 @@ class Fingerprinter:
         fingerprints = self.texts([page.text for page in pages])
         return [self._row(page, fingerprint) for page, fingerprint in zip(pages, fingerprints, strict=True)]
 
-    def _row(self, page: ReadPage, result: Fingerprint) -> Row:
+    def status(self, result: Fingerprint) -> Status:
+        """Return the status of a page with this fingerprint."""
         if result.tokens < self.scheme.minimum_tokens or not result.features:
+            return Status.INSUFFICIENT
+        return Status.SHORT if result.tokens < self.scheme.short_tokens else Status.READY
+
+    def _row(self, page: ReadPage, result: Fingerprint) -> Row:
+        status = self.status(result)
+        if status == Status.INSUFFICIENT:
             return Row(
-                Status.INSUFFICIENT,
+                status,
                 page.url,
                 page.url_key,
                 page.fetched_at,
@@ -308,7 +315,7 @@ class Fingerprinter:
                 language=page.language,
             )
         return Row(
-            Status.SHORT if result.tokens < self.scheme.short_tokens else Status.READY,
+            status,
             page.url,
             page.url_key,
             page.fetched_at,

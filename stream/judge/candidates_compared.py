@@ -69,7 +69,7 @@ def compare(
     Rows are given by fingerprints, least certain bits (n, UNCERTAIN_BITS), sketches (n, lanes) and `Status`
     codes (n,).
     """
-    words = state.table_words(fingerprints, sketches)
+    words = rule.table_words(fingerprints, sketches)
     candidates = state.tables.search(first_words(fingerprints), uncertain, words)
     search = _Search(state, rule, lambda: ALL._replace(most=rule.compared))
     return search.compare(candidates, fingerprints, sketches, statuses)
@@ -89,7 +89,7 @@ def compare_in_parts(
     `wanted` is called if a row has more pairs than are compared; otherwise the pairs include anchors that die
     among the rows.
     """
-    words, search = state.table_words(fingerprints, sketches), _Search(state, rule, wanted)
+    words, search = rule.table_words(fingerprints, sketches), _Search(state, rule, wanted)
     for first, candidates in state.tables.searches(
         first_words(fingerprints), uncertain, words, wanted if fingerprints.ndim == 1 else None
     ):

@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.columns import among, as_column, distances
-from stream.fingerprint.parity_similarity_compiled import estimator
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.batch_anchors import CrowdedBuckets, shared_buckets
@@ -232,15 +231,12 @@ class _Pass:
             self._stored_candidates(parts, of_urls.dying),
             RowVerdicts.blank(len(self.ready), of_urls.urls),
         )
-        limits = Limits(
-            self.rule.least_similarity,
-            self.rule.least_listed,
-            self.rule.options.strict,
-            self.rule.compared,
-            self.rule.options.baselines,
-            estimator(self.rule.scheme),
+        given = Given(
+            self._fingerprinted_rows(of_urls),
+            self._baselines(of_urls, crowded),
+            stored,
+            Limits.of(self.rule),
         )
-        given = Given(self._fingerprinted_rows(of_urls), self._baselines(of_urls, crowded), stored, limits)
         row = self.comparisons = 0
         while row < rows:
             self.effort.on_iteration()
@@ -371,7 +367,7 @@ class _Pass:
         inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
         if len(crowded.keys) and baselines:
             prints = as_column([each.fingerprint for each in baselines], self.rule.scheme.width)
-            words = self.state.table_words(prints, np.stack([each.sketch for each in baselines]))
+            words = self.rule.table_words(prints, np.stack([each.sketch for each in baselines]))
             skipped = np.array([each.skipped for each in baselines], np.uint64)
             inside, ends = crowded.of(self.state.design.keys(words), skipped)
         return Baselines(

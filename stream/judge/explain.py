@@ -1,7 +1,7 @@
 """Explains why two pages are, or are not, near-duplicates, with what the judge considers and more.
 
-The first page is treated as an anchor, and the second as a later page. Other anchors, full buckets and nearer
-candidates are not considered.
+The first page is treated as an anchor, and the second as a later page. The verdict is the judge's own, as if
+there were no other page (`judge_pair`). All else that is shown only describes it.
 """
 
 from __future__ import annotations
@@ -15,25 +15,32 @@ from numpy.typing import NDArray
 
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.recipe import Recipe
-from stream.fingerprint.row import WORD
+from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import MINIMA, Scheme
 from stream.fingerprint.simhash import bit_sums
+from stream.judge.pair import PairPage, judge_pair
 from stream.judge.rule import Rule
 from stream.judge.shingle_diff import Shingled, ShingleDiff, diff
+from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
-from stream.tables.design import Design
 from stream.tables.search.probes import probe_count
 from stream.text.segment import segment, units
 
 Outcome: TypeAlias = Literal["duplicate", "recrawl", "unique", "insufficient"]
+_OUTCOMES: Final[dict[Verdict, Outcome]] = {
+    Verdict.DUPLICATE: "duplicate",
+    Verdict.RECRAWL: "recrawl",
+    Verdict.UNIQUE: "unique",
+    Verdict.INSUFFICIENT: "insufficient",
+}
 FEATURES: Final = 12
 """Maximum number of features in each list."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExplainedPage:
-    """One of the two pages, with as much as is known of it. Only the fingerprint is required."""
+    """One of the two pages, with as much as its source has. Only the fingerprint is required."""
 
     name: str
     fingerprint: int
@@ -49,6 +56,9 @@ class ExplainedPage:
     sums: NDArray[np.int64] | None = None
     """(width,): for each bit, the weight of features with a 1 minus that of features with a 0."""
     shingled: Shingled | None = None
+    status: Status = Status.READY
+    skipped: int = 0
+    """Bit mask of the tables whose full bucket it did not enter as an anchor (rule 16)."""
 
 
 class PageSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,7 +165,7 @@ def side_of_text(
 ) -> ExplainedPage:
     """Analyse a text."""
     scheme = fingerprinter.scheme
-    found = fingerprinter.text(text)
+    fingerprint = fingerprinter.text(text)
     normalised = fingerprinter.normalise(text)
     tokens = segment(normalised, scheme.segmenter, scheme.dictionary)
     recipe = Recipe(scheme, fingerprinter.seed)
@@ -163,49 +173,50 @@ def side_of_text(
     hashes = recipe.hash(names, scheme.width) if names else np.zeros(0, np.uint64)
     return ExplainedPage(
         name=name,
-        fingerprint=found.fingerprint,
+        fingerprint=fingerprint.fingerprint,
         url=url,
         url_key=url_key,
-        uncertain=found.uncertain,
-        sketch=found.sketch,
-        text_hash=found.text_hash,
-        tokens=found.tokens,
+        uncertain=fingerprint.uncertain,
+        sketch=fingerprint.sketch,
+        text_hash=fingerprint.text_hash,
+        tokens=fingerprint.tokens,
         weights=dict(zip(names, weights.tolist(), strict=True)),
         sums=bit_sums(hashes, weights, scheme.width),
         shingled=Shingled.of(normalised, units(normalised), scheme.shingle),
+        status=fingerprinter.status(fingerprint),
     )
 
 
 def explain(
     anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
 ) -> Explanation:
-    """Compare two pages as the judge would."""
+    """Compare two pages as the judge would. Raises SettingsError if the options allow no tables."""
+    rule = Rule(options, scheme)
     apart = anchor.fingerprint ^ page.fingerprint
     distance = apart.bit_count()
     tables = _tables(anchor, page, scheme, options)
     shingles = diff(anchor.shingled, page.shingled) if anchor.shingled and page.shingled else None
     estimated, exact = _similarities(anchor, page, scheme, shingles)
-    least, counted = _least_similarity(anchor, page, scheme, options)
+    least, counted = _least_similarity(anchor, page, rule)
     same_text = (
         anchor.text_hash == page.text_hash
         if anchor.text_hash is not None and page.text_hash is not None
         else None
     )
-    short = page.tokens is not None and page.tokens < scheme.short_tokens
-    largest = options.largest_distance if short else options.distance
+    largest = rule.largest_distance(page.status)
     near = Check(
         passed=distance <= largest,
         reason=f"the fingerprints differ in {distance} bits; at most {largest} are allowed",
     )
     alike = None if least is None else _similarity_check(estimated, least, counted=counted)
-    checks, verdict = _checks(anchor, page, scheme, options, near, alike, tables)
+    checks = _checks(anchor, page, scheme, options, near, alike, tables)
     return Explanation(
         anchor=_described(anchor, scheme),
         page=_described(page, scheme),
         scheme=scheme.id,
         mode=options.mode,
         width=scheme.width,
-        verdict=verdict,
+        verdict=_verdict(anchor, page, rule),
         checks=checks,
         distance=distance,
         largest_distance=largest,
@@ -221,6 +232,32 @@ def explain(
     )
 
 
+def _verdict(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) -> Outcome:
+    """Return the judge's verdict on the page. Outside strict mode, pages without sketches are not similar."""
+    if (
+        page.status != Status.INSUFFICIENT
+        and not rule.options.strict
+        and None in (anchor.sketch, page.sketch)
+    ):
+        return "unique"
+    first, second = (
+        PairPage(
+            side.status,
+            side.fingerprint,
+            bytes(rule.scheme.sketch_bytes) if side.sketch is None else side.sketch,
+            side.uncertain,
+            side.skipped,
+        )
+        for side in (anchor, page)
+    )
+    outcome: Outcome = _OUTCOMES[judge_pair(first, second, rule, same_url=_same_url(anchor, page))]
+    return outcome
+
+
+def _same_url(anchor: ExplainedPage, page: ExplainedPage) -> bool:
+    return anchor.url_key is not None and anchor.url_key == page.url_key
+
+
 def _described(side: ExplainedPage, scheme: Scheme) -> PageSummary:
     return PageSummary(
         name=side.name,
@@ -231,12 +268,6 @@ def _described(side: ExplainedPage, scheme: Scheme) -> PageSummary:
         features=len(side.weights) if side.weights is not None else None,
         shingles=len(set(side.shingled.shingles)) if side.shingled is not None else None,
     )
-
-
-def _design(scheme: Scheme, options: VerdictOptions) -> Design | None:
-    """Return the table design, or None if there are no tables for such fingerprints."""
-    known = options.by_minima or scheme.width <= WORD
-    return Rule(options, scheme).design() if known else None
 
 
 def _words_apart(anchor: ExplainedPage, page: ExplainedPage, options: VerdictOptions) -> int | None:
@@ -256,10 +287,10 @@ def _ones(value: int) -> list[int]:
 def _tables(
     anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
 ) -> list[Probe]:
-    design, apart = _design(scheme, options), _words_apart(anchor, page, options)
-    if design is None or apart is None:
+    design, apart = Rule(options, scheme).design(), _words_apart(anchor, page, options)
+    if apart is None:
         return []
-    found = []
+    probes = []
     for table, mask in enumerate(design.prefix_mask.tolist()):
         differing = _ones(apart & mask)
         flippable: list[int] | None = None
@@ -267,11 +298,13 @@ def _tables(
             flippable = [bit for bit in page.uncertain if mask >> bit & 1][: options.flip_bits]
         reached = flippable is not None and set(differing) <= set(flippable)
         met: Literal["exact", "flipped", "missed"] = "missed"
-        if not differing:
+        if anchor.skipped >> table & 1:
+            met = "missed"
+        elif not differing:
             met = "exact"
         elif reached and len(differing) <= options.flips:
             met = "flipped"
-        found.append(
+        probes.append(
             Probe(
                 table=table,
                 blocks=design.subsets[table].tolist(),
@@ -281,7 +314,7 @@ def _tables(
                 met=met,
             )
         )
-    return found
+    return probes
 
 
 def _probes(table: Probe, options: VerdictOptions) -> int:
@@ -291,7 +324,7 @@ def _probes(table: Probe, options: VerdictOptions) -> int:
 def _bits(
     apart: int, anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
 ) -> list[Bit]:
-    design = None if options.by_minima else _design(scheme, options)
+    design = None if options.by_minima else Rule(options, scheme).design()
 
     def margin(side: ExplainedPage, bit: int) -> float | None:
         if side.sums is None or side.weights is None:
@@ -314,13 +347,11 @@ def _bits(
     ]
 
 
-def _least_similarity(
-    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, options: VerdictOptions
-) -> tuple[float | None, bool]:
+def _least_similarity(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) -> tuple[float | None, bool]:
     """Return the least similarity that suffices, and whether that of the pages is counted."""
-    if options.strict:
+    if rule.options.strict:
         return None, False
-    rule, only = Rule(options, scheme), np.zeros(1, np.int64)
+    only = np.zeros(1, np.int64)
     if anchor.sketch is None or page.sketch is None:
         return rule.published(rule.least_similarity), False
     a, b = _rows(anchor.sketch, page.sketch)
@@ -333,16 +364,16 @@ def _rows(*sketches: bytes) -> tuple[NDArray[np.uint64], ...]:
 
 
 def _similarities(
-    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, found: ShingleDiff | None
+    anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme, shingles: ShingleDiff | None
 ) -> tuple[float | None, float | None]:
     estimated = exact = None
     if anchor.sketch is not None and page.sketch is not None:
         rule = Rule(VerdictOptions(), scheme)  # compares sketches in strict mode too
         a, b = _rows(anchor.sketch, page.sketch)
         estimated = rule.published(int(rule.similarities(a, b)[0]))
-    if found is not None:
-        union = sum(found.counts)
-        exact = round(found.counts[0] / union, 4) if union else None
+    if shingles is not None:
+        union = sum(shingles.counts)
+        exact = round(shingles.counts[0] / union, 4) if union else None
     return estimated, exact
 
 
@@ -385,19 +416,12 @@ def _checks(
     near: Check,
     alike: Check | None,
     tables: list[Probe],
-) -> tuple[list[Check], Outcome]:
+) -> list[Check]:
+    """Return the conditions of the verdict, to read. The verdict itself is that of `judge_pair`."""
     if insufficient := _too_short(anchor, page, scheme):
-        return insufficient, "insufficient"
-    same_url = anchor.url_key is not None and anchor.url_key == page.url_key
-    met = SAME_URL if same_url else _tables_check(page, options, tables)
-    checks = [check for check in (met, near, alike) if check is not None]
-    if not (near.passed and (alike is None or alike.passed)):
-        return checks, "unique"
-    if same_url:
-        return checks, "recrawl"
-    # In strict mode, the table design guarantees that every near page is found.
-    found = options.strict or (met is not None and met.passed)
-    return checks, "duplicate" if found else "unique"
+        return insufficient
+    shared = SAME_URL if _same_url(anchor, page) else _tables_check(anchor, page, options, tables)
+    return [check for check in (shared, near, alike) if check is not None]
 
 
 def _too_short(anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme) -> list[Check]:
@@ -406,14 +430,16 @@ def _too_short(anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme) -> li
     return [
         Check(passed=False, reason=f"{side.name} has {side.tokens} tokens; at least {least} are required")
         for side in (anchor, page)
-        if side.tokens is not None and (side.tokens < least or side.weights == {})
+        if side.status == Status.INSUFFICIENT
     ]
 
 
 SAME_URL: Final = Check(passed=True, reason="both have the same URL, so they are compared without tables")
 
 
-def _tables_check(page: ExplainedPage, options: VerdictOptions, tables: list[Probe]) -> Check | None:
+def _tables_check(
+    anchor: ExplainedPage, page: ExplainedPage, options: VerdictOptions, tables: list[Probe]
+) -> Check | None:
     """Return whether a table brings the pages together, or None if there are no tables."""
     if not tables:
         return None
@@ -426,16 +452,21 @@ def _tables_check(page: ExplainedPage, options: VerdictOptions, tables: list[Pro
         how = f"{exact} by an equal prefix, {len(met) - exact} with uncertain bits flipped"
         why = f"no table brings them together: every prefix differs in {fewest} bits or more"
     if options.flips:
-        known = page.uncertain is not None
-        why += ", not all of them flipped" if known else "; the bits that its probes flip are unknown"
+        listed = page.uncertain is not None
+        why += ", not all of them flipped" if listed else "; the bits that its probes flip are unknown"
+    full = [table for table in tables if anchor.skipped >> table.table & 1 and not table.differing]
+    if full and not met:
+        why = "no table brings them together"
     reason = f"{len(met)} of {len(tables)} tables bring them together: {how}" if met else why
+    if full:
+        reason += f"; {anchor.name} did not enter {len(full)} buckets that they share, which were full"
     return Check(passed=bool(met), reason=reason)
 
 
-def _similarity_check(found: float | None, least: float, *, counted: bool) -> Check:
+def _similarity_check(similarity: float | None, least: float, *, counted: bool) -> Check:
     how = "counted" if counted else "estimated"
-    said = f"{how} similarity {found}" if found is not None else "the similarity is unknown"
+    value = "the similarity is unknown" if similarity is None else f"{how} similarity {similarity}"
     return Check(
-        passed=found is not None and found >= least,
-        reason=f"{said}; at least {least} is required",
+        passed=similarity is not None and similarity >= least,
+        reason=f"{value}; at least {least} is required",
     )

@@ -19,6 +19,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import both_listed_at, counted_at, similarities, similarities_at
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.design import Design
+from stream.tables.search.probing import SearchOptions
 
 NO_SIMILARITY: Final = -1
 """Marks pages that were not compared, and all similarities in strict mode, which ignores sketches."""
@@ -51,6 +52,24 @@ class Rule:
                 f" {WORD}"
             )
         return Design(options.blocks, options.choose, width)
+
+    def search_options(self) -> SearchOptions:
+        """Return how the tables are searched."""
+        return SearchOptions(
+            flip_bits=self.options.flip_bits,
+            flips=self.options.flips,
+            distance=self.options.largest_distance,
+            cap=None if self.options.strict else self.options.bucket_cap,
+        )
+
+    def table_words(
+        self, fingerprints: NDArray[np.uint64], sketches: NDArray[np.uint64]
+    ) -> NDArray[np.uint64]:
+        """Return the keys (n,) of n pages for the tables: the fingerprints, or the minima of shingles, which
+        are the last lane of the sketches (n, lanes)."""
+        if not self.options.by_minima:
+            return fingerprints
+        return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)
 
     def largest_distance(self, status: int) -> int:
         """Return the largest distance of near-duplicates if the later page has this status."""

@@ -32,7 +32,6 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import distinct
 from stream.tables.fingerprint_lanes import words_of
-from stream.tables.search.probing import SearchOptions
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import joined
 from stream.tables.store.failures import damaged
@@ -289,9 +288,9 @@ class State(StateReader):
     ) -> None:
         """Open or create a state. Raises StateError."""
         options = genesis.options
-        self._by_minima = options.by_minima
         self._reference_bytes = options.baselines * _REFERENCE.itemsize
-        self.design = Rule(options, genesis.scheme).design()
+        self._rule = Rule(options, genesis.scheme)
+        self.design = self._rule.design()
         store = Store(path, self.design.tables, cache)
         try:
             super().__init__(store, genesis.scheme)
@@ -304,12 +303,7 @@ class State(StateReader):
             self.tables = Tables(
                 self.store,
                 self.design,
-                SearchOptions(
-                    flip_bits=options.flip_bits,
-                    flips=options.flips,
-                    distance=options.largest_distance,
-                    cap=None if options.strict else options.bucket_cap,
-                ),
+                self._rule.search_options(),
                 memory=memory,
                 generation=generation,
             )
@@ -360,15 +354,6 @@ class State(StateReader):
                     f"use another state_dir, or delete this one to rebuild it"
                 )
         return meta
-
-    def table_words(
-        self, fingerprints: NDArray[np.uint64], sketches: NDArray[np.uint64]
-    ) -> NDArray[np.uint64]:
-        """Return the keys (n,) of n pages for the tables: the fingerprints, or the minima of shingles, which
-        are the last lane of the sketches (n, lanes)."""
-        if not self._by_minima:
-            return fingerprints
-        return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)
 
     def prepare(self, batch: Batch, change: StateChange) -> Prepared:
         """Encode the records for the decided `batch`, without applying them."""
@@ -424,7 +409,7 @@ class State(StateReader):
         """Apply a decided batch in RAM. The previous one must have been written."""
         batch, change, unique, writes = prepared.batch, prepared.change, prepared.unique, prepared.writes
         skipped = {int(np.searchsorted(unique, row)): mask for row, mask in change.skipped.items()}
-        words = self.table_words(batch.fingerprint, batch.sketch)
+        words = self._rule.table_words(batch.fingerprint, batch.sketch)
         self.tables.insert(writes, first_words(batch.fingerprint)[unique], skipped, words[unique])
         self.tables.kill(writes, change.superseded)
         self.ledger.apply(change.sources)

@@ -72,6 +72,7 @@ class StoredPages:
             url=stored.url,
             url_key=key,
             sketch=stored.sketch.astype("<u8").tobytes(),
+            skipped=stored.skipped,
         )
 
     def _key(self, url: str) -> str | None:

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from stream.compiled import compiled
 from stream.fingerprint.distance_compiled import hamming_distance
-from stream.fingerprint.parity_similarity_compiled import Estimator, both_listed, similarity_of
+from stream.fingerprint.parity_similarity_compiled import Estimator, both_listed, estimator, similarity_of
 from stream.judge.batch_anchors import Buckets, enter, leave, members_near
 from stream.judge.ids import NO_PAGE
 from stream.judge.nearest import DISTANCES, cutoff, youngest_of
-from stream.judge.rule import NO_SIMILARITY, UNLIKE
+from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import I16, I32, I64, U8, U64
 from stream.tables.search.packed_pairs import Integer
@@ -86,6 +86,18 @@ class Limits(NamedTuple):
     compared: int
     baselines: int
     sketches: Estimator
+
+    @classmethod
+    def of(cls, rule: Rule) -> Limits:
+        """Return the limits of a rule."""
+        return cls(
+            rule.least_similarity,
+            rule.least_listed,
+            rule.options.strict,
+            rule.compared,
+            rule.options.baselines,
+            estimator(rule.scheme),
+        )
 
 
 class Given(NamedTuple):

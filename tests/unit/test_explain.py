@@ -7,16 +7,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stream.errors import SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
 from stream.judge.explain import ExplainedPage, explain, side_of_page, side_of_text
 from stream.judge.judge import Judge
 from stream.judge.state import State
+from stream.judge.stored_pages import StoredPages
 from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.page import Page
@@ -28,20 +30,34 @@ from tests.probed_keys import probe_keys
 FINGERPRINTER = Fingerprinter()
 
 
-def opened(directory: Path, pages: list[Page], options: VerdictOptions) -> tuple[Judge, Entry]:
+def opened(
+    directory: Path,
+    pages: list[Page],
+    options: VerdictOptions,
+    fingerprinter: Fingerprinter = FINGERPRINTER,
+) -> tuple[Judge, Entry]:
     """A judge with a state directory of its own, and the pages in one journal record."""
-    scheme = FINGERPRINTER.scheme
-    rows = [FINGERPRINTER.page(page) for page in pages]
+    return opened_with(directory, [fingerprinter.page(page) for page in pages], options, fingerprinter.scheme)
+
+
+def opened_with(
+    directory: Path, rows: list[Row], options: VerdictOptions, scheme: Scheme
+) -> tuple[Judge, Entry]:
     source = SourceRange("c", "pages", "0" * 32, 0, 0, len(rows), len(rows), opening=True)
-    columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows))
+    columns = Rows.of(scheme, [source], rows, range(len(rows)), [None] * len(rows), uncertain=True)
     genesis = genesis_of(scheme, options)
     state = State(directory, genesis, "c", memory=1 << 20, generation=1000, cache=1 << 20)
     return Judge(state, genesis), Entry(1, 0, b"", columns)
 
 
-def judged(directory: Path, pages: list[Page], options: VerdictOptions):
+def judged(
+    directory: Path,
+    pages: list[Page],
+    options: VerdictOptions,
+    fingerprinter: Fingerprinter = FINGERPRINTER,
+):
     """The last page's verdict record."""
-    judge, entry = opened(directory, pages, options)
+    judge, entry = opened(directory, pages, options, fingerprinter)
     try:
         return list(judge.decide([entry]).verdict_records())[-1]
     finally:
@@ -66,31 +82,99 @@ def edited(seed: int, length: int, edits: int, han: bool) -> tuple[str, str]:
     return glue.join(words), glue.join(changed)
 
 
+OPTIONS = [
+    VerdictOptions(),
+    VerdictOptions(bucket_cap=1, baselines=1),
+    VerdictOptions(compared=1, baselines=3),
+    VerdictOptions(keys="fingerprint", flip_bits=5, flips=3, bucket_cap=1),
+    VerdictOptions.paper(k=3),
+]
+FINGERPRINTERS = [
+    FINGERPRINTER,
+    Fingerprinter(Scheme(sketch="minhash")),
+    Fingerprinter(Scheme(width=128)),
+    Fingerprinter(Scheme(width=32)),
+]
+
+
 @given(
     seed=st.integers(0, 2**32),
     length=st.integers(3, 400),
     edits=st.integers(0, 30),
     han=st.booleans(),
     same_url=st.booleans(),
-    strict=st.booleans(),
+    options=st.sampled_from(OPTIONS),
+    fingerprinter=st.sampled_from(FINGERPRINTERS),
+    cut=st.sampled_from([(None, None), (None, 2), (2, None)]),
 )
-@settings(max_examples=30)
+@settings(max_examples=80, deadline=None)
 def test_the_verdict_is_the_judges(
-    seed: int, length: int, edits: int, han: bool, same_url: bool, strict: bool, tmp_path_factory
+    seed: int,
+    length: int,
+    edits: int,
+    han: bool,
+    same_url: bool,
+    options: VerdictOptions,
+    fingerprinter: Fingerprinter,
+    cut: tuple[int | None, int | None],
+    tmp_path_factory,
 ) -> None:
-    first, second = edited(seed, length, edits, han)
+    assume(options.by_minima or fingerprinter.scheme.width <= 64)
+    assume(options.distance < fingerprinter.scheme.width)
+    first, second = (text[:end] for text, end in zip(edited(seed, length, edits, han), cut, strict=True))
     urls = ("http://a.example/", "http://a.example/#top" if same_url else "http://b.example/")
     pages = [Page(url=url, text=text) for url, text in zip(urls, (first, second), strict=True)]
-    options = VerdictOptions.paper(k=3) if strict else VerdictOptions()
-    sides = [side_of_page(page.url, page, FINGERPRINTER) for page in pages]
-    found = explain(*sides, FINGERPRINTER.scheme, options)
-    verdict = judged(tmp_path_factory.mktemp("state") / "s", pages, options)
+    sides = [side_of_page(page.url, page, fingerprinter) for page in pages]
+    found = explain(*sides, fingerprinter.scheme, options)
+    verdict = judged(tmp_path_factory.mktemp("state") / "s", pages, options, fingerprinter)
     assert found.verdict == verdict.verdict
     if verdict.verdict in ("duplicate", "recrawl"):
         assert (found.distance, all(check.passed for check in found.checks)) == (verdict.distance, True)
         assert verdict.similarity in (found.estimated_similarity, None)
     elif found.verdict == "unique":
         assert not all(check.passed for check in found.checks)
+
+
+def test_a_page_after_one_with_too_little_text_is_unique(tmp_path: Path) -> None:
+    pages = [Page(url="http://a.example/", text="short"), Page(url="http://b.example/", text="word " * 200)]
+    sides = [side_of_page(page.url, page, FINGERPRINTER) for page in pages]
+    found = explain(*sides, FINGERPRINTER.scheme, VerdictOptions())
+    assert found.verdict == judged(tmp_path / "s", pages, VerdictOptions()).verdict == "unique"
+    assert [check.passed for check in found.checks] == [False]
+
+
+@pytest.mark.parametrize("full", [0, 1, 10, 40, 66, 71, 90])
+def test_rule_16_an_anchor_that_stayed_out_of_full_buckets_is_explained(tmp_path: Path, full: int) -> None:
+    """Pages of one template fill the buckets before the anchor comes."""
+    rng = np.random.default_rng(full)
+    scheme, options = FINGERPRINTER.scheme, VerdictOptions(bucket_cap=1)
+    minima = 0x0123456789ABCDEF
+    # Without the last two minima, so that three tables bring the copy to the anchor.
+    shared = minima ^ 1 << 0 ^ 1 << 12
+
+    def row(number: int, word: int, content: bytes) -> Row:
+        url = f"http://h.example/{number}"
+        sketch = content + (900).to_bytes(8, "little") + word.to_bytes(8, "little")
+        return Row(Status.READY, url, url, None, 7, sketch=sketch)
+
+    texts = [rng.bytes(scheme.sketch_bins // 8) for _ in range(full + 1)]
+    rows = [row(number, minima, text) for number, text in enumerate(texts)]
+    rows.append(row(full + 1, shared, texts[-1]))
+    judge, entry = opened_with(tmp_path / "s", rows, options, scheme)
+    decided = judge.decide([entry])
+    verdict = list(decided.verdict_records())[-1].verdict
+    skipped = decided.verdicts.skipped.get(full, 0)
+    judge.apply([entry], decided.record())
+    judge.state.close()
+    with StoredPages(tmp_path / "s", scheme, options) as pages:
+        sides = [pages.side(f"abababab.1.{number}") for number in (full, full + 1)]
+    found = explain(*sides, scheme, options)  # type: ignore[arg-type]
+    assert found.verdict == verdict
+    assert (
+        (skipped > 0) == ("buckets that they share, which were full" in found.checks[0].reason) == (full > 0)
+    )
+    assert found.checks[0].passed == (verdict == "duplicate")
+    assert not any(skipped >> table.table & 1 and table.met != "missed" for table in found.tables)
 
 
 @pytest.mark.parametrize("features", ["words", "ngrams", "shingles"])
@@ -238,6 +322,11 @@ def test_a_page_is_found_by_its_id_after_its_url_has_changed(tmp_path: Path) -> 
         json.loads(neardup("explain", "abababab.1.0", "http://b.example/", *where).stdout)["verdict"]
         == "unique"
     )
+
+
+def test_options_that_allow_no_tables_are_refused() -> None:
+    with pytest.raises(SettingsError, match="take at most 64"):
+        neardup("explain", "0" * 32, "1" * 32, "--mode", "strict", "--scheme", "width=128")
 
 
 def test_what_cannot_be_explained_is_named(tmp_path: Path) -> None:

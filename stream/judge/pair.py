@@ -1,0 +1,104 @@
+"""Judges a page as if one other page were the only one before it, by the loop that judges batches.
+
+Both pages are one batch. As nothing is stored, neither tables nor a state are needed.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from stream.fingerprint.columns import as_column, first_words
+from stream.fingerprint.row import FINGERPRINTED, Status
+from stream.fingerprint.scheme import UNCERTAIN_BITS
+from stream.judge.batch_anchors import Buckets, shared_buckets
+from stream.judge.rule import Rule
+from stream.judge.verdict_loop_compiled import (
+    Baselines,
+    FingerprintedRows,
+    Given,
+    Limits,
+    RowVerdicts,
+    StoredCandidates,
+    settle,
+)
+from stream.messages.verdict import Verdict
+from stream.tables.search.probing import Probing
+
+
+class PairPage(NamedTuple):
+    """One of the two pages."""
+
+    status: Status
+    fingerprint: int
+    sketch: bytes
+    uncertain: bytes | None
+    """Bit indexes, least certain first. If unknown, none is flipped."""
+    skipped: int = 0
+    """Bit mask of the tables that it did not enter as an anchor (rule 16)."""
+
+
+def judge_pair(first: PairPage, second: PairPage, rule: Rule, *, same_url: bool) -> Verdict:
+    """Return the verdict on the second page. Raises SettingsError if the rule allows no tables."""
+    if second.status not in FINGERPRINTED:
+        return Verdict.REJECTED if second.status == Status.REJECTED else Verdict.INSUFFICIENT
+    if second.uncertain is None:
+        rule = Rule(msgspec.structs.replace(rule.options, flip_bits=0, flips=0), rule.scheme)
+    pages = [each for each in (first, second) if each.status in FINGERPRINTED]
+    rows, none = len(pages), np.zeros(0, np.int64)
+    fingerprints = as_column([each.fingerprint for each in pages], rule.scheme.width)
+    sketches = np.frombuffer(b"".join(each.sketch for each in pages), "<u8").astype(np.uint64)
+    given = Given(
+        FingerprintedRows(
+            sketch=sketches.reshape(rows, -1),
+            page=np.arange(rows),
+            within=np.array([rule.largest_distance(each.status) for each in pages]),
+            url=np.zeros(rows, np.int64) if same_url else np.arange(rows),
+            baseline=np.full(rows, -1),
+            newer=np.zeros(rows, np.int64),
+            similar=np.zeros(rows, np.bool_),
+            distance=np.zeros(rows, np.int64),
+            similarity=np.zeros(rows, np.int64),
+        ),
+        Baselines(page=none, cluster=none, anchor=none, buckets=none, ends=np.zeros(1, np.int64)),
+        StoredCandidates(
+            ends=np.zeros(rows + 1, np.int64),
+            page=none,
+            distance=np.zeros(0, np.uint8),
+            similarity=none,
+            dies=none,
+        ),
+        Limits.of(rule),
+    )
+    verdicts = RowVerdicts.blank(rows, rows)
+    buckets = _buckets(pages, fingerprints, given.pages.sketch, rule)
+    settle(given, buckets, verdicts, 0, rows, rows)
+    return Verdict(int(verdicts.verdict[-1]))
+
+
+def _buckets(
+    pages: list[PairPage], fingerprints: NDArray[np.uint64], sketches: NDArray[np.uint64], rule: Rule
+) -> Buckets:
+    """Return the buckets that one of the pages enters and another probes, without those that the first one
+    stayed out of."""
+    rows, options = len(pages), rule.search_options()
+    uncertain = b"".join(each.uncertain or bytes(UNCERTAIN_BITS) for each in pages)
+    probing = Probing(
+        rule.design(),
+        rule.table_words(fingerprints, sketches),
+        first_words(fingerprints),
+        np.frombuffer(uncertain, np.uint8).reshape(rows, UNCERTAIN_BITS),
+        options,
+    )
+    sizes = None if options.cap is None else np.zeros((rows, probing.design.tables), np.uint32)
+    buckets, _ = shared_buckets([probing], fingerprints, sizes, options.cap)
+    skipped = [table for table in range(buckets.tables) if pages[0].skipped >> table & 1]
+    entered = ~np.isin(buckets.cells, skipped)  # cells of the first row are tables
+    return buckets._replace(
+        cells=buckets.cells[entered],
+        entered=buckets.entered[entered],
+        entered_end=np.searchsorted(buckets.cells[entered], np.arange(rows + 1) * buckets.tables),
+    )
