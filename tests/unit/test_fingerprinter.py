@@ -193,8 +193,8 @@ def test_output_is_what_it_was(name: str) -> None:
 
 @pytest.mark.parametrize(
     "scheme",
-    [Scheme(), Scheme(han_variants="folded"), Scheme(segmenter="jieba"), Scheme(sketch="minhash")],
-    ids=["default", "folded", "jieba", "minhash"],
+    [Scheme(), Scheme(han_variants="folded"), Scheme(sketch="minhash")],
+    ids=["default", "folded", "minhash"],
 )
 def test_a_batch_has_the_fingerprints_of_its_texts_one_by_one(scheme: Scheme) -> None:
     fingerprinter = Fingerprinter(scheme)
