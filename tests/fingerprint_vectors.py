@@ -18,7 +18,7 @@ import numpy as np
 
 from stream.fingerprint.default_weights import features
 from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
-from stream.fingerprint.hashes import hash_tokens
+from stream.fingerprint.keyed_hashes import hash_tokens
 from stream.fingerprint.recipe import recipe_of
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import BEHAVIOUR, Scheme

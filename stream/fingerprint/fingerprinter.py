@@ -13,8 +13,8 @@ import numpy as np
 from stream.errors import PageError
 from stream.fingerprint import files
 from stream.fingerprint.default_weights import features
-from stream.fingerprint.hashes import hash_ranges, hash_tokens, text_hasher
 from stream.fingerprint.hashing.hash_functions import hasher
+from stream.fingerprint.keyed_hashes import hash_ranges, hash_tokens, text_hasher
 from stream.fingerprint.recipe import recipe_of
 from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import Scheme

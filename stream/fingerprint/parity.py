@@ -24,7 +24,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.hashes import mix
+from stream.fingerprint.keyed_hashes import mix
 from stream.fingerprint.small_sets import encode_list, low_bits
 
 MOST: Final = (5, 2)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.fingerprint.hashes import FIRST, SECOND
+from stream.fingerprint.keyed_hashes import FIRST, SECOND
 from stream.fingerprint.minima import EDGES, MASKS, PLACES
 from stream.fingerprint.parity import limits
 from stream.fingerprint.scheme import MINIMA

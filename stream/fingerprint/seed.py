@@ -17,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from stream.fingerprint.hashes import HashKeys, multilinear_factors
+from stream.fingerprint.keyed_hashes import HashKeys, multilinear_factors
 
 SEED_BYTES: Final = 16
 PUBLIC_SEED: Final = bytes(SEED_BYTES)

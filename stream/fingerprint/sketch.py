@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.fingerprint.bbit import minhash_sketch
-from stream.fingerprint.hashes import mix
+from stream.fingerprint.keyed_hashes import mix
 from stream.fingerprint.minima import minima
 from stream.fingerprint.parity import parity_sketch
 from stream.fingerprint.scheme import Scheme

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.hashes import HashKeys, hash_ranges
-from stream.text.cutters import Segmenter
+from stream.fingerprint.keyed_hashes import HashKeys, hash_ranges
+from stream.text.han_cutters import Segmenter
 from stream.text.points import Points
 from stream.text.segment import pieces
 

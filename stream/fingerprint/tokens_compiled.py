@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled, inlined
-from stream.fingerprint.hashes import GOLDEN, SIP_STATE, HashKeys, mix64, sip_rounds
+from stream.fingerprint.keyed_hashes import GOLDEN, SIP_STATE, HashKeys, mix64, sip_rounds
 from stream.fingerprint.tokens import Tokens
 from stream.text.han_words import GAP, han_runs, word_starts
 from stream.text.jieba_tables import jieba_tables

@@ -95,7 +95,7 @@ def inverse_frequencies(path: str) -> tuple[dict[bytes, int], int]:
     """rint(UNIT * IDF) of each feature of an IDF file (a "feature number" per line; jieba's own for ""), and
     their median, which is used for unknown features. Raises SettingsError, which names the option."""
     if not path:
-        from stream.text.cutters import analyse
+        from stream.text.han_cutters import analyse
 
         path = str(Path(analyse().__file__ or "").with_name("idf.txt"))
     idf: dict[bytes, int] = {}

@@ -19,7 +19,7 @@ from ray.data import Dataset
 
 from stream.fingerprint.scheme import Scheme
 from stream.pages.page import PAGE_BYTES
-from stream.rows.columns import schema
+from stream.rows.arrow import schema
 from stream.rows.files import seal
 from stream.rows.fingerprint import fingerprint_batch
 from stream.rows.manifest import Manifest

@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from stream.fingerprint.scheme import Scheme
 from stream.pages.page import PAGE_BYTES
-from stream.rows.columns import TYPES
+from stream.rows.arrow import TYPES
 from stream.rows.files import seal
 from stream.rows.fingerprint import columns_read, fingerprint_batch, refuse_misfits
 from stream.rows.manifest import Manifest

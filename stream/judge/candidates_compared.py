@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.columns import distances, first_words
+from stream.fingerprint.arrays import distances, first_words
 from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State

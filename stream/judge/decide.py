@@ -1,7 +1,7 @@
 """Decides the verdicts of a batch of pages, with the same result as deciding them one by one.
 
 Candidates, distances and similarities are computed for the whole batch at once. The loop over rows
-(`stream.judge.verdict_loop_compiled`) only handles what depends on order.
+(`stream.judge.decide_rows_compiled`) only handles what depends on order.
 """
 
 from __future__ import annotations
@@ -15,15 +15,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.columns import among, as_column, distances
+from stream.fingerprint.arrays import among, as_column, distances
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.batch_anchors import CrowdedBuckets, shared_buckets
 from stream.judge.candidates_compared import Compared, compare_in_parts
-from stream.judge.ids import NO_PAGE
-from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
-from stream.judge.state import Baseline, State
-from stream.judge.verdict_loop_compiled import (
+from stream.judge.decide_rows_compiled import (
     BASELINE,
     EARLIER,
     FINGERPRINTS_A_COMPARISON,
@@ -37,6 +34,9 @@ from stream.judge.verdict_loop_compiled import (
     StoredCandidates,
     settle,
 )  # fmt: skip
+from stream.judge.ids import NO_PAGE
+from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
+from stream.judge.state import Baseline, State
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict import Verdict
 from stream.tables.arrays import distinct

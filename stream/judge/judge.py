@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.fingerprint.columns import among
+from stream.fingerprint.arrays import among
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import BatchVerdicts, Effort, decide
 from stream.judge.judged_batch import CLUSTERED, JudgedBatch

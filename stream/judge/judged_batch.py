@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from stream.fingerprint.columns import among
+from stream.fingerprint.arrays import among
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import show

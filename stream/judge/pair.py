@@ -11,12 +11,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.columns import as_column, first_words
+from stream.fingerprint.arrays import as_column, first_words
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.batch_anchors import Buckets, shared_buckets
-from stream.judge.rule import Rule
-from stream.judge.verdict_loop_compiled import (
+from stream.judge.decide_rows_compiled import (
     Baselines,
     FingerprintedRows,
     Given,
@@ -25,6 +24,7 @@ from stream.judge.verdict_loop_compiled import (
     StoredCandidates,
     settle,
 )
+from stream.judge.rule import Rule
 from stream.messages.verdict import Verdict
 from stream.tables.search.probing import Probing
 

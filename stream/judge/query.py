@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stream.fingerprint.columns import as_column
+from stream.fingerprint.arrays import as_column
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.candidates_compared import compare

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import NeardupError, StateError
-from stream.fingerprint.columns import first_words, integers
+from stream.fingerprint.arrays import first_words, integers
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger

@@ -20,7 +20,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.local.scan import fingerprinted
 from stream.objects import AnyPath
 from stream.private import private_directory
-from stream.rows.columns import FIRST, Place, batch_of
+from stream.rows.arrow import FIRST, Place, batch_of
 from stream.rows.files import read_described, sorted_table, write_file
 from stream.rows.manifest import NAME, SUFFIX, Manifest, RowsFile, read_manifest, visible, writing_to
 from stream.settings import Settings

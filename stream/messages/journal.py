@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import RecordError, SchemeMismatchError
-from stream.fingerprint.columns import as_column
+from stream.fingerprint.arrays import as_column
 from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme

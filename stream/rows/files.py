@@ -13,7 +13,7 @@ from pyarrow import compute, parquet
 from stream.errors import RowsError
 from stream.fingerprint.scheme import Scheme
 from stream.objects import AnyPath
-from stream.rows.columns import TYPES, Place, PlacedRow, foreign, refuse_nulls, rows_of, schema
+from stream.rows.arrow import TYPES, Place, PlacedRow, foreign, refuse_nulls, rows_of, schema
 from stream.rows.manifest import (
     SUFFIX,
     Manifest,

@@ -16,7 +16,7 @@ from stream.fingerprint.scheme import Scheme
 from stream.pages.arrow import MESSAGE, message_rows, messages, milliseconds, unfit_column
 from stream.pages.fields import FIELDS, missing_columns
 from stream.pages.page import PAGE_BYTES
-from stream.rows.columns import FIRST, Place, batch_of
+from stream.rows.arrow import FIRST, Place, batch_of
 from stream.text.extract import OUT_OF_MEMORY
 
 LAST: Final = 2**63 - 1
@@ -36,7 +36,7 @@ def fingerprint_batch(
     `pages` has the columns of page messages (`url` and one of `html`, `text`, `body`; perhaps
     `content_type`, `charset`, `fetched_at`), or the column `message` with whole messages. Beside them stands
     `order` (an integer or timestamp) and, where several pages share one, `source` and `position`; they are
-    copied, and so is `key`, the message key. The result has the columns `stream.rows.columns.TYPES`.
+    copied, and so is `key`, the message key. The result has the columns `stream.rows.arrow.TYPES`.
 
     A bad page is a row with a reason, as it is in a stream, and so is one at which an exception is raised
     (`failed`). MemoryError is raised, since the limit is the engine's, which tries its task again. A page

@@ -14,7 +14,7 @@ from stream.objects import AnyPath, path_of
 from stream.sources.source import Message, Source
 
 if TYPE_CHECKING:
-    from stream.rows.columns import PlacedRow
+    from stream.rows.arrow import PlacedRow
     from stream.rows.files import RowsReader
 
 MARKS = ("_neardup_rows.json", "_neardup_plan.json")

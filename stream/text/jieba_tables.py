@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.compiled import compiled
-from stream.text.cutters import jieba_package
+from stream.text.han_cutters import jieba_package
 
 SCORE_BITS: Final = 13
 """Bits of an index into `JiebaTables.scores`."""

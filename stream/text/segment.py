@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.text.characters import classes
-from stream.text.cutters import Cut, Segmenter, cutter
+from stream.text.han_cutters import Cut, Segmenter, cutter
 from stream.text.points import Points, points_of
 
 HAN: Final = (

@@ -12,7 +12,7 @@ from pyarrow import parquet
 
 from stream.fingerprint.scheme import Scheme
 from stream.objects import path_of
-from stream.rows.columns import FIRST, PlacedRow
+from stream.rows.arrow import FIRST, PlacedRow
 from stream.rows.files import RowsReader
 from tests.commands import neardup
 from tests.unit.test_rows import fields

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.hashes import mix
+from stream.fingerprint.keyed_hashes import mix
 
 _GOLDEN: Final = np.uint32(0x9E3779B9)
 _ROUNDS: Final = 64

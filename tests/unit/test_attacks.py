@@ -15,7 +15,7 @@ import pytest
 from stream import Index, Scheme
 from stream.fingerprint.default_weights import features
 from stream.fingerprint.fingerprinter import Fingerprinter
-from stream.fingerprint.hashes import hash_tokens
+from stream.fingerprint.keyed_hashes import hash_tokens
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.simhash import bit_sums
 

@@ -18,7 +18,7 @@ from stream.fingerprint.seed import PUBLIC_SEED
 from stream.fingerprint.simhash import TIES
 from stream.fingerprint.sketch import similarities
 from stream.pages.page import Page
-from stream.text.cutters import analyse
+from stream.text.han_cutters import analyse
 from stream.text.normalise import normalise
 from stream.text.segment import segment
 from stream.text.stop_words import stop_words

@@ -17,13 +17,13 @@ from stream.roles.loader.records import (
     BLOCK_ROWS,
     LARGEST,
     PARTITIONS,
-    Judged,
     LoadedRecord,
     LoadedSource,
     range_of,
     records,
 )
-from stream.rows.columns import Place, PlacedRow
+from stream.roles.loader.resume import JudgedRows
+from stream.rows.arrow import Place, PlacedRow
 
 SOURCE = LoadedSource("cd" * 16, Corpus("rows/", 10**10))
 SCHEME = Scheme()
@@ -44,7 +44,7 @@ def decoded(record: LoadedRecord) -> Rows:
     return found
 
 
-def judge(ledger: Ledger, rows: Rows, judged: Judged) -> list[int]:
+def judge(ledger: Ledger, rows: Rows, judged: JudgedRows) -> list[int]:
     """The numbers of the rows that are judged. What the decision says is noted."""
     admission = Admission()
     found: list[int] = rows.offset[ledger.admit(rows, admission)].tolist()
@@ -65,7 +65,7 @@ def test_rule_21_a_load_resumed_anywhere_leaves_no_hole_and_repeats_no_row(
     monkeypatch.setattr("stream.roles.loader.records.BLOCK_ROWS", 4)
     monkeypatch.setattr("stream.roles.loader.records.APPEND_BYTES", rng.choice([250, 10_000]))
     total, ledger = rng.randrange(1, 90), Ledger()
-    judged = Judged(SOURCE._replace(corpus=Corpus("rows/", total)))
+    judged = JudgedRows(SOURCE._replace(corpus=Corpus("rows/", total)))
     journal: list[Rows] = []
     found: list[int] = []
     loaders: list[list[LoadedRecord]] = []

@@ -12,7 +12,8 @@ import numpy as np
 from stream import Index
 from stream.fingerprint import parity_similarity_compiled
 from stream.fingerprint.scheme import Scheme
-from stream.judge import bucket_collisions, nearest, page_log, verdict_loop_compiled
+from stream.judge import bucket_collisions, nearest, page_log
+from stream.judge import decide_rows_compiled
 from stream.judge import verdict_json_compiled
 from stream.messages.verdict_options import VerdictOptions
 from stream.judge.rehearse import rehearse
@@ -28,7 +29,7 @@ from stream.tables.design import Design
 from stream.tables.cold.runs import Run
 
 loops = (pair_collector.in_order, chain_search.follow, chains.link, chains.sweep, chains.unlink,
-    bucket_collisions.collisions, verdict_loop_compiled.settle, nearest.nearest_alive,
+    bucket_collisions.collisions, decide_rows_compiled.settle, nearest.nearest_alive,
     parity_similarity_compiled.similarities_of, verdict_json_compiled._write,
     verdict_json_compiled.quoted, cold._match, presence._groups_to_read, presence._mark,
     prefixes_compiled.uncertain_bits,

@@ -28,7 +28,7 @@ from stream.messages.row_columns import (
     Column,
 )
 from stream.pages.times import LATEST
-from stream.rows.columns import TYPES, Place, _Cells, batch_of, rows_of
+from stream.rows.arrow import TYPES, Place, _Cells, batch_of, rows_of
 from stream.text.url import MAX_URL
 
 ROOT = Path(__file__).parents[2]

@@ -21,7 +21,7 @@ from stream.failpoints import VARIABLE
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
-from stream.rows.columns import TYPES, Place, batch_of, rows_of, schema
+from stream.rows.arrow import TYPES, Place, batch_of, rows_of, schema
 from stream.rows.files import RowsReader, seal, sorted_table, write_file
 from stream.rows.fingerprint import fingerprint_batch
 from stream.rows.manifest import NAME, Manifest

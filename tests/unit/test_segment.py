@@ -128,7 +128,7 @@ def test_jieba_is_quiet_and_nothing_is_loaded_before_it_is_needed() -> None:
 
 def test_the_dictionary_is_loaded_once_and_rjieba_is_whole_for_who_imports_it_later() -> None:
     code = (
-        "import sys; from stream.text.cutters import cutter; cut = cutter('rjieba'); "
+        "import sys; from stream.text.han_cutters import cutter; cut = cutter('rjieba'); "
         "assert 'rjieba' not in sys.modules; "
         "import rjieba; assert cut('天气好') == rjieba.cut('天气好') == rjieba.Jieba().cut('天气好')"
     )

@@ -11,7 +11,7 @@ import pytest
 
 from stream.fingerprint.bit_sums_compiled import bit_sums_of_each
 from stream.fingerprint.default_weights import features, weigh
-from stream.fingerprint.hashes import hash_ranges, hash_tokens
+from stream.fingerprint.keyed_hashes import hash_ranges, hash_tokens
 from stream.fingerprint.parity_compiled import parity_sketches
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from stream.fingerprint.hashes import hash_tokens
+from stream.fingerprint.keyed_hashes import hash_tokens
 from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys

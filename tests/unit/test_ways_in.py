@@ -27,7 +27,7 @@ from stream.messages.journal import Corpus, Rows, decode_journal
 from stream.roles.loader.records import LoadedSource, records
 from stream.roles.publisher import key_of
 from stream.roles.worker.backlog import Backlog, PagesTopic
-from stream.rows.columns import PlacedRow, rows_of
+from stream.rows.arrow import PlacedRow, rows_of
 from stream.rows.files import RowsReader, seal
 from stream.rows.fingerprint import fingerprint_batch
 from stream.sources.encode import encode_page

@@ -31,7 +31,7 @@ from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.lookup.member_pages import compare_members, page_message
 from stream.errors import NeardupError
-from stream.fingerprint.columns import as_column, distances, first_words
+from stream.fingerprint.arrays import as_column, distances, first_words
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.candidates_compared import compare

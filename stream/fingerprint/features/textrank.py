@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stream.fingerprint.features.feature_methods import Maker
 from stream.fingerprint.features.keywords import choose_keywords, keyword_count
 from stream.fingerprint.scheme import Scheme
-from stream.text.cutters import analyse, tagger
+from stream.text.han_cutters import analyse, tagger
 from stream.text.stop_words import stop_words
 
 

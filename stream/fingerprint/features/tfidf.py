@@ -6,7 +6,7 @@ from __future__ import annotations
 from stream.fingerprint.features.feature_methods import Maker
 from stream.fingerprint.features.keywords import choose_keywords, keyword_count
 from stream.fingerprint.scheme import Scheme
-from stream.text.cutters import tfidf_extractor
+from stream.text.han_cutters import tfidf_extractor
 
 
 class _Cut:

@@ -1,5 +1,5 @@
-"""The keyed hash of the default scheme (`stream.fingerprint.hashes.hash_ranges`), which hashes all tokens of
-a text at once, without a Python object per token."""
+"""The keyed hash of the default scheme (`stream.fingerprint.keyed_hashes.hash_ranges`), which hashes
+all tokens of a text at once, without a Python object per token."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.hashes import GOLDEN, HashKeys, hash_tokens, mix64
+from stream.fingerprint.keyed_hashes import GOLDEN, HashKeys, hash_tokens, mix64
 
 
 def multilinear(features: Sequence[bytes], width: int, keys: HashKeys) -> NDArray[np.uint64]:

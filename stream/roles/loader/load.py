@@ -25,7 +25,8 @@ from stream.messages.decision import decode_decisions
 from stream.messages.journal import Corpus, Genesis
 from stream.roles.loader.limits import MAX_LAG, WINDOW
 from stream.roles.loader.live_lag import live_lag
-from stream.roles.loader.records import Judged, LoadedRecord, LoadedSource, records
+from stream.roles.loader.records import LoadedRecord, LoadedSource, records
+from stream.roles.loader.resume import JudgedRows
 from stream.roles.loader.turn import LoadTurn
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
@@ -100,7 +101,7 @@ async def load(
         decisions = await enter(TopicReader(settings, names.decisions, 0))
         _, end = await decisions.bounds()
         source = LoadedSource(rows.digest, Corpus(replace_surrogates(rows.name), rows.count))
-        judged = Judged(source)
+        judged = JudgedRows(source)
         judged.note(await last_expected(decisions, judged.sources))
         loading.judged_before = loading.appended = loading.judged = judged.rows
         decisions.seek(end)
@@ -128,7 +129,7 @@ class _Loader:
     names: TopicNames
     rows: RowsSource
     source: LoadedSource
-    judged: Judged
+    judged: JudgedRows
     loading: LoadProgress
     turn: LoadTurn
     decisions: TopicReader

@@ -5,19 +5,18 @@ Pure: no Kafka, no clock, no tasks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from stream.errors import RowsError
 from stream.fingerprint.row import Row
-from stream.judge.ledger import SourceKey
 from stream.messages.appends import APPEND_BYTES, APPEND_ROWS, weight_of
 from stream.messages.journal import LOAD, Corpus, Rows, SourceRange
 
 if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
-    from stream.rows.columns import PlacedRow
+    from stream.rows.arrow import PlacedRow
 
 PARTITIONS: Final = 256
 """Number of pseudo-partitions, which spread over the partitions of the verdicts. A constant: resumed with
@@ -57,39 +56,6 @@ def range_of(source: LoadedSource, first: int, end: int) -> SourceRange:
     return SourceRange(
         NO_CLUSTER, LOAD, source.digest, block % PARTITIONS, start, end, end - first, opening=start == 0
     )
-
-
-class Judged:
-    """Which rows of a corpus have a verdict, by the next expected offset of each pseudo-partition."""
-
-    def __init__(self, source: LoadedSource) -> None:
-        self._digest, self._rows = source.digest, source.corpus.rows
-        used = min(PARTITIONS, -(-self._rows // BLOCK_ROWS))
-        self._expected = dict.fromkeys(range(used), 0)
-
-    @property
-    def sources(self) -> list[SourceKey]:
-        """The pseudo-partitions that have rows."""
-        return [(NO_CLUSTER, self._digest, partition) for partition in self._expected]
-
-    def note(self, expected: Mapping[SourceKey, int]) -> None:
-        """Note how far the judge is in some sources, of which others do not matter."""
-        for (_, digest, partition), offset in expected.items():
-            if digest == self._digest:
-                self._expected[partition] = max(self._expected[partition], offset)
-
-    @property
-    def rows(self) -> int:
-        """How many rows are judged, without any that are judged behind one that is not."""
-        return min(map(self._next, self._expected), default=self._rows)
-
-    def _next(self, partition: int) -> int:
-        """Number of the first row of a pseudo-partition that is not judged; the corpus's size for none."""
-        expected = self._expected[partition]
-        if not expected:
-            return partition * BLOCK_ROWS
-        behind = 0 if expected % BLOCK_ROWS else (PARTITIONS - 1) * BLOCK_ROWS
-        return min(expected + behind, self._rows)
 
 
 def records(
