@@ -144,13 +144,19 @@ def once(*parts: Part) -> Counter[tuple[str, int, int]]:
 
 async def recreate(settings: Settings, topic: str) -> None:
     """Delete one of our topics and make it again as planned."""
+    async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
+        before = (await broker_metadata.topic_ids(client, [topic]))[topic]
+        await admin.delete_topics([topic])
+    await make(settings, topic, before)
+
+
+async def make(settings: Settings, topic: str, before: str = "") -> None:
+    """Make one of our topics as planned, once the one with the id `before` is gone."""
     (planned,) = [each for each in plan(settings) if each.name == topic]
     new = NewTopic(
         topic, planned.partitions or settings.partitions, 1, topic_configs=planned.create_config(dev=True)
     )
     async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
-        before = (await broker_metadata.topic_ids(client, [topic]))[topic]
-        await admin.delete_topics([topic])
 
         async def created() -> bool:
             return bool((await admin.create_topics([new])).topic_errors[0][1] == 0)

@@ -28,8 +28,8 @@ from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.chaos.deployment import Crawler
 from tests.commands import finished, neardup, neardup_process
-from tests.kafka.judge_helpers import verdicts
-from tests.kafka.worker_helpers import create, journal, publish, read_all, running
+from tests.kafka.judge_helpers import make, verdicts
+from tests.kafka.worker_helpers import admin_of, create, journal, publish, read_all, running
 from tests.unit.test_keep_one import keep_one
 from tests.unit.test_rows import directory, fingerprint_batch, table
 from tests.unit.test_scan_rows import of_table, rows_of_table
@@ -152,6 +152,25 @@ async def test_rule_21_rows_are_judged_once_and_as_by_a_scan_whatever_is_killed(
     assert (await audit(settings, rows={rows.digest: COUNT + 1})).missing == 1
     assert (await audit(settings)).loaded == COUNT + MORE + 3
     assert await recompute(settings) == []
+
+
+async def test_a_load_waits_while_the_topic_of_pages_is_recreated(
+    settings: Settings, corpora: tuple[Path, Path]
+) -> None:
+    names = await create(settings)
+    await publish(settings, [Crawler(3).page() for _ in range(20)])
+    loading = LoadProgress(MORE)
+    loads = asyncio.create_task(load(settings, RowsSource(str(corpora[1])), loading, max_lag=5))
+    await until(lambda: loads.done() or (loading.waits_for or "").startswith("live pages: 20 wait"))
+    async with admin_of(settings) as admin:
+        await admin.delete_topics([names.pages])
+    await until(lambda: loads.done() or loading.lag is None)
+    assert not loads.done(), loads.exception()
+    await until(lambda: loading.waits_for == "live pages: how many wait for workers is not known at present")
+    assert loading.appended == 0
+    await make(settings, names.pages)
+    async with running(JudgeRole(settings)):
+        assert (await loads).judged == MORE
 
 
 async def test_rule_21_a_strict_judge_that_is_killed_during_a_load_judges_rows_once_and_as_a_scan(

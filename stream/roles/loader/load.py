@@ -184,7 +184,7 @@ class _Loader:
         if record is None or waiting > WINDOW:
             return f"the judge: {waiting:,} rows are not judged"
         if loading.lag is None:
-            return "the coordinator of the workers' group"
+            return "live pages: how many wait for workers is not known at present"
         if loading.lag > self.max_lag:
             return f"live pages: {loading.lag:,} wait for workers, at most {self.max_lag:,} may (--max-lag)"
         return None
