@@ -67,21 +67,16 @@ async def _follow(
 ) -> None:
     import msgspec
 
-    from stream.kafka import clients, topics
+    from stream.kafka import topics
     from stream.kafka.names import TopicNames
+    from stream.kafka.topic_subscription import TopicSubscription
     from stream.kafka.verdict_values import VerdictReader
 
     await topics.check(settings, "follow")
-    consumer = clients.consumer(
-        settings,
-        TopicNames(settings.namespace).verdicts,
-        isolation_level="read_committed",
-        auto_offset_reset="earliest" if from_beginning else "latest",
-        enable_auto_commit=False,
-    )
+    topic = TopicNames(settings.namespace).verdicts
     reader, shown = VerdictReader(settings), 0
-    async with clients.started(settings, consumer):
-        async for message in consumer:
+    async with TopicSubscription(settings, topic, from_beginning=from_beginning) as verdicts:
+        async for message in verdicts:
             value = reader.json(message)
             record = msgspec.json.decode(value)
             if wanted and record["verdict"] not in wanted:

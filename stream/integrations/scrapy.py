@@ -20,7 +20,7 @@ import asyncio
 import itertools
 import time
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any, Final, Self
 
 import msgspec
@@ -33,6 +33,7 @@ from stream.errors import BrokerError, PageError, TopicError
 from stream.kafka import clients, topics
 from stream.kafka.broker_metadata import topic_id_at_leaders
 from stream.kafka.names import TopicNames
+from stream.kafka.topic_subscription import TopicSubscription
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.verdict import Verdict
 from stream.pages.page import Page, page_time
@@ -122,31 +123,27 @@ class NeardupPipeline:
     async def open_spider(self) -> None:
         """Connect. Raises BrokerError and TopicError, so that a crawl does not start without its broker."""
         await topics.check(self.settings, "publish")
-        self._producer = clients.producer(
-            self.settings,
-            enable_idempotence=True,
-            acks="all",
-            compression_type="zstd",
-            linger_ms=LINGER_MS,
-            max_batch_size=PRODUCER_BATCH_BYTES,
-            max_request_size=2 * MAX_MESSAGE,
-        )
-        await clients.start(self.settings, self._producer)
-        if self._wait:
-            await topics.check(self.settings, "follow")
-            self._consumer = clients.consumer(
+        async with AsyncExitStack() as stack:
+            self._producer = clients.producer(
                 self.settings,
-                self._names.verdicts,
-                isolation_level="read_committed",
-                auto_offset_reset="latest",
-                enable_auto_commit=False,
+                enable_idempotence=True,
+                acks="all",
+                compression_type="zstd",
+                linger_ms=LINGER_MS,
+                max_batch_size=PRODUCER_BATCH_BYTES,
+                max_request_size=2 * MAX_MESSAGE,
             )
-            await clients.start(self.settings, self._consumer)
-            for each in self._consumer.assignment():  # resolves "latest" before the first page is published
-                await self._consumer.position(each)
-            partitions = await self._producer.partitions_for(self._names.pages)
-            self._topic_id = await self._topic_id_at_leaders(partitions)
-            self._following = asyncio.create_task(self._follow())
+            await stack.enter_async_context(clients.started(self.settings, self._producer))
+            if self._wait:
+                await topics.check(self.settings, "follow")
+                # Its positions are known before the first page is published.
+                verdicts = await stack.enter_async_context(
+                    TopicSubscription(self.settings, self._names.verdicts)
+                )
+                partitions = await self._producer.partitions_for(self._names.pages)
+                self._topic_id = await self._topic_id_at_leaders(partitions)
+                self._following = asyncio.create_task(self._follow(verdicts))
+            self._clients = stack.pop_all()
 
     async def process_item(self, item: Any) -> Any:
         """Publish the item's page, and wait for its acknowledgement or, if configured, for its verdict.
@@ -178,8 +175,7 @@ class NeardupPipeline:
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
-            await clients.end(self._consumer)
-        await clients.end(self._producer)
+        await self._clients.aclose()
 
     async def _publish(self, page: Page) -> dict[str, Any] | None:
         """Publish a page, and return its verdict if the pipeline waits for one and it arrives in time."""
@@ -240,10 +236,10 @@ class NeardupPipeline:
     async def _topic_id_at_leaders(self, partitions: Iterable[int]) -> str:
         return await topic_id_at_leaders(self._producer.client, self._producer, self._names.pages, partitions)
 
-    async def _follow(self) -> None:
+    async def _follow(self, verdicts: TopicSubscription) -> None:
         """Pass verdicts to the items that wait for them."""
         reader = VerdictReader(self.settings)
-        async for message in self._consumer:
+        async for message in verdicts:
             verdict = msgspec.json.decode(reader.json(message))
             source = verdict["source"]
             if source["topic"] != self._names.pages:  # a row that was loaded

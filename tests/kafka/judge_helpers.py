@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaProducer, TopicPartition
-from aiokafka.admin import NewTopic, RecordsToDelete
+from aiokafka.admin import NewPartitions, NewTopic, RecordsToDelete
 
 from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
@@ -166,6 +166,18 @@ async def make(settings: Settings, topic: str, before: str = "") -> None:
             return bool(found and found.id != before and found.partitions[0].leader >= 0)
 
         await until(created)
+        await until(ready)
+
+
+async def add_partitions(settings: Settings, topic: str, total: int) -> None:
+    """Add partitions to one of our topics, and wait for their leaders."""
+    async with admin_of(settings) as admin, broker_metadata.connect(settings) as client:
+        await admin.create_partitions({topic: NewPartitions(total)})
+
+        async def ready() -> bool:
+            partitions = (await broker_metadata.metadata(client, [topic])).topics[topic].partitions
+            return len(partitions) == total and all(each.leader >= 0 for each in partitions.values())
+
         await until(ready)
 
 

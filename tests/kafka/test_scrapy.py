@@ -26,7 +26,7 @@ from stream.rows.fingerprint import fingerprint_batch
 from stream.settings import Settings
 from stream.sources.rows import RowsSource
 from tests.commands import finished
-from tests.kafka.judge_helpers import audited, page, recreate, text, verdicts
+from tests.kafka.judge_helpers import add_partitions, audited, page, recreate, text, verdicts
 from tests.kafka.worker_helpers import ROOT, create, journal, publish, read_all, running, topic_id
 from tests.unit.test_rows import directory
 from tests.unit.test_schema_registry import Served
@@ -235,6 +235,19 @@ async def test_items_get_no_verdicts_of_an_earlier_topic_of_the_same_name(settin
                 items = await asyncio.gather(*waiting)
     assert [each[FIELD]["url"] for each in items] == [each["url"] for each in items]
     assert before not in {each[FIELD]["source"]["topic_id"] for each in items}
+
+
+async def test_items_get_verdicts_on_partitions_that_are_added_meanwhile(settings: Settings) -> None:
+    names = await create(settings)
+    await add_partitions(settings, names.pages, 6)
+    async with spider(settings, NEARDUP_WAIT=True) as crawl:
+        waiting = crawl.crawl(*range(24))
+        await crawl.published(24)
+        await add_partitions(settings, names.verdicts, 6)
+        async with running(WorkerRole(settings)), running(JudgeRole(settings)):
+            items = await asyncio.gather(*waiting)
+    assert [each[FIELD]["url"] for each in items] == [each["url"] for each in items]
+    assert {each.partition for each in await read_all(settings, names.verdicts)} & {3, 4, 5}
 
 
 async def _rows(settings: Settings, count: int) -> bool:

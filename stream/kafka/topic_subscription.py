@@ -1,0 +1,77 @@
+"""Reads every partition of a topic, and those that are added to it meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Final, Self
+
+from aiokafka import TopicPartition
+
+from stream.kafka import broker_metadata, clients
+from stream.kafka.aiokafka_internals import client_of
+from stream.kafka.reader import RECORDS_AT_ONCE
+from stream.settings import Settings
+
+METADATA_MS: Final = 10_000
+"""Metadata refresh interval, which bounds how soon new partitions are found."""
+POLL_MS: Final = 200
+
+
+class TopicSubscription:
+    """Yields the committed records of all partitions of a topic: those that follow, or all of them.
+
+    A partition that is added is read from its beginning: it was empty when we began. aiokafka's own
+    subscriptions without a group forget every position when that happens. They would go on at the ends, so
+    miss records, or at the beginnings, so repeat all.
+    """
+
+    def __init__(self, settings: Settings, topic: str, *, from_beginning: bool = False) -> None:
+        self._settings, self._topic, self._from_beginning = settings, topic, from_beginning
+        self._positions: dict[TopicPartition, int] = {}
+        """Where to go on. Other partitions are read from their beginning."""
+        self._consumer = clients.consumer(
+            settings,
+            group_id=None,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            metadata_max_age_ms=METADATA_MS,
+        )
+
+    async def __aenter__(self) -> Self:
+        """Begin at the present ends, unless told otherwise. Raises TopicError and BrokerError."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(clients.started(self._settings, self._consumer))
+            client = client_of(self._consumer)
+            bounds = await broker_metadata.log_bounds(client, [self._topic], committed=True)
+            if not self._from_beginning:
+                self._positions = {key: bound.end for key, bound in bounds.items()}
+            self._assign(bounds)
+            self._open = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._open.aclose()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        """Yield records, waiting for more."""
+        while True:
+            numbers = self._consumer.partitions_for_topic(self._topic)  # None while the topic is away
+            partitions = {TopicPartition(self._topic, number) for number in numbers or ()}
+            if partitions and partitions != self._consumer.assignment():
+                self._assign(partitions)
+            fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE)
+            for key, records in fetched.items():
+                self._positions[key] = records[-1].offset + 1
+                for record in records:
+                    yield record
+
+    def _assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions."""
+        self._consumer.assign(list(partitions))  # which forgets positions
+        for key in self._consumer.assignment() & self._positions.keys():
+            self._consumer.seek(key, self._positions[key])
