@@ -26,7 +26,8 @@ from stream.settings import Settings
 def command(settings: Settings, recompute: bool, directories: tuple[str, ...], as_json: bool) -> None:
     """Check that every page on the pages topic has exactly one verdict. Exit with code 1 if not.
 
-    The deployment may be running.
+    The deployment may be running. Pages that are not judged yet are missing, too; `waiting` says how many
+    of the missing these are.
     """
     from rich.console import Console
     from rich.table import Table
@@ -53,6 +54,7 @@ def command(settings: Settings, recompute: bool, directories: tuple[str, ...], a
                     "pages": findings.pages,
                     "verdicts": dict(findings.verdicts),
                     "missing": findings.missing,
+                    "waiting": findings.waiting,
                     "repeated": findings.repeated,
                     "unexplained": findings.unexplained,
                     "earlier": findings.earlier,
@@ -66,8 +68,10 @@ def command(settings: Settings, recompute: bool, directories: tuple[str, ...], a
         )
     else:
         table = Table("", "count", title=f"audit of {settings.namespace}")
-        names = ("pages", "missing", "repeated", "unexplained", "earlier", "compacted", "loaded", "lost")
-        for name in names:
+        for name in (
+            *("pages", "missing", "waiting", "repeated", "unexplained"),
+            *("earlier", "compacted", "loaded", "lost"),
+        ):
             table.add_row(name, f"{getattr(findings, name):,}")
         for verdict, count in sorted(findings.verdicts.items()):
             table.add_row(f"verdict {verdict}", f"{count:,}")
@@ -77,6 +81,8 @@ def command(settings: Settings, recompute: bool, directories: tuple[str, ...], a
         for line in (*findings.examples, *differences):
             console.print(line)
         console.print("every page has exactly one verdict" if findings.clean else "[bold red]not clean")
+        if findings.waiting:
+            console.print(f"{findings.waiting:,} of {findings.missing:,} missing pages are not judged yet")
         if findings.loaded:
             console.print("the manifests of loaded rows were not named: --rows DIRECTORY checks them too")
     sys.exit(0 if findings.clean and not differences else 1)

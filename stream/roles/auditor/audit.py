@@ -27,7 +27,7 @@ from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
 from stream.kafka.reader import RECORDS_AT_ONCE, TopicReader
 from stream.kafka.verdict_values import VerdictReader
-from stream.messages.decision import decode_decisions
+from stream.messages.decision import SourceProgress, decode_decisions
 from stream.messages.journal import LOAD
 from stream.settings import Settings
 
@@ -67,6 +67,8 @@ class Findings:
     verdicts: Counter[str] = field(default_factory=Counter)
     missing: int = 0
     """Pages without a verdict."""
+    waiting: int = 0
+    """How many of the missing the judge had not come to when the audit began."""
     repeated: int = 0
     """Verdicts beyond the first one of a page."""
     unexplained: int = 0
@@ -104,7 +106,10 @@ async def audit(
         topic_id = (await broker_metadata.topic_ids(client, [names.pages]))[names.pages]
         configs = await broker_metadata.topic_configs(client, [names.pages])
     compacts = "compact" in configs[names.pages]["cleanup.policy"]
-    # Read pages first: verdicts on pages that arrive later are beyond the masks and ignored.
+    # Read decisions before verdicts: what is decided by then must have a verdict among those read later.
+    decided = await _decided(settings, names)
+    expected = {each.partition: each.expected for each in decided if each.topic_id == topic_id}
+    # Read pages before verdicts: verdicts on pages that arrive later are beyond the masks and ignored.
     pages, starts = await _pages(settings, names.pages, progress)
     seen = {p: np.zeros(len(present), np.uint16) for p, present in pages.items()}
     holes = {p: _Holes() for p in pages}
@@ -138,10 +143,12 @@ async def audit(
     for partition, present in pages.items():
         where = f"partition {partition} offset"
         _compare(findings, where, starts[partition], present, seen[partition])
+        undecided = max(0, expected.get(partition, 0) - starts[partition])
+        findings.waiting += int((present & (seen[partition] == 0))[undecided:].sum())
         _list(findings, "unexplained", where, np.sort(holes[partition].offset))
     for digest, verdicts in seen_rows.items():
         _compare(findings, f"rows {digest} number", 0, np.ones(len(verdicts), bool), verdicts)
-    findings.lost = await _lost(settings, names)
+    findings.lost = sum(each.lost for each in await _decided(settings, names))
     return findings
 
 
@@ -308,16 +315,16 @@ async def committed_records(
             open_ones = {key for key in open_ones if await consumer.position(key) < committed_bounds[key].end}
 
 
-async def _lost(settings: Settings, names: TopicNames) -> int:
-    """Return the number of offsets declared lost, from the last decision about each source."""
-    lost: dict[tuple[str, str, int], int] = {}
+async def _decided(settings: Settings, names: TopicNames) -> list[SourceProgress]:
+    """Return how far each source was judged, by the last decision about it."""
+    last: dict[tuple[str, str, int], SourceProgress] = {}
     async with TopicReader(settings, names.decisions, 0) as reader:
         _, end = await reader.bounds()
         while reader.position < end:
             for record in await reader.poll():
                 for source in decode_decisions(record.value, record.offset).sources:
-                    lost[source.cluster, source.topic_id, source.partition] = source.lost
-    return sum(lost.values())
+                    last[source.cluster, source.topic_id, source.partition] = source
+    return list(last.values())
 
 
 def _decode(record: Any, value: bytes) -> AuditedVerdict:
