@@ -84,6 +84,7 @@ class Statistics:
         """Partition -> the offset of the last verdict passed to `report`."""
         self._ends: defaultdict[int, FoldedOffsets] = defaultdict(FoldedOffsets)
         self._pending = Pending(-1)
+        self._interrupted_generation: int | None = None
         self.app = self._app(settings, names)
         self._calendars = {"totals": Calendar(TOTALS), "hosts": Calendar(HOSTS)}
         for name in ("totals", "hosts", "clusters"):
@@ -180,6 +181,7 @@ class Statistics:
             self._pending = Pending(pending.generation)
             if await self._fold(pending):
                 for event in pending.events:
+                    event.message.value.folded = True
                     await stream.ack(event)
                     self.folded[event.message.partition] = event.message.offset + 1
 
@@ -247,20 +249,34 @@ class Statistics:
     async def _write(
         self, partition: int, increment: Sum, generation: int
     ) -> dict[RowTable, dict[bytes, bytes]] | None:
-        """Write a sum, and return the rows for the changelogs, or None if a rebalance interrupted it.
+        """Write a sum, and return the rows for the changelogs, or None if it was interrupted.
 
         Other tasks run after each slice of rows.
         """
-        if generation != self.app.consumer_generation_id:
+        if self._interrupted(partition, generation):
             return None
         self._ends[partition].add(increment.last)
         rows: defaultdict[RowTable, dict[bytes, bytes]] = defaultdict(dict)
         for table, written in self._folder.fold(partition, increment):
             rows[table].update(written)
             await asyncio.sleep(0)
-            if generation != self.app.consumer_generation_id:
+            if self._interrupted(partition, generation):
                 return None
         return rows
+
+    def _interrupted(self, partition: int, generation: int) -> bool:
+        """Return whether a rebalance or the end of the app interrupted a generation, which is then not folded
+        any further.
+
+        When Faust stops, it closes the databases while agents still run. Then no row can be read: sums would
+        replace the rows.
+        """
+        tables = self._tables.values()
+        if generation != self.app.consumer_generation_id or any(
+            table.assigned_database(partition) is None for table in tables
+        ):
+            self._interrupted_generation = generation
+        return self._interrupted_generation == generation
 
     # Reading the tables, outside of the agent.
 

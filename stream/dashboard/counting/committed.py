@@ -31,12 +31,14 @@ BEFORE: Final = "before"
 """Added header: the offset of the previously fetched record. It is absent after a seek."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BatchRecords:
     """Records in order: the value of the message that represents a batch."""
 
     offsets: list[int] = field(default_factory=list)
     values: list[bytes] = field(default_factory=list)
+    folded: bool = False
+    """Whether all rows of the batch are stored, so that it may be acknowledged."""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -135,6 +137,8 @@ class _Consumer(Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._fetched: dict[Any, int] = {}
+        self._folded: dict[Any, int] = {}
+        """Partition -> the end of the last batch folded since the last seek."""
 
     def _new_consumer_thread(self) -> AIOKafkaConsumerThread:
         return _Thread(self, loop=self.loop, beacon=self.beacon)
@@ -158,10 +162,33 @@ class _Consumer(Consumer):
         committed = await super().seek_to_committed()
         # The records before may have been read already, or by another dashboard.
         self._fetched.clear()
+        self._folded.clear()
         never = [tp for tp, offset in committed.items() if not offset and not is_changelog(self, tp)]
         if never:
             await self._thread.seek_to_beginning(*never)
         return committed
+
+    def ack(self, message: Any) -> bool:
+        """Acknowledge a batch that is folded, and no other."""
+        if not message.value.folded:
+            return False
+        end = message.offset + 1
+        self._folded[message.tp] = max(end, self._folded.get(message.tp, end))
+        return bool(super().ack(message))
+
+    def _new_offset(self, tp: Any) -> int | None:
+        """Return the offset to commit, which is the end of the last batch that was folded.
+
+        Faust itself acknowledges batches that a stream skips, and those in its queue after the agent has
+        failed: their verdicts would be missing for good. It also commits a single run of consecutive offsets
+        per interval, but only the last offset of a batch is acknowledged.
+        """
+        self._acked[tp].clear()
+        self._acked_index[tp].clear()
+        return self._folded.get(tp)
+
+    async def _add_gap(self, tp: Any, offset_from: int, offset_to: int) -> None:
+        """Keep no gaps, which `_new_offset` does not need."""
 
     def _to_message(self, tp: Any, record: Any) -> Any:
         message = super()._to_message(tp, record)
