@@ -100,6 +100,8 @@ class DashboardRole:
         settings, names = self.settings, TopicNames(self.settings.namespace)
         async with broker_metadata.connect(settings) as client:
             partitions = (await broker_metadata.partition_counts(client, [names.verdicts]))[names.verdicts]
+        # A row is in the partition of its verdicts, so the changelogs have as many, also if some were added.
+        await topics.add_partitions(settings, names.dashboard_changelogs, partitions)
         metrics, health = DashboardMetrics(), Health()
         # Compile the loops for reading verdicts and writing changelogs now, outside the event loop.
         for rehearse in (record_batches.rehearse, verdict_fields_compiled.rehearse):

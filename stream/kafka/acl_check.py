@@ -46,8 +46,9 @@ async def _topics(admin: AIOKafkaAdminClient, needed: list[Grant]) -> None:
     for each in needed:
         if each.name in allowed:
             for operation in each.operations:
-                # The grant to create a topic may be revoked once it exists.
-                if operation != "Create" and not allowed[each.name] >> _CODES[operation] & 1:
+                # The grant to create a topic may be revoked once it exists. That to add partitions is needed
+                # only when the verdicts got more, and is checked then.
+                if operation not in ("Create", "Alter") and not allowed[each.name] >> _CODES[operation] & 1:
                     raise TopicAuthorizationFailedError(each.name, f"({operation})")
         elif "Create" in each.operations:
             answer = await admin.create_topics([NewTopic(each.name, 1, 1)], validate_only=True)

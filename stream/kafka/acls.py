@@ -114,7 +114,12 @@ _NEEDS: Final[Mapping[str, tuple[_Need, ...]]] = {
         ("topic", "{ns}.decisions", (_READ,), "build the look-up's state"),
         ("topic", "{ns}.clusters", (_READ,), "know superseded anchors"),
         *(
-            ("topic", "{ns}.dashboard-" + name + "-changelog", ("Create", _READ, _WRITE), "store its tables")
+            (
+                "topic",
+                "{ns}.dashboard-" + name + "-changelog",
+                ("Create", _READ, _WRITE, "Alter"),
+                "store its tables; add partitions where verdicts have more",
+            )
             for name in ("totals", "hosts", "clusters", "urls")
         ),
         ("group", "{ns}.dashboard", (_READ,), "share the partitions, commit"),

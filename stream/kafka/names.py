@@ -69,3 +69,8 @@ class TopicNames:
     def dashboard(self) -> str:
         """Consumer group of the dashboard, and prefix of its changelog topics."""
         return f"{self.namespace}.dashboard"
+
+    @property
+    def dashboard_changelogs(self) -> list[str]:
+        """Changelogs of the dashboard's tables, with as many partitions as the verdicts topic."""
+        return [f"{self.dashboard}-{table}-changelog" for table in ("totals", "hosts", "clusters", "urls")]

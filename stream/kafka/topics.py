@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic
 from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import (
+    InvalidPartitionsError,
     InvalidReplicationFactorError,
     KafkaError,
     TopicAlreadyExistsError,
@@ -18,7 +20,7 @@ from aiokafka.errors import (
     for_code,
 )
 
-from stream.errors import RefusedError, TopicError, UnsoundTopicError
+from stream.errors import AccessError, RefusedError, TopicError, UnsoundTopicError
 from stream.failpoints import reach
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rule import Rule
@@ -146,6 +148,41 @@ async def _all_brokers_know(client: AIOKafkaClient, plans: list[TopicPlan]) -> b
         if len(listed) < len(plans) or any(partition.leader < 0 for partition in partitions):
             return False
     return True
+
+
+async def add_partitions(settings: Settings, topics: Sequence[str], partitions: int) -> None:
+    """Add partitions to those of these topics that exist and have fewer, and wait until every broker knows.
+
+    Raises AccessError, which names topic and command, if an ACL is missing.
+    """
+    deadline = asyncio.get_running_loop().time() + CREATE_SECONDS
+    async with clients.started(settings, clients.admin(settings)) as admin:
+        while narrow := await _narrower(client_of(admin), topics, partitions):
+            if asyncio.get_running_loop().time() > deadline:
+                raise TopicError(
+                    f"topics without {partitions} partitions after {CREATE_SECONDS:g} s: {', '.join(narrow)}"
+                )
+            for topic in narrow:
+                with suppress(InvalidPartitionsError):  # it has them, but not every broker knows yet
+                    try:
+                        await admin.create_partitions({topic: NewPartitions(partitions)})
+                    except TopicAuthorizationFailedError as error:
+                        raise AccessError(
+                            f"topic {topic} (Alter): an ACL is missing to add partitions; grant it (see"
+                            " docs/operations.md), or run"
+                            f" `kafka-topics.sh --alter --topic {topic} --partitions {partitions}`"
+                        ) from error
+            _log.info("partitions_added", topics=narrow, partitions=partitions)
+            await asyncio.sleep(broker_metadata.PAUSE_SECONDS)
+
+
+async def _narrower(client: AIOKafkaClient, topics: Sequence[str], partitions: int) -> list[str]:
+    """Return those of the topics that have fewer partitions, according to any broker."""
+    narrow: set[str] = set()
+    for broker in client.cluster.brokers():
+        answer = await broker_metadata.metadata(client, topics, broker.nodeId)
+        narrow |= {name for name, topic in answer.topics.items() if len(topic.partitions) < partitions}
+    return sorted(narrow)
 
 
 async def _ask_to_create(

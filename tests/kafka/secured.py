@@ -25,7 +25,7 @@ from stream.settings import Settings, load
 
 USER, PASSWORD = "someone", "correct-horse"
 KIND = {"topic": 2, "group": 3, "transactional-id": 5}
-OPERATION = {"Read": 3, "Write": 4, "Create": 5, "Describe": 8, "DescribeConfigs": 10}
+OPERATION = {"Read": 3, "Write": 4, "Create": 5, "Alter": 7, "Describe": 8, "DescribeConfigs": 10}
 LITERAL, ALLOW = 3, 3
 
 

@@ -15,14 +15,17 @@ from typing import Any
 
 import jsonschema
 import pytest
+from aiokafka.admin import NewPartitions
 
 from stream.dashboard.counting.app import tables_directory
+from stream.dashboard.deployment.groups import committed_offsets
 from stream.dashboard.lookup.member_pages import PageGoneError, page_message
 from stream.dashboard.role import DashboardRole
 from stream.errors import DamagedStateError, StaleError
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
-from stream.kafka import broker_metadata, topics
+from stream.kafka import broker_metadata, clients, topics
+from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
 from stream.messages.verdict import MessagePosition
 from stream.messages.verdict_options import VerdictOptions
@@ -149,6 +152,71 @@ async def test_a_killed_dashboard_counts_every_verdict_once(settings: Settings, 
     ours = {name for name in known if "dashboard" in name and settings.namespace in name}
     assert ours
     assert all(name.startswith(f"{settings.namespace}.") for name in ours)
+
+
+async def test_verdicts_that_were_not_folded_are_not_committed(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Faust acknowledged what was in its queue when the agent failed."""
+    made = VerdictMaker()
+    for _ in range(40):
+        await decide(settings, made.some(9))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("no more")
+
+    async def wait_for_commits(*_: object) -> None:
+        await asyncio.sleep(3)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("stream.dashboard.counting.app.batch_of", fail)
+        patch.setattr("stream.dashboard.role._first_error", wait_for_commits)  # several intervals
+        await DashboardRole(settings).run()
+    async with clients.started(settings, clients.admin(settings)) as admin:
+        assert await committed_offsets(admin, TopicNames(settings.namespace).dashboard) == {}
+
+
+async def test_partitions_may_be_added_to_the_verdicts(settings: Settings, tmp_path: Path) -> None:
+    made, log, names = VerdictMaker(), tmp_path / "dashboard.log", TopicNames(settings.namespace)
+    kept = made.some(300)
+    await decide(settings, kept)
+    async with dashboard_process(settings, log) as (_, client):
+        await client.counted(300)
+    for partitions in (7, 9):
+        async with dashboard_process(settings, log) as (process, client):
+            await client.counted(len(kept))
+            async with clients.started(settings, clients.admin(settings)) as admin:
+                await admin.create_partitions({names.verdicts: NewPartitions(partitions)})
+            for _ in range(5):
+                news = [
+                    made.one(source=MessagePosition("pages", "ab" * 16, n % partitions, n)) for n in range(90)
+                ]
+                await decide(settings, news)
+                kept += news
+            async with asyncio.timeout(HANG_SECONDS):
+                assert await process.wait() == StaleError.exit_code
+            assert "partitions were added" in log.read_text()
+        async with dashboard_process(settings, log) as (_, client):
+            assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
+            await until(partial(_commits_all, settings))
+            system = await client.get("/api/v1/system")
+            assert (system["partitions_read"], system["partitions"]) == (partitions, partitions)
+            for verdict in (kept[0], kept[-1]):
+                found = await client.post("/api/v1/lookup", {"url": verdict.url})
+                assert [each["id"] for each in found["history"]] == [verdict.id]
+    # The changelogs alone must do, with old rows where they were.
+    (settings.state_dir / settings.namespace / "dashboard" / "v1").rename(tmp_path / "lost")
+    async with dashboard(settings) as client:
+        assert (await client.counted(len(kept)))["verdicts"] == by_kind(kept)
+
+
+async def _commits_all(settings: Settings) -> bool:
+    names = TopicNames(settings.namespace)
+    async with clients.started(settings, clients.admin(settings)) as admin:
+        committed = await committed_offsets(admin, names.dashboard)
+        bounds = await broker_metadata.log_bounds(client_of(admin), [names.verdicts])
+    # A transaction ends with a marker.
+    return committed == {key: each.end - 1 for key, each in bounds.items()}
 
 
 async def test_dashboards_share_the_partitions_and_miss_nothing(settings: Settings, tmp_path: Path) -> None:

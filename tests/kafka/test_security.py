@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from aiokafka.admin import NewTopic
+from aiokafka.admin import NewPartitions, NewTopic
 from pydantic import SecretStr
 
 from stream.brokers import embedded
@@ -233,8 +233,8 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
         principal = f"{namespace}-{number}"
         used = principal if role == "topics create" else shared  # what one made, the next need not make
         missing, operation, rest = list(without(role, TopicNames(used)))[number]
-        if operation == "Create":
-            continue  # the topics are there: tried on its own
+        if operation in ("Create", "Alter"):
+            continue  # the topics are there, and wide enough: tried on their own
         await secured.grant(principal, rest)
         settings = secured.by_token(used, principal, state_dir=tmp_path / principal, **ROUTED)
         refused = await refused_access(role, settings, crawl, rows)
@@ -309,6 +309,27 @@ async def test_a_dashboard_that_may_not_make_its_topics_says_which(
             assert code == EXIT_REFUSED, refused
         assert f"topic {namespace}.dashboard-" in refused
         assert f"({left_out})" in refused
+
+
+async def test_a_dashboard_that_may_not_add_partitions_says_to_which(
+    secured: SecuredBroker, namespace: str, tmp_path: Path
+) -> None:
+    everything, names = secured.everything(namespace), TopicNames(namespace)
+    await create(everything)
+    needed = grants("dashboard", names)
+    await make(everything, [each for each in needed if "Create" in each.operations])
+    async with clients.started(everything, clients.admin(everything)) as admin:
+        await admin.create_partitions({names.verdicts: NewPartitions(5)})
+    fewer = [dataclasses.replace(each, operations=tuple(set(each.operations) - {"Alter"})) for each in needed]
+    for principal, allowed in ((f"{namespace}-few", fewer), (f"{namespace}-all", needed)):
+        await secured.grant(principal, allowed)
+        settings = secured.by_token(namespace, principal, state_dir=tmp_path / principal)
+        if allowed is fewer:
+            with pytest.raises(AccessError, match=r"dashboard-clusters-changelog \(Alter\).*--partitions 5"):
+                await DashboardRole(settings).run()
+        else:
+            async with dashboard(settings) as client:
+                assert (await client.get("/api/v1/system"))["partitions"] == 5
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])

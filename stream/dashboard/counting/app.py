@@ -36,6 +36,7 @@ from stream.dashboard.counting.rows import ClusterRow, Counts
 from stream.dashboard.counting.verdict_columns import Sum, VerdictColumns, batch_of
 from stream.dashboard.counting.view import View, Window
 from stream.dashboard.counting.windows import DAY, HOSTS, TOTALS, Calendar
+from stream.errors import StaleError
 from stream.futures import retrieved
 from stream.kafka.member import member_id
 from stream.kafka.names import TopicNames
@@ -61,6 +62,15 @@ def _directory(settings: Settings) -> Path:
 def tables_directory(settings: Settings) -> Path:
     """Return the directory of the tables' RocksDB databases, which can be rebuilt from the changelogs."""
     return (_directory(settings) / "v1" / "tables").absolute()
+
+
+def check_partitions(topic: str, now: int, partitions: int) -> None:
+    """Raise StaleError if the topic has more partitions `now` than at the start."""
+    if now > partitions:
+        raise StaleError(
+            f"topic {topic}: partitions were added, it had {partitions}; this dashboard ends, and reads the"
+            " new ones when restarted"
+        )
 
 
 class Statistics:
@@ -119,8 +129,9 @@ class Statistics:
             reply_create_topic=False,
             # At shutdown, unfolded verdicts stay unacknowledged, so there is nothing to wait for.
             stream_wait_empty=False,
-            # A static member gets its partitions back at once after a restart, even after a kill.
-            consumer_group_instance_id=member_id(directory / "instance"),
+            # A static member gets its partitions back at once after a restart, even after a kill. With
+            # another number of partitions, it must be another member to get the new ones.
+            consumer_group_instance_id=f"{member_id(directory / 'instance')}-{self._partitions}",
             broker_session_timeout=settings.session_seconds,
             broker_heartbeat_interval=settings.session_seconds / 4,
             broker_commit_interval=1.0,
@@ -194,6 +205,7 @@ class Statistics:
         if message.generation_id != pending.generation:
             return  # will be redelivered
         partition, records = message.partition, message.value
+        check_partitions(self._verdicts, partition + 1, self._partitions)
         with in_scope_of(event):
             for table in self._tables.values():
                 table.partition_for_key(b"")  # raises if the changelog has another number of partitions

@@ -23,12 +23,13 @@ from aiokafka.errors import KafkaError
 from prometheus_client.parser import text_string_to_metric_families
 
 from stream.dashboard.answers import GroupLag, PartitionBehind, Process, RoleHealth, System
+from stream.dashboard.counting.app import check_partitions
 from stream.dashboard.deployment import groups
 from stream.dashboard.deployment.changes import ChangeLog
 from stream.dashboard.deployment.groups import ConsumerGroup
 from stream.dashboard.deployment.lag import TopicLag, measure_lag
 from stream.dashboard.deployment.lag_history import LagHistory
-from stream.errors import NeardupError
+from stream.errors import NeardupError, StaleError
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
 from stream.kafka.names import TopicNames
@@ -122,6 +123,8 @@ class Watch:
                 await self._look_until_it_fails()
             except clients.DENIED:
                 raise
+            except StaleError:
+                raise
             except (KafkaError, NeardupError, OSError, TimeoutError) as error:
                 self._report_failure(f"the brokers do not answer: {error!r}")
             await asyncio.sleep(LOOK_SECONDS)
@@ -148,6 +151,8 @@ class Watch:
         bounds = await broker_metadata.log_bounds(
             client_of(admin), {each.topic for each in self._watched}, committed=True
         )
+        partitions = sum(key.topic == self._names.verdicts for key in bounds)
+        check_partitions(self._names.verdicts, partitions, self.now.partitions)
         group_lags, roles, committed = [], [], {}
         for watched in self._watched:
             group = await groups.describe_group(admin, watched.group, watched.topic)
