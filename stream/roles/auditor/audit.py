@@ -107,8 +107,9 @@ async def audit(
         configs = await broker_metadata.topic_configs(client, [names.pages])
     compacts = "compact" in configs[names.pages]["cleanup.policy"]
     # Read decisions before verdicts: what is decided by then must have a verdict among those read later.
-    decided = await _decided(settings, names)
-    expected = {each.partition: each.expected for each in decided if each.topic_id == topic_id}
+    decided = _Decided(settings, names)
+    sources = await decided.read_on()
+    expected = {each.partition: each.expected for each in sources if each.topic_id == topic_id}
     # Read pages before verdicts: verdicts on pages that arrive later are beyond the masks and ignored.
     pages, starts = await _pages(settings, names.pages, progress)
     seen = {p: np.zeros(len(present), np.uint16) for p, present in pages.items()}
@@ -148,7 +149,7 @@ async def audit(
         _list(findings, "unexplained", where, np.sort(holes[partition].offset))
     for digest, verdicts in seen_rows.items():
         _compare(findings, f"rows {digest} number", 0, np.ones(len(verdicts), bool), verdicts)
-    findings.lost = sum(each.lost for each in await _decided(settings, names))
+    findings.lost = sum(each.lost for each in await decided.read_on())
     return findings
 
 
@@ -315,16 +316,25 @@ async def committed_records(
             open_ones = {key for key in open_ones if await consumer.position(key) < committed_bounds[key].end}
 
 
-async def _decided(settings: Settings, names: TopicNames) -> list[SourceProgress]:
-    """Return how far each source was judged, by the last decision about it."""
-    last: dict[tuple[str, str, int], SourceProgress] = {}
-    async with TopicReader(settings, names.decisions, 0) as reader:
-        _, end = await reader.bounds()
-        while reader.position < end:
-            for record in await reader.poll():
-                for source in decode_decisions(record.value, record.offset).sources:
-                    last[source.cluster, source.topic_id, source.partition] = source
-    return list(last.values())
+class _Decided:
+    """How far each source was judged, by the last decision about it."""
+
+    def __init__(self, settings: Settings, names: TopicNames) -> None:
+        self._settings, self._topic = settings, names.decisions
+        self._position = 0
+        self._last: dict[tuple[str, str, int], SourceProgress] = {}
+
+    async def read_on(self) -> list[SourceProgress]:
+        """Read the decisions since the last call, up to the present end, and return the progress of each
+        source."""
+        async with TopicReader(self._settings, self._topic, self._position) as reader:
+            _, end = await reader.bounds()
+            while reader.position < end:
+                for record in await reader.poll():
+                    for source in decode_decisions(record.value, record.offset).sources:
+                        self._last[source.cluster, source.topic_id, source.partition] = source
+            self._position = reader.position
+        return list(self._last.values())
 
 
 def _decode(record: Any, value: bytes) -> AuditedVerdict:
