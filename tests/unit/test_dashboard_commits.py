@@ -66,8 +66,8 @@ def test_a_fold_ends_with_its_generation_or_its_databases(generation: int, is_op
     statistics._tables = {"totals": SimpleNamespace(assigned_database=databases.get)}  # type: ignore[dict-item]
     statistics._interrupted_generation = None
     statistics.app = SimpleNamespace(consumer_generation_id=generation)
-    assert statistics._interrupted(7, 3)
+    assert statistics._note_interruption(7, 3)
     databases[7] = object()
-    assert statistics._interrupted(7, 3), "the next fold of this generation would be ahead of this one"
+    assert statistics._note_interruption(7, 3), "the next fold of this generation would be ahead of this one"
     statistics.app.consumer_generation_id = 4
-    assert not statistics._interrupted(7, 4)
+    assert not statistics._note_interruption(7, 4)

@@ -265,20 +265,20 @@ class Statistics:
 
         Other tasks run after each slice of rows.
         """
-        if self._interrupted(partition, generation):
+        if self._note_interruption(partition, generation):
             return None
         self._ends[partition].add(increment.last)
         rows: defaultdict[RowTable, dict[bytes, bytes]] = defaultdict(dict)
         for table, written in self._folder.fold(partition, increment):
             rows[table].update(written)
             await asyncio.sleep(0)
-            if self._interrupted(partition, generation):
+            if self._note_interruption(partition, generation):
                 return None
         return rows
 
-    def _interrupted(self, partition: int, generation: int) -> bool:
-        """Return whether a rebalance or the end of the app interrupted a generation, which is then not folded
-        any further.
+    def _note_interruption(self, partition: int, generation: int) -> bool:
+        """Note whether a rebalance or the end of the app interrupted a generation, which is then not folded
+        any further, and return it.
 
         When Faust stops, it closes the databases while agents still run. Then no row can be read: sums would
         replace the rows.
