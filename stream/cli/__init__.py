@@ -98,8 +98,9 @@ def cli() -> None:
     Settings come from flags, environment variables NEARDUP_* and the TOML file named by NEARDUP_CONFIG, in
     this order of precedence. `neardup COMMAND --help` lists the flags of a command.
 
-    Exit codes: 1 when an audit, `topics describe` or a scan found a problem; 2 for any other error. Roles
-    also exit with 74 when a disk is full or fails, and with 78 when a restart would fail in the same way.
+    Exit codes: 1 when an audit, `topics describe` or a scan found a problem, or a source is damaged; 2 for
+    any other error. Roles also exit with 74 when a disk is full or fails, and with 78 when a restart would
+    fail in the same way.
     """
 
 

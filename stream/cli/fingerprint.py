@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -16,6 +16,10 @@ from stream.extras import needs_export
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.settings import Settings
+
+if TYPE_CHECKING:
+    from stream.local.corpus import CorpusCounts
+    from stream.rows.manifest import Manifest
 
 
 @click.command("fingerprint")
@@ -47,12 +51,15 @@ def command(
     With --output they become rows for `neardup scan` and `neardup load`. When it was interrupted or killed,
     run the same command again: it resumes behind the last file, and the rows are the same, byte for byte.
     """
+    from stream.cli.progress import damages_of, passed_over_by, reading, show_damages, show_passed_over
+
     if output is None:
         _show(settings, opened, scheme, as_json)
+        if show_damages(opened):
+            sys.exit(1)
         return
     with needs_export(f"output {output}"):
         from stream.local.corpus import CorpusCounts, RowsOptions, fingerprint_corpus
-    from stream.cli.progress import passed_over_by, reading, show_passed_over
     from stream.objects import path_of
 
     logging.configure(settings.log_format, "fingerprint")
@@ -85,14 +92,24 @@ def command(
         "digest": manifest.digest,
         "scheme": manifest.scheme_id,
         "passed_over": dict(passed_over_by(opened)),
+        "damaged": damages_of(opened),
         "seconds": round(seconds, 3),
     }
     if as_json:
         sys.stdout.write(json.dumps(figures) + "\n")
-        return
+    else:
+        _summarise(manifest, output, counts, seconds)
+        show_passed_over(passed_over_by(opened))
+    if show_damages(opened):
+        sys.exit(1)
+
+
+def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, seconds: float) -> None:
+    """Print the counts for people."""
+    size = sum(each.bytes for each in manifest.files)
     statuses = ", ".join(f"{count:,} {status}" for status, count in counts.statuses.most_common())
     click.echo(
-        f"{manifest.rows:,} rows in {output}, {figures['bytes_per_page'] or 0} bytes each"
+        f"{manifest.rows:,} rows in {output}, {size / max(manifest.rows, 1):.1f} bytes each"
         f"{f'; {counts.resumed:,} of them from before' if counts.resumed else ''}"
         f"{f'; {statuses}; {counts.pages / seconds:,.0f} pages/s' if statuses else ''}",
         err=True,
@@ -100,7 +117,6 @@ def command(
     if counts.reasons:
         reasons = ", ".join(f"{reason} ({count:,})" for reason, count in counts.reasons.most_common())
         click.echo(f"rejected for {reasons}; docs/reasons.md explains the reasons", err=True)
-    show_passed_over(passed_over_by(opened))
 
 
 def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:

@@ -65,14 +65,27 @@ def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(
-        *args: Any, sources: tuple[str, ...], source_format: str, base_urls: tuple[str, ...], **kwargs: Any
+        *args: Any,
+        sources: tuple[str, ...],
+        source_format: str,
+        base_urls: tuple[str, ...],
+        strict_sources: bool,
+        **kwargs: Any,
     ) -> Any:
         from stream.sources.open import open_sources
 
         opened = open_sources(sources, format=source_format, base_urls=base_urls)
+        for source in opened:
+            source.strict = strict_sources
         return function(*args, opened=opened, **kwargs)
 
     for decorate in (
+        click.option(
+            "--strict-sources",
+            is_flag=True,
+            help="End with an error at the first source that is damaged or cannot be opened, instead of"
+            " keeping its pages before the damage and reading the others.",
+        ),
         click.option(
             "--base-url",
             "base_urls",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import click
 from rich.console import Console
@@ -26,6 +27,26 @@ def show_passed_over(counted: Counter[str]) -> None:
     if counted:
         listed = ", ".join(f"{count:,} {PASSED_OVER[why]}" for why, count in counted.most_common())
         click.echo(f"passed over: {listed}", err=True)
+
+
+def damages_of(sources: Sequence[Source]) -> list[dict[str, Any]]:
+    """Return what could not be read of the sources, for `--json`."""
+    return [
+        {"source": source.name, "error": damage.error, "pages": damage.pages}
+        for source in sources
+        for damage in source.damages
+    ]
+
+
+def show_damages(sources: Sequence[Source]) -> bool:
+    """Print a line for each damage of the sources, and return whether there is any."""
+    for source in sources:
+        for damage in source.damages:
+            read = f"{damage.pages:,} page{'' if damage.pages == 1 else 's'}"
+            click.echo(f"damaged source: {damage.error}; {read} of {source.name} before it", err=True)
+        if rest := source.damage_count - len(source.damages):
+            click.echo(f"damaged source: {source.name}: {rest:,} more places", err=True)
+    return any(source.damages for source in sources)
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any
 
 import click
@@ -28,9 +29,9 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
     """Publish the pages in SOURCES to the pages topic.
 
     SOURCES are JSON Lines, CSV, TSV, Parquet, web archives (WARC), saved pages or directories of them, or -
-    for stdin.
+    for stdin. Exits with code 1 when a source is damaged: the pages before the damage are published.
     """
-    from stream.cli.progress import passed_over_by, reading, show_passed_over
+    from stream.cli.progress import passed_over_by, reading, show_damages, show_passed_over
     from stream.roles.publisher import publish
 
     logging.configure(settings.log_format, "publish")
@@ -48,3 +49,5 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
         count = asyncio.run(publish(settings, opened, progress=progress, rate=rate, key=key))
     show_passed_over(passed_over_by(opened))
     click.echo(f"published {count:,} pages to {settings.namespace}.pages")
+    if show_damages(opened):
+        sys.exit(1)

@@ -27,10 +27,13 @@ def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
     The command keeps its own copy of the judge's state below --state-dir. The first call builds it from the
     topics, later calls bring it up to date.
     """
+    from stream.cli.progress import show_damages
     from stream.kafka.clients import explains_errors
 
     logging.configure(settings.log_format, "query")
     asyncio.run(explains_errors(_query)(settings, opened, as_json))
+    if show_damages(opened):
+        sys.exit(1)
 
 
 async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:

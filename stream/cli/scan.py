@@ -50,9 +50,9 @@ def command(
     SOURCES are JSON Lines, CSV, TSV, Parquet, web archives (WARC), saved pages or directories of them, rows
     of `neardup fingerprint --output`, or - for stdin. With --index, a scan of rows that was interrupted or
     killed goes on when it is run again, and its output gets every verdict once. Exits with code 1 when all
-    pages are rejected.
+    pages are rejected, or a source is damaged.
     """
-    from stream.cli.progress import passed_over_by, show_passed_over
+    from stream.cli.progress import damages_of, passed_over_by, show_damages, show_passed_over
 
     logging.configure(settings.log_format, "scan")
     started = time.monotonic()
@@ -65,7 +65,12 @@ def command(
     seconds = time.monotonic() - started
     passed_over = passed_over_by(opened)
     if as_json:
-        sys.stdout.write(json.dumps(seen.summary(seconds) | {"passed_over": dict(passed_over)}) + "\n")
+        sys.stdout.write(
+            json.dumps(
+                seen.summary(seconds) | {"passed_over": dict(passed_over), "damaged": damages_of(opened)}
+            )
+            + "\n"
+        )
     else:
         verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in seen.verdicts.most_common())
         click.echo(
@@ -77,10 +82,13 @@ def command(
                 f"rejected for {_list_counts(seen.reasons)}; docs/reasons.md explains the reasons", err=True
             )
         show_passed_over(passed_over)
+    damaged = show_damages(opened)
     if seen.pages and seen.verdicts["rejected"] == seen.pages:
         if as_json:
             why = _list_counts(seen.reasons)
             click.echo(f"neardup: all {seen.pages:,} pages were rejected for {why}", err=True)
+        sys.exit(1)
+    if damaged:
         sys.exit(1)
 
 

@@ -66,7 +66,7 @@ class Crawl(Source):
     def bytes_read(self) -> int:
         return self._bytes_read
 
-    def __iter__(self) -> Iterator[Message]:
+    def _read(self) -> Iterator[Message]:
         self._bytes_read = 0
         with ExitStack() as stack:
             archives = [stack.enter_context(zipfile.ZipFile(archive)) for archive in self._archives]

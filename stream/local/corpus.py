@@ -21,7 +21,7 @@ from stream.local.scan import fingerprinted
 from stream.objects import AnyPath
 from stream.private import private_directory
 from stream.rows.arrow import FIRST, Place, batch_of
-from stream.rows.files import read_described, sorted_table, write_file
+from stream.rows.files import last_read, read_described, sorted_table, write_file
 from stream.rows.manifest import NAME, SUFFIX, Manifest, RowsFile, read_manifest, visible, writing_to
 from stream.settings import Settings
 from stream.sources.compressed import STDIN
@@ -112,7 +112,8 @@ async def fingerprint_corpus(
             return manifest
         files = _written(directory, plan, scheme)
         counts.resumed = sum(each.rows for each in files)
-        feed = _PlacedMessages(sources, counts.resumed)
+        last = last_read(directory / files[-1].name, names) if files else None
+        feed = _PlacedMessages(sources, counts.resumed, last, directory)
         async with aclosing(fingerprinted(settings, scheme, seed, feed)) as chunks:
             file = _File(scheme, plan)
             async for rows in chunks:
@@ -137,21 +138,42 @@ async def fingerprint_corpus(
 
 
 class _PlacedMessages:
-    """The messages of sources from number `start` on, whose places are kept until they are asked for."""
+    """The messages of sources from number `start` on, whose places are kept until they are asked for.
 
-    def __init__(self, sources: Sequence[Source], start: int) -> None:
-        self._sources, self._start = sources, start
+    Raises SettingsError unless the page before is `last`: a source that was damaged has other pages now, and
+    numbers would be those of others.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], start: int, last: tuple[str, int] | None, directory: AnyPath
+    ) -> None:
+        self._sources, self._start, self._last, self._directory = sources, start, last, directory
         self.places: deque[tuple[int, Place, bytes | None]] = deque()
         """Number, place (without order) and key of the messages handed out: a thread reads them."""
 
     def __iter__(self) -> Iterator[Message]:
         number = 0
+        before: tuple[str, int] | None = None
         for source in self._sources:
             for position, message in enumerate(source):
-                if number >= self._start:
+                if number < self._start:
+                    before = (source.name, position)
+                else:
+                    if number == self._start:
+                        self._refuse_other_pages(before)
                     self.places.append((number, Place(0, source.name, position), message.key))
                     yield message
                 number += 1
+        if number <= self._start:
+            self._refuse_other_pages(before)
+
+    def _refuse_other_pages(self, before: tuple[str, int] | None) -> None:
+        if self._last and before != self._last:
+            name, position = self._last
+            raise SettingsError(
+                f"output {self._directory}: page {position + 1} of {name} was number {self._start}, which is"
+                " another page now: a source was damaged then, or is now; name a new directory"
+            )
 
 
 class _File:

@@ -77,6 +77,15 @@ def read_described(path: AnyPath, scheme: Scheme) -> RowsFile:
     return _described(path, _table(path, scheme))
 
 
+def last_read(path: AnyPath, sources: Sequence[str]) -> tuple[str, int]:
+    """Source and position of the page of a file that comes last in the sources, wherever its row is."""
+    with path.open("rb") as file:
+        table = parquet.read_table(file, columns=["source", "position"])
+    number = {name: place for place, name in enumerate(sources)}
+    pages = zip(table.column("source").to_pylist(), table.column("position").to_pylist(), strict=True)
+    return max(pages, key=lambda page: (number.get(page[0], -1), page[1]))
+
+
 def _described(path: AnyPath, table: pa.Table) -> RowsFile:
     """The entry of a file in the manifest. Raises RowsError unless its rows are in order."""
     places = [table.column(name).to_pylist() for name in _PLACE]

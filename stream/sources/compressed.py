@@ -12,7 +12,7 @@ from typing import BinaryIO, Final, cast
 
 import zstandard
 
-from stream.errors import SettingsError
+from stream.errors import PageError, SettingsError
 from stream.objects import path_of
 
 STDIN: Final = "-"
@@ -55,13 +55,13 @@ class CountingFile(io.RawIOBase):
 
 
 def open_counting(path: str) -> CountingFile:
-    """Open a file, an object, or standard input for `-`. Raises SettingsError."""
+    """Open a file, an object, or standard input for `-`. Raises PageError."""
     if path == STDIN:
         return CountingFile(sys.stdin.buffer, owned=False)
     try:
         return CountingFile(path_of(path).open("rb"))
     except OSError as error:
-        raise SettingsError(f"source {path}: {error.strerror}") from None
+        raise PageError("damaged_source", f"{path}: cannot be opened: {error.strerror}") from None
 
 
 def decompressed(raw: CountingFile) -> io.BufferedReader:
@@ -82,7 +82,7 @@ def decompressed(raw: CountingFile) -> io.BufferedReader:
 
 def is_bzip2_or_xz(path: str) -> bool:
     """Whether the file is compressed with bzip2 or xz, which fastwarc does not support. Raises
-    SettingsError."""
+    PageError."""
     with open_counting(path) as raw:
         start = raw.read(_PEEK) or b""
     return start.startswith((b"BZh", _XZ))
@@ -90,8 +90,10 @@ def is_bzip2_or_xz(path: str) -> bool:
 
 def first_bytes(path: str, count: int = 512) -> bytes:
     """The first bytes of a file after decompression; empty if that fails. Raises SettingsError."""
-    with open_counting(path) as raw:
-        try:
+    try:
+        with open_counting(path) as raw:
             return decompressed(raw).read(count)
-        except DAMAGED:
-            return b""
+    except PageError as error:
+        raise SettingsError(f"source {error.detail}") from None
+    except DAMAGED:
+        return b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -36,7 +37,7 @@ class DirectorySource(Source):
     The URL of a page is `base_url` and the path relative to the directory. Without a base it is a `file:`
     URL, so that files of the same name in different directories are different pages. Directories are walked
     depth-first in name order, without following links to directories. Files with other suffixes are counted
-    in `passed_over`.
+    in `passed_over`. A file that cannot be read is damage of its own: the others are read.
     """
 
     def __init__(self, path: str, base_url: str | None = None) -> None:
@@ -57,7 +58,10 @@ class DirectorySource(Source):
     @property
     def total_bytes(self) -> int | None:
         if self._total is None:
-            self._total = sum(file.stat().st_size for file in self._files())
+            self._total = 0
+            for file in self._files():
+                with suppress(OSError):  # reading it names the damage
+                    self._total += file.stat().st_size
         return self._total
 
     @property
@@ -68,17 +72,18 @@ class DirectorySource(Source):
         """The URLs of all pages, in order, without reading the pages."""
         return map(self._url, self._files())
 
-    def __iter__(self) -> Iterator[Message]:
+    def _read(self) -> Iterator[Message]:
         self._bytes_read = 0
-        self.passed_over.clear()
-        for file in self._files(count=True):
+        for file in self._files(reading=True):
             try:
                 status = file.stat()
                 if status.st_size > MAX_MESSAGE // 2:
-                    raise PageError("too_large", f"{file}: over {MAX_MESSAGE // 2} bytes")
+                    self._note_damage(PageError("too_large", f"{file}: over {MAX_MESSAGE // 2} bytes"))
+                    continue
                 body = file.read_bytes()
             except OSError as error:
-                raise PageError("damaged_source", f"{file}: {error.strerror}") from error
+                self._note_damage(PageError("damaged_source", f"{file}: {error.strerror}"))
+                continue
             self._bytes_read += len(body)
             page = Page(
                 url=self._url(file),
@@ -92,27 +97,35 @@ class DirectorySource(Source):
         relative = file.name if file == self._root else file.relative_to(self._root).as_posix()
         return self._base + quote(os.fsencode(relative))
 
-    def _files(self, *, count: bool = False) -> Iterator[Path]:
+    def _files(self, *, reading: bool = False) -> Iterator[Path]:
         if not self._root.is_dir():
             yield self._root
             return
         # A stack of sorted listings: memory for one path down the tree, not for the whole tree.
-        stack = [iter(_entries(self._root))]
+        stack = [iter(self._entries(self._root, reading))]
         while stack:
             entry = next(stack[-1], None)
             if entry is None:
                 stack.pop()
             elif entry.is_dir(follow_symlinks=False):
-                stack.append(iter(_entries(Path(entry.path))))
-            elif Path(entry.name).suffix.lower() in CONTENT_TYPES and entry.is_file():
+                stack.append(iter(self._entries(Path(entry.path), reading)))
+            elif Path(entry.name).suffix.lower() in CONTENT_TYPES and _may_be_file(entry):
                 yield Path(entry.path)
-            elif count:
+            elif reading:
                 self.passed_over["suffix"] += 1
 
+    def _entries(self, directory: Path, reading: bool) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(directory) as entries:
+                return sorted(entries, key=lambda entry: entry.name)
+        except OSError as error:
+            if reading:
+                self._note_damage(PageError("damaged_source", f"{directory}: {error.strerror}"))
+            return []
 
-def _entries(directory: Path) -> list[os.DirEntry[str]]:
+
+def _may_be_file(entry: os.DirEntry[str]) -> bool:
     try:
-        with os.scandir(directory) as entries:
-            return sorted(entries, key=lambda entry: entry.name)
-    except OSError as error:
-        raise PageError("damaged_source", f"{directory}: {error.strerror}") from error
+        return entry.is_file()
+    except OSError:  # of a link; reading it names the damage
+        return True

@@ -16,7 +16,12 @@ class FileSource(Source):
 
     @property
     def total_bytes(self) -> int | None:
-        return None if self.name == STDIN else path_of(self.name).stat().st_size
+        if self.name == STDIN:
+            return None
+        try:
+            return path_of(self.name).stat().st_size
+        except OSError:  # reading it names the damage
+            return None
 
     @property
     def bytes_read(self) -> int:

@@ -31,7 +31,7 @@ def url_of(value: bytes) -> str | None:
 class JsonlSource(FileSource):
     """Yields lines unchanged, even malformed ones, and skips empty lines."""
 
-    def __iter__(self) -> Iterator[Message]:
+    def _read(self) -> Iterator[Message]:
         number = 0
         with self._opened() as raw:
             try:

@@ -76,7 +76,7 @@ class RowsSource(Source):
         """Yield the rows alone, like `placed`."""
         return (each.row for each in self._reader.read(scheme, start))
 
-    def __iter__(self) -> Iterator[Message]:
+    def _read(self) -> Iterator[Message]:
         raise SettingsError(
             f"source {self.name}: rows have fingerprints and no pages; only `neardup scan` and"
             " `neardup load` read them"

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from stream.errors import PageError
+
 MAX_MESSAGE: Final = 64 << 20
 """Bytes of the largest message that a source yields. It bounds memory, whatever a file contains."""
 
@@ -35,16 +37,35 @@ class Message:
     """The message key, if the source has one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Where a source could not be read."""
+
+    error: str
+    """The place and the cause, such as `crawl.jsonl.gz after line 12: ...`."""
+    pages: int
+    """Pages of the source that were read before it."""
+
+
+LISTED: Final = 100
+"""Most damages of a source that are kept: a directory may have a million files that cannot be opened."""
+
+
 class Source(abc.ABC):
     """An iterable of messages in a fixed order, read lazily in constant memory.
 
-    Each iteration starts from the beginning, except that standard input can be read only once. Iterating
-    raises `PageError`, which names the file and the line or record, if the source is damaged; messages
-    yielded before remain valid.
+    Each iteration starts from the beginning, except that standard input can be read only once. If the source
+    is damaged, iterating raises `PageError`, which names the file and the line or record; messages yielded
+    before remain valid. If it is not `strict`, iterating ends there instead and notes the damage.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.strict = True
+        self.damages: list[Damage] = []
+        """The first LISTED damages of the last iteration."""
+        self.damage_count = 0
+        self._pages = 0
         self.passed_over: Counter[str] = Counter()
         """Counts of content that is no page, by the keys of `PASSED_OVER`."""
 
@@ -58,5 +79,24 @@ class Source(abc.ABC):
     def bytes_read(self) -> int:
         """Bytes of `total_bytes` read so far. May be called from another thread."""
 
+    def __iter__(self) -> Iterator[Message]:
+        self.damages, self.damage_count, self._pages = [], 0, 0
+        self.passed_over.clear()
+        try:
+            for message in self._read():
+                self._pages += 1
+                yield message
+        except PageError as error:
+            self._note_damage(error)
+
     @abc.abstractmethod
-    def __iter__(self) -> Iterator[Message]: ...
+    def _read(self) -> Iterator[Message]:
+        """Yield the messages. Raises PageError for damage."""
+
+    def _note_damage(self, error: PageError) -> None:
+        """Note what could not be read, or raise the error if the source is strict."""
+        if self.strict:
+            raise error
+        self.damage_count += 1
+        if len(self.damages) < LISTED:
+            self.damages.append(Damage(error.detail, self._pages))

@@ -15,7 +15,7 @@ from stream.pages.fields import FIELDS, message_fields, missing_columns
 from stream.sources.compressed import DAMAGED, decompressed
 from stream.sources.encode import encode_fields
 from stream.sources.file import FileSource
-from stream.sources.source import MAX_MESSAGE, Message, Source
+from stream.sources.source import MAX_MESSAGE, Message
 
 ROWS: Final = 64
 """Rows of a Parquet file decoded at a time."""
@@ -27,7 +27,7 @@ class CsvSource(FileSource):
     An empty cell is a missing field. `body` is base64, as in a page message.
     """
 
-    def __iter__(self) -> Iterator[Message]:
+    def _read(self) -> Iterator[Message]:
         csv.field_size_limit(MAX_MESSAGE)
         line = 0
         with self._opened() as raw:
@@ -45,7 +45,7 @@ class CsvSource(FileSource):
                 raise PageError("damaged_source", f"{self.name} after line {line}: {error}") from error
 
 
-class ParquetSource(Source):
+class ParquetSource(FileSource):
     """A Parquet file. A binary `html`, `text` or `body` holds the page's raw bytes; a string `body` is
     base64.
 
@@ -58,14 +58,10 @@ class ParquetSource(Source):
         self._share = 0.0
 
     @property
-    def total_bytes(self) -> int | None:
-        return path_of(self.name).stat().st_size
-
-    @property
     def bytes_read(self) -> int:
-        return int(self._share * path_of(self.name).stat().st_size)
+        return int(self._share * (self.total_bytes or 0))
 
-    def __iter__(self) -> Iterator[Message]:
+    def _read(self) -> Iterator[Message]:
         with needs_export(f"source {self.name}"):
             import pyarrow
             from pyarrow import parquet
@@ -79,11 +75,12 @@ class ParquetSource(Source):
                 wanted = [columns[name] for name in FIELDS if name in columns]
                 if unfit := unfit_column(field for field in file.schema_arrow if field.name in wanted):
                     raise SettingsError(f"source {self.name}: {unfit}")
-                for batch in file.iter_batches(ROWS, columns=wanted):
-                    for fields in message_rows(batch):
-                        number += 1
-                        yield _message(fields, f"{self.name} row {number}")
-                    self._share = number / file.metadata.num_rows
+                for group in range(file.num_row_groups):  # a batch of two would lose rows before damage
+                    for batch in file.iter_batches(ROWS, row_groups=[group], columns=wanted):
+                        for fields in message_rows(batch):
+                            number += 1
+                            yield _message(fields, f"{self.name} row {number}")
+                        self._share = number / file.metadata.num_rows
         except (pyarrow.ArrowException, OSError) as error:
             raise PageError("damaged_source", f"{self.name} after row {number}: {error}") from error
 

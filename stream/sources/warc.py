@@ -42,8 +42,7 @@ class WarcSource(FileSource):
     larger than MAX_BODY, is yielded without a body, so that it still gets a verdict (`rejected`).
     """
 
-    def __iter__(self) -> Iterator[Message]:
-        self.passed_over.clear()
+    def _read(self) -> Iterator[Message]:
         where, start = f"{self.name} at its start", 0
         with self._opened() as raw:
             try:

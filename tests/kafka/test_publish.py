@@ -116,8 +116,8 @@ async def test_a_damaged_source_is_named_and_what_was_read_is_published(
     settings: Settings, topic: str, tmp_path: Path
 ) -> None:
     class Damaged(JsonlSource):
-        def __iter__(self) -> Iterator[Message]:
-            yield from super().__iter__()
+        def _read(self) -> Iterator[Message]:
+            yield from super()._read()
             raise PageError("damaged_source", "here")
 
     (tmp_path / "a.jsonl").write_bytes(line("http://a.example/1", "x"))

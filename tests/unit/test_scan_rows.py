@@ -150,7 +150,7 @@ def test_a_table_appears_whole_where_no_later_scan_can_complete_it(tmp_path: Pat
     (tmp_path / "verdicts.parquet").mkdir()  # empty, it is no table yet
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(PageError, match="damaged_source"):
-        scan(tmp_path / "pages.jsonl", tmp_path / "pages.jsonl.gz", "-o", tmp_path / name)
+        scan("--strict-sources", tmp_path / "pages.jsonl", tmp_path / "pages.jsonl.gz", "-o", tmp_path / name)
     assert sorted(tmp_path.rglob("*")) == before
     scan(tmp_path / "pages.jsonl", "-o", tmp_path / name)
     assert [verdict["verdict"] for verdict in read(tmp_path / name)] == ["unique", "recrawl"]
