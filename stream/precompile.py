@@ -15,7 +15,6 @@ import numpy as np
 
 from stream.compiled.code_cache import is_empty
 from stream.dashboard.counting import verdict_fields_compiled
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rehearse import rehearse
 from stream.kafka import record_batches
@@ -23,6 +22,7 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict_options import VerdictOptions
 from stream.offline.batch_tables import BatchTables
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 
 
 def main() -> None:
@@ -51,7 +51,7 @@ def _judge() -> None:
 
 
 def _fingerprint() -> None:
-    Fingerprinter(Scheme()).warm()
+    PageFingerprinter(Scheme()).warm()
 
 
 def _match() -> None:

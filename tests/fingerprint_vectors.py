@@ -17,7 +17,6 @@ import msgspec
 import numpy as np
 
 from stream.fingerprint.default_weights import features
-from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.keyed_hashes import hash_tokens
 from stream.fingerprint.recipe import recipe_of
 from stream.fingerprint.row import Status
@@ -25,6 +24,7 @@ from stream.fingerprint.scheme import BEHAVIOUR, Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, digest_of, hash_keys, text_key
 from stream.fingerprint.simhash import bit_sums
 from stream.fingerprint.sketch import shingles
+from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
 from stream.text.characters import UNICODE
 from stream.text.points import points_of
 from stream.text.segment import pieces, segment, units
@@ -234,7 +234,7 @@ def answer(result: Mapping[str, Any]) -> dict[str, Any]:
 
 def result_of(text: str, scheme: Scheme, seed: bytes) -> dict[str, Any]:
     """The results of the product, with those of its steps."""
-    fingerprinter = Fingerprinter(scheme.with_seed(seed), seed)
+    fingerprinter = PageFingerprinter(scheme.with_seed(seed), seed)
     whole = fingerprinter.text(text)
     (row,) = fingerprinter.rows([ReadPage("http://example.com/", "", None, text)])
     plain = fingerprinter.normalise(text)

@@ -25,19 +25,19 @@ from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, cast, runtime_check
 import msgspec
 
 from stream.children.confine import confine, start_no_more
-from stream.children.guard import OUT_OF_MEMORY, STORE_SECONDS, Guard, failed
+from stream.children.guard import OUT_OF_MEMORY, STORE_SECONDS, Guard
 from stream.children.position import Position
-from stream.fingerprint.row import Row
+from stream.fingerprint.row import Row, failed
 from stream.fingerprint.scheme import Scheme
 from stream.pages.outside.errors import FetchNeededError, UnavailableError
 from stream.pages.outside.schema import Registered
 
 if TYPE_CHECKING:  # the parent imports this file, too, but does not need the fingerprinting code
-    from stream.fingerprint.fingerprinter import ReadPage
+    from stream.page_rows.page_fingerprinter import ReadPage
     from stream.pages.outside.outside import Outside
     from stream.pages.page import Page
 
-FINGERPRINTER: Final = "stream.fingerprint.fingerprinter.Fingerprinter"
+FINGERPRINTER: Final = "stream.page_rows.page_fingerprinter.PageFingerprinter"
 
 TOGETHER_CHARACTERS: Final = 65_536
 """Characters of text after which a batch of pages is fingerprinted. A larger batch would not fit the

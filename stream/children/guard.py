@@ -11,7 +11,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from stream.children.deadline import host_of, seconds
 from stream.children.position import Position
-from stream.fingerprint.row import Row, Status
+from stream.fingerprint.row import Row, failed
 from stream.pages.outside.errors import FetchNeededError
 
 STORE_SECONDS: Final = 60.0
@@ -19,7 +19,6 @@ STORE_SECONDS: Final = 60.0
 
 OUT_OF_MEMORY: Final = 77
 """Exit code after a MemoryError, since the state of the process can no longer be trusted."""
-MAX_DETAIL: Final = 500
 _SLACK: Final = 0.1
 """Fraction of the deadline after which the wall-clock timer is reset, so that it is not reset for every small
 page."""
@@ -107,9 +106,3 @@ class Guard:
         if now - self._since > _SLACK * self._deadline:
             signal.setitimer(signal.ITIMER_REAL, (1 + _SLACK) * self._deadline)
             self._since = now
-
-
-def failed(error: Exception) -> Row:
-    """The row that rejects a page because of an exception."""
-    detail = f"{type(error).__name__}: {error}"
-    return Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:MAX_DETAIL])

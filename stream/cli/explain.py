@@ -14,11 +14,11 @@ from stream.cli.options import PATH, with_scheme, with_settings, with_verdict_op
 from stream.settings import Settings
 
 if TYPE_CHECKING:
-    from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.scheme import Scheme
     from stream.judge.explain import ExplainedPage, Explanation, Feature
     from stream.judge.shingle_diff import ShingleDiff, TextRun
     from stream.messages.verdict_options import VerdictOptions
+    from stream.page_rows.page_fingerprinter import PageFingerprinter
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
 _STORED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
@@ -49,10 +49,10 @@ def command(
     """
     import msgspec
 
-    from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.judge.explain import explain
+    from stream.page_rows.page_fingerprinter import PageFingerprinter
 
-    fingerprinter = Fingerprinter(scheme)
+    fingerprinter = PageFingerprinter(scheme)
     sides = [
         _stored_side(text, settings, scheme, options)
         if _STORED.match(text) and not Path(text).exists()
@@ -78,7 +78,7 @@ def _stored_side(text: str, settings: Settings, scheme: Scheme, options: Verdict
         return side
 
 
-def _side(text: str, fingerprinter: Fingerprinter, page_bytes: int) -> ExplainedPage:
+def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int) -> ExplainedPage:
     from stream.errors import PageError, SettingsError
     from stream.judge.explain import ExplainedPage, side_of_page
     from stream.pages.page import decode_page

@@ -121,10 +121,10 @@ def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, seconds: f
 
 def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:
     """Print the fingerprint of each page."""
-    from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.fingerprint.row import Status
+    from stream.page_rows.page_fingerprinter import PageFingerprinter
 
-    fingerprinter = Fingerprinter(scheme)
+    fingerprinter = PageFingerprinter(scheme)
     for message in chain.from_iterable(opened):
         row = fingerprinter.message(message.value, settings.page_bytes)
         ready = row.ready

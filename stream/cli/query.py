@@ -39,13 +39,13 @@ def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
 async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
     from rich.console import Console
 
-    from stream.fingerprint.fingerprinter import Fingerprinter
     from stream.judge.query import matching_anchors
     from stream.kafka import topics
     from stream.kafka.follower import opened_follower
+    from stream.page_rows.page_fingerprinter import PageFingerprinter
 
     genesis = await topics.wait_for_genesis(settings, timeout=10)
-    fingerprinter = Fingerprinter(genesis.scheme, genesis.seed)
+    fingerprinter = PageFingerprinter(genesis.scheme, genesis.seed)
     directory = settings.state_dir / settings.namespace / "query"
     console = Console(stderr=True)
     async with opened_follower(settings, genesis, directory) as follower:

@@ -1,44 +1,32 @@
-"""Fingerprints texts, pages and page messages."""
+"""Fingerprints texts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import msgspec
 import numpy as np
 
-from stream.errors import PageError
 from stream.fingerprint import files
 from stream.fingerprint.default_weights import features
 from stream.fingerprint.hashing.hash_functions import hasher
 from stream.fingerprint.keyed_hashes import hash_ranges, hash_tokens, text_hasher
 from stream.fingerprint.recipe import recipe_of
-from stream.fingerprint.row import WORD, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import hash_keys, text_key
 from stream.fingerprint.simhash import bit_sums, signs, simhash
 from stream.fingerprint.sketch import shingles, sketch
 from stream.fingerprint.tokens import Tokens, plain_tokens
 from stream.fingerprint.weighted_features import fold_signs, weighted_pairs
-from stream.pages.content import Content, declared_language, page_content
-from stream.pages.fields import fields_of_page
-from stream.pages.outside.outside import Outside
-from stream.pages.page import PAGE_BYTES, Page, PageMessageError, decode_page, page_of_fields
 from stream.text.normalise import normalise
 from stream.text.points import Points, points_of
 from stream.text.segment import pieces, tokens_of
-from stream.text.surrogates import replace_surrogates
-from stream.text.url import MAX_URL, page_key, url_key
 from stream.text.variants import simplified, simplified_points
 
 BATCH_CHARACTERS: Final = 65_536
 """Most characters of a batch of texts, so that the working arrays stay in the cache."""
-MAX_DETAIL: Final = 500
-"""Longest `detail` of a rejected row, in characters, since it is sent in a header."""
-
 
 _EVERY_LOOP: Final = (
     ["warm"],
@@ -69,19 +57,8 @@ class Fingerprint(msgspec.Struct, frozen=True, gc=False):
     """Characters of the normalised text."""
 
 
-class ReadPage(NamedTuple):
-    """A page whose text is extracted but not yet fingerprinted."""
-
-    url: str
-    url_key: str
-    fetched_at: int | None
-    text: str
-    language: str = ""
-    """See `Row.language`."""
-
-
 class Fingerprinter:
-    """Fingerprints texts and pages by one scheme. Stateless; dictionaries are loaded on first use.
+    """Fingerprints texts by one scheme. Stateless; dictionaries are loaded on first use.
 
     >>> Fingerprinter().text("Order once, then decide deterministically.").tokens
     5
@@ -106,18 +83,14 @@ class Fingerprinter:
         self._hash = hasher(self.scheme, seed)
         self._recipe = recipe_of(self.scheme, seed)
         self._tie_word = self.scheme.tie_word
-        self._url_rules = self.scheme.url_rules
         self._warm = False
 
     def warm(self) -> None:
-        """Load tables, dictionaries and all compiled loops, so that no page has to wait for them. Takes 10 s
+        """Load tables, dictionaries and all compiled loops, so that no text has to wait for them. Takes 10 s
         if the loops have to be compiled first."""
-        from stream.text.extract import extract
-
         self._warm = True
         for texts in _EVERY_LOOP:
             self.texts(texts)
-        extract("")
 
     def normalise(self, text: str) -> str:
         """Return the normalised form of a text, which is what gets fingerprinted."""
@@ -235,107 +208,3 @@ class Fingerprinter:
             len(names),
             len(names),
         )
-
-    def page(self, page: Page, page_bytes: int = PAGE_BYTES) -> Row:
-        """Return the journal row of a page, which equals that of its message. If the page cannot be
-        fingerprinted, the row is rejected, with a reason."""
-        return self._page_row(self.validate(page, page_bytes))
-
-    def message(self, value: bytes | None, page_bytes: int) -> Row:
-        """Return the journal row of a page message's value, of at most `page_bytes` once decompressed."""
-        return self._page_row(self.decode(value, page_bytes))
-
-    def _page_row(self, page: Page | Row) -> Row:
-        read = page if isinstance(page, Row) else self.read_page(page)
-        return read if isinstance(read, Row) else self.rows([read])[0]
-
-    def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
-        """Return the page in a message's value, or the row that rejects it. Raises FetchNeededError if
-        `outside` has to fetch something first."""
-        return self._decode_or_reject(lambda: decode_page(value, page_bytes, outside))
-
-    def page_of_fields(self, fields: dict[str, Any], page_bytes: int) -> Page | Row:
-        """Return the page in the fields of a message, or the row that rejects it, as from their JSON."""
-        return self._decode_or_reject(lambda: page_of_fields(fields, page_bytes))
-
-    def validate(self, page: Page, page_bytes: int) -> Page | Row:
-        """Return the page as its message has it, or the row that rejects it, since a `Page` can be made of
-        anything. Pages that are decoded from messages are valid."""
-        return self.page_of_fields(fields_of_page(page), page_bytes)
-
-    def _decode_or_reject(self, decode: Callable[[], Page]) -> Page | Row:
-        try:
-            return decode()
-        except PageMessageError as error:
-            return self._reject(error, error.url, error.fetched_at)
-
-    def url_key(self, url: str) -> str:
-        """Return the key of a URL. Raises PageError `bad_url`."""
-        return url_key(url, self._url_rules)
-
-    def read_page(self, page: Page) -> ReadPage | Row:
-        """Return the page with its text, or the row that rejects it."""
-        try:
-            key, content = self.read_content(page)
-            return ReadPage(page.url, key, page.fetched_at, content.main_text(), declared_language(page))
-        except PageError as error:
-            return self._reject(error, page.url, page.fetched_at)
-
-    def read_content(self, page: Page) -> tuple[str, Content]:
-        """Return the URL key of a page, and its content. Raises PageError like `url_key` and
-        `page_content`."""
-        key, rules = self.url_key(page.url), self._url_rules
-        content = page_content(page)
-        if rules.redirected or rules.canonical:
-            canonical = content.canonical_url(page) if rules.canonical else None
-            key = page_key(key, page.redirected_from, canonical, rules)
-        return key, content
-
-    def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
-        """Return the journal rows of a batch of pages."""
-        fingerprints = self.texts([page.text for page in pages])
-        return [self._row(page, fingerprint) for page, fingerprint in zip(pages, fingerprints, strict=True)]
-
-    def status(self, result: Fingerprint) -> Status:
-        """Return the status of a page with this fingerprint."""
-        if result.tokens < self.scheme.minimum_tokens or not result.features:
-            return Status.INSUFFICIENT
-        return Status.SHORT if result.tokens < self.scheme.short_tokens else Status.READY
-
-    def _row(self, page: ReadPage, result: Fingerprint) -> Row:
-        status = self.status(result)
-        if status == Status.INSUFFICIENT:
-            return Row(
-                status,
-                page.url,
-                page.url_key,
-                page.fetched_at,
-                text_hash=result.text_hash,
-                length=result.length,
-                language=page.language,
-            )
-        return Row(
-            status,
-            page.url,
-            page.url_key,
-            page.fetched_at,
-            result.fingerprint & (1 << WORD) - 1,
-            result.uncertain,
-            result.sketch,
-            result.text_hash,
-            high=result.fingerprint >> WORD,
-            length=result.length,
-            language=page.language,
-        )
-
-    def _reject(self, error: PageError, url: str | None, fetched_at: int | None) -> Row:
-        """Return the row of a page that cannot be fingerprinted, with the key of its own URL if that has one.
-        A URL longer than MAX_URL is dropped, since rows must stay small."""
-        key = None
-        if url is not None:
-            url = None if len(url) > MAX_URL else replace_surrogates(url)
-        if url is not None and error.reason != "bad_url":
-            with suppress(PageError):
-                key = self.url_key(url)
-        reason, detail = error.reason, error.detail[:MAX_DETAIL] or None
-        return Row(Status.REJECTED, url, key, fetched_at, reason=reason, detail=detail)

@@ -16,6 +16,8 @@ NO_HASH: Final = bytes(16)
 
 KEY_BYTES: Final = 64 << 10
 """Maximum size of a message key. Pages with larger keys, which would not fit the journal, are rejected."""
+MAX_DETAIL: Final = 500
+"""Longest `detail` of a rejected row, in characters, since it is sent in a header."""
 
 
 class Status(enum.IntEnum):
@@ -81,3 +83,9 @@ def without_large_key(row: Row, key: bytes | None) -> Row:
     if not has_large_key(key):
         return row
     return Row(Status.REJECTED, row.url, row.url_key, row.fetched_at, reason="key_too_large")
+
+
+def failed(error: Exception) -> Row:
+    """Return the row that rejects a page because of an exception."""
+    detail = f"{type(error).__name__}: {error}"
+    return Row(Status.REJECTED, None, None, None, reason="failed", detail=detail[:MAX_DETAIL])

@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.recipe import Recipe
 from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import MINIMA, Scheme
@@ -23,6 +22,7 @@ from stream.judge.rule import Rule
 from stream.judge.shingle_diff import Shingled, ShingleDiff, diff
 from stream.messages.verdict import Verdict
 from stream.messages.verdict_options import VerdictOptions
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.tables.search.probes import probe_count
 from stream.text.segment import segment, units
@@ -154,14 +154,14 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     """What their shingles share, and do not, as text."""
 
 
-def side_of_page(name: str, page: Page, fingerprinter: Fingerprinter) -> ExplainedPage:
+def side_of_page(name: str, page: Page, fingerprinter: PageFingerprinter) -> ExplainedPage:
     """Analyse a page. Raises PageError if its URL is malformed or it has no text."""
     url_key, content = fingerprinter.read_content(page)
     return side_of_text(name, page.url, content.main_text(), fingerprinter, url_key)
 
 
 def side_of_text(
-    name: str, url: str | None, text: str, fingerprinter: Fingerprinter, url_key: str | None = None
+    name: str, url: str | None, text: str, fingerprinter: PageFingerprinter, url_key: str | None = None
 ) -> ExplainedPage:
     """Analyse a text."""
     scheme = fingerprinter.scheme

@@ -29,7 +29,6 @@ from stream.errors import (
     StateBusyError,
     StateError,
 )
-from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
@@ -42,6 +41,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, 
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.output import writing
+from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
 from stream.pages.page import PAGE_BYTES, Page
 from stream.private import private_directory, tighten
 from stream.scratch import ScratchDirectory
@@ -157,7 +157,7 @@ class Index:
         try:
             genesis, is_new = _genesis(path, scheme, options)
             Rule(genesis.options, genesis.scheme).design()  # refuses options before they are written
-            self._fingerprinter = Fingerprinter(genesis.scheme, genesis.seed)
+            self._fingerprinter = PageFingerprinter(genesis.scheme, genesis.seed)
             made = [path / _GENESIS, path / INDEX, *([] if path.exists() else [path])]
             with _made_alone(path) if is_new else nullcontext():
                 if is_new:
@@ -336,13 +336,12 @@ class Index:
             raise
 
     def _rows(self, items: Iterable[Page | tuple[str, str]]) -> list[Row]:
-        read = [self._read(item) if isinstance(item, Page) else self._named(*item) for item in items]
-        rows = iter(self._fingerprinter.rows([each for each in read if not isinstance(each, Row)]))
-        return [each if isinstance(each, Row) else next(rows) for each in read]
+        return self._fingerprinter.rows_of(
+            [self._read(item) if isinstance(item, Page) else self._named(*item) for item in items]
+        )
 
     def _read(self, page: Page) -> ReadPage | Row:
-        valid = self._fingerprinter.validate(page, self._page_bytes)
-        return valid if isinstance(valid, Row) else self._fingerprinter.read_page(valid)
+        return self._fingerprinter.read_page(self._fingerprinter.validate(page, self._page_bytes))
 
     def _named(self, name: str, text: str) -> ReadPage:
         name = replace_surrogates(name)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, Final
 
 import pyarrow as pa
 
-from stream.children.guard import failed
 from stream.errors import SettingsError
-from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
-from stream.fingerprint.row import Row
+from stream.fingerprint.row import Row, failed
 from stream.fingerprint.scheme import Scheme
+from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
 from stream.pages.arrow import MESSAGE, message_rows, messages, milliseconds, unfit_column
 from stream.pages.fields import FIELDS, missing_columns
 from stream.pages.page import PAGE_BYTES
@@ -57,9 +56,9 @@ def fingerprint_batch(
 
 
 @functools.lru_cache(maxsize=4)
-def _fingerprinter(scheme: Scheme, seed: bytes | None) -> Fingerprinter:
+def _fingerprinter(scheme: Scheme, seed: bytes | None) -> PageFingerprinter:
     """One for each scheme in a process, since its tables and compiled loops take a second to load."""
-    fingerprinter = Fingerprinter(scheme, seed)
+    fingerprinter = PageFingerprinter(scheme, seed)
     fingerprinter.warm()
     return fingerprinter
 
@@ -117,23 +116,27 @@ def _cast(name: str, column: pa.Array, kind: pa.DataType) -> list[Any]:
 
 
 def _rows(
-    fingerprinter: Fingerprinter, given: Iterable[bytes | dict[str, Any] | None], page_bytes: int
+    fingerprinter: PageFingerprinter, given: Iterable[bytes | dict[str, Any] | None], page_bytes: int
 ) -> list[Row]:
     """Read pages one by one, and fingerprint those that are pages together, which costs half as much."""
     read = [_read(fingerprinter, each, page_bytes) for each in given]
-    rows = iter(_together(fingerprinter, [each for each in read if not isinstance(each, Row)]))
-    return [each if isinstance(each, Row) else next(rows) for each in read]
+    try:
+        return fingerprinter.rows_of(read)
+    except MemoryError:
+        raise
+    except Exception:  # of one page of the batch: find out which
+        return [_alone(fingerprinter, page) for page in read]
 
 
 def _read(
-    fingerprinter: Fingerprinter, given: bytes | dict[str, Any] | None, page_bytes: int
+    fingerprinter: PageFingerprinter, given: bytes | dict[str, Any] | None, page_bytes: int
 ) -> ReadPage | Row:
     try:
         if isinstance(given, dict):
             page = fingerprinter.page_of_fields(given, page_bytes)
         else:
             page = fingerprinter.decode(given, page_bytes)
-        read = page if isinstance(page, Row) else fingerprinter.read_page(page)
+        read = fingerprinter.read_page(page)
         if isinstance(read, Row) and (read.reason, read.detail) == ("extraction_failed", OUT_OF_MEMORY):
             raise MemoryError(f"{page.url}: not enough memory to extract its text")
     except MemoryError:  # the engine's limit, not the page's fault: the task is tried again
@@ -143,18 +146,9 @@ def _read(
     return read
 
 
-def _together(fingerprinter: Fingerprinter, pages: Sequence[ReadPage]) -> list[Row]:
+def _alone(fingerprinter: PageFingerprinter, page: ReadPage | Row) -> Row:
     try:
-        return fingerprinter.rows(pages)
-    except MemoryError:
-        raise
-    except Exception:  # of one page of the batch: find out which
-        return [_alone(fingerprinter, page) for page in pages]
-
-
-def _alone(fingerprinter: Fingerprinter, page: ReadPage) -> Row:
-    try:
-        return fingerprinter.rows([page])[0]
+        return fingerprinter.rows_of([page])[0]
     except MemoryError:
         raise
     except Exception as error:

@@ -24,10 +24,10 @@ from stream.children import child
 from stream.children.child import FingerprintRequest
 from stream.children.guard import Guard
 from stream.children.position import Position
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.tokens_compiled import scanned_tokens
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.content import page_text
 from stream.pages.outside.outside import Outside
 from stream.pages.page import decode_page
@@ -66,7 +66,7 @@ def run(data: Path | None = None, count: int = PAGES, rounds: int = ROUNDS) -> d
     its time for main content to that of our extraction; `shares` of our time by stage. Medians of the rounds'
     processor time."""
     values = pages(count, data)
-    fingerprinter = Fingerprinter()
+    fingerprinter = PageFingerprinter()
     fingerprinter.warm()
     frames = [
         child.frame(FingerprintRequest(list(values[first : first + PAGES_A_CHUNK]), careful=False))
@@ -114,7 +114,7 @@ def _ratio(of: list[float], to: list[float]) -> float:
     return round(statistics.median(x / y for x, y in zip(of, to, strict=True)), 3)
 
 
-def _child(frames: Sequence[bytes], fingerprinter: Fingerprinter) -> None:
+def _child(frames: Sequence[bytes], fingerprinter: PageFingerprinter) -> None:
     """What a child does from the frames of requests to those of their rows."""
     with closing(Position()) as position:
         guard = Guard(600, PAGE_BYTES, position)

@@ -16,9 +16,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from stream.dashboard.lookup.comparer import Comparer
-from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
+from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
 from stream.pages.outside.errors import FetchNeededError
 from stream.pages.outside.outside import Outside
 from stream.pages.page import Page
@@ -165,7 +165,7 @@ class Stillborn:
         os._exit(9)
 
 
-class Treacherous(Fingerprinter):
+class Treacherous(PageFingerprinter):
     """The real fingerprinter, except for pages that hang or kill it while they are parsed or
     fingerprinted."""
 
@@ -192,7 +192,7 @@ class Treacherous(Fingerprinter):
         return super().rows(pages)
 
 
-class Stalling(Fingerprinter):
+class Stalling(PageFingerprinter):
     """The real one, except for pages that say `stall`, which wait for a store that hangs, until there is a
     `gate` in the directory that SLOW_GATE names."""
 

@@ -14,7 +14,6 @@ from typing import Any
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import NewPartitions, NewTopic, RecordsToDelete
 
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.kafka import broker_metadata
@@ -22,6 +21,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.topic_plan import plan
 from stream.messages.decision import Decisions, decode_decisions
 from stream.messages.journal import Rows, SourceRange
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.roles.auditor import audit
 from stream.roles.judge.role import JudgeRole
@@ -32,7 +32,7 @@ from tests.waiting import HANG_SECONDS, until
 
 CLUSTER, TOPIC_ID = "a-cluster", "ab" * 16
 WORDS = [a + b + c for a in "bdfgklmnprst" for b in "aeiou" for c in "nrls"]
-FINGERPRINTER = Fingerprinter()
+FINGERPRINTER = PageFingerprinter()
 
 
 def text(seed: object, words: int = 80) -> str:

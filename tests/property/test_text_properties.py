@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stream.errors import PageError
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED, hash_keys
 from stream.fingerprint.tokens import plain_tokens
 from stream.fingerprint.tokens_compiled import scanned_tokens
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.text import normalise_compiled
 from stream.text.characters import UNASSIGNED, classes
 from stream.text.decode import decode
@@ -147,7 +147,7 @@ def said(texts: Points, start: int, end: int) -> str:
 
 @given(st.lists(MIXED | LONG, max_size=6))
 def test_a_batch_changes_no_fingerprint(texts: list[str]) -> None:
-    fingerprinter = Fingerprinter()
+    fingerprinter = PageFingerprinter()
     assert fingerprinter.texts(texts) == [fingerprinter.text(text) for text in texts]
 
 
@@ -180,13 +180,13 @@ def test_a_url_key_is_its_own_key(url: str, names: set[str]) -> None:
     | st.text().map(lambda text: b'{"url":"http://e.com/","text":' + text.encode("utf-8", "replace"))
 )
 def test_any_message_gives_one_row(value: bytes) -> None:
-    assert Fingerprinter().message(value, 1000).status in set(Status)
+    assert PageFingerprinter().message(value, 1000).status in set(Status)
 
 
 @given(st.lists(st.sampled_from(["one", "two", "three", "four", "五", "六六"]), max_size=30), st.data())
 def test_order_of_words_changes_no_bit_of_the_fingerprint(parts: list[str], data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(parts))
-    one, two = (Fingerprinter().text(" ".join(x)) for x in (parts, shuffled))
+    one, two = (PageFingerprinter().text(" ".join(x)) for x in (parts, shuffled))
     assert (one.fingerprint, one.uncertain, one.tokens) == (two.fingerprint, two.uncertain, two.tokens)
 
 
@@ -222,5 +222,5 @@ def test_no_text_raises_by_any_method(options: dict[str, object], text: str) -> 
 
 
 @functools.cache
-def _fingerprinter(scheme: Scheme) -> Fingerprinter:
-    return Fingerprinter(scheme)
+def _fingerprinter(scheme: Scheme) -> PageFingerprinter:
+    return PageFingerprinter(scheme)

@@ -6,10 +6,10 @@ import pytest
 
 from stream import Index, Page, Scheme
 from stream.errors import SettingsError
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
 from stream.judge.explain import explain, side_of_page
 from stream.messages.verdict_options import VerdictOptions
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.text.canonical import HEAD_CHARACTERS, canonical_link, canonical_of_header
 
 URL = "https://example.com/a/b?x=1"
@@ -91,7 +91,7 @@ def test_the_header_link_names_one_too(value: str, canonical: str | None) -> Non
 
 def key(scheme: Scheme, url: str, canonical: str | None = None, asked: str | None = None) -> str | None:
     page = Page(url=url, text=TEXT, canonical_url=canonical, redirected_from=asked)
-    read = Fingerprinter(scheme).read_page(page)
+    read = PageFingerprinter(scheme).read_page(page)
     return read.url_key
 
 
@@ -142,7 +142,7 @@ def test_a_redirected_page_has_the_key_of_the_url_that_was_asked_for() -> None:
 
 def test_html_is_read_whatever_it_comes_as_and_text_is_not() -> None:
     html = f"<link rel=canonical href=/q><p>{TEXT} {TEXT}"
-    fingerprinter = Fingerprinter(ALL)
+    fingerprinter = PageFingerprinter(ALL)
     pages = [
         (Page(url="http://a.com/p", html=html), "http://a.com/q"),
         (Page(url="http://a.com/p", body=html.encode("utf-16"), charset="utf-16"), "http://a.com/q"),
@@ -182,6 +182,6 @@ def test_the_verdict_shows_the_pages_own_url_and_names_the_page_before() -> None
 
 
 def test_explain_compares_pages_of_one_canonical_url_without_tables() -> None:
-    fingerprinter, html = Fingerprinter(ALL), f"<link rel=canonical href=/q><p>{TEXT} {TEXT}"
+    fingerprinter, html = PageFingerprinter(ALL), f"<link rel=canonical href=/q><p>{TEXT} {TEXT}"
     sides = [side_of_page(each, Page(url=f"http://a.com/{each}", html=html), fingerprinter) for each in "pq"]
     assert explain(*sides, ALL, VerdictOptions()).verdict == "recrawl"

@@ -10,8 +10,8 @@ from stream.children import child
 from stream.children.child import BatchFingerprinter, FingerprintRequest
 from stream.children.guard import Guard
 from stream.children.position import Position
-from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
+from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
 from stream.pages.outside.outside import Outside
 
 OUTSIDE = Outside()
@@ -30,7 +30,7 @@ class Outbox:
         pass
 
 
-class Choosy(Fingerprinter):
+class Choosy(PageFingerprinter):
     """Raises on batches that contain a page marked for it."""
 
     def rows(self, pages: list[ReadPage]) -> list[Row]:  # type: ignore[override]
@@ -39,7 +39,7 @@ class Choosy(Fingerprinter):
         return super().rows(pages)
 
 
-def answers(values: list[bytes | None], careful: bool, fingerprinter: Fingerprinter) -> list[Row]:
+def answers(values: list[bytes | None], careful: bool, fingerprinter: PageFingerprinter) -> list[Row]:
     outbox = Outbox()
     position = Position()
     guard = Guard(60, 1 << 20, position)
@@ -60,7 +60,7 @@ def messages(texts: list[str]) -> list[bytes | None]:
 def test_pages_done_together_have_the_rows_of_pages_done_alone() -> None:
     values = messages([f"word {number} 我们在北京 " * 40 * (number % 3) for number in range(40)])
     values[5:7] = [None, b"{"]
-    fingerprinter = Fingerprinter()
+    fingerprinter = PageFingerprinter()
     assert isinstance(fingerprinter, BatchFingerprinter)
     assert answers(values, False, fingerprinter) == answers(values, True, fingerprinter)
 

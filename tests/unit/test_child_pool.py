@@ -22,10 +22,10 @@ from stream.children.child import ChildConfiguration
 from stream.children.deadline import MAX_HOSTS, CrashedHosts, seconds
 from stream.children.pool import ChildPool
 from stream.errors import ChildError
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from tests.kafka.fingerprinters import SLOW_GATE
 from tests.waiting import until
 
@@ -201,7 +201,7 @@ async def test_pages_done_together_are_all_answered_beside_those_that_end_the_pr
     async with asyncio.timeout(HANG), ChildPool(1, configuration("Treacherous")) as pool:
         rows = await pool.fingerprint(list(pages))
     assert [row.reason for row in rows] == [None if word == "fine" else "crash" for word in words]
-    alone = Fingerprinter()
+    alone = PageFingerprinter()
     fine = [number for number, word in enumerate(words) if word == "fine"]
     assert [rows[number] for number in fine] == [alone.message(pages[number], 1 << 20) for number in fine]
 

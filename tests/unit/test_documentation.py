@@ -15,9 +15,10 @@ import msgspec
 import pytest
 from jsonschema import Draft202012Validator
 
-from stream import Fingerprinter, Index, Page
+from stream import Index, Page
 from stream.cli import COMMANDS, cli
 from stream.errors import EXIT_ERROR, EXIT_REFUSED
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.sinks.base import COLUMNS
 
 ROOT = Path(__file__).parents[2]
@@ -154,7 +155,7 @@ def test_the_readmes_example_is_what_its_page_gets() -> None:
     with Index() as index:
         first = Page(url=verdict["duplicate_of"]["url"], text=message["text"])
         index.add_page(first)
-        rows = [Fingerprinter().message(json.dumps(message).encode(), 1 << 20)]
+        rows = [PageFingerprinter().message(json.dumps(message).encode(), 1 << 20)]
         (found,) = msgspec.to_builtins(list(index.judge(rows).verdict_records()))
     assert list(found) == list(verdict)
     for field in ("id", "cluster", "duplicate_of", "source", "decided_at"):

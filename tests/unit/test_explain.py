@@ -11,7 +11,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from stream.errors import SchemeMismatchError, SettingsError
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
@@ -21,20 +20,21 @@ from stream.judge.state import State
 from stream.judge.stored_pages import StoredPages
 from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict_options import VerdictOptions
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.tables.design import Design
 from tests.commands import neardup
 from tests.genesis import genesis_of
 from tests.probed_keys import probe_keys
 
-FINGERPRINTER = Fingerprinter()
+FINGERPRINTER = PageFingerprinter()
 
 
 def opened(
     directory: Path,
     pages: list[Page],
     options: VerdictOptions,
-    fingerprinter: Fingerprinter = FINGERPRINTER,
+    fingerprinter: PageFingerprinter = FINGERPRINTER,
 ) -> tuple[Judge, Entry]:
     """A judge with a state directory of its own, and the pages in one journal record."""
     return opened_with(directory, [fingerprinter.page(page) for page in pages], options, fingerprinter.scheme)
@@ -54,7 +54,7 @@ def judged(
     directory: Path,
     pages: list[Page],
     options: VerdictOptions,
-    fingerprinter: Fingerprinter = FINGERPRINTER,
+    fingerprinter: PageFingerprinter = FINGERPRINTER,
 ):
     """The last page's verdict record."""
     judge, entry = opened(directory, pages, options, fingerprinter)
@@ -91,9 +91,9 @@ OPTIONS = [
 ]
 FINGERPRINTERS = [
     FINGERPRINTER,
-    Fingerprinter(Scheme(sketch="minhash")),
-    Fingerprinter(Scheme(width=128)),
-    Fingerprinter(Scheme(width=32)),
+    PageFingerprinter(Scheme(sketch="minhash")),
+    PageFingerprinter(Scheme(width=128)),
+    PageFingerprinter(Scheme(width=32)),
 ]
 
 
@@ -115,7 +115,7 @@ def test_the_verdict_is_the_judges(
     han: bool,
     same_url: bool,
     options: VerdictOptions,
-    fingerprinter: Fingerprinter,
+    fingerprinter: PageFingerprinter,
     cut: tuple[int | None, int | None],
     tmp_path_factory,
 ) -> None:
@@ -181,7 +181,7 @@ def test_rule_16_an_anchor_that_stayed_out_of_full_buckets_is_explained(tmp_path
 @pytest.mark.parametrize("width", [32, 64, 128])
 def test_margins_have_the_sign_of_the_bit(features: str, width: int) -> None:
     scheme = Scheme(features=features, width=width)  # type: ignore[arg-type]
-    fingerprinter = Fingerprinter(scheme)
+    fingerprinter = PageFingerprinter(scheme)
     first, second = edited(1, 300, 20, han=False)
     sides = [side_of_text(name, None, text, fingerprinter) for name, text in (("a", first), ("b", second))]
     found = explain(*sides, scheme, VerdictOptions())

@@ -10,13 +10,13 @@ import snowballstemmer
 
 from stream.errors import SettingsError
 from stream.fingerprint.features.feature_methods import HOMES, maker
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.recipe import Recipe, recipe_of
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.fingerprint.simhash import TIES
 from stream.fingerprint.sketch import similarities
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.text.han_cutters import analyse
 from stream.text.normalise import normalise
@@ -140,7 +140,7 @@ def test_a_malformed_dictionary_is_named(tmp_path: Path) -> None:
     words = tmp_path / "words.txt"
     words.write_text("词 5 n 又 一\n", "utf-8")
     with pytest.raises(SettingsError, match=r"dictionary=.*words\.txt: line 1"):
-        Fingerprinter(Scheme(dictionary=str(words))).warm()
+        PageFingerprinter(Scheme(dictionary=str(words))).warm()
 
 
 def recipe_features(text: str, **options: object) -> set[int]:
@@ -169,7 +169,7 @@ def test_stemming_makes_forms_of_a_word_one_feature() -> None:
 
 def test_a_recipe_of_the_defaults_options_is_the_default_way() -> None:
     """The default path in columns and the general path agree."""
-    fingerprinter, general = Fingerprinter(), Fingerprinter()
+    fingerprinter, general = PageFingerprinter(), PageFingerprinter()
     general._recipe = Recipe(Scheme(), PUBLIC_SEED)
     assert recipe_of(Scheme(), PUBLIC_SEED) is None
     assert recipe_of(Scheme(ties="one", minimum_tokens=3, sketch_bins=512), PUBLIC_SEED) is None
@@ -199,7 +199,7 @@ GOLDEN = {
 def test_output_is_what_it_was(options: str) -> None:
     """A failure here means that fingerprints changed: raise that part's number in `scheme.BEHAVIOUR`."""
     scheme = Scheme.of(dict(option.split("=") for option in options.split()))
-    found = [Fingerprinter(scheme).text(text).fingerprint for text in (CHINESE, ENGLISH)]
+    found = [PageFingerprinter(scheme).text(text).fingerprint for text in (CHINESE, ENGLISH)]
     assert tuple(f"{each:0{scheme.width // 4}x}" for each in found) == GOLDEN[options]
 
 
@@ -212,7 +212,7 @@ def test_every_method_has_a_golden_output() -> None:
 @pytest.mark.parametrize("options", GOLDEN)
 def test_a_small_change_moves_fewer_bits_than_another_text(options: str) -> None:
     scheme = Scheme.of(dict(option.split("=") for option in options.split()))
-    fingerprinter = Fingerprinter(scheme)
+    fingerprinter = PageFingerprinter(scheme)
     one, changed, other = (
         fingerprinter.text(text).fingerprint
         for text in (CHINESE, CHINESE.replace("未来", "将来"), ENGLISH * 3)
@@ -222,15 +222,15 @@ def test_a_small_change_moves_fewer_bits_than_another_text(options: str) -> None
 
 def test_a_page_without_features_is_insufficient() -> None:
     """TextRank finds only Chinese words. Otherwise all English pages would have the fingerprint of ties."""
-    fingerprinter = Fingerprinter(Scheme(features="textrank"))
+    fingerprinter = PageFingerprinter(Scheme(features="textrank"))
     found = fingerprinter.text(ENGLISH)
     assert (found.features, found.fingerprint) == (0, TIES)
     assert fingerprinter.page(Page(url="http://e.com/", text=ENGLISH)).status == Status.INSUFFICIENT
-    assert Fingerprinter().text(ENGLISH).features == 12
+    assert PageFingerprinter().text(ENGLISH).features == 12
 
 
 def test_pairs_of_ones_own_are_fingerprinted_as_they_are() -> None:
-    fingerprinter = Fingerprinter()
+    fingerprinter = PageFingerprinter()
     same = fingerprinter.features([("a", 1), ("b", 2**0.5)])
     assert same.fingerprint == fingerprinter.text("b a b").fingerprint
     assert fingerprinter.features([("A", 1)]).fingerprint != fingerprinter.features([("a", 1)]).fingerprint
@@ -246,4 +246,4 @@ def test_pairs_of_ones_own_are_fingerprinted_as_they_are() -> None:
 @pytest.mark.parametrize("weight", [float("nan"), float("inf"), 2.0**33])
 def test_a_weight_that_cannot_be_summed_is_refused(weight: float) -> None:
     with pytest.raises(ValueError, match="feature 'x'"):
-        Fingerprinter().features([("x", weight)])
+        PageFingerprinter().features([("x", weight)])

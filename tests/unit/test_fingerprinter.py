@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import xxhash
 
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import NO_HASH, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import similarities
 from stream.messages.journal import Rows, SourceRange
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 
 LIMIT = 1 << 20
@@ -78,8 +78,8 @@ GOLDEN = {  # text, scheme, fingerprint, first uncertain bits, hash of the sketc
 
 
 @pytest.fixture(scope="module")
-def fingerprinter() -> Fingerprinter:
-    return Fingerprinter()
+def fingerprinter() -> PageFingerprinter:
+    return PageFingerprinter()
 
 
 def bits_apart(a: int, b: int) -> int:
@@ -87,7 +87,9 @@ def bits_apart(a: int, b: int) -> int:
 
 
 @pytest.mark.parametrize("text", [ENGLISH, CHINESE])
-def test_a_small_change_moves_few_bits_and_another_text_many(text: str, fingerprinter: Fingerprinter) -> None:
+def test_a_small_change_moves_few_bits_and_another_text_many(
+    text: str, fingerprinter: PageFingerprinter
+) -> None:
     before, after = fingerprinter.text(text), fingerprinter.text(text[:-6])
     other = fingerprinter.text(CHINESE if text is ENGLISH else ENGLISH)
     assert bits_apart(before.fingerprint, after.fingerprint) <= 12
@@ -98,21 +100,21 @@ def test_a_small_change_moves_few_bits_and_another_text_many(text: str, fingerpr
     assert similarities(a[None], c[None], scheme)[0] < 3500
 
 
-def test_width_case_and_spacing_change_nothing(fingerprinter: Fingerprinter) -> None:
+def test_width_case_and_spacing_change_nothing(fingerprinter: PageFingerprinter) -> None:
     wide = "".join(chr(ord(c) + 0xFEE0) if "a" <= c <= "z" else c for c in ENGLISH)
     plain, odd = fingerprinter.text(ENGLISH), fingerprinter.text(wide.upper().replace(" ", " \n "))
     assert (plain.fingerprint, plain.sketch, plain.tokens) == (odd.fingerprint, odd.sketch, odd.tokens)
 
 
 @pytest.mark.parametrize("text", ["", "\0", "\ud800", "你\udfff", "\ud83d" * 500, "é" * 500 + "\ud800 x"])
-def test_no_text_raises(text: str, fingerprinter: Fingerprinter) -> None:
+def test_no_text_raises(text: str, fingerprinter: PageFingerprinter) -> None:
     found = fingerprinter.text(text)
     assert 0 <= found.fingerprint < 2**64
     assert len(found.sketch) == 256
     assert len(found.uncertain) == 32
 
 
-def test_html_body_and_text_of_one_article_are_one_article(fingerprinter: Fingerprinter) -> None:
+def test_html_body_and_text_of_one_article_are_one_article(fingerprinter: PageFingerprinter) -> None:
     html = (
         f"<!doctype html><meta charset=gbk><title>t</title><main><article><p>{CHINESE}</p></article></main>"
     )
@@ -125,7 +127,7 @@ def test_html_body_and_text_of_one_article_are_one_article(fingerprinter: Finger
     assert len({(row.fingerprint, row.sketch) for row in rows}) == 1
 
 
-def test_a_short_page_is_insufficient_and_keeps_its_text_hash(fingerprinter: Fingerprinter) -> None:
+def test_a_short_page_is_insufficient_and_keeps_its_text_hash(fingerprinter: PageFingerprinter) -> None:
     row = fingerprinter.page(Page(url="http://E.com/#x", text="Page not found", fetched_at=7))
     assert (row.status, row.url, row.url_key, row.fetched_at) == (1, "http://E.com/#x", "http://e.com/", 7)
     assert row.fingerprint == 0
@@ -158,14 +160,14 @@ def test_a_short_page_is_insufficient_and_keeps_its_text_hash(fingerprinter: Fin
     ],
 )
 def test_a_page_that_cannot_be_used_is_rejected_with_a_reason(
-    value: bytes | None, reason: str, url: str | None, key: str | None, fingerprinter: Fingerprinter
+    value: bytes | None, reason: str, url: str | None, key: str | None, fingerprinter: PageFingerprinter
 ) -> None:
     row = fingerprinter.message(value, LIMIT)
     assert (row.status, row.reason, row.url, row.url_key) == (Status.REJECTED, reason, url, key)
     assert row.detail is None or len(row.detail) <= 500
 
 
-def test_rows_fit_the_journal(fingerprinter: Fingerprinter) -> None:
+def test_rows_fit_the_journal(fingerprinter: PageFingerprinter) -> None:
     rows: list[Row] = [
         fingerprinter.message(json.dumps({"url": "http://e.com/", "text": ENGLISH}).encode(), LIMIT),
         fingerprinter.message(b"", LIMIT),
@@ -183,7 +185,7 @@ def test_rows_fit_the_journal(fingerprinter: Fingerprinter) -> None:
 def test_output_is_what_it_was(name: str) -> None:
     """A failure here means that fingerprints changed: raise that part's number in `scheme.BEHAVIOUR`."""
     text, scheme, fingerprint, uncertain, sketch_hash, text_hash, count = GOLDEN[name]
-    found = Fingerprinter(scheme).text(text)
+    found = PageFingerprinter(scheme).text(text)
     assert f"{found.fingerprint:016x}" == fingerprint
     assert found.uncertain[:8].hex() == uncertain
     assert xxhash.xxh3_64_hexdigest(found.sketch) == sketch_hash
@@ -197,7 +199,7 @@ def test_output_is_what_it_was(name: str) -> None:
     ids=["default", "folded", "minhash"],
 )
 def test_a_batch_has_the_fingerprints_of_its_texts_one_by_one(scheme: Scheme) -> None:
-    fingerprinter = Fingerprinter(scheme)
+    fingerprinter = PageFingerprinter(scheme)
     texts = [
         ENGLISH,
         CHINESE,
@@ -215,13 +217,13 @@ def test_after_warming_up_no_page_waits_for_the_compiler() -> None:
     script = """
 import gc, random
 from numba.core.dispatcher import Dispatcher
-from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 
 def loaded():
     return {id(one): len(one.signatures) for one in gc.get_objects() if isinstance(one, Dispatcher)}
 
-fingerprinter = Fingerprinter()
+fingerprinter = PageFingerprinter()
 fingerprinter.warm()
 before = loaded()
 assert before

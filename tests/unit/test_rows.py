@@ -18,9 +18,9 @@ from pyarrow import parquet
 
 from stream.errors import RowsError, SchemeMismatchError, SettingsError
 from stream.failpoints import VARIABLE
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS, Scheme
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.rows.arrow import TYPES, Place, batch_of, rows_of, schema
 from stream.rows.files import RowsReader, seal, sorted_table, write_file
 from stream.rows.fingerprint import fingerprint_batch
@@ -56,7 +56,7 @@ def fields(number: int) -> dict[str, Any]:
 
 def own_row(number: int) -> Row:
     """The row of a page as a worker makes it, without the uncertain bits, which rows have if asked for."""
-    row = Fingerprinter().message(json.dumps(fields(number)).encode(), 1 << 20)
+    row = PageFingerprinter().message(json.dumps(fields(number)).encode(), 1 << 20)
     return msgspec.structs.replace(row, uncertain=bytes(UNCERTAIN_BITS))
 
 
@@ -106,7 +106,7 @@ def test_rows_of_a_batch_are_those_of_the_fingerprinter() -> None:
     "scheme", [Scheme(width=128), Scheme(width=32), Scheme(sketch="minhash", sketch_bits=2)]
 )
 def test_rows_survive_columns_in_every_scheme(scheme: Scheme) -> None:
-    own = Fingerprinter(scheme)
+    own = PageFingerprinter(scheme)
     rows = [own.message(json.dumps(fields(number)).encode(), 1 << 20) for number in range(20)]
     places = [Place(number, "a", 1) for number in range(20)]
     back = rows_of(batch_of(scheme, rows, places, [b"key"] * 20, uncertain=True), scheme)
@@ -151,13 +151,13 @@ def test_bad_pages_are_rows_with_reasons(monkeypatch: pytest.MonkeyPatch) -> Non
     )
     assert fingerprint_batch(pages).column("reason").to_pylist() == ["wrong_type", "wrong_type"]
 
-    def rows(self: Fingerprinter, pages: Any) -> Any:
+    def rows(self: PageFingerprinter, pages: Any) -> Any:
         if any("bad" in page.text for page in pages):
             raise ZeroDivisionError("by the page")
         return real(self, pages)
 
-    real = Fingerprinter.rows
-    monkeypatch.setattr(Fingerprinter, "rows", rows)
+    real = PageFingerprinter.rows
+    monkeypatch.setattr(PageFingerprinter, "rows", rows)
     texts = [text(1), "bad", text(3)]
     pages = pa.record_batch({"url": ["http://a.example/"] * 3, "text": texts, "order": range(3)})
     made = fingerprint_batch(pages)

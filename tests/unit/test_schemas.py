@@ -21,7 +21,6 @@ from jsonschema import Draft202012Validator, FormatChecker
 
 from stream.cli import cli
 from stream.errors import RecordError, RecordVersionError, StateError
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch, Entry, digest_of
 from stream.judge.ids import pack
@@ -33,6 +32,7 @@ from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal, 
 from stream.messages.row_columns import COLUMNS
 from stream.messages.verdict_avro import to_avro, to_json
 from stream.messages.verdict_options import VerdictOptions
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.outside.schema import AvroSchema
 from stream.pages.page import Page
 
@@ -79,7 +79,7 @@ MESSAGES: list[list[tuple[bytes | None, bytes | None]]] = [
 
 def entries() -> list[Entry]:
     """Two journal records as a judge reads them; the second begins with a re-delivered row."""
-    fingerprinter, found, offset = Fingerprinter(SCHEME), [], 0
+    fingerprinter, found, offset = PageFingerprinter(SCHEME), [], 0
     for number, messages in enumerate(MESSAGES):
         start = offset - (number > 0)
         part = [*(MESSAGES[0][-1:] if number else ()), *messages]
@@ -283,7 +283,7 @@ def strings_of(plain: dict[str, Any], n: int) -> dict[str, list[bytes | None]]:
 
 def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
     plain = msgspec.msgpack.decode(entries()[0].rows.encode())
-    found = Fingerprinter(SCHEME).text(HARBOUR)
+    found = PageFingerprinter(SCHEME).text(HARBOUR)
     assert list(plain["status"]) == [0, 0, 0, 1, 2, 2]
     assert int.from_bytes(plain["fingerprint"][:8], "little") == found.fingerprint
     assert plain["sketch"][: SCHEME.sketch_bytes] == found.sketch
@@ -292,7 +292,7 @@ def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
     assert plain["text_hash"][64:] == bytes(32), "zeros when rejected"
     # Runs of spaces are one, and the last is none.
     lengths = np.frombuffer(plain["length"], "<u4").tolist()
-    assert lengths == [len(Fingerprinter(SCHEME).normalise(HARBOUR))] * 3 + [len("loading"), 0, 0]
+    assert lengths == [len(PageFingerprinter(SCHEME).normalise(HARBOUR))] * 3 + [len("loading"), 0, 0]
     times = np.frombuffer(plain["fetched_at"], "<i8").tolist()
     assert times == [1_767_319_445_678, -(2**63), -(2**63), 0, -(2**63), -(2**63)]
     strings = strings_of(plain, 6)
@@ -306,7 +306,7 @@ def test_columns_of_a_journal_record_mean_what_is_documented() -> None:
 
 
 def test_uncertain_bits_and_languages_take_no_bytes_where_there_are_none() -> None:
-    fingerprinter = Fingerprinter(SCHEME)
+    fingerprinter = PageFingerprinter(SCHEME)
     pages = [
         Page(url=NEWS, html=f"<html lang={lang}><p>{HARBOUR}") for lang in ("en-GB", "zh", "x-none", "ast")
     ]
@@ -336,7 +336,7 @@ def test_a_record_with_a_sketch_of_more_shingles_than_there_are_is_refused() -> 
     start = msgspec.structs.replace(
         genesis(VerdictOptions()), scheme=scheme, scheme_id=scheme.id, seed=scheme.seed()
     )
-    row = Fingerprinter(scheme).page(Page(url=NEWS, text=HARBOUR))
+    row = PageFingerprinter(scheme).page(Page(url=NEWS, text=HARBOUR))
     for size, refused in ((2**32, False), (2**32 + 1, True), (2**64 - 1, True)):
         forged = row.sketch[:-16] + size.to_bytes(8, "little") + bytes(8)
         rows = Rows.of(scheme, ranges, [msgspec.structs.replace(row, sketch=forged)], [0], [None])

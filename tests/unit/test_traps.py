@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from stream.errors import SettingsError
-from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
+from stream.fingerprint.fingerprinter import Fingerprint
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
@@ -21,6 +21,7 @@ from stream.judge.state import State
 from stream.messages.journal import Rows, SourceRange
 from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from stream.tables.fingerprint_lanes import distances, from_integers
 from tests.bench.methods.brute_force import BruteForce
@@ -43,7 +44,7 @@ def judged(
     texts: list[str], directory: Path, options: VerdictOptions | None = None, **scheme: object
 ) -> list[VerdictRecord]:
     """Verdicts on pages of different URLs, in order, a hundred per journal record."""
-    fingerprinter = Fingerprinter(Scheme(**scheme))  # type: ignore[arg-type]
+    fingerprinter = PageFingerprinter(Scheme(**scheme))  # type: ignore[arg-type]
     options = options or VerdictOptions()
     used = fingerprinter.scheme
     genesis = genesis_of(used, options)
@@ -73,8 +74,8 @@ def counted(verdicts: list[VerdictRecord]) -> Counter[str]:
 
 
 @pytest.fixture(scope="module")
-def fingerprinter() -> Fingerprinter:
-    return Fingerprinter()
+def fingerprinter() -> PageFingerprinter:
+    return PageFingerprinter()
 
 
 def same(a: Fingerprint, b: Fingerprint) -> bool:
@@ -131,7 +132,7 @@ def test_one_heavy_term_does_not_make_pages_alike() -> None:
     pages = [text_of(1) + spam, text_of(2) + spam]
 
     def distance(**options: object) -> int:
-        fingerprinter = Fingerprinter(Scheme(**options))  # type: ignore[arg-type]
+        fingerprinter = PageFingerprinter(Scheme(**options))  # type: ignore[arg-type]
         return apart(*map(fingerprinter.text, pages))
 
     assert distance(weights="tf") == 0
@@ -163,12 +164,12 @@ def test_a_token_repeated_is_that_token(tmp_path: Path) -> None:
         ("STRASSE ΣΊΣΥΦΟΣ", "straße σίσυφος"),
     ],
 )
-def test_what_nobody_sees_changes_nothing(one: str, other: str, fingerprinter: Fingerprinter) -> None:
+def test_what_nobody_sees_changes_nothing(one: str, other: str, fingerprinter: PageFingerprinter) -> None:
     context = f" {text_of(3, 40)} {CHINESE}"
     assert same(fingerprinter.text(one + context), fingerprinter.text(other + context))
 
 
-def test_soft_hyphens_of_html_are_dropped(fingerprinter: Fingerprinter) -> None:
+def test_soft_hyphens_of_html_are_dropped(fingerprinter: PageFingerprinter) -> None:
     body = f"<html><body><article><p>{text_of(5)}</p><p>{text_of(6)}</p></article></body></html>"
     hyphened = body.replace("a", "a&shy;")
     rows = [fingerprinter.page(Page(url="http://e.com/", html=html)) for html in (body, hyphened)]
@@ -177,12 +178,12 @@ def test_soft_hyphens_of_html_are_dropped(fingerprinter: Fingerprinter) -> None:
 
 
 def test_traditional_and_simplified_copies_are_different_texts_unless_folded(
-    fingerprinter: Fingerprinter,
+    fingerprinter: PageFingerprinter,
 ) -> None:
     simplified = "这个国家的图书馆里有许多关于历史与艺术的书籍，学生们经常来这里读书写字。"
     traditional = "這個國家的圖書館裡有許多關於歷史與藝術的書籍，學生們經常來這裡讀書寫字。"
     assert apart(fingerprinter.text(simplified), fingerprinter.text(traditional)) > 12
-    folding = Fingerprinter(Scheme(han_variants="folded"))
+    folding = PageFingerprinter(Scheme(han_variants="folded"))
     one, other, plain = folding.text(simplified), folding.text(traditional), fingerprinter.text(simplified)
     assert same(one, other)
     assert same(one, plain)
@@ -210,7 +211,7 @@ def test_a_mixed_page_is_found_again_with_a_part_changed(tmp_path: Path) -> None
     ids=["hindi", "thai", "khmer", "kana", "hebrew"],
 )
 def test_unlike_pages_of_any_script_are_far_apart_and_like_ones_near(
-    letters: list[str], fingerprinter: Fingerprinter
+    letters: list[str], fingerprinter: PageFingerprinter
 ) -> None:
     def page(seed: int) -> list[str]:
         rng = random.Random(seed)
@@ -224,7 +225,7 @@ def test_unlike_pages_of_any_script_are_far_apart_and_like_ones_near(
     assert apart(a, c) > 16
 
 
-def test_a_megabyte_in_one_line_is_fingerprinted_like_many_lines(fingerprinter: Fingerprinter) -> None:
+def test_a_megabyte_in_one_line_is_fingerprinted_like_many_lines(fingerprinter: PageFingerprinter) -> None:
     line = text_of(4, 2000)
     long_line = " ".join([line] * 80)
     assert len(long_line) > 1_000_000
@@ -308,7 +309,7 @@ def test_tables_of_fingerprints_of_128_bits_are_refused_by_name(
 
 @pytest.mark.parametrize("width", [32, 64, 128])
 def test_neighbour_searches_take_fingerprints_of_every_width(width: int) -> None:
-    fingerprinter = Fingerprinter(Scheme(width=width))  # type: ignore[arg-type]
+    fingerprinter = PageFingerprinter(Scheme(width=width))  # type: ignore[arg-type]
     stored, queries = (
         from_integers([fingerprinter.text(text).fingerprint for text in texts], width)
         for texts in (EDITED, SHORT)

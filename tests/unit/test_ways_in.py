@@ -20,10 +20,10 @@ from pyarrow import parquet
 from stream import Index, Page
 from stream.dashboard.lookup.comparer import Comparer
 from stream.errors import PageError, SettingsError
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.fingerprint.row import KEY_BYTES, Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.messages.journal import Corpus, Rows, decode_journal
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.roles.loader.records import LoadedSource, records
 from stream.roles.publisher import key_of
 from stream.roles.worker.backlog import Backlog, PagesTopic
@@ -178,7 +178,7 @@ class Record(NamedTuple):
 
 def streamed(messages: Sequence[Message]) -> list[Row]:
     """The rows of published messages as a worker appends them: fingerprinted, with the keys of `publish`."""
-    fingerprinter = Fingerprinter()
+    fingerprinter = PageFingerprinter()
     backlog = Backlog(PagesTopic("cluster", "pages", "ab" * 16))
     backlog.open(0, 0)
     sent = [Record(place, key_of(each, "url"), each.value) for place, each in enumerate(messages)]

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 import msgspec
 
-from stream.fingerprint.fingerprinter import Fingerprinter, ReadPage
 from stream.fingerprint.row import Row
 from stream.judge.shingle_diff import Shingled, diff
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.text.segment import units
 
 
-class Comparer(Fingerprinter):
+class Comparer(PageFingerprinter):
     """Fingerprints pages, and compares the shingles of two."""
 
     def compare(self, anchor: bytes, page: bytes, page_bytes: int) -> bytes | Row:
         """Return the `ShingleDiff` of two page messages in msgpack, or the row that rejects one of them."""
         sides = []
         for value in (anchor, page):
-            read = self._read(value, page_bytes)
+            read = self.read_page(self.decode(value, page_bytes))
             if isinstance(read, Row):
                 return read
             text = self.normalise(read.text)
             sides.append(Shingled.of(text, units(text), self.scheme.shingle))
         return msgspec.msgpack.encode(diff(*sides))
-
-    def _read(self, value: bytes, page_bytes: int) -> ReadPage | Row:
-        page = self.decode(value, page_bytes)
-        return page if isinstance(page, Row) else self.read_page(page)

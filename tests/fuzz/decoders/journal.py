@@ -7,19 +7,19 @@ from pathlib import Path
 from typing import ClassVar
 
 from stream.errors import NeardupError, RecordError
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.judge import batch, ledger
 from stream.judge.batch import Entry, digest_of
 from stream.judge.judge import Judge
 from stream.judge.state import State
 from stream.messages import journal
 from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import damaged, packed
 from tests.genesis import genesis_of
 
-FINGERPRINTER = Fingerprinter()
+FINGERPRINTER = PageFingerprinter()
 GENESIS = genesis_of(FINGERPRINTER.scheme)
 WORDS = [
     "amber",

@@ -12,9 +12,9 @@ import zstandard
 
 from stream.errors import PageError
 from stream.fingerprint import fingerprinter
-from stream.fingerprint.fingerprinter import Fingerprinter
 from stream.messages import journal
 from stream.messages.journal import Rows, SourceRange, decode_journal
+from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages import content, decompression, http_body, page, scrapy_cluster
 from stream.pages.page import decode_page
 from stream.text import decode, surrogates, url
@@ -81,7 +81,7 @@ class PageMessages(Decoder):
 
     def __init__(self) -> None:
         super().__init__()
-        self._fingerprinter = Fingerprinter()
+        self._fingerprinter = PageFingerprinter()
 
     def make(self, rng: random.Random) -> bytes:
         message = _message(rng)

@@ -1,0 +1,1 @@
+"""Page messages into rows: read, extracted, fingerprinted, or rejected with a reason."""

@@ -1,0 +1,153 @@
+"""Turns pages and page messages into rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from stream.errors import PageError
+from stream.fingerprint.fingerprinter import Fingerprint, Fingerprinter
+from stream.fingerprint.row import MAX_DETAIL, WORD, Row, Status
+from stream.fingerprint.scheme import Scheme
+from stream.pages.content import Content, declared_language, page_content
+from stream.pages.fields import fields_of_page
+from stream.pages.outside.outside import Outside
+from stream.pages.page import PAGE_BYTES, Page, PageMessageError, decode_page, page_of_fields
+from stream.text.extract import extract
+from stream.text.surrogates import replace_surrogates
+from stream.text.url import MAX_URL, page_key, url_key
+
+
+class ReadPage(NamedTuple):
+    """A page whose text is extracted but not yet fingerprinted."""
+
+    url: str
+    url_key: str
+    fetched_at: int | None
+    text: str
+    language: str = ""
+    """See `Row.language`."""
+
+
+class PageFingerprinter(Fingerprinter):
+    """Fingerprints pages and page messages, too: each becomes a row."""
+
+    def __init__(self, scheme: Scheme | None = None, seed: bytes | None = None) -> None:
+        super().__init__(scheme, seed)
+        self._url_rules = self.scheme.url_rules
+
+    def warm(self) -> None:
+        """Load what texts need, and what extraction from HTML needs, so that no page has to wait for it."""
+        super().warm()
+        extract("")
+
+    def page(self, page: Page, page_bytes: int = PAGE_BYTES) -> Row:
+        """Return the journal row of a page, which equals that of its message. If the page cannot be
+        fingerprinted, the row is rejected, with a reason."""
+        return self._row_of(self.validate(page, page_bytes))
+
+    def message(self, value: bytes | None, page_bytes: int) -> Row:
+        """Return the journal row of a page message's value, of at most `page_bytes` once decompressed."""
+        return self._row_of(self.decode(value, page_bytes))
+
+    def _row_of(self, page: Page | Row) -> Row:
+        return self.rows_of([self.read_page(page)])[0]
+
+    def decode(self, value: bytes | None, page_bytes: int, outside: Outside | None = None) -> Page | Row:
+        """Return the page in a message's value, or the row that rejects it. Raises FetchNeededError if
+        `outside` has to fetch something first."""
+        return self._decode_or_reject(lambda: decode_page(value, page_bytes, outside))
+
+    def page_of_fields(self, fields: dict[str, Any], page_bytes: int) -> Page | Row:
+        """Return the page in the fields of a message, or the row that rejects it, as from their JSON."""
+        return self._decode_or_reject(lambda: page_of_fields(fields, page_bytes))
+
+    def validate(self, page: Page, page_bytes: int) -> Page | Row:
+        """Return the page as its message has it, or the row that rejects it, since a `Page` can be made of
+        anything. Pages that are decoded from messages are valid."""
+        return self.page_of_fields(fields_of_page(page), page_bytes)
+
+    def _decode_or_reject(self, decode: Callable[[], Page]) -> Page | Row:
+        try:
+            return decode()
+        except PageMessageError as error:
+            return self._reject(error, error.url, error.fetched_at)
+
+    def url_key(self, url: str) -> str:
+        """Return the key of a URL. Raises PageError `bad_url`."""
+        return url_key(url, self._url_rules)
+
+    def read_page(self, page: Page | Row) -> ReadPage | Row:
+        """Return the page with its text, or the row that rejects it, perhaps already when it was decoded."""
+        if isinstance(page, Row):
+            return page
+        try:
+            key, content = self.read_content(page)
+            return ReadPage(page.url, key, page.fetched_at, content.main_text(), declared_language(page))
+        except PageError as error:
+            return self._reject(error, page.url, page.fetched_at)
+
+    def read_content(self, page: Page) -> tuple[str, Content]:
+        """Return the URL key of a page, and its content. Raises PageError like `url_key` and
+        `page_content`."""
+        key, rules = self.url_key(page.url), self._url_rules
+        content = page_content(page)
+        if rules.redirected or rules.canonical:
+            canonical = content.canonical_url(page) if rules.canonical else None
+            key = page_key(key, page.redirected_from, canonical, rules)
+        return key, content
+
+    def rows_of(self, read: Sequence[ReadPage | Row]) -> list[Row]:
+        """Return the journal rows of pages, of which some are rejected already."""
+        made = iter(self.rows([each for each in read if not isinstance(each, Row)]))
+        return [each if isinstance(each, Row) else next(made) for each in read]
+
+    def rows(self, pages: Sequence[ReadPage]) -> list[Row]:
+        """Return the journal rows of a batch of pages."""
+        fingerprints = self.texts([page.text for page in pages])
+        return [self._row(page, fingerprint) for page, fingerprint in zip(pages, fingerprints, strict=True)]
+
+    def status(self, result: Fingerprint) -> Status:
+        """Return the status of a page with this fingerprint."""
+        if result.tokens < self.scheme.minimum_tokens or not result.features:
+            return Status.INSUFFICIENT
+        return Status.SHORT if result.tokens < self.scheme.short_tokens else Status.READY
+
+    def _row(self, page: ReadPage, result: Fingerprint) -> Row:
+        status = self.status(result)
+        if status == Status.INSUFFICIENT:
+            return Row(
+                status,
+                page.url,
+                page.url_key,
+                page.fetched_at,
+                text_hash=result.text_hash,
+                length=result.length,
+                language=page.language,
+            )
+        return Row(
+            status,
+            page.url,
+            page.url_key,
+            page.fetched_at,
+            result.fingerprint & (1 << WORD) - 1,
+            result.uncertain,
+            result.sketch,
+            result.text_hash,
+            high=result.fingerprint >> WORD,
+            length=result.length,
+            language=page.language,
+        )
+
+    def _reject(self, error: PageError, url: str | None, fetched_at: int | None) -> Row:
+        """Return the row of a page that cannot be fingerprinted, with the key of its own URL if that has one.
+        A URL longer than MAX_URL is dropped, since rows must stay small."""
+        key = None
+        if url is not None:
+            url = None if len(url) > MAX_URL else replace_surrogates(url)
+        if url is not None and error.reason != "bad_url":
+            with suppress(PageError):
+                key = self.url_key(url)
+        reason, detail = error.reason, error.detail[:MAX_DETAIL] or None
+        return Row(Status.REJECTED, url, key, fetched_at, reason=reason, detail=detail)
