@@ -14,7 +14,6 @@ from typing import Final
 import numpy as np
 
 from stream.compiled.code_cache import is_empty
-from stream.dashboard.counting import verdict_fields_compiled
 from stream.fingerprint.scheme import Scheme
 from stream.judge.rehearse import rehearse
 from stream.kafka import record_batches
@@ -66,7 +65,6 @@ PARTS: Final[dict[str, Callable[[], None]]] = {
     "fingerprint": _fingerprint,
     "match": _match,
     "publish": record_batches.rehearse,
-    "dashboard": verdict_fields_compiled.rehearse,
 }
 """The first part takes 69 s of processor time, the others together 53 s."""
 

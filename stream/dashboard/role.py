@@ -15,7 +15,6 @@ import structlog
 from aiohttp import web
 
 from stream.dashboard.answers import About
-from stream.dashboard.counting import verdict_fields_compiled
 from stream.dashboard.counting.app import Statistics, tables_directory
 from stream.dashboard.counting.latest_verdicts import LatestVerdicts
 from stream.dashboard.counting.verdict_columns import VerdictColumns
@@ -103,9 +102,8 @@ class DashboardRole:
         # A row is in the partition of its verdicts, so the changelogs have as many, also if some were added.
         await topics.add_partitions(settings, names.dashboard_changelogs, partitions)
         metrics, health = DashboardMetrics(), Health()
-        # Compile the loops for reading verdicts and writing changelogs now, outside the event loop.
-        for rehearse in (record_batches.rehearse, verdict_fields_compiled.rehearse):
-            await asyncio.to_thread(rehearse)
+        # Compile the loops for writing changelogs now, outside the event loop.
+        await asyncio.to_thread(record_batches.rehearse)
         recent = LatestVerdicts()
         await recent.fill(settings, names.verdicts)
 

@@ -1,4 +1,4 @@
-"""The compiled scan of verdicts agrees with a JSON decoder for anything that a judge may write."""
+"""Columns of verdicts are what each verdict alone says, for anything that a judge may write."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-import numpy as np
 import pytest
 import xxhash
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.dashboard.counting.verdict_columns import VerdictFields, batch_of, host_of, normal
-from stream.dashboard.counting.verdict_fields_compiled import scan
 from stream.errors import RecordError
 from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord
 from stream.pages.times import rfc3339
@@ -61,10 +59,10 @@ def seconds(fields: VerdictFields) -> int:
 
 
 @given(st.lists(RECORDS, min_size=1, max_size=12))
-def test_columns_are_what_a_decoder_reads(records: list[VerdictRecord]) -> None:
+def test_columns_are_what_verdicts_say(records: list[VerdictRecord]) -> None:
     values = [msgspec.json.encode(each) for each in records]
     batch = batch_of(2, range(7, 7 + len(values)), values)
-    assert batch.duplicates() == [
+    assert batch.duplicates == [
         each
         for each in (msgspec.json.decode(value, type=VerdictFields) for value in values)
         if each.verdict == "duplicate" and each.cluster
@@ -98,20 +96,3 @@ def test_what_is_damaged_is_refused_or_read_as_a_decoder_does(
     batch = batch_of(2, range(len(values)), values)
     assert batch.shapes[batch.shape[row]] == fields.shape
     assert batch.seconds[row] == decided
-
-
-def test_what_a_judge_writes_is_read_without_a_decoder() -> None:
-    record = VerdictRecord(
-        id="abcd1234.1.2", url="https://a.example/b/c.html?d=1", verdict="duplicate", change="new",
-        cluster="abcd1234.1.1", duplicate_of=PageRef("https://b.example/", "abcd1234.1.1"), distance=3,
-        similarity=0.9123, fingerprint="0" * 16, text_hash="0" * 32, scheme="0" * 16,
-        source=MessagePosition("pages", "ab" * 16, 1, 2), fetched_at=None,
-        decided_at=rfc3339(1_800_000_000_123), reason=None,
-    )  # fmt: skip
-    value = msgspec.json.encode(record)
-    found = scan(np.frombuffer(b"[" + value, np.uint8), np.array([1]), np.array([1 + len(value)]))
-    assert found.read.all()
-    assert found.clustered.all()
-    assert (found.distance[0], found.hundredths[0], found.seconds[0]) == (3, 91, 1_800_000_000)
-    (host,) = found.host.tolist()
-    assert (b"[" + value)[slice(*host)] == b"a.example"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Final, TypeVar
 from urllib.parse import urlsplit
 
@@ -17,10 +17,9 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from stream.dashboard.counting.verdict_fields_compiled import NONE, Scanned, scan
 from stream.dashboard.counting.windows import HOSTS, TOTALS
 from stream.errors import PageError, RecordError
-from stream.messages.verdict import VERDICTS, VerdictRecord
+from stream.messages.verdict import VerdictRecord
 from stream.text.url import PLAIN, url_key
 
 NO_HOST: Final = "(no host)"
@@ -31,9 +30,6 @@ PAGES_KEPT: Final = 12
 """Maximum number of pages stored per cluster and partition for display. All are counted."""
 _TICK: Final = min(TOTALS)
 _MINUTE: Final = min(HOSTS)
-_REJECTED: Final = VERDICTS.index("rejected")
-_VERDICT_BITS, _DISTANCE_BITS, _HUNDREDTHS_BITS = 3, 17, 24
-"""Widths of the fields that `_shapes` packs into one integer."""
 T = TypeVar("T")
 
 Shape = tuple[str, int | None, int | None, str | None]
@@ -88,6 +84,8 @@ class VerdictColumns:
     hosts: Sequence[str]
     clustered: NDArray[np.bool_]
     """(n,): whether the verdict is a duplicate with a cluster."""
+    duplicates: Sequence[VerdictFields]
+    """The verdicts that are."""
     digests: NDArray[np.uint64]
     """(n,): XXH3 of the URL keys, or of malformed URLs as they are."""
 
@@ -113,6 +111,7 @@ class VerdictColumns:
         if first == 0 and end == len(self):
             return self
         rows = slice(first, end)
+        skipped, kept = (int(self.clustered[each].sum()) for each in (slice(first), rows))
         return VerdictColumns(
             self.partition,
             self.offsets[rows],
@@ -125,6 +124,7 @@ class VerdictColumns:
             self.host[rows],
             self.hosts,
             self.clustered[rows],
+            self.duplicates[skipped : skipped + kept],
             self.digests[rows],
         )
 
@@ -151,125 +151,44 @@ class VerdictColumns:
         """Return the verdicts as a JSON array."""
         return b"[" + self.json[self.starts[0] : self.ends[-1]] + b"]"
 
-    def duplicates(self) -> list[VerdictFields]:
-        """Decode the duplicates with a cluster, in order."""
-        rows = np.flatnonzero(self.clustered)
-        spans = zip(self.starts[rows].tolist(), self.ends[rows].tolist(), strict=True)
-        return _ALL.decode(b"[" + b",".join([self.json[first:end] for first, end in spans]) + b"]")
-
 
 def batch_of(partition: int, offsets: Sequence[int], values: Sequence[bytes]) -> VerdictColumns:
     """Decode verdicts to columns. Raises RecordError that names the first record which is not a verdict."""
     json = b"[" + b",".join(values) + b"]"
     ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)) + 1)
     starts = np.concatenate(([0], ends[:-1])) + 1
-    scanned = scan(np.frombuffer(json, np.uint8), starts, ends)
-    scanned.host[scanned.host[:, 1] - scanned.host[:, 0] > LONGEST_HOST] = NONE
-    decoded: dict[int, VerdictFields] = {}
-    for row in np.flatnonzero(~scanned.read).tolist():
-        fields, scanned.seconds[row] = _decode(partition, offsets[row], values[row])
-        scanned.clustered[row] = fields.verdict == "duplicate" and bool(fields.cluster)
-        decoded[row] = fields
-    keys = _odd_keys(json, scanned, decoded)
-    shape, shapes = _shapes(json, scanned, decoded)
-    host, hosts = _hosts(json, scanned, keys)
+    fields, seconds = [], []
+    for offset, value in zip(offsets, values, strict=True):
+        try:
+            fields.append(_FIELDS.decode(value))
+            seconds.append(_seconds(fields[-1].decided_at))
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RecordError(f"verdicts[{partition}] offset {offset}: {error}") from error
+    keys = [normal(each.url or "") for each in fields]
+    shapes: dict[Shape, int] = {}
+    hosts: dict[str, int] = {}
+    clustered = [each.verdict == "duplicate" and bool(each.cluster) for each in fields]
     return VerdictColumns(
         partition,
         np.array(offsets, np.int64),
         json,
         starts,
         ends,
-        scanned.seconds,
-        shape,
-        shapes,
-        host,
-        hosts,
-        scanned.clustered,
-        _digests(json, scanned, keys),
+        np.array(seconds, np.int64),
+        _places(shapes, [each.shape for each in fields]),
+        list(shapes),
+        _places(hosts, map(host_of, keys)),
+        list(hosts),
+        np.array(clustered, np.bool_),
+        list(compress(fields, clustered)),
+        np.array([_DIGEST(key.encode(errors="replace")) for key in keys], np.uint64),
     )
-
-
-def _decode(partition: int, offset: int, value: bytes) -> tuple[VerdictFields, int]:
-    """Decode a verdict, and its `decided_at` in seconds since the epoch."""
-    try:
-        fields = _ONE.decode(value)
-        return fields, _moment(fields.decided_at)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise RecordError(f"verdicts[{partition}] offset {offset}: {error}") from error
 
 
 @lru_cache(16)
-def _moment(decided_at: str) -> int:
+def _seconds(decided_at: str) -> int:
+    """Parse a time to whole seconds since the epoch. Many verdicts in a row have the same."""
     return int(_TIME.decode(f'"{decided_at}"'.encode()).timestamp() // 1)
-
-
-def _odd_keys(json: bytes, scanned: Scanned, decoded: Mapping[int, VerdictFields]) -> dict[int, str]:
-    """Return row -> URL key, where the key differs from the URL or the compiled scan did not find it."""
-    keys = {}
-    for row in np.flatnonzero(scanned.host[:, 0] == NONE).tolist():
-        if row in decoded:
-            url = decoded[row].url or ""
-        else:
-            first, end = scanned.url[row].tolist()
-            url = json[first:end].decode()
-        keys[row] = normal(url)
-    return keys
-
-
-def _digests(json: bytes, scanned: Scanned, keys: Mapping[int, str]) -> NDArray[np.uint64]:
-    spans = zip(scanned.url[:, 0].tolist(), scanned.url[:, 1].tolist(), strict=True)
-    digests = [_DIGEST(json[first:end]) for first, end in spans]
-    for row, key in keys.items():
-        digests[row] = _DIGEST(key.encode(errors="replace"))
-    return np.array(digests, np.uint64)
-
-
-def _shapes(
-    json: bytes, scanned: Scanned, decoded: Mapping[int, VerdictFields]
-) -> tuple[NDArray[np.int64], list[Shape]]:
-    """Return for each row its index into the distinct shapes, and these."""
-    reasons: dict[str, int] = {"": 0}
-    reason = np.zeros(len(scanned.read), np.int64)
-    for row in np.flatnonzero(scanned.read & (scanned.verdict == _REJECTED)).tolist():
-        first, end = scanned.reason[row].tolist()
-        reason[row] = reasons.setdefault(json[first:end].decode() or "unknown", len(reasons))
-    words = reason << _VERDICT_BITS | scanned.verdict
-    words = (words << _DISTANCE_BITS | scanned.distance + 1) << _HUNDREDTHS_BITS | scanned.hundredths + 1
-    distinct, shape = np.unique(words, return_inverse=True)
-    names = list(reasons)
-    shapes = [_shape(word, names) for word in distinct.tolist()]
-    if decoded:
-        places = {each: place for place, each in enumerate(shapes)}
-        for row, fields in decoded.items():
-            shape[row] = places.setdefault(fields.shape, len(places))
-        shapes = list(places)
-    return shape, shapes
-
-
-def _shape(word: int, reasons: Sequence[str]) -> Shape:
-    word, hundredths = divmod(word, 1 << _HUNDREDTHS_BITS)
-    word, distance = divmod(word, 1 << _DISTANCE_BITS)
-    reason, verdict = divmod(word, 1 << _VERDICT_BITS)
-    return (
-        VERDICTS[verdict] if verdict < len(VERDICTS) else "",
-        distance - 1 if distance else None,
-        hundredths - 1 if hundredths else None,
-        reasons[reason] or None,
-    )
-
-
-def _hosts(json: bytes, scanned: Scanned, keys: Mapping[int, str]) -> tuple[NDArray[np.int64], list[str]]:
-    """Return for each row its index into the distinct hosts, and these."""
-    host = np.zeros(len(scanned.read), np.int64)
-    scanned_rows = scanned.host[:, 0] != NONE
-    firsts, host[scanned_rows] = np.unique(scanned.same_host[scanned_rows], return_inverse=True)
-    hosts = [json[first:end].decode() for first, end in scanned.host[firsts].tolist()]
-    if keys:
-        places = {name: place for place, name in enumerate(hosts)}
-        for row, key in keys.items():
-            host[row] = places.setdefault(host_of(key), len(places))
-        hosts = list(places)
-    return host, hosts
 
 
 @dataclass(slots=True)
@@ -303,7 +222,7 @@ class Sum:
         self._columns.append((batch.seconds, shape, host))
         self.last = batch.last
         self.verdicts += len(batch)
-        for each in batch.duplicates():
+        for each in batch.duplicates:
             news = self.clusters.setdefault(each.cluster or "", ClusterNews())
             news.duplicates += 1
             if each.duplicate_of:
@@ -336,7 +255,7 @@ class Sum:
         return seconds, shape, host
 
 
-def _places(places: dict[T, int], names: Sequence[T]) -> NDArray[np.int64]:
+def _places(places: dict[T, int], names: Iterable[T]) -> NDArray[np.int64]:
     """Return the number of each name, numbering new names consecutively."""
     return np.array([places.setdefault(name, len(places)) for name in names], np.int64)
 
@@ -377,7 +296,6 @@ def _host(site: str) -> str:
 
 
 _DIGEST = xxhash.xxh3_64_intdigest
-_ONE = msgspec.json.Decoder(VerdictFields)
-_ALL = msgspec.json.Decoder(list[VerdictFields])
+_FIELDS = msgspec.json.Decoder(VerdictFields)
 _RECORD = msgspec.json.Decoder(VerdictRecord)
 _TIME = msgspec.json.Decoder(datetime)
