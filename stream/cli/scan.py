@@ -145,12 +145,12 @@ async def _scan(
     import msgspec
 
     from stream.cli.progress import reading
-    from stream.judge.judged_batch import JudgedBatch
     from stream.local.index import VERDICT_LOG
-    from stream.local.scan import index_in, judged, rows_id
+    from stream.local.scan import ScannedBatch, index_in, judged, rows_id
     from stream.local.scan_output import BegunRows, verdicts_to
     from stream.messages.verdict import VerdictRecord
     from stream.sources.rows import RowsSource
+    from stream.sources.source import refuse_unreadable
 
     decode = msgspec.json.Decoder(VerdictRecord).decode
     with index_in(directory, settings, scheme, options) as index:
@@ -177,8 +177,8 @@ async def _scan(
         ):
             values: list[bytes] = []
 
-            def before(decided: JudgedBatch) -> None:
-                values[:] = verdicts.log(decided)
+            def before(scanned: ScannedBatch) -> None:
+                values[:] = verdicts.log(scanned)
 
             sources = [
                 each if isinstance(each, RowsSource) else seen.counting_messages(each) for each in opened
@@ -191,3 +191,5 @@ async def _scan(
                         seen.count_verdict(record)
                     verdicts.write(values, records)
                     advance(seen.verdicts.total())
+            if not seen.pages:
+                refuse_unreadable(opened)

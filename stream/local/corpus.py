@@ -25,7 +25,7 @@ from stream.rows.files import last_read, read_described, sorted_table, write_fil
 from stream.rows.manifest import NAME, SUFFIX, Manifest, RowsFile, read_manifest, visible, writing_to
 from stream.settings import Settings
 from stream.sources.compressed import STDIN
-from stream.sources.source import Message, Source
+from stream.sources.source import Message, Source, refuse_unreadable
 
 PLAN: Final = "_neardup_plan.json"
 """What an unfinished run was asked for, so that another can go on with it."""
@@ -130,6 +130,7 @@ async def fingerprint_corpus(
             if file.rows:
                 files.append(file.write(directory, len(files)))
         if not files:
+            refuse_unreadable(sources)
             _begin(directory, plan)
         failpoints.reach("rows.manifest")
         manifest = Manifest.of(scheme, files, uncertain=options.uncertain)

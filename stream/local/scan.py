@@ -8,8 +8,9 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequen
 from contextlib import aclosing
 from itertools import chain, groupby, islice
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+import msgspec
 import structlog
 
 from stream.children.memory import memory_limit, overcommitted
@@ -19,12 +20,17 @@ from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import BATCH_BYTES
 from stream.judge.judged_batch import JudgedBatch
 from stream.local.index import Index, RowsId
+from stream.messages.verdict import Origin
 from stream.messages.verdict_options import VerdictOptions
 from stream.pages.outside.schema_registry import registry_of
 from stream.settings import Settings
 from stream.sources.feed import feed
 from stream.sources.rows import RowsSource
 from stream.sources.source import Message
+from stream.text.surrogates import replace_surrogates
+
+if TYPE_CHECKING:
+    from stream.rows.arrow import PlacedRow
 
 CHUNK_PAGES: Final = 64
 CHUNK_BYTES: Final = 1 << 20
@@ -37,6 +43,22 @@ ROWS: Final = 2048
 """Rows of a batch that comes from a directory of rows: 22 us each; in batches of 512, 34 us."""
 
 log = structlog.get_logger(__name__)
+
+
+class ScannedBatch(NamedTuple):
+    """A judged batch, with what its verdicts do not say of each page, in their order."""
+
+    decided: JudgedBatch
+    rows: Sequence[Row]
+    origins: Sequence[Origin]
+
+    def json(self) -> list[bytes]:
+        """Return the verdicts in JSON, with the origin of each page."""
+        encode = msgspec.json.encode
+        return [
+            b'%b,"origin":%b}' % (verdict[:-1], encode(origin))
+            for verdict, origin in zip(self.decided.json(), self.origins, strict=True)
+        ]
 
 
 async def scan(
@@ -78,7 +100,7 @@ async def judged(
     settings: Settings,
     index: Index,
     sources: Sequence[Iterable[Message]],
-    before: Callable[[JudgedBatch], None] = lambda decided: None,
+    before: Callable[[ScannedBatch], None] = lambda scanned: None,
 ) -> AsyncGenerator[JudgedBatch, None]:
     """Judge sources one after another with an index; of rows that it has judged before, only the rest.
 
@@ -88,28 +110,53 @@ async def judged(
     """
     for are_rows, some in groupby(sources, lambda each: isinstance(each, RowsSource)):
         if not are_rows:
-            messages = chain.from_iterable(some)
+            messages = _MessagesWithOrigins(chain.from_iterable(some))
             chunks = fingerprinted(settings, index.scheme, index.seed, messages)
             async with aclosing(chunks), aclosing(_batches(chunks)) as batches:
                 async for rows in batches:
-                    yield index.judge(rows, before=before)
+                    yield index.judge(rows, before=_with_origins(before, rows, messages.take(len(rows))))
             continue
         for source in some:
             if not isinstance(source, RowsSource):
                 raise TypeError(source)
             identity = rows_id(source)
-            coming = source.rows(index.scheme, index.judged(identity))
+            coming = source.placed(index.scheme, index.judged(identity))
             while batch := _next_batch(coming):
-                yield index.judge(batch, identity, before)
+                rows = [each.row for each in batch]
+                origins = [Origin(place.source, f"page {place.position + 1}") for place, _, _ in batch]
+                yield index.judge(rows, identity, _with_origins(before, rows, origins))
 
 
-def _next_batch(rows: Iterator[Row]) -> list[Row]:
+def _with_origins(
+    before: Callable[[ScannedBatch], None], rows: Sequence[Row], origins: Sequence[Origin]
+) -> Callable[[JudgedBatch], None]:
+    return lambda decided: before(ScannedBatch(decided, rows, origins))
+
+
+class _MessagesWithOrigins:
+    """Messages whose origins are kept until they are taken: a thread reads the messages."""
+
+    def __init__(self, messages: Iterable[Message]) -> None:
+        self._messages = messages
+        self._origins: deque[Origin] = deque()
+
+    def __iter__(self) -> Iterator[Message]:
+        for message in self._messages:
+            self._origins.append(Origin(replace_surrogates(message.file), message.place))
+            yield message
+
+    def take(self, count: int) -> list[Origin]:
+        """Return the origins of the next messages."""
+        return [self._origins.popleft() for _ in range(count)]
+
+
+def _next_batch(rows: Iterator[PlacedRow]) -> list[PlacedRow]:
     """Return ROWS rows, or fewer that end with the one that brings them to BATCH_BYTES."""
-    batch: list[Row] = []
+    batch: list[PlacedRow] = []
     size = 0
-    for row in islice(rows, ROWS):
-        batch.append(row)
-        size += _url_bytes(row)
+    for placed in islice(rows, ROWS):
+        batch.append(placed)
+        size += _url_bytes(placed.row)
         if size >= BATCH_BYTES:
             break
     return batch

@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, Protocol
 
 from stream import failpoints
 from stream.errors import OutputError, SettingsError
-from stream.judge.judged_batch import JudgedBatch
 from stream.local.index import Index, RowsId
+from stream.local.scan import ScannedBatch
 from stream.local.scan_log import CHUNK, VerdictLog
 from stream.messages.verdict import VerdictRecord
 from stream.output import STDOUT, Output, if_interrupted, writing
@@ -44,7 +44,7 @@ class BegunRows(NamedTuple):
 class VerdictOutput(Protocol):
     """An output of verdicts."""
 
-    def log(self, decided: JudgedBatch) -> list[bytes]:
+    def log(self, scanned: ScannedBatch) -> list[bytes]:
         """Return the verdicts of a batch in JSON, durable before the index stores it."""
         ...
 
@@ -56,9 +56,9 @@ class VerdictOutput(Protocol):
 class NoVerdicts:
     """Verdicts that are only counted."""
 
-    def log(self, decided: JudgedBatch) -> list[bytes]:
+    def log(self, scanned: ScannedBatch) -> list[bytes]:
         """See `VerdictOutput`."""
-        return decided.json()
+        return scanned.json()
 
     def write(self, values: Sequence[bytes], records: Sequence[VerdictRecord]) -> None:
         """See `VerdictOutput`."""
@@ -142,13 +142,13 @@ class _Logged:
             self._next += len(log.read(min(had, CHUNK)))
         self.finish()
 
-    def log(self, decided: JudgedBatch) -> list[bytes]:
+    def log(self, scanned: ScannedBatch) -> list[bytes]:
         """See `VerdictOutput`."""
-        values = decided.json()
+        values = scanned.json()
         if not self._log_is_ours:
             self._log.begin(self._output, self._target.position)
             self._log_is_ours = True
-        self._log.append(decided.entries[-1].digest.hex(), values)
+        self._log.append(scanned.decided.entries[-1].digest.hex(), values)
         failpoints.reach("scan.logged")
         return values
 

@@ -50,6 +50,16 @@ class MessagePosition(msgspec.Struct, frozen=True):
     offset: int
 
 
+class Origin(msgspec.Struct, frozen=True):
+    """Where a scan read a page."""
+
+    file: str
+    """The file as its source was named; `-` for standard input."""
+    place: str | None
+    """`line 12`, `row 12`, `record at byte 81920`, or `page 12` of a file that was fingerprinted before; None
+    for a saved page."""
+
+
 class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one page."""
 
@@ -76,6 +86,8 @@ class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
     fetched_at: str | None
     decided_at: str
     reason: str | None
+    origin: Origin | msgspec.UnsetType = msgspec.UNSET
+    """Of a scan alone."""
 
 
 class ClusterRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -24,7 +24,7 @@ from stream.kafka import clients
 from stream.kafka.names import TopicNames
 from stream.settings import Settings
 from stream.sources.feed import feed
-from stream.sources.source import MAX_MESSAGE, Message, Source
+from stream.sources.source import MAX_MESSAGE, Message, Source, refuse_unreadable
 from stream.text.url import COARSEST, url_key
 
 Key = Literal["url", "host", "none"]
@@ -91,6 +91,7 @@ async def publish(
                     await window.send(message, key_of(message, key))
                     sent += 1
         await window.drain(0)
+        refuse_unreadable(opened)
         return window.acknowledged
     finally:
         await clients.end(producer)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from stream.errors import NeardupError
-from stream.messages.verdict import VerdictRecord
+from stream.messages.verdict import Origin, VerdictRecord
 
 COLUMNS: Final = {
     "id": "VARCHAR NOT NULL",
@@ -30,7 +30,10 @@ COLUMNS: Final = {
     "fetched_at": "TIMESTAMPTZ",
     "decided_at": "TIMESTAMPTZ NOT NULL",
     "reason": "VARCHAR",
+    "origin_file": "VARCHAR",
+    "origin_place": "VARCHAR",
 }
+"""Columns and their types. New ones come last: tables of earlier versions get them."""
 
 
 class ExportError(NeardupError):
@@ -83,6 +86,7 @@ def values_of(row: VerdictRecord) -> tuple[Any, ...]:
         _moment(row.fetched_at),
         _moment(row.decided_at),
         row.reason,
+        *((row.origin.file, row.origin.place) if isinstance(row.origin, Origin) else (None, None)),
     )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from stream.messages.verdict import VerdictRecord
 from stream.sinks.base import COLUMNS, ExportError, Sink, values_of
-from stream.sinks.sql import ADVANCE, CREATE, OFFSETS, TABLE, TOPICS
+from stream.sinks.sql import ADVANCE, COLUMNS_OF_TABLE, CREATE, OFFSETS, TABLE, TOPICS, additions
 
 SUFFIXES: Final = (".duckdb", ".ddb", ".db")
 
@@ -25,6 +25,9 @@ class DuckSink(Sink):
         with self._explained():
             self._database = duckdb.connect(str(path))
             for statement in CREATE:
+                self._database.execute(statement)
+            there = self._database.execute(COLUMNS_OF_TABLE).description
+            for statement in additions({name for name, *_ in there}):
                 self._database.execute(statement)
 
     def offsets(self, topic_id: str) -> dict[int, int]:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from stream.errors import SettingsError
 from stream.messages.verdict import VerdictRecord
 from stream.sinks.base import ExportError, Sink, values_of
-from stream.sinks.sql import ADVANCE, CREATE, OFFSETS, TABLE, TOPICS
+from stream.sinks.sql import ADVANCE, COLUMNS_OF_TABLE, CREATE, OFFSETS, TABLE, TOPICS, additions
 
 UNREADABLE: Final = (
     "target postgresql: not a valid postgresql://user@host:port/database: give the password in PGPASSWORD, "
@@ -37,6 +37,9 @@ class PostgresSink(Sink):
         with self._explained():
             self._database = psycopg.connect(url)
             for statement in CREATE:
+                self._database.execute(statement)
+            there = self._database.execute(COLUMNS_OF_TABLE).description or ()
+            for statement in additions({each.name for each in there}):
                 self._database.execute(statement)
             self._database.commit()
 

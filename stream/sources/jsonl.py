@@ -43,6 +43,6 @@ class JsonlSource(FileSource):
                     if number == 1:
                         line = line.removeprefix(codecs.BOM_UTF8)
                     if value := line.rstrip(b"\r\n"):
-                        yield Message(value, url_of(value), f"{self.name} line {number}")
+                        yield Message(value, url_of(value), self.name, f"line {number}")
             except DAMAGED as error:
                 raise PageError("damaged_source", f"{self.name} after line {number}: {error}") from error

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from stream.errors import SettingsError
 from stream.extras import needs_export
-from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.messages.verdict_options import VerdictOptions
 from stream.objects import AnyPath, path_of
@@ -71,10 +70,6 @@ class RowsSource(Source):
         """Yield the rows from number `start` on, with their places and message keys. Raises RowsError, and
         SchemeMismatchError for rows of another scheme or seed."""
         return self._reader.read(scheme, start)
-
-    def rows(self, scheme: Scheme, start: int = 0) -> Iterator[Row]:
-        """Yield the rows alone, like `placed`."""
-        return (each.row for each in self._reader.read(scheme, start))
 
     def _read(self) -> Iterator[Message]:
         raise SettingsError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,10 +31,17 @@ class Message:
     """The message in JSON, unchanged if the source contains JSON."""
     url_hint: str | None
     """The page's URL, if the source could tell. The message key is derived from it."""
-    origin: str
-    """The place in the source for error messages, such as `crawl.jsonl line 12`."""
+    file: str
+    """What it was read from: a file, `-`, or the name of a page that was made."""
+    place: str | None = None
+    """Where in the file, such as `line 12`; None if it has no other page."""
     key: bytes | None = None
     """The message key, if the source has one."""
+
+    @property
+    def origin(self) -> str:
+        """File and place, such as `crawl.jsonl line 12`, for error messages."""
+        return self.file if self.place is None else f"{self.file} {self.place}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +72,8 @@ class Source(abc.ABC):
         self.damages: list[Damage] = []
         """The first LISTED damages of the last iteration."""
         self.damage_count = 0
-        self._pages = 0
+        self.pages = 0
+        """Pages read by the last iteration."""
         self.passed_over: Counter[str] = Counter()
         """Counts of content that is no page, by the keys of `PASSED_OVER`."""
 
@@ -80,11 +88,11 @@ class Source(abc.ABC):
         """Bytes of `total_bytes` read so far. May be called from another thread."""
 
     def __iter__(self) -> Iterator[Message]:
-        self.damages, self.damage_count, self._pages = [], 0, 0
+        self.damages, self.damage_count, self.pages = [], 0, 0
         self.passed_over.clear()
         try:
             for message in self._read():
-                self._pages += 1
+                self.pages += 1
                 yield message
         except PageError as error:
             self._note_damage(error)
@@ -99,4 +107,11 @@ class Source(abc.ABC):
             raise error
         self.damage_count += 1
         if len(self.damages) < LISTED:
-            self.damages.append(Damage(error.detail, self._pages))
+            self.damages.append(Damage(error.detail, self.pages))
+
+
+def refuse_unreadable(sources: Sequence[Source]) -> None:
+    """Raise PageError if damage is all that was read of the sources: there is nothing to make of them."""
+    damages = [damage for source in sources for damage in source.damages]
+    if damages and not any(source.pages for source in sources):
+        raise PageError("damaged_source", f"{damages[0].error}; no page could be read")

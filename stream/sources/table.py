@@ -40,7 +40,7 @@ class CsvSource(FileSource):
                     line = rows.line_num
                     fields = {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
                     if fields:
-                        yield _message(message_fields(fields), f"{self.name} line {line}")
+                        yield _message(message_fields(fields), self.name, f"line {line}")
             except (csv.Error, *DAMAGED) as error:
                 raise PageError("damaged_source", f"{self.name} after line {line}: {error}") from error
 
@@ -79,7 +79,7 @@ class ParquetSource(FileSource):
                     for batch in file.iter_batches(ROWS, row_groups=[group], columns=wanted):
                         for fields in message_rows(batch):
                             number += 1
-                            yield _message(fields, f"{self.name} row {number}")
+                            yield _message(fields, self.name, f"row {number}")
                         self._share = number / file.metadata.num_rows
         except (pyarrow.ArrowException, OSError) as error:
             raise PageError("damaged_source", f"{self.name} after row {number}: {error}") from error
@@ -92,6 +92,6 @@ def _refuse_other_columns(name: str, columns: Iterable[str]) -> None:
         raise SettingsError(f"source {name}: {missing}")
 
 
-def _message(fields: dict[str, Any], origin: str) -> Message:
+def _message(fields: dict[str, Any], file: str, place: str) -> Message:
     url = fields.get("url")
-    return Message(encode_fields(fields), url if isinstance(url, str) else None, origin)
+    return Message(encode_fields(fields), url if isinstance(url, str) else None, file, place)

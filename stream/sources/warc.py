@@ -43,7 +43,7 @@ class WarcSource(FileSource):
     """
 
     def _read(self) -> Iterator[Message]:
-        where, start = f"{self.name} at its start", 0
+        place, start = "at its start", 0
         with self._opened() as raw:
             try:
                 # If fastwarc decompresses (gzip and zstd), it knows each record's offset in the file.
@@ -52,16 +52,16 @@ class WarcSource(FileSource):
                 # auto_decode would stop at the first body that cannot be decoded.
                 for record in ArchiveIterator(file, parse_http=True, auto_decode="none", strict_mode=False):
                     start = record.stream_pos
-                    where = f"{self.name} record at byte {start}"
-                    page = _page(record, where)
+                    place = f"record at byte {start}"
+                    page = _page(record, f"{self.name} {place}")
                     if isinstance(page, str):
                         self.passed_over[page] += 1
                     else:
-                        yield Message(encode_page(page), page.url, where)
+                        yield Message(encode_page(page), page.url, self.name, place)
                 if self.name != STDIN and not own:
                     _check_end(self.name, start)
             except DAMAGED as error:
-                raise PageError("damaged_source", f"{where}: {error}") from error
+                raise PageError("damaged_source", f"{self.name} {place}: {error}") from error
 
 
 def _check_end(path: str, start: int) -> None:

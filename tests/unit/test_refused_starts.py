@@ -208,7 +208,7 @@ def test_a_refused_output_is_not_made(rows: Path, tmp_path: Path) -> None:
     index = tmp_path / "index"
     with Index(index) as opened:
         source = RowsSource(str(rows))
-        opened.judge(list(source.rows(opened.scheme))[:5], RowsId("rows", source.digest))
+        opened.judge([each.row for each in source.placed(opened.scheme)][:5], RowsId("rows", source.digest))
     for name in ("verdicts.jsonl", "verdicts.duckdb", "verdicts.parquet"):
         with pytest.raises(SettingsError, match="would lack the first verdicts of"):
             scan(rows, "--index", index, "-o", tmp_path / name)

@@ -5,11 +5,22 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import duckdb
+import pyarrow as pa
+import pytest
 from click.testing import Result
+from jsonschema import Draft202012Validator
+from pyarrow import parquet
 
+from stream.sinks import base, sql
+from stream.sinks import duckdb as duckdb_sink
+from stream.sinks import parquet as parquet_sink
 from tests.commands import neardup
 from tests.unit.test_sources import warc_record
 
+VERDICT_SCHEMA = Draft202012Validator(
+    json.loads((Path(__file__).parents[2] / "schemas/verdict.schema.json").read_text())
+)
 TEXT = "The harbour authority will repair the old lighthouse at the north pier before the storms."
 
 
@@ -51,3 +62,63 @@ def test_pages_that_are_all_rejected_are_an_error_with_reasons(tmp_path: Path) -
     path.write_text(path.read_text() + json.dumps({"url": "http://a.example/", "text": TEXT}))
     outcome = scan(path)
     assert (outcome.exit_code, "rejected for missing_field (2)" in outcome.stderr) == (0, True)
+
+
+def test_every_verdict_names_the_place_of_its_page(tmp_path: Path) -> None:
+    lines = [{"url": "http://a.example/1", "text": TEXT}, {"text": "no URL"}]
+    jsonl, warc, saved = tmp_path / "pages.jsonl", tmp_path / "crawl.warc", tmp_path / "saved"
+    jsonl.write_text("\n".join(map(json.dumps, lines)) + "\n\nno JSON\n")
+    records = [warc_record(f"http://b.example/{n}", TEXT.encode()) for n in range(2)]
+    warc.write_bytes(b"".join(records))
+    saved.mkdir()
+    page = saved / "\udcff.txt"  # not UTF-8
+    page.write_text(TEXT)
+    (tmp_path / "pages.csv").write_text(f"url,text\nhttp://c.example/,{TEXT}\n")
+    columns = {"url": ["http://d.example/", "nowhere"], "text": [TEXT, TEXT]}
+    parquet.write_table(pa.table(columns), tmp_path / "pages.parquet")
+    neardup("fingerprint", "--worker-processes", "1", jsonl, warc, "-o", tmp_path / "rows")
+    expected = [
+        *((str(jsonl), f"line {line}") for line in (1, 2, 4)),
+        *((str(warc), f"record at byte {start}") for start in (0, len(records[0]))),
+        (f"{saved}/\ufffd.txt", None),
+        (str(tmp_path / "pages.csv"), "line 2"),
+        *((str(tmp_path / "pages.parquet"), f"row {row}") for row in (1, 2)),
+        *((str(jsonl), f"page {number}") for number in (1, 2, 3)),
+        *((str(warc), f"page {number}") for number in (1, 2)),
+    ]
+    sources = (jsonl, warc, saved, tmp_path / "pages.csv", tmp_path / "pages.parquet", tmp_path / "rows")
+    scan(*sources, "-o", tmp_path / "verdicts.jsonl", "--index", tmp_path / "index")
+    verdicts = list(map(json.loads, (tmp_path / "verdicts.jsonl").read_text().splitlines()))
+    assert [(each["origin"]["file"], each["origin"]["place"]) for each in verdicts] == expected
+    assert [each["verdict"] for each in verdicts].count("rejected") == 5
+    for each in verdicts:
+        VERDICT_SCHEMA.validate(each)
+    scan(*sources, "-o", tmp_path / "verdicts.parquet")
+    table = parquet.read_table(tmp_path / "verdicts.parquet", columns=["origin_file", "origin_place"])
+    assert [tuple(row.values()) for row in table.to_pylist()] == expected
+
+
+def test_a_table_of_an_earlier_version_gets_the_new_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "pages.jsonl").write_text(json.dumps({"url": "http://a.example/1", "text": TEXT}))
+    columns = {name: kind for name, kind in base.COLUMNS.items() if not name.startswith("origin")}
+    create = sql.CREATE[0].replace(", origin_file VARCHAR, origin_place VARCHAR", "")
+    assert create != sql.CREATE[0]
+    for name in ("verdicts.duckdb", "verdicts.parquet"):
+        command = (tmp_path / "pages.jsonl", "-o", tmp_path / name, "--index", tmp_path / f"{name}.index")
+        with monkeypatch.context() as earlier:
+            for module in (duckdb_sink, parquet_sink):
+                earlier.setattr(module, "COLUMNS", columns)
+                earlier.setattr(module, "values_of", lambda row: base.values_of(row)[: len(columns)])
+            earlier.setattr(duckdb_sink, "CREATE", (create, sql.CREATE[1]))
+            earlier.setattr(duckdb_sink, "additions", lambda columns: [])
+            scan(*command)
+        scan(*command)
+    expected = [("unique", None), ("recrawl", "line 1")]
+    with duckdb.connect(str(tmp_path / "verdicts.duckdb")) as database:
+        table = database.execute("SELECT verdict, origin_place FROM verdicts ORDER BY source_offset")
+        assert table.fetchall() == expected
+        files = database.read_parquet(f"{tmp_path}/verdicts.parquet/*.parquet", union_by_name=True)
+        assert files.project("verdict, origin_place").fetchall() == expected
+        assert len(database.read_parquet(f"{tmp_path}/verdicts.parquet/*.parquet").fetchall()) == 2

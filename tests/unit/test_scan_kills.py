@@ -294,7 +294,7 @@ def test_rows_that_another_scan_began_are_missed(corpus: Path, tmp_path: Path) -
     killed("flush", corpus / "rows", "--index", index)
     with Index(index) as opened:
         source = RowsSource(str(corpus / "rows"))
-        opened.judge(list(source.rows(opened.scheme))[:500], RowsId("rows", source.digest))
+        opened.judge([each.row for each in source.placed(opened.scheme)][:500], RowsId("rows", source.digest))
     killed("scan.closed", corpus / "other", "--index", index, "-o", output)
     with pytest.raises(SettingsError, match="would lack the first verdicts of"):
         scan(corpus / "rows", "--index", index, "-o", output)

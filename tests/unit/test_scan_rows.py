@@ -23,6 +23,7 @@ from stream.errors import (
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.local import scan as scan_module
+from stream.rows.arrow import Place, PlacedRow
 from tests.commands import neardup
 from tests.unit.test_rows import directory, fields, fingerprint_batch, jsonl, table
 from tests.verdict_projection import projection
@@ -196,7 +197,7 @@ def test_batches_of_long_urls_end_with_their_bytes(monkeypatch: pytest.MonkeyPat
     """Where a batch ends follows from where it begins, so ids do not depend on where a scan was killed."""
     monkeypatch.setattr("stream.local.scan.BATCH_BYTES", 100)
     rows = [Row(Status.REJECTED, "u" * size, None, None) for size in (10, 99, 1, 200, 40, 40, 30, 5)]
-    coming, sizes = iter(rows), []
+    coming, sizes = (PlacedRow(Place(0, "", place), row, None) for place, row in enumerate(rows)), []
     while batch := scan_module._next_batch(coming):
-        sizes.append([len(row.url or "") for row in batch])
+        sizes.append([len(each.row.url or "") for each in batch])
     assert sizes == [[10, 99], [1, 200], [40, 40, 30], [5]]
