@@ -158,7 +158,7 @@ class Settings(BaseSettings):
     """Address space limit of one fingerprinting process."""
     reject_limit: float = Field(0.9, gt=0, le=1)
     """Maximum share of recent pages, over all partitions of a worker, that may be rejected through a fault of
-    their producer (docs/reasons.md). Above it, the worker pauses and retries by itself. 1 disables the
+    their producer (`neardup help reasons`). Above it, the worker pauses and retries by itself. 1 disables the
     limit."""
 
     claim_root: Path | None = None

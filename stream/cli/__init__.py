@@ -35,6 +35,7 @@ SECTIONS = {
         "query": "find the anchors that match given pages, without inserting them",
         "audit": "check that every page has exactly one verdict",
         "schema": "print the schemas of the topics: JSON Schema, Avro, AsyncAPI",
+        "help": "explain the reasons of rejected pages, and what each role must be allowed",
     },
     "Analyse, without a broker": {
         "fingerprint": "fingerprint pages: show them, or write rows for scan and load",

@@ -85,7 +85,8 @@ def command(
         "rows": manifest.rows,
         "resumed": counts.resumed,
         "statuses": dict(counts.statuses),
-        "reasons": dict(counts.reasons),
+        "reasons": dict(counts.rejections.counts),
+        "examples": counts.rejections.examples,
         "files": len(manifest.files),
         "bytes": size,
         "bytes_per_page": round(size / manifest.rows, 1) if manifest.rows else None,
@@ -106,6 +107,8 @@ def command(
 
 def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, seconds: float) -> None:
     """Print the counts for people."""
+    from stream.cli.progress import show_rejections
+
     size = sum(each.bytes for each in manifest.files)
     statuses = ", ".join(f"{count:,} {status}" for status, count in counts.statuses.most_common())
     click.echo(
@@ -114,9 +117,7 @@ def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, seconds: f
         f"{f'; {statuses}; {counts.pages / seconds:,.0f} pages/s' if statuses else ''}",
         err=True,
     )
-    if counts.reasons:
-        reasons = ", ".join(f"{reason} ({count:,})" for reason, count in counts.reasons.most_common())
-        click.echo(f"rejected for {reasons}; docs/reasons.md explains the reasons", err=True)
+    show_rejections(counts.rejections)
 
 
 def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> None:
@@ -136,9 +137,11 @@ def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> 
             "text_hash": row.text_hash.hex() if any(row.text_hash) else None,
             "scheme": scheme.id,
             "reason": row.reason,
+            "detail": row.detail,
+            "origin": {"file": message.file, "place": message.place},
         }
         if as_json:
             sys.stdout.write(json.dumps(fields) + "\n")
         else:
-            shown = fields["fingerprint"] or f"({fields['status']}{': ' + row.reason if row.reason else ''})"
-            click.echo(f"{shown}  {row.url or message.origin}")
+            why = ": ".join(filter(None, (str(fields["status"]), row.reason, row.detail)))
+            click.echo(f"{fields['fingerprint'] or f'({why})'}  {row.url or message.origin}")

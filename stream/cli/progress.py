@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from stream.sources.rejections import Rejections
 from stream.sources.source import PASSED_OVER, Source
 
 
@@ -27,6 +28,22 @@ def show_passed_over(counted: Counter[str]) -> None:
     if counted:
         listed = ", ".join(f"{count:,} {PASSED_OVER[why]}" for why, count in counted.most_common())
         click.echo(f"passed over: {listed}", err=True)
+
+
+def show_rejections(rejections: Rejections) -> None:
+    """Print why pages are rejected, with an example of each reason, if any are."""
+    if rejections.counts:
+        click.echo(
+            f"rejected for {list_counts(rejections.counts)}; `neardup help reasons` explains the reasons",
+            err=True,
+        )
+    for reason, example in rejections.examples.items():
+        click.echo(f"  {reason}: {example}", err=True)
+
+
+def list_counts(counted: Counter[str]) -> str:
+    """Return names with their counts, the most frequent first."""
+    return ", ".join(f"{name} ({count:,})" for name, count in counted.most_common())
 
 
 def damages_of(sources: Sequence[Source]) -> list[dict[str, Any]]:

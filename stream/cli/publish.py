@@ -29,13 +29,15 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
     """Publish the pages in SOURCES to the pages topic.
 
     SOURCES are JSON Lines, CSV, TSV, Parquet, web archives (WARC), saved pages or directories of them, or -
-    for stdin. Exits with code 1 when a source is damaged: the pages before the damage are published.
+    for stdin. Exits with code 1 when a source is damaged, of which the pages before the damage
+    are published, or when workers will reject all pages.
     """
-    from stream.cli.progress import passed_over_by, reading, show_damages, show_passed_over
+    from stream.cli.progress import passed_over_by, reading, show_damages, show_passed_over, show_rejections
     from stream.roles.publisher import publish
+    from stream.sources.rejections import Rejections
 
     logging.configure(settings.log_format, "publish")
-    published = 0
+    published, rejections = 0, Rejections()
     with (
         if_interrupted(lambda: f"at least {published:,} pages were published"),
         reading(opened) as advance,
@@ -46,8 +48,13 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
             published = messages
             advance(messages)
 
-        count = asyncio.run(publish(settings, opened, progress=progress, rate=rate, key=key))
+        count = asyncio.run(
+            publish(settings, opened, progress=progress, rate=rate, key=key, rejections=rejections)
+        )
     show_passed_over(passed_over_by(opened))
-    click.echo(f"published {count:,} pages to {settings.namespace}.pages")
-    if show_damages(opened):
+    unfit = rejections.counts.total()
+    warning = f"; workers will reject {unfit:,} of them" if unfit else ""
+    click.echo(f"published {count:,} pages to {settings.namespace}.pages{warning}")
+    show_rejections(rejections)
+    if show_damages(opened) or (count and unfit == count):
         sys.exit(1)

@@ -19,8 +19,10 @@ from stream.ops import logging
 from stream.output import if_interrupted
 from stream.scratch import ScratchDirectory
 from stream.settings import Settings
+from stream.sources.rejections import Rejections
 
 if TYPE_CHECKING:
+    from stream.local.scan import ScannedBatch
     from stream.messages.verdict import VerdictRecord
 
 
@@ -52,7 +54,14 @@ def command(
     killed goes on when it is run again, and its output gets every verdict once. Exits with code 1 when all
     pages are rejected, or a source is damaged.
     """
-    from stream.cli.progress import damages_of, passed_over_by, show_damages, show_passed_over
+    from stream.cli.progress import (
+        damages_of,
+        list_counts,
+        passed_over_by,
+        show_damages,
+        show_passed_over,
+        show_rejections,
+    )
 
     logging.configure(settings.log_format, "scan")
     started = time.monotonic()
@@ -77,23 +86,16 @@ def command(
             f"{seen.pages:,} pages{': ' if verdicts else ''}{verdicts}; {seen.pages / seconds:,.0f} pages/s",
             err=True,
         )
-        if seen.reasons:
-            click.echo(
-                f"rejected for {_list_counts(seen.reasons)}; docs/reasons.md explains the reasons", err=True
-            )
+        show_rejections(seen.rejections)
         show_passed_over(passed_over)
     damaged = show_damages(opened)
     if seen.pages and seen.verdicts["rejected"] == seen.pages:
         if as_json:
-            why = _list_counts(seen.reasons)
+            why = list_counts(seen.rejections.counts)
             click.echo(f"neardup: all {seen.pages:,} pages were rejected for {why}", err=True)
         sys.exit(1)
     if damaged:
         sys.exit(1)
-
-
-def _list_counts(counted: Counter[str]) -> str:
-    return ", ".join(f"{name} ({count:,})" for name, count in counted.most_common())
 
 
 class ScanCounts:
@@ -102,9 +104,10 @@ class ScanCounts:
     def __init__(self) -> None:
         self.pages = 0
         self.verdicts: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
-        """Why pages were rejected."""
-        self._offsets: Counter[tuple[str, int]] = Counter()
+        self.rejections = Rejections()
+        self._distinct = 0
+        self._next: dict[str, int] = {}
+        """Topic id -> the offset after the last verdict's: verdicts come in order."""
 
     def counting_messages(self, messages: Iterable[Any]) -> Iterator[Any]:
         """Yield the messages and count them."""
@@ -115,18 +118,26 @@ class ScanCounts:
     def count_verdict(self, verdict: VerdictRecord) -> None:
         """Count a verdict, also by the offset of its page."""
         self.verdicts[verdict.verdict] += 1
-        self._offsets[verdict.source.topic_id, verdict.source.offset] += 1
-        if verdict.reason is not None:
-            self.reasons[verdict.reason] += 1
+        source = verdict.source
+        if source.offset >= self._next.get(source.topic_id, 0):
+            self._distinct += 1
+            self._next[source.topic_id] = source.offset + 1
+
+    def count_rejections(self, scanned: ScannedBatch) -> None:
+        """Count the rejected pages of a batch."""
+        for row, origin in zip(scanned.rows, scanned.origins, strict=True):
+            if row.reason is not None:
+                self.rejections.count(row.reason, str(origin), row.detail)
 
     def summary(self, seconds: float) -> dict[str, Any]:
         """Return the last line of `--json`."""
         return {
             "pages": self.pages,
             "verdicts": dict(self.verdicts),
-            "reasons": dict(self.reasons),
-            "missing": self.pages - len(self._offsets),
-            "repeated": self._offsets.total() - len(self._offsets),
+            "reasons": dict(self.rejections.counts),
+            "examples": self.rejections.examples,
+            "missing": self.pages - self._distinct,
+            "repeated": self.verdicts.total() - self._distinct,
             "seconds": round(seconds, 3),
             "pages_per_second": round(self.pages / seconds, 1),
         }
@@ -146,7 +157,7 @@ async def _scan(
 
     from stream.cli.progress import reading
     from stream.local.index import VERDICT_LOG
-    from stream.local.scan import ScannedBatch, index_in, judged, rows_id
+    from stream.local.scan import index_in, judged, rows_id
     from stream.local.scan_output import BegunRows, verdicts_to
     from stream.messages.verdict import VerdictRecord
     from stream.sources.rows import RowsSource
@@ -179,6 +190,7 @@ async def _scan(
 
             def before(scanned: ScannedBatch) -> None:
                 values[:] = verdicts.log(scanned)
+                seen.count_rejections(scanned)
 
             sources = [
                 each if isinstance(each, RowsSource) else seen.counting_messages(each) for each in opened

@@ -55,7 +55,7 @@ CLOSE_SECONDS: Final = 3.0
 """Time-out for closing a client, which may hang without a broker. Nothing depends on its completion."""
 ACKNOWLEDGED_SECONDS: Final = 120.0
 """Time-out for acknowledgements, longer than a leader election or a restart of a broker."""
-DOCUMENTED: Final = "docs/operations.md lists what each role needs"
+DOCUMENTED: Final = "`neardup help access` lists what each role needs"
 
 
 def consumer(settings: Settings, *topics: str, **options: Any) -> AIOKafkaConsumer:

@@ -169,7 +169,7 @@ async def add_partitions(settings: Settings, topics: Sequence[str], partitions: 
                     except TopicAuthorizationFailedError as error:
                         raise AccessError(
                             f"topic {topic} (Alter): an ACL is missing to add partitions; grant it (see"
-                            " docs/operations.md), or run"
+                            " `neardup help access`), or run"
                             f" `kafka-topics.sh --alter --topic {topic} --partitions {partitions}`"
                         ) from error
             _log.info("partitions_added", topics=narrow, partitions=partitions)

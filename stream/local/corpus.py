@@ -25,6 +25,7 @@ from stream.rows.files import last_read, read_described, sorted_table, write_fil
 from stream.rows.manifest import NAME, SUFFIX, Manifest, RowsFile, read_manifest, visible, writing_to
 from stream.settings import Settings
 from stream.sources.compressed import STDIN
+from stream.sources.rejections import Rejections
 from stream.sources.source import Message, Source, refuse_unreadable
 
 PLAN: Final = "_neardup_plan.json"
@@ -63,14 +64,14 @@ class CorpusCounts:
         self.pages = 0
         """Pages fingerprinted by this run."""
         self.statuses: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
+        self.rejections = Rejections()
 
-    def count(self, row: Row) -> None:
+    def count(self, row: Row, origin: str) -> None:
         """Count a row of this run."""
         self.pages += 1
         self.statuses[Status(row.status).name.lower()] += 1
         if row.reason is not None:
-            self.reasons[row.reason] += 1
+            self.rejections.count(row.reason, origin, row.detail)
 
 
 async def fingerprint_corpus(
@@ -118,8 +119,8 @@ async def fingerprint_corpus(
             file = _File(scheme, plan)
             async for rows in chunks:
                 for row in rows:
-                    counts.count(row)
-                    number, place, key = feed.places.popleft()
+                    number, place, key, origin = feed.places.popleft()
+                    counts.count(row, origin)
                     if options.order == "fetched_at":
                         number = FIRST if row.fetched_at is None else row.fetched_at
                     file.add(row, place._replace(order=number), key)
@@ -149,8 +150,8 @@ class _PlacedMessages:
         self, sources: Sequence[Source], start: int, last: tuple[str, int] | None, directory: AnyPath
     ) -> None:
         self._sources, self._start, self._last, self._directory = sources, start, last, directory
-        self.places: deque[tuple[int, Place, bytes | None]] = deque()
-        """Number, place (without order) and key of the messages handed out: a thread reads them."""
+        self.places: deque[tuple[int, Place, bytes | None, str]] = deque()
+        """Number, place (without order), key and origin of the messages handed out: a thread reads them."""
 
     def __iter__(self) -> Iterator[Message]:
         number = 0
@@ -162,7 +163,8 @@ class _PlacedMessages:
                 else:
                     if number == self._start:
                         self._refuse_other_pages(before)
-                    self.places.append((number, Place(0, source.name, position), message.key))
+                    place = Place(0, source.name, position)
+                    self.places.append((number, place, message.key, message.origin))
                     yield message
                 number += 1
         if number <= self._start:

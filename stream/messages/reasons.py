@@ -58,8 +58,8 @@ HEAD: Final = """\
 A verdict `rejected` has one of these codes as its `reason`.
 The topic `<namespace>.rejected` has the original bytes of the page, with the code and an explanation in the
 record's headers. Codes may be added, but are never renamed. Reasons whose fault is the producer's cannot be
-caused by the author of a web page; only they count for `reject_limit`. This page is generated from
-`stream/messages/reasons.py`.
+caused by the author of a web page; only they count for `reject_limit`.
+`neardup help reasons` prints this list. This page is generated from `stream/messages/reasons.py`.
 
 | reason | fault of | meaning |
 |---|---|---|

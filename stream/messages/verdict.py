@@ -59,6 +59,9 @@ class Origin(msgspec.Struct, frozen=True):
     """`line 12`, `row 12`, `record at byte 81920`, or `page 12` of a file that was fingerprinted before; None
     for a saved page."""
 
+    def __str__(self) -> str:
+        return self.file if self.place is None else f"{self.file} {self.place}"
+
 
 class VerdictRecord(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one page."""

@@ -26,6 +26,8 @@ CONTENT: Final = ("html", "text", "body", "warc_filename")
 FRAME: Final = 5
 """Length of the header of a framed message: a zero byte and the schema id in 4 bytes, big-endian (Confluent's
 wire format)."""
+NAMES: Final = 12
+"""Most names of fields that the detail of a rejection lists."""
 _JSON_GROWTH: Final = 6
 """Most bytes of a character in JSON, as in `\\u0001`."""
 _NAME_BYTES: Final = 32
@@ -132,7 +134,10 @@ def _page_of(fields: bytes | dict[str, Any], page_bytes: int, outside: Outside |
         return _page(message, raw, page_bytes, outside)
     except PageError as error:
         url = readable.url if isinstance(readable.url, str) else None
-        raise PageMessageError(error.reason, error.detail, url, _time_or_none(readable.fetched_at)) from None
+        detail = error.detail
+        if error.reason == "missing_field":
+            detail = f"{detail}; the page has {_names(fields)}"
+        raise PageMessageError(error.reason, detail, url, _time_or_none(readable.fetched_at)) from None
 
 
 def _decode_framed(document: bytes, outside: Outside | None) -> bytes | dict[str, Any]:
@@ -149,14 +154,14 @@ def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outsid
     if is_crawl_record(message):
         message.translate()
     if message.url is None:
-        raise PageError("missing_field", "url")
+        raise PageError("missing_field", "`url` is missing")
     present = [
         name for name in CONTENT if getattr(message, name) is not None or (name == "body" and raw is not None)
     ]
     if not present:
-        raise PageError("missing_field", "one of html, text, body, warc_filename")
+        raise PageError("missing_field", "one of `html`, `text`, `body` and `warc_filename` is missing")
     if len(present) > 1:
-        raise PageError("ambiguous_content", " and ".join(present))
+        raise PageError("ambiguous_content", f"{' and '.join(present)} are set; a page has one of them")
     page = Page(
         url=message.url,
         html=message.html,
@@ -174,7 +179,7 @@ def _page(message: _Message, raw: bytes | None, page_bytes: int, outside: Outsid
 def _fill_from_archive(page: Page, message: _Message, page_bytes: int, outside: Outside | None) -> Page:
     """Return the page with the body, content type and time of the archived record that the message names."""
     if message.warc_offset is None:
-        raise PageError("missing_field", "warc_offset")
+        raise PageError("missing_field", "`warc_offset` is missing")
     if outside is None or message.warc_filename is None:
         raise PageError("bad_claim", "warc_filename, but no archive is configured")
     archived = outside.record(message.warc_filename, message.warc_offset, page_bytes)
@@ -230,6 +235,22 @@ def _readable_fields(document: bytes | dict[str, Any]) -> _ReadableFields:
         return _READABLE_FIELDS.decode(document)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return _ReadableFields()
+
+
+def _names(document: bytes | dict[str, Any]) -> str:
+    """Return the names of the fields that are set, for messages: the first NAMES of them."""
+    try:
+        fields = document if isinstance(document, dict) else _ANY_FIELDS.decode(document)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "fields that cannot be read"
+    names = [name for name, value in fields.items() if value is not None and value != _NULL]
+    listed = ", ".join(
+        f"`{name[:_NAME_BYTES]}`" if name.isprintable() else repr(name[:_NAME_BYTES])
+        for name in names[:NAMES]
+    )
+    if len(names) > NAMES:
+        listed += f" and {len(names) - NAMES:,} more"
+    return listed or "no fields"
 
 
 def _body(message: _Message, raw: bytes | None, page_bytes: int) -> bytes | None:
@@ -290,3 +311,5 @@ def _time_or_none(moment: Any) -> int | None:
 
 _MESSAGE = msgspec.json.Decoder(_Message)
 _READABLE_FIELDS = msgspec.json.Decoder(_ReadableFields)
+_ANY_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_NULL: Final = msgspec.Raw(b"null")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 from typing import Final, Literal
 from urllib.parse import urlsplit
 
@@ -22,8 +23,10 @@ from stream.fingerprint.row import KEY_BYTES
 from stream.futures import retrieved
 from stream.kafka import clients
 from stream.kafka.names import TopicNames
+from stream.pages.page import decode_page
 from stream.settings import Settings
 from stream.sources.feed import feed
+from stream.sources.rejections import Rejections
 from stream.sources.source import MAX_MESSAGE, Message, Source, refuse_unreadable
 from stream.text.url import COARSEST, url_key
 
@@ -36,6 +39,8 @@ PRODUCER_BATCH_BYTES: Final = 256 << 10
 message that is too large by itself is refused."""
 UNACKNOWLEDGED_BYTES: Final = 32 << 20
 """Bytes in flight above which reading pauses, below the broker's limit of 100 MiB per request."""
+OUTSIDE: Final = frozenset({"bad_claim", "unknown_schema"})
+"""Reasons of which only a worker can tell, which has the schema registry and the archives."""
 LINGER_MS: Final = 5
 TOPIC_SECONDS: Final = 2.0
 
@@ -48,13 +53,15 @@ async def publish(
     progress: Progress | None = None,
     rate: float | None = None,
     key: Key = "url",
+    rejections: Rejections | None = None,
 ) -> int:
     """Publish all messages of the sources in order, at least once. Returns the number of acknowledged
     messages.
 
     `rate` limits messages per second. `key` decides the partition: messages of the same URL or host stay on
-    one partition and in order, while `none` spreads messages randomly unless the source has keys. After an
-    error, some messages after the named one may be on the topic.
+    one partition and in order, while `none` spreads messages randomly unless the source has keys.
+    `rejections` counts messages that workers will reject. After an error, some messages after the named one
+    may be on the topic.
 
     Raises PageError if a source is damaged or a message exceeds the topic's `max.message.bytes`, BrokerError
     if a message was not acknowledged, and TopicError if the topic is missing.
@@ -80,9 +87,10 @@ async def publish(
             raise TopicAuthorizationFailedError(topic, "(Write)") from error
         await _wait_for_topic(producer, topic)
         window = _Window(producer, topic, progress, opened)
-        messages = (message for source in opened for message in source)
+        messages = chain.from_iterable(opened)
+        checked = messages if rejections is None else _checked(messages, settings.page_bytes, rejections)
         started = asyncio.get_running_loop().time()
-        async with contextlib.aclosing(feed(messages)) as chunks:
+        async with contextlib.aclosing(feed(checked)) as chunks:
             sent = 0
             async for chunk in chunks:
                 for message in chunk:
@@ -95,6 +103,17 @@ async def publish(
         return window.acknowledged
     finally:
         await clients.end(producer)
+
+
+def _checked(messages: Iterable[Message], page_bytes: int, rejections: Rejections) -> Iterator[Message]:
+    """Yield the messages, and count those that are no pages."""
+    for message in messages:
+        try:
+            url_key(decode_page(message.value, page_bytes).url, COARSEST)
+        except PageError as error:
+            if error.reason not in OUTSIDE:
+                rejections.count(error.reason, message.origin, error.detail)
+        yield message
 
 
 def key_of(message: Message, key: Key) -> bytes | None:

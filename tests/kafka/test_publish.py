@@ -17,6 +17,7 @@ from stream.kafka.names import TopicNames
 from stream.roles.publisher import key_of, publish
 from stream.settings import Settings, load
 from stream.sources.jsonl import JsonlSource
+from stream.sources.rejections import Rejections
 from stream.sources.source import Message
 
 pytestmark = pytest.mark.broker
@@ -155,3 +156,22 @@ async def test_a_missing_broker_is_named(tmp_path: Path) -> None:
 )
 def test_the_key_is_the_url_or_its_host(url: str | None, key: str, expected: bytes) -> None:
     assert key_of(Message(b"{}", url, "here", key=b"own"), key) == expected  # type: ignore[arg-type]
+
+
+async def test_pages_that_workers_will_reject_are_counted_and_named(
+    settings: Settings, topic: str, tmp_path: Path
+) -> None:
+    lines = [
+        line("http://a.example/1", "x"),
+        b'{"doc_id": 7, "text": "x"}',
+        b"no JSON",
+        b'{"url": "nowhere", "text": "x"}',
+        b'{"url": "http://a.example/2", "warc_filename": "a.warc", "warc_offset": 0}',
+    ]
+    rejections = Rejections()
+    source = jsonl(tmp_path / "a.jsonl", lines)
+    assert await publish(settings, [source], rejections=rejections) == 5
+    assert rejections.counts == {"missing_field": 1, "malformed_json": 1, "bad_url": 1}
+    assert rejections.examples["missing_field"] == (
+        f"{tmp_path}/a.jsonl line 2: `url` is missing; the page has `doc_id`, `text`"
+    )

@@ -240,7 +240,7 @@ async def test_without_one_grant_a_role_is_refused_and_says_which(
         refused = await refused_access(role, settings, crawl, rows)
         assert refused, f"{operation} on {missing.kind} {missing.name} is granted for nothing"
         assert missing.name in refused, f"without {operation} on {missing.kind} {missing.name}"
-        assert "docs/operations.md" in refused
+        assert "neardup help access" in refused
     assert AccessError.exit_code == EXIT_REFUSED
 
 

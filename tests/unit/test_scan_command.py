@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from pathlib import Path
 
 import duckdb
@@ -122,3 +124,48 @@ def test_a_table_of_an_earlier_version_gets_the_new_columns(
         files = database.read_parquet(f"{tmp_path}/verdicts.parquet/*.parquet", union_by_name=True)
         assert files.project("verdict, origin_place").fetchall() == expected
         assert len(database.read_parquet(f"{tmp_path}/verdicts.parquet/*.parquet").fetchall()) == 2
+
+
+def test_a_rejected_page_is_named_with_what_it_lacks_and_what_it_has(tmp_path: Path) -> None:
+    many = {f"field {n}": n for n in range(20)}
+    pages = [
+        {"url": "http://a.example/", "text": TEXT},
+        {"doc_id": 7, "raw_content": TEXT, "url": None},
+        {"url": "http://a.example/", **many},
+        {"url": "http://a.example/", "text": TEXT, "html": TEXT},
+    ]
+    path = tmp_path / "pages.jsonl"
+    path.write_text("".join(json.dumps(each) + "\n" for each in pages))
+    outcome = scan(path)
+    assert outcome.exit_code == 0
+    lacking = f"missing_field: {path} line 2: `url` is missing; the page has `doc_id`, `raw_content`"
+    assert lacking in outcome.stderr
+    assert f"ambiguous_content: {path} line 4: html and text are set" in outcome.stderr
+    assert "`neardup help reasons`" in outcome.stderr
+    path.write_text("".join(json.dumps(each) + "\n" for each in pages[2:]))
+    summary = json.loads(scan(path, "--json").stdout)
+    assert summary["examples"]["missing_field"] == (
+        f"{path} line 1: one of `html`, `text`, `body` and `warc_filename` is missing; the page has `url`, "
+        + ", ".join(f"`field {n}`" for n in range(11))
+        + " and 9 more"
+    )
+    made = neardup("fingerprint", "--worker-processes", "1", path, "-o", tmp_path / "rows", "--json")
+    assert json.loads(made.stdout)["examples"] == summary["examples"]
+    (shown, _) = map(json.loads, neardup("fingerprint", path, "--json").stdout.splitlines())
+    assert shown["origin"] == {"file": str(path), "place": "line 1"}
+    assert shown["detail"] in summary["examples"]["missing_field"]
+
+
+@pytest.mark.parametrize(("topic", "listed"), [("reasons", "missing_field"), ("access", "| worker |")])
+def test_what_messages_refer_to_is_printed(topic: str, listed: str) -> None:
+    assert listed in neardup("help", topic).stdout
+
+
+def test_no_message_refers_to_a_file_of_the_checkout() -> None:
+    """Who installed with pip has none."""
+    for file in (Path(__file__).parents[2] / "stream").rglob("*.py"):
+        tree = ast.parse(file.read_text("utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+                assert not re.search(r"docs/[a-z-]+(/[a-z-]+)*\.md", node.value), f"{file}: {node.value}"
