@@ -54,6 +54,9 @@ RENAMED = {
 """Commands of earlier versions, and what to call instead."""
 ROLES = ("run", "worker", "judge", "dashboard")
 """Long-running commands. Their exit code tells a supervisor whether to restart them."""
+INTERPRETED = ("explain",)
+"""Commands that compare one pair of pages, for which Python's loops take less than loading machine code, and
+12 s less than compiling it."""
 
 
 class LazyGroup(CommandGroup):
@@ -111,6 +114,8 @@ def main() -> None:
     # SIGTERM raises SystemExit, so that unfinished files are removed. Roles install a handler of their own.
     role = len(sys.argv) > 1 and sys.argv[1] in ROLES
     signal.signal(signal.SIGTERM, _end_in_order if role else lambda *_: sys.exit(128 + signal.SIGTERM))
+    if sys.argv[1:2] and sys.argv[1] in INTERPRETED:
+        os.environ.setdefault("NUMBA_DISABLE_JIT", "1")
     output.take_stdout()
     if "_NEARDUP_COMPLETE" in os.environ:
         import_module("stream.cli.completion").add_bash()

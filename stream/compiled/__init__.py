@@ -3,23 +3,30 @@
 Compiled code is cached beside the source or in the user's cache directory (`stream.compiled.code_cache`), so
 only the first process waits for the compiler. Importing this module takes a third of a second, and so does
 the first call. Therefore it is imported only by code that judges, or that fingerprints many texts.
+
+Under NUMBA_DISABLE_JIT nothing is compiled, and the same loops are run by Python, a thousand times slower.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 import numpy as np
 from llvmlite import ir  # type: ignore[import-untyped]
 from numba import njit, types
-from numba.core import cgutils
+from numba.core import cgutils, config
 from numba.extending import intrinsic
 
 from stream.compiled.code_cache import CodeCache
 
 _Parameters = ParamSpec("_Parameters")
 _Result = TypeVar("_Result")
+
+_INTERPRETED: Final[bool] = bool(config.DISABLE_JIT)  # type: ignore[attr-defined]
+
+if _INTERPRETED:
+    np.seterr(over="ignore")  # hashes wrap around, as in machine code
 
 
 def compiled(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
@@ -57,7 +64,7 @@ def _count_bits(_context: Any, _word: Any) -> Any:
     return types.uint64(types.uint64), generate
 
 
-_popcount = cast(Callable[[np.uint64], int], intrinsic(_count_bits))
+_popcount = cast(Callable[[np.uint64], int], np.bitwise_count if _INTERPRETED else intrinsic(_count_bits))
 
 
 @compiled
@@ -108,11 +115,22 @@ def _prefetch(_context: Any, array: Any, _index: Any) -> Any:
     return types.void(array, types.uint64), generate
 
 
-prefetch = cast(Callable[[Any, Any], None], intrinsic(_prefetch))
+def _copy_interpreted(out: Any, at: int, data: Any, first: int, size: int) -> None:
+    out[at : at + size] = data[first : first + size]
+
+
+def _prefetch_nothing(_array: Any, _index: Any) -> None:
+    pass
+
+
+prefetch = cast(Callable[[Any, Any], None], _prefetch_nothing if _INTERPRETED else intrinsic(_prefetch))
 """For compiled code: `prefetch(array, index)` starts loading an element of a flat array into the cache. Loops
 that access memory at random prefetch for many iterations ahead, as each cache miss takes 100 ns. Any index is
 allowed."""
 
-copy_bytes = cast(Callable[[Any, int, Any, int, int], None], intrinsic(_copy_bytes))
+copy_bytes = cast(
+    Callable[[Any, int, Any, int, int], None],
+    _copy_interpreted if _INTERPRETED else intrinsic(_copy_bytes),
+)
 """For compiled code: `copy_bytes(out, at, data, first, size)` copies `size` bytes from `data[first:]` to
 `out[at:]`. As for arrays, bounds are checked only under NUMBA_BOUNDSCHECK."""
