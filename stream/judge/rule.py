@@ -101,6 +101,15 @@ class Rule:
             return NO_SIMILARITY
         return min(ONE, round((self.options.least_similarity + self.options.least_margin) * ONE))
 
+    def describe_limit(self, similarity: int, least: int) -> str:
+        """Return `least`, the similarity that suffices, as people read it: that of short pages. Estimates
+        have noise, and `margin` less suffices; that is told of a pair which needs it, `similarity` being
+        that of the pair."""
+        limit = f"{self.least_listed / ONE:g}"
+        if not least <= similarity < self.least_listed:
+            return limit
+        return f"{limit}, less {(self.least_listed - least) / ONE:g} for the noise of the estimate"
+
     def least(
         self,
         a: NDArray[np.uint64],

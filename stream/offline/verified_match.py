@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from stream.errors import SettingsError
+from stream.fingerprint.parity import ONE
 from stream.fingerprint.scheme import Scheme
 from stream.judge.live import live_pages
 from stream.judge.rule import Rule
@@ -130,8 +131,8 @@ class Verified:
     @property
     def rule(self) -> str:
         """The condition that pairs meet, for messages."""
-        options = self._rule.options
-        return f"within {options.distance} bits and alike by {options.similarity}"
+        rule = self._rule
+        return f"within {rule.options.distance} bits and alike by {rule.least_listed / ONE:g}"
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record per pair as it is found; may be called once. Pairs within a batch are sorted by row,

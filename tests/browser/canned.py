@@ -305,7 +305,7 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
         MemberPage(url, f"{JOURNAL}.3.{7 + i}", 3, 0.9871, "2026-01-02T12:00:01.010Z")
         for i, url in enumerate(urls)
     ]
-    why = "distance {} is {} 14 bits; estimated similarity {} is {} 0.798"
+    why = "distance {} is {} 14 bits; estimated similarity {} is {} 0.8"
     near = [
         NearAnchor(
             urls[0], f"{JOURNAL}.3.1", 3, 0.9871, alike=True,
@@ -379,7 +379,7 @@ def comparison(*texts: str) -> Comparison:
     )
     own = [TextRun(shared=False, text=each[:LONGEST_OWN], units=7) for each in texts]
     return Comparison(
-        why="distance 3 is within 14 bits; estimated similarity 0.987 is at least 0.798",
+        why="distance 3 is within 14 bits; estimated similarity 0.987 is at least 0.8",
         alike=True,
         distance=3,
         similarity=0.9871,

@@ -368,7 +368,7 @@ def _apply_rule(
     if published is not None:
         enough = "at least" if similarity >= least else "below"
         how = "counted" if counted else "estimated"
-        why += f"; {how} similarity {published:.3f} is {enough} {rule.published(least)}"
+        why += f"; {how} similarity {published:.3f} is {enough} {rule.describe_limit(similarity, least)}"
     return alike, published, why
 
 
