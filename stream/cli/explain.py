@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -11,11 +13,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stream.cli.options import PATH, with_scheme, with_settings, with_verdict_options
+from stream.errors import SettingsError
 from stream.settings import Settings
 
 if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
-    from stream.judge.explain import ExplainedPage, Explanation, Feature
+    from stream.judge.explain import ExplainedPage, Explanation, Feature, StoredPair
     from stream.judge.shingle_diff import ShingleDiff, TextRun
     from stream.messages.verdict_options import VerdictOptions
     from stream.page_rows.page_fingerprinter import PageFingerprinter
@@ -27,65 +30,120 @@ _MARKS: Final = re.compile(r"\[-|-\]|\{\+|\+\}")
 
 
 @click.command("explain")
-@with_settings("page_bytes", "state_dir", "namespace")
 @click.argument("anchor", metavar="A", type=PATH)
 @click.argument("page", metavar="B", type=PATH)
+@click.option(
+    "--diff", "with_diff", is_flag=True, help="Show both texts, with what they do not share marked."
+)
+@click.option("-v", "--verbose", is_flag=True,
+              help="Show all that was compared: fingerprints, bits, tables and features.")  # fmt: skip
+@click.option("--index", "index_directory", type=click.Path(path_type=Path, file_okay=False),
+              help="Answer for the index in this directory, by its scheme and options. A and B may be URLs"
+              " or ids of it.")  # fmt: skip
 @with_verdict_options
 @with_scheme
+@with_settings("state_dir", "namespace", "page_bytes")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_context
 def command(
+    context: click.Context,
     settings: Settings,
     anchor: str,
     page: str,
     options: VerdictOptions,
     scheme: Scheme,
+    index_directory: Path | None,
+    with_diff: bool,
+    verbose: bool,
     as_json: bool,
 ) -> None:
     """Explain why A and B are near-duplicates, or why not. B is judged as if it came after A.
 
     A and B may be saved pages (HTML or text), page messages (JSON), or `FILE#3` for the third page of JSON
-    Lines, of a web archive or of a directory. Fingerprints in hex, and URLs or verdict ids stored in the
-    judge's state directory, work too, but with less detail.
+    Lines, of a web archive or of a directory. Fingerprints in hex, and URLs or verdict ids stored in an index
+    or in the judge's state directory, work too, but with less detail.
+
+    With --index, the answer says what the index makes of the pair, too: whether A is a duplicate itself, so
+    that B is compared with another page.
     """
     import msgspec
 
     from stream.judge.explain import explain
+    from stream.judge.stored_pages import StoredPages
     from stream.page_rows.page_fingerprinter import PageFingerprinter
 
-    fingerprinter = PageFingerprinter(scheme)
-    sides = [
-        _stored_side(text, settings, scheme, options)
-        if _STORED.match(text) and not Path(text).exists()
-        else _side(text, fingerprinter, settings.page_bytes)
-        for text in (anchor, page)
-    ]
-    explanation = explain(sides[0], sides[1], scheme, options)
+    seed = None
+    if index_directory is not None:
+        scheme, options, seed = _of_index(index_directory, context, scheme, options)
+    fingerprinter = PageFingerprinter(scheme, seed)
+    with ExitStack() as opened:
+        pages: StoredPages | None = None
+
+        def stored_pages() -> StoredPages:
+            nonlocal pages
+            if pages is None:
+                own = settings.state_dir / settings.namespace
+                state = own if own.is_dir() else settings.state_dir
+                pages = opened.enter_context(StoredPages(index_directory or state, scheme, options))
+            return pages
+
+        def side(text: str) -> ExplainedPage:
+            if _is_stored(text, anywhere=index_directory is not None, digits=scheme.width // 4):
+                if (stored := stored_pages().side(text)) is None:
+                    raise SettingsError(f"{text}: {stored_pages().path} has no page with that URL or id")
+                return stored
+            return _side(text, fingerprinter, settings.page_bytes)
+
+        sides = [side(text) for text in (anchor, page)]
+        if pages is not None or index_directory is not None:
+            sides = [each if each.stored_id is not None else stored_pages().locate(each) for each in sides]
+        explanation = explain(sides[0], sides[1], scheme, options)
+        if pages is not None:
+            explanation = msgspec.structs.replace(explanation, stored=pages.pair(sides[0], sides[1]))
     if as_json:
         sys.stdout.write(msgspec.json.encode(explanation).decode() + "\n")
     else:
-        _show(explanation)
+        _show(explanation, verbose=verbose, with_diff=with_diff)
 
 
-def _stored_side(text: str, settings: Settings, scheme: Scheme, options: VerdictOptions) -> ExplainedPage:
-    from stream.errors import SettingsError
-    from stream.judge.stored_pages import StoredPages
+def _of_index(
+    directory: Path, context: click.Context, scheme: Scheme, options: VerdictOptions
+) -> tuple[Scheme, VerdictOptions, bytes]:
+    """Return scheme, options and seed of an index. Raises SchemeMismatchError if others were named."""
+    from stream.errors import SchemeMismatchError
+    from stream.local.index import read_genesis
 
-    own = settings.state_dir / settings.namespace
-    directory = own if own.is_dir() else settings.state_dir
-    with StoredPages(directory, scheme, options) as pages:
-        if (side := pages.side(text)) is None:
-            raise SettingsError(f"{text}: {directory} has no page with that URL or id")
-        return side
+    def named(*parameters: str) -> bool:
+        default = click.core.ParameterSource.DEFAULT
+        return any(context.get_parameter_source(each) is not default for each in parameters)
+
+    genesis = read_genesis(directory)
+    if named("scheme") and scheme.with_seed(genesis.seed).id != genesis.scheme_id:
+        raise SchemeMismatchError(f"index {directory} has scheme {genesis.scheme_id}, not {scheme.id}")
+    if named("mode", "distance", "given") and options.id != genesis.options.id:
+        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {genesis.options}")
+    return genesis.scheme, genesis.options, genesis.seed
+
+
+def _is_stored(text: str, *, anywhere: bool, digits: int) -> bool:
+    """Whether an argument names a stored page: a URL or an id, and in an index any name that is no file."""
+    place = _PLACE.fullmatch(text)
+    if Path(text).exists() or (place and Path(place[1]).exists()):
+        return False
+    return bool(_STORED.match(text) or (anywhere and not _is_fingerprint(text, digits)))
+
+
+def _is_fingerprint(text: str, digits: int) -> bool:
+    return re.fullmatch(rf"(0x)?[0-9a-fA-F]{{{digits}}}", text) is not None
 
 
 def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int) -> ExplainedPage:
-    from stream.errors import PageError, SettingsError
+    from stream.errors import PageError
     from stream.judge.explain import ExplainedPage, side_of_page
     from stream.pages.page import decode_page
     from stream.sources.open import open_source
 
-    digits = fingerprinter.scheme.width // 4
-    if not Path(text).exists() and re.fullmatch(rf"(0x)?[0-9a-fA-F]{{{digits}}}", text):
+    if not Path(text).exists() and _is_fingerprint(text, fingerprinter.scheme.width // 4):
         return ExplainedPage(name=text, fingerprint=int(text, 16))
     path, number = text, 1
     if not Path(text).exists() and (place := _PLACE.fullmatch(text)):
@@ -100,47 +158,115 @@ def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int) -> Expla
         raise SettingsError(f"source {text}: {error}") from None
 
 
-def _show(explanation: Explanation) -> None:
+_MEANINGS: Final = {
+    "duplicate": "B is a near-duplicate of A",
+    "recrawl": "B has the URL of A, and says the same",
+    "unique": "B is no near-duplicate of A",
+    "insufficient": "B has too little text to compare",
+}
+_COLOURS: Final = {"duplicate": "green", "recrawl": "green", "unique": "yellow", "insufficient": "red"}
+
+
+def _show(explanation: Explanation, *, verbose: bool, with_diff: bool) -> None:
     from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=True)  # nothing is cut to the width of the terminal
+    verdict = explanation.verdict
+    meaning = _MEANINGS[verdict]
+    if verdict == "unique" and any(check.name == "url" for check in explanation.checks):
+        meaning = "B has the URL of A, and says something else"
+    console.print(f"[bold {_COLOURS[verdict]}]{verdict}[/]: {meaning}")
+    for line in _reasons(explanation, verbose=verbose):
+        console.print(f"  {line}")
+    if explanation.stored is not None:
+        for line in _stored_reasons(explanation.stored):
+            console.print(f"  {line}")
+    if verbose:
+        _show_pages(console, explanation)
+        _show_bits(console, explanation)
+        _show_tables(console, explanation)
+        if explanation.features is not None:
+            _show_features(console, explanation)
+    if with_diff and explanation.shingles is not None:
+        _show_shingles(console, explanation.shingles)
+    hints = {
+        "--diff marks what only one of the texts has": not with_diff
+        and explanation.shingles is not None
+        and any(explanation.shingles.counts[1:]),
+        "--verbose shows all that was compared": not verbose,
+    }
+    if more := [hint for hint, has_more in hints.items() if has_more]:
+        console.print(f"  [dim]{'; '.join(more)}[/]")
+
+
+def _reasons(explanation: Explanation, *, verbose: bool) -> list[str]:
+    """Return lines about the conditions of the verdict, the similarity first, and what the texts share."""
     from rich.markup import escape
-    from rich.table import Table
 
-    console = Console(highlight=False)
-    style = {"duplicate": "green", "recrawl": "green", "unique": "yellow"}.get(explanation.verdict, "red")
-    console.print(
-        f"[bold {style}]{explanation.verdict}[/]  (mode {explanation.mode}, scheme {explanation.scheme})"
-    )
-    for check in explanation.checks:
-        console.print(f"  {'[green]yes[/]' if check.passed else '[red]no [/]'} {escape(check.reason)}")
+    order = ("text", "similarity", "distance", "url", "tables")
+    lines = []
+    for check in sorted(explanation.checks, key=lambda check: order.index(check.name)):
+        colour = "green" if check.passed else "red"
+        # That they are compared at all is worth a line only if something is wrong with it.
+        if verbose or check.name not in ("url", "tables") or not check.passed or "full" in check.reason:
+            lines.append(f"[{colour}]{'yes' if check.passed else 'no '}[/] {escape(check.reason)}")
     if explanation.same_text:
-        console.print("  [green]yes[/] the normalised texts are equal")
+        lines.append("both texts are equal, but for case, punctuation and white space")
+    elif explanation.shingles is not None:
+        shared, only_a, only_b = explanation.shingles.counts
+        total = f"{shared + only_a + only_b:,} shingles"
+        lines.append(f"they share {shared:,} of {total}; {only_a:,} are only in A, {only_b:,} only in B")
+    return lines
 
-    pages = Table("", "A, the anchor", "B, the page", title="Pages", title_justify="left")
-    a, b = explanation.anchor, explanation.page
-    for name in ("name", "url", "tokens", "features", "shingles", "text_hash"):
-        values = [getattr(a, name), getattr(b, name)]
-        if values != [None, None] and not (name == "url" and values == [a.name, b.name]):
-            pages.add_row(name.replace("_", " "), *("" if v is None else escape(str(v)) for v in values))
-    pages.add_row("fingerprint", *_mark_digits(explanation))
-    console.print(pages)
-    if explanation.exact_similarity is not None or explanation.estimated_similarity is not None:
+
+def _stored_reasons(stored: StoredPair) -> list[str]:
+    """Return lines about what a state directory makes of the pair."""
+    from rich.markup import escape
+
+    where, lines = escape(stored.directory), []
+    for name, page in (("A", stored.anchor), ("B", stored.page)):
+        if page is None:
+            lines.append(f"{where} does not have {name} (it has no recrawls, and no pages with little text)")
+            continue
+        what = "unique" if page.duplicate_of is None else f"a duplicate of {escape(page.duplicate_of)}"
+        lines.append(f"in {where}, {name} is {what}")
+        if page.superseded:
+            whose = f"{name} is" if page.duplicate_of is None else "that page is"
+            lines.append(f"  {whose} compared with nothing any more: its URL has a newer page")
+    if stored.later:
+        lines.append(f"in {where}, B came before A: see `neardup explain B A`")
+    if stored.by_cluster is not None:
+        lines.append(f"so B is compared with that page instead of A, and its verdict is {stored.verdict}:")
+        lines += [f"  {line}" for line in _reasons(stored.by_cluster, verbose=False)]
+    return lines
+
+
+def _show_pages(console: Any, explanation: Explanation) -> None:
+    from rich.markup import escape
+
+    console.print(f"\n[bold]Pages[/] (mode {explanation.mode}, scheme {explanation.scheme})")
+    digits = _mark_digits(explanation)
+    for side, page in enumerate((explanation.anchor, explanation.page)):
+        console.print(f"  {'AB'[side]}: {escape(page.name)}")
+        if page.url not in (None, page.name):
+            console.print(f"     {escape(page.url or '')}")
+        sizes = {"tokens": page.tokens, "features": page.features, "shingles": page.shingles}
+        if counts := ", ".join(f"{size:,} {name}" for name, size in sizes.items() if size is not None):
+            console.print(f"     {counts}")
+        if page.text_hash is not None:
+            console.print(f"     text hash {page.text_hash}")
+        console.print(f"     fingerprint {digits[side]}")
+    if explanation.estimated_similarity is not None or explanation.exact_similarity is not None:
         console.print(
-            f"similarity: estimated {_number(explanation.estimated_similarity)},"
-            f" exact {_number(explanation.exact_similarity)},"
-            f" required {_number(explanation.least_similarity)}"
+            f"  similarity: {_number(explanation.estimated_similarity)} by sketch,"
+            f" exactly {_number(explanation.exact_similarity)}"
         )
     if explanation.features is not None:
         console.print(
-            f"weights: cosine {explanation.features.cosine},"
+            f"  weights: cosine {explanation.features.cosine},"
             f" so about {explanation.features.expected_distance}"
             f" of {explanation.width} bits should differ; {explanation.distance} do"
         )
-    _show_bits(console, explanation)
-    _show_tables(console, explanation)
-    if explanation.features is not None:
-        _show_features(console, explanation)
-    if explanation.shingles is not None:
-        _show_shingles(console, explanation.shingles)
 
 
 def _number(value: float | None) -> str:
@@ -160,43 +286,66 @@ def _mark_digits(explanation: Explanation) -> list[str]:
 
 
 def _show_bits(console: Any, explanation: Explanation) -> None:
-    from rich.table import Table
-
+    """Print the bits of the fingerprints that differ, with the columns for which there are values."""
     if not explanation.bits:
         return
-    table = Table("bit", "block", "margin in A", "margin in B", "uncertain in A", "in B",
-                  title="Bits that differ", title_justify="left")  # fmt: skip
-    for bit in explanation.bits:
-        margins = ["?" if margin is None else f"{margin:+.2%}" for margin in bit.margins]
-        ranks = ["" if rank is None else f"{rank}." for rank in bit.ranks]
-        table.add_row(str(bit.bit), "" if bit.block is None else str(bit.block), *margins, *ranks)
-    console.print(table)
+    columns: list[tuple[str, list[str | None]]] = [
+        ("bit", [str(bit.bit) for bit in explanation.bits]),
+        ("block", [None if bit.block is None else str(bit.block) for bit in explanation.bits]),
+    ]
+    for side, name in enumerate("AB"):
+        margins = [bit.margins[side] for bit in explanation.bits]
+        columns.append((f"margin in {name}", [None if each is None else f"{each:+.2%}" for each in margins]))
+    for side, name in enumerate("AB"):
+        ranks = [bit.ranks[side] for bit in explanation.bits]
+        columns.append((f"uncertain in {name}", [None if each is None else f"{each}." for each in ranks]))
+    shown = [(head, cells) for head, cells in columns if any(cell is not None for cell in cells)]
+    rows = zip(*(cells for _, cells in shown), strict=True)
+    _print_table(console, "Bits of the fingerprints that differ", [head for head, _ in shown], rows)
 
 
 def _show_tables(console: Any, explanation: Explanation) -> None:
-    from rich.table import Table
-
+    """Print what brings the pages together: their minima, or the tables of fingerprints."""
+    if explanation.equal_minima is not None:
+        minima = explanation.equal_minima
+        equal = ", ".join(str(number) for number, is_equal in enumerate(minima, 1) if is_equal)
+        joining = sum(table.met != "missed" for table in explanation.tables)
+        console.print(
+            f"\n[bold]Minima[/]\n  equal: {equal or 'none'} of {len(minima)};"
+            f" {joining} of {len(explanation.tables)} tables bring the pages together"
+        )
+        return
     if not explanation.tables:
         return
-    table = Table("table", "blocks", "prefix", "bits that differ in it", "", title_justify="left",
-                  title=f"Tables, {explanation.probes} probes")  # fmt: skip
     colours = {"exact": "green", "flipped": "cyan", "missed": "red"}
+    rows = []
     for probe in explanation.tables:
         differing = ", ".join(
             f"[cyan]{bit}[/]" if probe.flippable and bit in probe.flippable else str(bit)
             for bit in reversed(probe.differing)
         )
         blocks = " ".join(map(str, probe.blocks))
-        table.add_row(
-            str(probe.table), blocks, f"{probe.prefix_bits} bits", differing,
-            f"[{colours[probe.met]}]{probe.met}[/]",
-        )  # fmt: skip
-    console.print(table)
+        outcome = f"[{colours[probe.met]}]{probe.met}[/]"
+        rows.append((str(probe.table), blocks, f"{probe.prefix_bits} bits", differing, outcome))
+    heads = ["table", "blocks", "prefix", "bits that differ in it", "outcome"]
+    _print_table(console, f"Tables, {explanation.probes} probes", heads, rows)
+
+
+def _print_table(console: Any, title: str, heads: list[str], rows: Iterable[Sequence[str | None]]) -> None:
+    """Print a table whose cells are folded rather than cut."""
+    from rich.table import Table
+
+    table = Table(box=None, header_style="dim", padding=(0, 2))
+    for head in heads:
+        table.add_column(head, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    console.print(f"\n[bold]{title}[/]")
+    console.print(table, soft_wrap=False)
 
 
 def _show_features(console: Any, explanation: Explanation) -> None:
     from rich.markup import escape
-    from rich.table import Table
 
     assert explanation.features is not None  # noqa: S101  # checked by the caller
     columns = (explanation.features.shared, explanation.features.only_anchor, explanation.features.only_page)
@@ -204,28 +353,24 @@ def _show_features(console: Any, explanation: Explanation) -> None:
         f"{head} ({count:,})"
         for head, count in zip(("shared", "only in A", "only in B"), explanation.features.counts, strict=True)
     ]
-    table = Table(*heads, title="Features by weight", title_justify="left")
 
     def cell(features: list[Feature], place: int, sides: tuple[int, ...]) -> str:
         if place >= len(features):
             return ""
         feature = features[place]
         shares = " ".join(f"{feature.weights[side]:.2%}" for side in sides)
-        return f"{escape(feature.feature[:40])} [dim]{shares}[/]"
+        return f"{escape(feature.feature)} [dim]{shares}[/]"
 
-    for place in range(max(map(len, columns))):
-        table.add_row(
-            cell(columns[0], place, (0, 1)), cell(columns[1], place, (0,)), cell(columns[2], place, (1,))
-        )
-    console.print(table)
+    rows = [
+        (cell(columns[0], place, (0, 1)), cell(columns[1], place, (0,)), cell(columns[2], place, (1,)))
+        for place in range(max(map(len, columns)))
+    ]
+    _print_table(console, "Features by weight", heads, rows)
 
 
 def _show_shingles(console: Any, diff: ShingleDiff) -> None:
     """Print both texts, with marks and, on a terminal, colours around what is in no shared shingle."""
     from rich.text import Text
-
-    shared, only_a, only_b = diff.counts
-    console.print(f"Shingles: {shared:,} shared, {only_a:,} only in A, {only_b:,} only in B")
 
     def side_text(name: str, runs: list[TextRun], left_out: int, marks: tuple[str, str], style: str) -> Text:
         text = Text(f"{name} ")
@@ -238,5 +383,6 @@ def _show_shingles(console: Any, diff: ShingleDiff) -> None:
                 text.append(f"{marks[0]}{shown}{marks[1]}", style).append(" ")
         return text.append(f"(and {left_out:,} more runs)") if left_out else text
 
+    console.print()
     console.print(side_text("A:", diff.anchor, diff.left_out[0], ("[-", "-]"), "red"))
     console.print(side_text("B:", diff.page, diff.left_out[1], ("{+", "+}"), "green"))

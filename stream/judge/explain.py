@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.fingerprint.parity import ONE
 from stream.fingerprint.recipe import Recipe
 from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import MINIMA, Scheme
@@ -59,6 +60,8 @@ class ExplainedPage:
     status: Status = Status.READY
     skipped: int = 0
     """Bit mask of the tables whose full bucket it did not enter as an anchor (rule 16)."""
+    stored_id: int | None = None
+    """Packed id of the page, if it is a page of the state directory in question."""
 
 
 class PageSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -123,8 +126,39 @@ class Features(msgspec.Struct, frozen=True, kw_only=True):
 class Check(msgspec.Struct, frozen=True, kw_only=True):
     """A condition of the verdict."""
 
+    name: Literal["text", "url", "tables", "distance", "similarity"]
     passed: bool
     reason: str
+
+
+class StoredPage(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state directory has about a page."""
+
+    id: str
+    verdict: Literal["unique", "duplicate"]
+    cluster: str
+    """Id of the anchor of its cluster, which is its own if it is unique."""
+    duplicate_of: str | None
+    """URL of that anchor, if it is another page."""
+    superseded: bool
+    """Whether its anchor no longer matches pages, because a newer page of that URL took its place."""
+    full_buckets: int
+    """Number of full buckets that it did not enter as an anchor (rule 16)."""
+
+
+class StoredPair(msgspec.Struct, frozen=True, kw_only=True):
+    """What a state directory makes of the two pages."""
+
+    directory: str
+    verdict: Outcome
+    """Verdict on the page there, if no other cluster than that of the anchor had anything like it."""
+    anchor: StoredPage | None
+    """None for a page that is not stored. Recrawls and pages with too little text are not."""
+    page: StoredPage | None
+    later: bool
+    """Whether the anchor is stored, and came after the page."""
+    by_cluster: Explanation | None
+    """How the page compares with the anchor of the cluster, if the first page is a duplicate itself."""
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +186,10 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True):
     features: Features | None
     shingles: ShingleDiff | None
     """What their shingles share, and do not, as text."""
+    equal_minima: list[bool] | None
+    """Which of their minima are equal, if the tables index these."""
+    stored: StoredPair | None = None
+    """What a state directory makes of them, if one was named."""
 
 
 def side_of_page(name: str, page: Page, fingerprinter: PageFingerprinter) -> ExplainedPage:
@@ -205,19 +243,23 @@ def explain(
     )
     largest = rule.largest_distance(page.status)
     near = Check(
+        name="distance",
         passed=distance <= largest,
-        reason=f"the fingerprints differ in {distance} bits; at most {largest} are allowed",
+        reason=f"the fingerprints differ in {distance} of {scheme.width} bits; at most {largest} are allowed",
     )
-    alike = None if least is None else _similarity_check(estimated, least, counted=counted)
-    checks = _checks(anchor, page, scheme, options, near, alike, tables)
+    alike = None if least is None else _similarity_check(estimated, least, rule, counted=counted)
+    minima = _equal_minima(anchor, page, rule)
+    shared = SAME_URL if is_same_url(anchor, page) else _tables_check(anchor, page, options, tables, minima)
+    # To read: the verdict itself is that of `judge_pair`.
+    conditions = [check for check in (shared, near, alike) if check is not None]
     return Explanation(
         anchor=_described(anchor, scheme),
         page=_described(page, scheme),
         scheme=scheme.id,
         mode=options.mode,
         width=scheme.width,
-        verdict=_verdict(anchor, page, rule),
-        checks=checks,
+        verdict=verdict_on(anchor, page, rule),
+        checks=_too_short(anchor, page, scheme) or conditions,
         distance=distance,
         largest_distance=largest,
         bits=_bits(apart, anchor, page, scheme, options),
@@ -229,10 +271,11 @@ def explain(
         same_text=same_text,
         features=_features(anchor, page, scheme),
         shingles=shingles,
+        equal_minima=minima,
     )
 
 
-def _verdict(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) -> Outcome:
+def verdict_on(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) -> Outcome:
     """Return the judge's verdict on the page. Outside strict mode, pages without sketches are not similar."""
     if (
         page.status != Status.INSUFFICIENT
@@ -250,11 +293,12 @@ def _verdict(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) -> Outcome:
         )
         for side in (anchor, page)
     )
-    outcome: Outcome = _OUTCOMES[judge_pair(first, second, rule, same_url=_same_url(anchor, page))]
+    outcome: Outcome = _OUTCOMES[judge_pair(first, second, rule, same_url=is_same_url(anchor, page))]
     return outcome
 
 
-def _same_url(anchor: ExplainedPage, page: ExplainedPage) -> bool:
+def is_same_url(anchor: ExplainedPage, page: ExplainedPage) -> bool:
+    """Whether the judge takes both for pages of one URL."""
     return anchor.url_key is not None and anchor.url_key == page.url_key
 
 
@@ -278,6 +322,16 @@ def _words_apart(anchor: ExplainedPage, page: ExplainedPage, options: VerdictOpt
         return None
     a, b = (int.from_bytes(sketch[-WORD // 8 :], "little") for sketch in (anchor.sketch, page.sketch))
     return a ^ b
+
+
+def _equal_minima(anchor: ExplainedPage, page: ExplainedPage, rule: Rule) -> list[bool] | None:
+    """Return for each of the minima whether it is equal in both pages, or None if the tables index no minima
+    or they are unknown."""
+    apart = _words_apart(anchor, page, rule.options)
+    if apart is None or not rule.options.by_minima:
+        return None
+    blocks = rule.design().block_of_bit
+    return [not any(blocks[bit] == block for bit in _ones(apart)) for block in range(MINIMA)]
 
 
 def _ones(value: int) -> list[int]:
@@ -408,65 +462,63 @@ def _features(anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme) -> Fea
     )
 
 
-def _checks(
-    anchor: ExplainedPage,
-    page: ExplainedPage,
-    scheme: Scheme,
-    options: VerdictOptions,
-    near: Check,
-    alike: Check | None,
-    tables: list[Probe],
-) -> list[Check]:
-    """Return the conditions of the verdict, to read. The verdict itself is that of `judge_pair`."""
-    if insufficient := _too_short(anchor, page, scheme):
-        return insufficient
-    shared = SAME_URL if _same_url(anchor, page) else _tables_check(anchor, page, options, tables)
-    return [check for check in (shared, near, alike) if check is not None]
-
-
 def _too_short(anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme) -> list[Check]:
     """Return a failed check for each page with too little text."""
     least = scheme.minimum_tokens
     return [
-        Check(passed=False, reason=f"{side.name} has {side.tokens} tokens; at least {least} are required")
+        Check(
+            name="text",
+            passed=False,
+            reason=f"{side.name} has {side.tokens} tokens; at least {least} are required",
+        )
         for side in (anchor, page)
         if side.status == Status.INSUFFICIENT
     ]
 
 
-SAME_URL: Final = Check(passed=True, reason="both have the same URL, so they are compared without tables")
+SAME_URL: Final = Check(
+    name="url", passed=True, reason="both have the same URL, so they are compared without tables"
+)
 
 
 def _tables_check(
-    anchor: ExplainedPage, page: ExplainedPage, options: VerdictOptions, tables: list[Probe]
+    anchor: ExplainedPage,
+    page: ExplainedPage,
+    options: VerdictOptions,
+    tables: list[Probe],
+    minima: list[bool] | None,
 ) -> Check | None:
     """Return whether a table brings the pages together, or None if there are no tables."""
     if not tables:
         return None
     met = [table.met for table in tables if table.met != "missed"]
-    if options.by_minima:
-        same = f"than {options.choose} of their {MINIMA} minima are equal"
-        how, why = f"no fewer {same}", f"no table brings them together: fewer {same}"
+    if minima is not None:
+        equal = "is equal" if sum(minima) == 1 else "are equal"
+        reason = f"{sum(minima)} of their {MINIMA} minima {equal}; they are compared if {options.choose} are"
+    elif met:
+        exact = met.count("exact")
+        reason = f"{len(met)} of {len(tables)} tables bring them together: {exact} by an equal prefix"
+        reason += f", {len(met) - exact} with uncertain bits flipped" if options.flips else ""
     else:
-        exact, fewest = met.count("exact"), min(len(table.differing) for table in tables)
-        how = f"{exact} by an equal prefix, {len(met) - exact} with uncertain bits flipped"
-        why = f"no table brings them together: every prefix differs in {fewest} bits or more"
-    if options.flips:
-        listed = page.uncertain is not None
-        why += ", not all of them flipped" if listed else "; the bits that its probes flip are unknown"
+        fewest = min(len(table.differing) for table in tables)
+        bits = "a bit" if fewest == 1 else f"{fewest} bits"
+        reason = f"no table brings them together: every prefix differs in {bits} or more"
+        if options.flips:
+            listed = page.uncertain is not None
+            reason += ", not all of them flipped" if listed else "; the bits that its probes flip are unknown"
     full = [table for table in tables if anchor.skipped >> table.table & 1 and not table.differing]
-    if full and not met:
-        why = "no table brings them together"
-    reason = f"{len(met)} of {len(tables)} tables bring them together: {how}" if met else why
     if full:
-        reason += f"; {anchor.name} did not enter {len(full)} buckets that they share, which were full"
-    return Check(passed=bool(met), reason=reason)
+        buckets = "1 full bucket" if len(full) == 1 else f"{len(full)} full buckets"
+        reason += f"; {anchor.name} was kept out of {buckets} {'' if met else '(all) '}that they share"
+    return Check(name="tables", passed=bool(met), reason=reason)
 
 
-def _similarity_check(similarity: float | None, least: float, *, counted: bool) -> Check:
+def _similarity_check(similarity: float | None, least: float, rule: Rule, *, counted: bool) -> Check:
     how = "counted" if counted else "estimated"
     value = "the similarity is unknown" if similarity is None else f"{how} similarity {similarity}"
+    limit = rule.describe_limit(round((similarity or 0) * ONE), round(least * ONE))
     return Check(
+        name="similarity",
         passed=similarity is not None and similarity >= least,
-        reason=f"{value}; at least {least} is required",
+        reason=f"{value}; at least {limit} is required",
     )

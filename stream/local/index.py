@@ -379,6 +379,20 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
         with TranslatedErrors(directory):
             _refuse_others_files(directory)
         return genesis, True
+    stored = read_genesis(directory)
+    if scheme is not None and scheme.id != stored.scheme_id:
+        raise SchemeMismatchError(f"index {directory} has scheme {stored.scheme_id}, not {scheme.id}")
+    if options is not None and options.id != stored.options.id:
+        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {stored.options}")
+    private_directory(directory)
+    return stored, False
+
+
+def read_genesis(directory: Path) -> Genesis:
+    """Return the scheme, options and seed of an index. Raises StateError if there is none."""
+    path = directory / _GENESIS
+    if not path.exists():
+        raise StateError(f"index {directory}: there is no index")
     try:
         stored = decode_journal(path.read_bytes(), 0)
     except RecordVersionError as error:
@@ -389,12 +403,7 @@ def _genesis(directory: Path, scheme: Scheme | None, options: VerdictOptions | N
         raise damaged(directory, f"{_GENESIS}: {error}") from error
     if not isinstance(stored, Genesis):
         raise damaged(directory, f"{_GENESIS}: it holds another record")
-    if scheme is not None and scheme.id != stored.scheme_id:
-        raise SchemeMismatchError(f"index {directory} has scheme {stored.scheme_id}, not {scheme.id}")
-    if options is not None and options.id != stored.options.id:
-        raise SchemeMismatchError(f"index {directory} was made with other verdict options: {stored.options}")
-    private_directory(directory)
-    return stored, False
+    return stored
 
 
 @contextmanager
