@@ -6,6 +6,8 @@ import asyncio
 import json
 import sys
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -14,78 +16,166 @@ from stream.extras import needs_export
 from stream.ops import logging
 from stream.settings import Settings
 
+if TYPE_CHECKING:
+    from stream.roles.auditor.audit import Findings
+
+HOUR: Final = 3600
+
+
+FINDINGS: Final = {
+    "pages": "compared with their verdicts, together with the rows of --rows",
+    "rows": "how many of these are loaded rows",
+    "waiting": "not judged yet: workers or the judge have not come to them",
+    "missing": "judged, but the verdict is not there: a fault",
+    "repeated": "verdicts beyond the first one of a page: a fault",
+    "unexplained": "verdicts on offsets that have no page and had none: a fault",
+    "lost": "deleted by the retention of pages before they were read",
+    "trimmed": "judged; retention has deleted the verdict, so it is not checked",
+    "earlier": "verdicts on pages below the log start, or of a deleted topic",
+    "compacted": "verdicts on pages that compaction removed",
+    "loaded": "verdicts on loaded rows that no --rows names: not checked",
+}
+"""The rows of the table, and what each counts."""
+ALWAYS: Final = ("pages", "waiting", "missing", "repeated", "unexplained", "lost")
+"""Rows that are shown even if they are 0."""
+TIMEOUT: Final = 600.0
+LINE_SECONDS: Final = 10.0
+"""Interval of progress lines where stderr is not a terminal."""
+STALLED_SECONDS: Final = 30.0
+"""Time without progress after which the audit asks whether roles run."""
+
 
 @click.command("audit")
 @with_settings(*CONNECTION)
+@click.option("--wait", is_flag=True, help="First wait until the pages that are there are judged.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS",
+              help=f"Longest time for --wait, after which it audits.  [default: {TIMEOUT:g}]")  # fmt: skip
 @click.option("--recompute", is_flag=True, help="Also decide the whole journal again and compare.")
 @click.option("--rows", "directories", multiple=True,
               type=click.Path(file_okay=False),
               help="Also check that each row of this directory, which was loaded, has exactly one verdict."
               " Only the manifest is read; may be repeated.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON line.")
-def command(settings: Settings, recompute: bool, directories: tuple[str, ...], as_json: bool) -> None:
+def command(
+    settings: Settings,
+    wait: bool,
+    timeout: float | None,
+    recompute: bool,
+    directories: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Check that every page on the pages topic has exactly one verdict. Exit with code 1 if not.
 
-    The deployment may be running. Pages that are not judged yet are missing, too; `waiting` says how many
-    of the missing these are.
+    The deployment may be running. Pages that are not judged yet are `waiting`; only pages that were judged
+    and have no verdict are `missing`. With --wait, the audit waits for the judge first.
     """
     from rich.console import Console
-    from rich.table import Table
 
     from stream.roles.auditor import audit
     from stream.roles.auditor.recompute import recompute as decide_again
 
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout is for --wait")
     logging.configure(settings.log_format, "audit")
     rows = _rows(directories)
-    console = Console(stderr=as_json)
     started = time.monotonic()
-    with console.status("reading pages and verdicts") as status:
+    with Console(stderr=True).status("reading pages and verdicts") as status:
 
         def progress(topic: str, records: int) -> None:
             status.update(f"{topic}: {records:,} records")
 
-        findings = asyncio.run(audit.audit(settings, progress, rows))
+        findings = asyncio.run(
+            audit.audit(
+                settings,
+                progress,
+                rows,
+                wait_seconds=(TIMEOUT if timeout is None else timeout) if wait else 0.0,
+                report_waiting=_Waiting(status.update),
+            )
+        )
         differences = asyncio.run(decide_again(settings, progress)) if recompute else []
     seconds = time.monotonic() - started
     if as_json:
+        counts = {name: getattr(findings, name) for name in FINDINGS}
         print(  # noqa: T201
             json.dumps(
-                {
-                    "pages": findings.pages,
+                counts
+                | {
                     "verdicts": dict(findings.verdicts),
-                    "missing": findings.missing,
-                    "waiting": findings.waiting,
-                    "repeated": findings.repeated,
-                    "unexplained": findings.unexplained,
-                    "earlier": findings.earlier,
-                    "compacted": findings.compacted,
-                    "loaded": findings.loaded,
-                    "lost": findings.lost,
+                    "waiting_since": findings.waiting_since,
                     "different": len(differences) if recompute else None,
                     "seconds": round(seconds, 3),
                 }
             )
         )
     else:
-        table = Table("", "count", title=f"audit of {settings.namespace}")
-        for name in (
-            *("pages", "missing", "waiting", "repeated", "unexplained"),
-            *("earlier", "compacted", "loaded", "lost"),
-        ):
-            table.add_row(name, f"{getattr(findings, name):,}")
-        for verdict, count in sorted(findings.verdicts.items()):
-            table.add_row(f"verdict {verdict}", f"{count:,}")
-        if recompute:
-            table.add_row("different when recomputed", f"{len(differences):,}")
-        console.print(table)
-        for line in (*findings.examples, *differences):
-            console.print(line)
-        console.print("every page has exactly one verdict" if findings.clean else "[bold red]not clean")
-        if findings.waiting:
-            console.print(f"{findings.waiting:,} of {findings.missing:,} missing pages are not judged yet")
-        if findings.loaded:
-            console.print("the manifests of loaded rows were not named: --rows DIRECTORY checks them too")
+        _show(settings.namespace, findings, differences if recompute else None)
     sys.exit(0 if findings.clean and not differences else 1)
+
+
+class _Waiting:
+    """Reports the number of waiting pages on stderr: in the status of a terminal, or in some lines."""
+
+    def __init__(self, update: Callable[[str], None]) -> None:
+        self._update = update
+        self._least: int | None = None
+        self._moved = self._printed = time.monotonic()
+
+    def __call__(self, pages: int) -> None:
+        now = time.monotonic()
+        if self._least is None or pages < self._least:
+            self._least, self._moved = pages, now
+        line = f"waiting for the judge: {_pages(pages)} not judged yet"
+        if now - self._moved > STALLED_SECONDS:
+            line += f", the same as {now - self._moved:.0f} s ago: do workers and a judge run?"
+        self._update(line)
+        if pages and not sys.stderr.isatty() and now - self._printed > LINE_SECONDS:
+            self._printed = now
+            click.echo(line, err=True)
+
+
+def _show(namespace: str, findings: Findings, differences: list[str] | None) -> None:
+    """Print the table, examples of faults, and what it comes to."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(soft_wrap=True, highlight=False)
+    table = Table("", "count", "", title=f"audit of {namespace}")
+    table.columns[1].justify = "right"
+    for name, meaning in FINDINGS.items():
+        if (count := getattr(findings, name)) or name in ALWAYS:
+            table.add_row(name, f"{count:,}", meaning)
+    for verdict, count in sorted(findings.verdicts.items()):
+        table.add_row(f"verdict {verdict}", f"{count:,}", "")
+    if differences is not None:
+        table.add_row(
+            "different", f"{len(differences):,}", "decisions or verdicts that --recompute gives otherwise"
+        )
+    console.print(table, soft_wrap=False)
+    for line in (*findings.examples, *(differences or ())):
+        console.print(line, markup=False)
+    if findings.faults or differences:
+        console.print("[bold red]not clean")
+    elif findings.clean:
+        still = " that retention has not deleted" if findings.trimmed else ""
+        console.print(f"every page has exactly one verdict{still}")
+    if findings.waiting:
+        since = findings.waiting_since
+        oldest = "" if since is None else f", the oldest published {_age(since)} ago"
+        console.print(
+            f"{_pages(findings.waiting)} not judged yet{oldest}; `neardup audit --wait` waits for the judge"
+        )
+    if findings.loaded:
+        console.print("the manifests of some loaded rows were not named: --rows DIRECTORY checks them too")
+
+
+def _pages(count: int) -> str:
+    return f"{count:,} {'page is' if count == 1 else 'pages are'}"
+
+
+def _age(milliseconds: int) -> str:
+    seconds = max(0, round(time.time() - milliseconds / 1000))
+    return f"{seconds:,} s" if seconds < HOUR else f"{seconds / HOUR:,.1f} h"
 
 
 def _rows(directories: tuple[str, ...]) -> dict[str, int]:

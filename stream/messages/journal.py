@@ -42,6 +42,10 @@ MAX_ROWS: Final = 65_535
 """Maximum number of rows in a journal record. The index of a row must fit 16 bits (see `judge.ids`)."""
 LOAD: Final = "load"
 """`topic` of the ranges of loaded rows (rule 21). The topic of pages has a dot in its name."""
+LOAD_PARTITIONS: Final = 256
+"""Number of pseudo-partitions of loaded rows, which spread over the partitions of the verdicts. A constant:
+resumed with another number, a load would give pages a second verdict, and a topic may get partitions at any
+time."""
 
 
 class SourceRange(msgspec.Struct, frozen=True, array_like=True):

@@ -73,7 +73,8 @@ async def test_kills_at_every_point_lose_nothing_and_repeat_nothing(
         await deployment.start("judge")
 
         async def judged() -> bool:
-            return not (await _audited(chaos)).missing
+            findings = await _audited(chaos)
+            return not (findings.missing or findings.waiting)
 
         await until(judged)
         await deployment.stop("judge")

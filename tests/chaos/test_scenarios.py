@@ -53,7 +53,7 @@ async def judged(settings: Settings, at_least: int = 1) -> None:
 
     async def done() -> bool:
         findings = await audit(settings)
-        return findings.pages >= at_least and not findings.missing
+        return findings.pages >= at_least and not (findings.missing or findings.waiting)
 
     await until(done)
 

@@ -12,11 +12,10 @@ from stream.errors import RowsError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.ledger import Admission, Ledger
-from stream.messages.journal import Corpus, Rows, decode_journal
+from stream.messages.journal import LOAD_PARTITIONS, Corpus, Rows, decode_journal
 from stream.roles.loader.records import (
     BLOCK_ROWS,
     LARGEST,
-    PARTITIONS,
     LoadedRecord,
     LoadedSource,
     range_of,
@@ -61,7 +60,9 @@ def test_rule_21_a_load_resumed_anywhere_leaves_no_hole_and_repeats_no_row(
     """Loaders stop anywhere, or go on beside a later one; each begins behind what was judged by then. If the
     journal loses records that it had acknowledged, what is missing is found by the next loader."""
     rng = random.Random(seed)
-    monkeypatch.setattr("stream.roles.loader.records.PARTITIONS", rng.randrange(1, 5))
+    partitions = rng.randrange(1, 5)
+    monkeypatch.setattr("stream.roles.loader.records.LOAD_PARTITIONS", partitions)
+    monkeypatch.setattr("stream.roles.loader.resume.LOAD_PARTITIONS", partitions)
     monkeypatch.setattr("stream.roles.loader.records.BLOCK_ROWS", 4)
     monkeypatch.setattr("stream.roles.loader.records.APPEND_BYTES", rng.choice([250, 10_000]))
     total, ledger = rng.randrange(1, 90), Ledger()
@@ -90,18 +91,18 @@ def test_rule_21_a_load_resumed_anywhere_leaves_no_hole_and_repeats_no_row(
 
 def test_blocks_take_turns_at_the_partitions_and_open_each_once() -> None:
     turns = [
-        range_of(SOURCE, block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS) for block in range(PARTITIONS + 2)
+        range_of(SOURCE, block * BLOCK_ROWS, (block + 1) * BLOCK_ROWS) for block in range(LOAD_PARTITIONS + 2)
     ]
-    assert [each.partition for each in turns] == [*range(PARTITIONS), 0, 1]
-    assert [each.opening for each in turns] == [True] * PARTITIONS + [False] * 2
+    assert [each.partition for each in turns] == [*range(LOAD_PARTITIONS), 0, 1]
+    assert [each.opening for each in turns] == [True] * LOAD_PARTITIONS + [False] * 2
     assert [(each.start, each.end) for each in turns[-2:]] == [
-        (BLOCK_ROWS, (PARTITIONS + 1) * BLOCK_ROWS),
-        (2 * BLOCK_ROWS, (PARTITIONS + 2) * BLOCK_ROWS),
+        (BLOCK_ROWS, (LOAD_PARTITIONS + 1) * BLOCK_ROWS),
+        (2 * BLOCK_ROWS, (LOAD_PARTITIONS + 2) * BLOCK_ROWS),
     ]
 
 
 def test_a_gap_says_that_the_rows_are_to_be_loaded_again() -> None:
-    first = (PARTITIONS + 1) * BLOCK_ROWS
+    first = (LOAD_PARTITIONS + 1) * BLOCK_ROWS
     (record,) = made(placed(first, first + 3), first)
     admission = Admission()
     Ledger().admit(decoded(record), admission)
@@ -116,7 +117,9 @@ def test_numbers_above_two_to_the_31_are_kept() -> None:
     (record,) = made(placed(first, first + BLOCK_ROWS), first)
     rows = decoded(record)
     assert (record.end, rows.offset[-1]) == (first + BLOCK_ROWS, first + BLOCK_ROWS - 1)
-    before = range_of(SOURCE, first - PARTITIONS * BLOCK_ROWS, first - (PARTITIONS - 1) * BLOCK_ROWS)
+    before = range_of(
+        SOURCE, first - LOAD_PARTITIONS * BLOCK_ROWS, first - (LOAD_PARTITIONS - 1) * BLOCK_ROWS
+    )
     assert (rows.ranges[0].partition, rows.ranges[0].start) == (before.partition, before.end)
 
 

@@ -7,9 +7,11 @@ again.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -29,11 +31,14 @@ from stream.kafka.reader import RECORDS_AT_ONCE, TopicReader
 from stream.kafka.verdict_values import VerdictReader
 from stream.messages.decision import SourceProgress, decode_decisions
 from stream.messages.journal import LOAD
+from stream.roles.auditor.audited import NO_LIMIT, AuditedPages, Limits, PartitionPages, RowPages
 from stream.settings import Settings
 
 GENESIS_SECONDS: Final = 10.0
 EXAMPLES: Final = 10
 """Maximum number of findings of each kind that are listed."""
+WAIT_SECONDS: Final = 1.0
+"""Interval at which the decisions are read on while the audit waits for the judge."""
 ROUNDS: Final = 3
 """How often pages are read again to explain holes. A second round is needed only if newer versions arrive and
 are compacted, while the first one is under way."""
@@ -65,10 +70,16 @@ class Findings:
 
     pages: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
+    rows: int = 0
+    """How many of the pages are loaded rows whose manifest was given."""
     missing: int = 0
-    """Pages without a verdict."""
+    """Pages that were judged, but have no verdict."""
     waiting: int = 0
-    """How many of the missing the judge had not come to when the audit began."""
+    """Pages without a verdict that the judge had not come to before the verdicts were read."""
+    waiting_since: int | None = None
+    """When the oldest of the waiting pages was published, in milliseconds since the epoch; None for rows."""
+    trimmed: int = 0
+    """Pages whose verdicts the retention of the verdicts deleted, so that they cannot be checked."""
     repeated: int = 0
     """Verdicts beyond the first one of a page."""
     unexplained: int = 0
@@ -87,7 +98,12 @@ class Findings:
     @property
     def clean(self) -> bool:
         """Whether every page has exactly one verdict, and none was lost."""
-        return not (self.missing or self.repeated or self.unexplained or self.lost)
+        return not (self.waiting or self.faults)
+
+    @property
+    def faults(self) -> int:
+        """Number of findings that no waiting mends."""
+        return self.missing + self.repeated + self.unexplained + self.lost
 
 
 @clients.explains_errors
@@ -95,11 +111,15 @@ async def audit(
     settings: Settings,
     progress: Callable[[str, int], None] = lambda *_: None,
     rows: Mapping[str, int] | None = None,
+    *,
+    wait_seconds: float = 0.0,
+    report_waiting: Callable[[int], None] = lambda _: None,
 ) -> Findings:
     """Read both topics up to their current ends, and compare them page by page.
 
     `progress` is called with the topic and the number of records read so far. `rows` maps the digests of
-    loaded rows to their numbers; each row is a page, too.
+    loaded rows to their numbers; each row is a page, too. For up to `wait_seconds`, the audit waits for the
+    judge to decide the pages that were there when it began, and calls `report_waiting` with their number.
     """
     names, findings = TopicNames(settings.namespace), Findings()
     async with broker_metadata.connect(settings) as client:
@@ -108,13 +128,15 @@ async def audit(
     compacts = "compact" in configs[names.pages]["cleanup.policy"]
     # Read decisions before verdicts: what is decided by then must have a verdict among those read later.
     decided = _Decided(settings, names)
-    sources = await decided.read_on()
-    expected = {each.partition: each.expected for each in sources if each.topic_id == topic_id}
+    await decided.read_on()
     # Read pages before verdicts: verdicts on pages that arrive later are beyond the masks and ignored.
-    pages, starts = await _pages(settings, names.pages, progress)
-    seen = {p: np.zeros(len(present), np.uint16) for p, present in pages.items()}
+    pages = await _pages(settings, names.pages, topic_id, decided.expected, progress)
+    of_rows = {digest: RowPages(digest, count) for digest, count in (rows or {}).items()}
+    audited = [*pages.values(), *of_rows.values()]
+    await _wait(decided, audited, wait_seconds, report_waiting)
+    expected = dict(decided.expected)
     holes = {p: _Holes() for p in pages}
-    seen_rows = {digest: np.zeros(count, np.uint16) for digest, count in (rows or {}).items()}
+    first = _FirstVerdicts()
     reader = VerdictReader(settings)
     # Close the generator, and thereby its consumer, also if decoding a record fails.
     async with aclosing(committed_records(settings, names.verdicts, progress)) as records:
@@ -123,34 +145,96 @@ async def audit(
             findings.verdicts[verdict.verdict] += 1
             source = verdict.source
             if source.topic == LOAD:
-                of_rows = seen_rows.get(source.topic_id)
-                if of_rows is None:
+                loaded = of_rows.get(source.topic_id)
+                if loaded is None:
                     findings.loaded += 1
-                elif source.offset < len(of_rows):
-                    of_rows[source.offset] += 1
+                    continue
+                if source.offset < len(loaded.verdicts):
+                    loaded.verdicts[source.offset] += 1
                 else:
                     findings.unexplained += 1
+            elif source.topic_id != topic_id or source.partition not in pages:
+                findings.earlier += source.topic_id != topic_id
                 continue
-            place = source.offset - starts.get(source.partition, 0)
-            if source.topic_id != topic_id or place < 0:
-                findings.earlier += 1
-            elif source.partition in seen and place < len(seen[source.partition]):
-                seen[source.partition][place] += 1
-                if seen[source.partition][place] == 1 and not pages[source.partition][place]:
-                    holes[source.partition].add(verdict, record.key)
+            else:
+                of_pages = pages[source.partition]
+                place = source.offset - of_pages.start
+                if place < 0:
+                    findings.earlier += 1
+                elif place < len(of_pages.verdicts):
+                    of_pages.verdicts[place] += 1
+                    if of_pages.verdicts[place] == 1 and not of_pages.present[place]:
+                        holes[source.partition].add(verdict, record.key)
+            first.add(source, record.partition)
     await _explain(settings, findings, names.pages, holes, progress, compacts=compacts)
     async with broker_metadata.connect(settings) as client:
         await _refuse_recreated(client, names.pages, topic_id)
-    for partition, present in pages.items():
-        where = f"partition {partition} offset"
-        _compare(findings, where, starts[partition], present, seen[partition])
-        undecided = max(0, expected.get(partition, 0) - starts[partition])
-        findings.waiting += int((present & (seen[partition] == 0))[undecided:].sum())
-        _list(findings, "unexplained", where, np.sort(holes[partition].offset))
-    for digest, verdicts in seen_rows.items():
-        _compare(findings, f"rows {digest} number", 0, np.ones(len(verdicts), bool), verdicts)
+        # After all verdicts were read: what retention deleted meanwhile is below these.
+        bounds = await broker_metadata.log_bounds(client, [names.pages, names.verdicts])
+    for partition, of_pages in pages.items():
+        of_pages.remove_without_verdict_below(bounds[TopicPartition(names.pages, partition)].start)
+    starts = {key.partition: bound.start for key, bound in bounds.items() if key.topic == names.verdicts}
+    trimmed = first.limits([key for each in audited for key in each.partitions], starts)
+    for each in audited:
+        _compare(findings, each, expected, trimmed)
+    findings.rows = sum(len(each.present) for each in of_rows.values())
+    for partition, of_pages in pages.items():
+        _list(findings, "unexplained", of_pages.where, np.sort(holes[partition].offset))
+    waiting = (each.published_at(expected.get((topic_id, p), 0)) for p, each in pages.items())
+    findings.waiting_since = min((moment for moment in waiting if moment is not None), default=None)
     findings.lost = sum(each.lost for each in await decided.read_on())
     return findings
+
+
+async def _wait(
+    decided: _Decided,
+    audited: Sequence[AuditedPages],
+    seconds: float,
+    report_waiting: Callable[[int], None],
+) -> None:
+    """Read decisions until all of these pages are judged, for at most `seconds`."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        waiting = sum(int((each.present & ~each.below(decided.expected)).sum()) for each in audited)
+        report_waiting(waiting)
+        if not waiting:
+            return
+        await asyncio.sleep(min(WAIT_SECONDS, max(0.0, end - time.monotonic())))
+        await decided.read_on()
+
+
+class _FirstVerdicts:
+    """The lowest offset of a page that has a verdict, by source partition and partition of the verdicts."""
+
+    def __init__(self) -> None:
+        self._offset: dict[tuple[str, int], dict[int, int]] = {}
+
+    def add(self, source: PageSource, partition: int) -> None:
+        """Add a verdict, which is in this partition of the verdicts."""
+        offsets = self._offset.setdefault((source.topic_id, source.partition), {})
+        offsets[partition] = min(source.offset, offsets.get(partition, source.offset))
+
+    def limits(
+        self, partitions: Iterable[tuple[str, int]], starts: Mapping[int, int]
+    ) -> dict[tuple[str, int], int]:
+        """Return source partition -> the offset below which a verdict may have been deleted by retention.
+
+        `starts` are the log starts of the verdicts. Verdicts of a source partition are ordered by offset, in
+        the partition of the same number modulo the number of partitions, which may have grown.
+        """
+        limits = {}
+        for key in partitions:
+            home, offsets = key[1] % len(starts), self._offset.get(key, {})
+            trimmed = {number for width in range(1, len(starts) + 1) if starts[number := key[1] % width]}
+            if not trimmed:
+                continue
+            if home in offsets:
+                limits[key] = offsets[home]
+            elif home in trimmed:
+                limits[key] = NO_LIMIT
+            elif offsets:  # of a time with fewer partitions
+                limits[key] = max(offsets.values())
+        return limits
 
 
 @dataclass(slots=True)
@@ -260,22 +344,22 @@ async def _refuse_recreated(client: AIOKafkaClient, topic: str, topic_id: str) -
 
 
 async def _pages(
-    settings: Settings, topic: str, progress: Callable[[str, int], None]
-) -> tuple[dict[int, NDArray[np.bool_]], dict[int, int]]:
-    """Return partition -> mask of the offsets with a page, from the log start on; and partition -> log
-    start."""
-    present: dict[int, NDArray[np.bool_]] = {}
-    starts: dict[int, int] = {}
+    settings: Settings,
+    topic: str,
+    topic_id: str,
+    expected: Limits,
+    progress: Callable[[str, int], None],
+) -> dict[int, PartitionPages]:
+    """Return partition -> its pages, from the log start on."""
+    pages: dict[int, PartitionPages] = {}
 
     def bounds(first: dict[int, int], end: dict[int, int]) -> None:
-        starts.update(first)
-        present.update({p: np.zeros(end[p] - first[p], bool) for p in first})
+        pages.update({p: PartitionPages(topic_id, p, first[p], end[p]) for p in sorted(first)})
 
     async for record in committed_records(settings, topic, progress, bounds):
-        place = record.offset - starts[record.partition]
-        if place < len(present[record.partition]):
-            present[record.partition][place] = True
-    return present, starts
+        partition = record.partition
+        pages[partition].add(record.offset, record.timestamp, expected.get((topic_id, partition), 0))
+    return pages
 
 
 async def committed_records(
@@ -323,6 +407,8 @@ class _Decided:
         self._settings, self._topic = settings, names.decisions
         self._position = 0
         self._last: dict[tuple[str, str, int], SourceProgress] = {}
+        self.expected: dict[tuple[str, int], int] = {}
+        """Topic id or digest, and partition -> the next offset to judge."""
 
     async def read_on(self) -> list[SourceProgress]:
         """Read the decisions since the last call, up to the present end, and return the progress of each
@@ -333,6 +419,7 @@ class _Decided:
                 for record in await reader.poll():
                     for source in decode_decisions(record.value, record.offset).sources:
                         self._last[source.cluster, source.topic_id, source.partition] = source
+                        self.expected[source.topic_id, source.partition] = source.expected
             self._position = reader.position
         return list(self._last.values())
 
@@ -344,14 +431,16 @@ def _decode(record: Any, value: bytes) -> AuditedVerdict:
         raise RecordError(f"{record.topic}[{record.partition}] offset {record.offset}: {error}") from error
 
 
-def _compare(
-    findings: Findings, where: str, start: int, present: NDArray[np.bool_], verdicts: NDArray[np.uint16]
-) -> None:
-    """Count pages against their numbers of verdicts. The first of both is at offset `start`."""
-    findings.pages += int(present.sum())
-    _list(findings, "missing", where, start + np.flatnonzero(present & (verdicts == 0)))
-    _list(findings, "repeated", where, start + np.flatnonzero(verdicts > 1))
-    findings.repeated += int(np.maximum(verdicts.astype(np.int64) - 2, 0).sum())
+def _compare(findings: Findings, pages: AuditedPages, expected: Limits, trimmed: Limits) -> None:
+    """Count pages against their numbers of verdicts."""
+    findings.pages += int(pages.present.sum())
+    without, judged = pages.present & (pages.verdicts == 0), pages.below(expected)
+    findings.waiting += int((without & ~judged).sum())
+    gone = without & judged & pages.below(trimmed)
+    findings.trimmed += int(gone.sum())
+    _list(findings, "missing", pages.where, pages.start + np.flatnonzero(without & judged & ~gone))
+    _list(findings, "repeated", pages.where, pages.start + np.flatnonzero(pages.verdicts > 1))
+    findings.repeated += int(np.maximum(pages.verdicts.astype(np.int64) - 2, 0).sum())
 
 
 def _list(findings: Findings, kind: str, where: str, offsets: NDArray[np.int64]) -> None:

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from stream.errors import RowsError
 from stream.fingerprint.row import Row
 from stream.messages.appends import APPEND_BYTES, APPEND_ROWS, weight_of
-from stream.messages.journal import LOAD, Corpus, Rows, SourceRange
+from stream.messages.journal import LOAD, LOAD_PARTITIONS, Corpus, Rows, SourceRange
 
 if TYPE_CHECKING:
     from stream.fingerprint.scheme import Scheme
     from stream.rows.arrow import PlacedRow
 
-PARTITIONS: Final = 256
-"""Number of pseudo-partitions, which spread over the partitions of the verdicts. A constant: resumed with
-another number, a load would give pages a second verdict, and a topic may get partitions at any time."""
 BLOCK_ROWS: Final = APPEND_ROWS
-"""Rows of a block. Blocks take turns at the pseudo-partitions."""
+"""Rows of a block. Blocks take turns at the LOAD_PARTITIONS pseudo-partitions."""
 LARGEST: Final = 512 << 10
 """Maximum weight of a row, below the size of a journal record. No fingerprinter makes such a row."""
 NO_CLUSTER: Final = ""
@@ -52,9 +49,9 @@ def range_of(source: LoadedSource, first: int, end: int) -> SourceRange:
     end of the block before it in the same pseudo-partition, and the first one of each is its opening.
     """
     block, inside = divmod(first, BLOCK_ROWS)
-    start = first if inside else max(0, (block - PARTITIONS + 1) * BLOCK_ROWS)
+    start = first if inside else max(0, (block - LOAD_PARTITIONS + 1) * BLOCK_ROWS)
     return SourceRange(
-        NO_CLUSTER, LOAD, source.digest, block % PARTITIONS, start, end, end - first, opening=start == 0
+        NO_CLUSTER, LOAD, source.digest, block % LOAD_PARTITIONS, start, end, end - first, opening=start == 0
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from stream.judge.ledger import SourceKey
+from stream.messages.journal import LOAD_PARTITIONS
 from stream.roles.loader import records
 from stream.roles.loader.records import NO_CLUSTER, LoadedSource
 
@@ -14,7 +15,7 @@ class JudgedRows:
 
     def __init__(self, source: LoadedSource) -> None:
         self._digest, self._rows = source.digest, source.corpus.rows
-        used = min(records.PARTITIONS, -(-self._rows // records.BLOCK_ROWS))
+        used = min(LOAD_PARTITIONS, -(-self._rows // records.BLOCK_ROWS))
         self._expected = dict.fromkeys(range(used), 0)
 
     @property
@@ -38,5 +39,5 @@ class JudgedRows:
         expected = self._expected[partition]
         if not expected:
             return partition * records.BLOCK_ROWS
-        behind = 0 if expected % records.BLOCK_ROWS else (records.PARTITIONS - 1) * records.BLOCK_ROWS
+        behind = 0 if expected % records.BLOCK_ROWS else (LOAD_PARTITIONS - 1) * records.BLOCK_ROWS
         return min(expected + behind, self._rows)

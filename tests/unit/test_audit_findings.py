@@ -1,0 +1,65 @@
+"""What the audit compares: rows by pseudo-partition, verdicts that retention deleted, and its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream.cli.audit import FINDINGS
+from stream.messages.appends import APPEND_ROWS
+from stream.messages.journal import LOAD_PARTITIONS
+from stream.roles.auditor.audit import PageSource, _FirstVerdicts
+from stream.roles.auditor.audited import NO_LIMIT, PartitionPages, RowPages
+
+GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "run-a-deployment.md"
+
+
+def test_each_row_of_the_table_is_explained() -> None:
+    guide = GUIDE.read_text("utf-8")
+    assert [name for name in FINDINGS if f"| `{name}` |" not in guide] == []
+
+
+@pytest.mark.parametrize("rows", [0, 1, APPEND_ROWS, (LOAD_PARTITIONS + 1) * APPEND_ROWS + 7])
+def test_rows_are_judged_up_to_the_offset_expected_in_their_pseudo_partition(rows: int) -> None:
+    pages = RowPages("ab", rows)
+    limits = {("ab", 0): LOAD_PARTITIONS * APPEND_ROWS + 5, ("ab", 1): APPEND_ROWS + 3, ("cd", 2): 10**9}
+    expected = [n < limits.get(("ab", n // APPEND_ROWS % LOAD_PARTITIONS), 0) for n in range(rows)]
+    assert pages.below(limits).tolist() == expected
+
+
+def test_pages_of_a_partition_begin_at_its_log_start() -> None:
+    pages = PartitionPages("ab", 1, 10, 14)
+    for offset in (10, 11, 13, 14):
+        pages.add(offset, 1_000 + offset, expected=11)
+    assert pages.present.tolist() == [True, True, False, True]
+    assert pages.below({("ab", 1): 12, ("ab", 0): 99}).tolist() == [True, True, False, False]
+    assert pages.below({("ab", 1): 3}).tolist() == [False] * 4
+    assert [pages.published_at(offset) for offset in (11, 12, 14)] == [1_011, 1_013, None]
+    pages.verdicts[0] = 1
+    pages.remove_without_verdict_below(12)
+    assert np.flatnonzero(pages.present).tolist() == [0, 3]
+
+
+@pytest.mark.parametrize(
+    ("starts", "verdicts", "limit"),
+    [
+        ({0: 0, 1: 0}, {}, None),  # nothing was deleted: what has no verdict is missing
+        ({0: 9, 1: 0}, {1: 4}, 4),  # while there was one partition, verdicts may have been there
+        ({0: 0, 1: 9}, {1: 4}, 4),
+        ({0: 0, 1: 9}, {}, NO_LIMIT),
+        ({0: 0, 1: 9}, {0: 4}, NO_LIMIT),  # verdicts from before a partition was added
+        ({0: 9, 1: 0}, {0: 4}, 4),
+        ({0: 9, 1: 0}, {}, None),
+    ],
+)
+def test_verdicts_may_have_been_deleted_below_the_first_that_is_left(
+    starts: dict[int, int], verdicts: dict[int, int], limit: int | None
+) -> None:
+    """Of the pages of partition 1."""
+    first = _FirstVerdicts()
+    for partition, offset in verdicts.items():
+        for later in (2, 0, 1):
+            first.add(PageSource("pages", "ab", 1, offset + later), partition)
+    assert first.limits([("ab", 1)], starts) == ({} if limit is None else {("ab", 1): limit})
