@@ -17,8 +17,9 @@ from stream.errors import EXIT_ERROR, ClosedPipeError, NeardupError
 
 SECTIONS = {
     "Start here": {
-        "demo": "run the whole system on a real crawl and a real broker",
         "scan": "judge pages from files, without a broker",
+        "explain": "explain why two pages are near-duplicates, or are not",
+        "demo": "run the whole system on a real crawl and a real broker",
     },
     "Run a deployment": {
         "topics": "create or describe the topics",
@@ -39,7 +40,6 @@ SECTIONS = {
     },
     "Analyse, without a broker": {
         "fingerprint": "fingerprint pages: show them, or write rows for scan and load",
-        "explain": "explain why two pages are near-duplicates, or are not",
         "match": "find all near-duplicate pairs in a batch, or between a batch and a corpus",
         "compress": "write the fingerprints of pages, a state or an index to a compressed file",
         "decompress": "read the fingerprints of a compressed file",

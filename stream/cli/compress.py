@@ -9,13 +9,14 @@ from typing import Any
 
 import click
 
+from stream.cli.group import SectionCommand
 from stream.cli.options import PATH, SOURCE_FORMAT, with_scheme, with_settings
 from stream.ops import logging
 from stream.output import STDOUT
 from stream.settings import Settings
 
 
-@click.command("compress")
+@click.command("compress", cls=SectionCommand)
 @with_settings("worker_processes", "page_deadline", "page_bytes")
 @click.argument("source", type=PATH)
 @click.argument("file", type=click.Path(path_type=Path))

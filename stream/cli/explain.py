@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from stream.cli.group import SectionCommand
 from stream.cli.options import PATH, with_scheme, with_settings, with_verdict_options
 from stream.errors import SettingsError
 from stream.settings import Settings
@@ -29,7 +30,7 @@ _STORED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$"
 _MARKS: Final = re.compile(r"\[-|-\]|\{\+|\+\}")
 
 
-@click.command("explain")
+@click.command("explain", cls=SectionCommand)
 @click.argument("anchor", metavar="A", type=PATH)
 @click.argument("page", metavar="B", type=PATH)
 @click.option(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stream.cli.group import SectionCommand
 from stream.cli.options import with_scheme, with_settings, with_sources
 from stream.extras import needs_export
 from stream.ops import logging
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from stream.rows.manifest import Manifest
 
 
-@click.command("fingerprint")
+@click.command("fingerprint", cls=SectionCommand)
 @with_settings("worker_processes", "page_deadline", "page_bytes")
 @with_sources
 @with_scheme

@@ -1,12 +1,44 @@
-"""A command group that suggests the closest subcommand for a mistyped name."""
+"""Commands and groups of ours: help in sections, and suggestions for mistyped names."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from stream.suggest import meant
+
+_FIRST: Final = "Options"
+_SOURCES: Final = "How sources are read"
+_ALIKE: Final = "What counts as alike"
+_LIMITS: Final = "Limits of time and memory"
+_SECTIONS: Final = {
+    _FIRST: (),
+    _SOURCES: ("source_format", "base_url", "base_urls", "strict_sources"),
+    _ALIKE: ("mode", "distance", "given", "scheme"),
+    _LIMITS: (
+        *("worker_processes", "worker_memory", "page_deadline", "page_bytes", "child_memory", "reject_limit"),
+        *("judge_rows", "flush_seconds", "tables_memory", "tables_generation", "tables_cache"),
+        *("session_seconds", "shutdown_seconds", "scrub_hours"),
+    ),
+}
+"""Sections of a command's help, in their order, with the names of their options; the first has all others."""
+_SECTION_OF: Final = {name: section for section, names in _SECTIONS.items() for name in names}
+
+
+class SectionCommand(click.Command):
+    """A command whose help lists its options by section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options, in the order of the sections."""
+        listed: dict[str, list[tuple[str, str]]] = {section: [] for section in _SECTIONS}
+        for parameter in self.get_params(ctx):
+            if (record := parameter.get_help_record(ctx)) is not None:
+                listed[_SECTION_OF.get(parameter.name or "", _FIRST)].append(record)
+        for section, records in listed.items():
+            if records:
+                with formatter.section(section):
+                    formatter.write_dl(records)
 
 
 class CommandGroup(click.Group):

@@ -8,6 +8,7 @@ import sys
 
 import click
 
+from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings
 from stream.ops import logging
 from stream.output import if_interrupted
@@ -15,7 +16,7 @@ from stream.roles.loader.limits import MAX_LAG
 from stream.settings import Settings
 
 
-@click.command("load")
+@click.command("load", cls=SectionCommand)
 @with_settings(*CONNECTION, "session_seconds")
 @click.argument("rows", type=click.Path(file_okay=False))
 @click.option("--max-lag", type=click.IntRange(0), default=MAX_LAG, show_default=True,

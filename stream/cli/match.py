@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stream.cli.group import SectionCommand
 from stream.cli.options import PATH, SOURCE_FORMAT, with_output, with_scheme, with_settings
 from stream.ops import logging
 from stream.output import STDOUT, writing
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from stream.offline.verified_match import Verified
 
 
-@click.command("match")
+@click.command("match", cls=SectionCommand)
 @with_settings("worker_processes", "page_deadline", "page_bytes")
 @click.argument("batch", type=PATH)
 @click.option("--against", "corpus", type=PATH,

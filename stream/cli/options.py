@@ -15,7 +15,7 @@ from stream.errors import SettingsError
 from stream.settings import MIB, SUPERVISOR, Settings, choices, load, unknown_variables
 from stream.suggest import meant
 
-_RULE = re.compile(r" \(rule \d+\)")
+_RULE = re.compile(r"\s\(rule\s\d+\)")
 """References to the rules of docs/architecture/rules.md, which help texts omit."""
 PATH = click.Path()
 """An argument that may be a file, so that shells complete it. The code that opens it checks what it is."""
@@ -224,23 +224,39 @@ def _why(name: str, value: str, kind: Any, message: str) -> str:
 
 def _format_default(default: object) -> object:
     """Format a default as a user would write it, with sizes in MiB."""
-    whole = type(default) is int and default and default % MIB == 0
-    return f"{default // MIB}MiB" if whole else default  # type: ignore[operator]
+    if type(default) is int and default and default % MIB == 0:
+        return f"{default // MIB}MiB"
+    return f"{default:g}" if isinstance(default, float) else default
+
+
+def _metavar(name: str) -> str | None:
+    """Return what stands for the value of a setting in the help, or None for what is a text."""
+    kind = str(get_type_hints(Settings, include_extras=True)[name])
+    units = {"seconds": "SECONDS", "hours": "HOURS", "deadline": "SECONDS"}
+    if "BeforeValidator" in kind:
+        return "SIZE"
+    if values := choices(name):
+        return f"[{'|'.join(values)}]"
+    if Settings.model_fields[name].annotation in (int, float):
+        return units.get(name.rpartition("_")[2], "NUMBER")
+    return None
 
 
 def _flag(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     field = Settings.model_fields[name]
     none = field.default_factory or field.default in (None, "")
     default = "" if none else f"  [default: {_format_default(field.default)}]"
-    text = _RULE.sub("", field.description or "").replace("\n", " ") + default
+    described = " ".join(_RULE.sub("", field.description or "").split())
     if field.annotation is bool:
-        return click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=text)
+        return click.option(f"--{name.replace('_', '-')}", name, is_flag=True, default=None, help=described)
+    text = described + default
     values = choices(name)
     return click.option(
         f"--{name.replace('_', '-')}",
         name,
         default=None,
         help=text,
+        metavar=_metavar(name),
         shell_complete=_completion(lambda: values) if values else None,
         type=PATH if name == "state_dir" else None,
     )

@@ -8,13 +8,14 @@ from typing import Any
 
 import click
 
+from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings, with_sources
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.settings import Settings
 
 
-@click.command("publish")
+@click.command("publish", cls=SectionCommand)
 @with_settings(*CONNECTION)
 @with_sources
 @click.option(

@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings, with_sources
 from stream.ops import logging
 from stream.settings import Settings
@@ -17,7 +18,7 @@ from stream.settings import Settings
 CHUNK = 256
 
 
-@click.command("query")
+@click.command("query", cls=SectionCommand)
 @with_settings(*CONNECTION, "state_dir", "rebuild_damaged")
 @with_sources
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object per page.")

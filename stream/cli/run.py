@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import click
 
+from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings
 from stream.cli.role import run_role
 from stream.settings import Settings
 
 
-@click.command("run")
+@click.command("run", cls=SectionCommand)
 @with_settings(
     *CONNECTION,
     "dev",

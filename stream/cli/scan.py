@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stream.cli.group import SectionCommand
 from stream.cli.options import with_scheme, with_settings, with_sources, with_verdict_options
 from stream.ops import logging
 from stream.output import if_interrupted
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from stream.messages.verdict import VerdictRecord
 
 
-@click.command("scan")
+@click.command("scan", cls=SectionCommand)
 @with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
 @with_sources
 @click.option("-o", "--output", type=click.Path(path_type=Path),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stream.cli.group import CommandGroup
+from stream.cli.group import CommandGroup, SectionCommand
 from stream.cli.options import CONNECTION, with_scheme, with_settings, with_verdict_options
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops import logging
@@ -25,7 +25,7 @@ def command() -> None:
     """Create or describe the topics, or save the journal's seed."""
 
 
-@command.command("create")
+@command.command("create", cls=SectionCommand)
 @with_settings(*CONNECTION, "dev", "partitions", "verdict_routes", "verdict_format")
 @with_verdict_options
 @with_scheme
