@@ -22,7 +22,8 @@ LOCKED_FOR_TESTS := $(wildcard tests/*/requirements*.in tests/*/*/requirements*.
 ARGS ?=
 
 say = printf '\n==> %s\n' $(1)
-install = $(BIN)/pip install --disable-pip-version-check --require-hashes -r $(1) | { grep -Ev '^(Requirement already|Ignoring )' || true; }
+# What pip prints matters if it fails only.
+install = $(BIN)/pip install --disable-pip-version-check $(1) >$(VENV)/.pip.log 2>&1 || { cat $(VENV)/.pip.log >&2; exit 1; }
 
 .PHONY: help
 help: ## show this list
@@ -199,15 +200,15 @@ $(RUNS): deploy/requirements.lock pyproject.toml
 	if ! $(BIN)/python -c 'import pip, sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
 	    $(call say,"making $(VENV) with $$("$$python" --version)"); "$$python" -m venv --clear $(VENV)
 	fi
-	$(call say,"installing what deploy/requirements.lock names$(comma) to run")
-	$(call install,deploy/requirements.lock)
+	$(call say,"installing what deploy/requirements.lock names$(comma) to run: a minute or two")
+	$(call install,--require-hashes -r deploy/requirements.lock)
 	$(call say,"installing neardup itself$(comma) editable")
-	$(BIN)/pip install --disable-pip-version-check --quiet --no-deps --no-build-isolation -e .
+	$(call install,--no-deps --no-build-isolation -e .)
 	touch $@
 
 $(INSTALLED): $(RUNS) requirements.lock
-	@$(call say,"installing what requirements.lock names$(comma) to develop")
-	$(call install,requirements.lock)
+	@$(call say,"installing what requirements.lock names$(comma) to develop: a minute or two")
+	$(call install,--require-hashes -r requirements.lock)
 	touch $@
 
 .PHONY: compiled
