@@ -11,6 +11,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import PATH, SOURCE_FORMAT, with_scheme, with_settings
+from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.output import STDOUT
 from stream.settings import Settings
@@ -85,7 +86,8 @@ def command(
         sys.stdout.write(json.dumps(figures) + "\n")
         return
     click.echo(
-        f"{len(words):,} fingerprints of {opened.width} bits: {size:,} bytes of {plain:,} ({_share(figures)})"
+        f"{quantity(len(words), 'fingerprint')} of {opened.width} bits:"
+        f" {size:,} bytes of {plain:,} ({_share(figures)})"
     )
     click.echo(
         "The ratio improves with the number of fingerprints: the paper's 8 billion would take"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from stream.cli.quantity import quantity
 from stream.output import writing
 
 
@@ -29,7 +30,7 @@ def command(file: Path, output: Path) -> None:
         words = np.concatenate([np.zeros((0, words_of(compressed.width)), np.uint64), *chunks])
         with writing(output) as array:
             np.save(array, words if words.shape[1] > 1 else words[:, 0])
-        click.echo(f"{len(words):,} fingerprints of {compressed.width} bits in {output}")
+        click.echo(f"{quantity(len(words), 'fingerprint')} of {compressed.width} bits in {output}")
         return
     with writing(output) as lines:
         for chunk in chunks:

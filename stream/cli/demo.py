@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.scratch import ScratchDirectory
 
@@ -70,10 +71,13 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, report_l
     # With --keep, Ctrl-C ends the wait. Without, it ends the demo and its processes at any time.
     waiting = stop_event_on_signals() if keep else nullcontext()
     bars = Progress(*columns, console=console)
-    published = bars.add_task("published", total=len(crawl))
-    judged = bars.add_task("judged", total=len(crawl))
+    # Their times begin with the first page, as that of the outcome does.
+    published = bars.add_task("published", total=len(crawl), start=False)
+    judged = bars.add_task("judged", total=len(crawl), start=False)
 
     def progress(pages: int, verdicts: int) -> None:
+        for task in (published, judged):
+            bars.start_task(task)
         bars.update(published, completed=pages)
         bars.update(judged, completed=verdicts)
 
@@ -115,18 +119,19 @@ def report(outcome: Any, console: Any) -> None:
         )
     findings = outcome.findings
     console.print(
-        f"{outcome.published:,} pages in {outcome.seconds:.1f} s: {outcome.pages_per_second:,.0f} pages/s, "
-        f"from the first publish to the last verdict",
+        f"{quantity(outcome.published, 'page')} in {outcome.seconds:.1f} s: "
+        f"{outcome.pages_per_second:,.0f} pages/s, from the first publish to the last verdict",
         highlight=False,
     )
     console.print(
-        f"{outcome.verdicts['duplicate']:,} duplicates, "
+        f"{quantity(outcome.verdicts['duplicate'], 'duplicate')}, "
         f"{outcome.across_partitions:,} of them with their anchor on another partition",
         highlight=False,
     )
     console.print(f"{outcome.rocksdb_probes:,} probes answered by RocksDB", highlight=False)
     console.print(
-        f"audit: {findings.pages:,} pages, {findings.missing} missing, {findings.repeated} repeated, "
-        f"{findings.lost} lost: " + ("every page has exactly one verdict" if findings.clean else "NOT CLEAN"),
+        f"audit: {quantity(findings.pages, 'page')}, {findings.missing} missing, "
+        f"{findings.repeated} repeated, {findings.lost} lost: "
+        + ("every page has exactly one verdict" if findings.clean else "NOT CLEAN"),
         highlight=False,
     )

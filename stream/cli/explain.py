@@ -14,6 +14,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import PATH, with_scheme, with_settings, with_verdict_options
+from stream.cli.quantity import quantity
 from stream.errors import SettingsError
 from stream.settings import Settings
 
@@ -151,7 +152,7 @@ def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int) -> Expla
         path, number = place[1], int(place[2])
     messages = list(islice(open_source(path), max(number - 1, 0), number))
     if not messages:
-        raise SettingsError(f"source {text}: it has fewer than {number} pages")
+        raise SettingsError(f"source {text}: it has fewer than {quantity(number, 'page')}")
     try:
         page = decode_page(messages[0].value, page_bytes)
         return side_of_page(text, page, fingerprinter)
@@ -215,8 +216,8 @@ def _reasons(explanation: Explanation, *, verbose: bool) -> list[str]:
         lines.append("both texts are equal, but for case, punctuation and white space")
     elif explanation.shingles is not None:
         shared, only_a, only_b = explanation.shingles.counts
-        total = f"{shared + only_a + only_b:,} shingles"
-        lines.append(f"they share {shared:,} of {total}; {only_a:,} are only in A, {only_b:,} only in B")
+        total = quantity(shared + only_a + only_b, "shingle")
+        lines.append(f"they share {shared:,} of {total}; only in A: {only_a:,}, only in B: {only_b:,}")
     return lines
 
 
@@ -251,8 +252,8 @@ def _show_pages(console: Any, explanation: Explanation) -> None:
         console.print(f"  {'AB'[side]}: {escape(page.name)}")
         if page.url not in (None, page.name):
             console.print(f"     {escape(page.url or '')}")
-        sizes = {"tokens": page.tokens, "features": page.features, "shingles": page.shingles}
-        if counts := ", ".join(f"{size:,} {name}" for name, size in sizes.items() if size is not None):
+        sizes = {"token": page.tokens, "feature": page.features, "shingle": page.shingles}
+        if counts := ", ".join(quantity(size, name) for name, size in sizes.items() if size is not None):
             console.print(f"     {counts}")
         if page.text_hash is not None:
             console.print(f"     text hash {page.text_hash}")
@@ -382,7 +383,7 @@ def _show_shingles(console: Any, diff: ShingleDiff) -> None:
                 text.append(shown + " ")
             else:
                 text.append(f"{marks[0]}{shown}{marks[1]}", style).append(" ")
-        return text.append(f"(and {left_out:,} more runs)") if left_out else text
+        return text.append(f"(and {quantity(left_out, 'more run')})") if left_out else text
 
     console.print()
     console.print(side_text("A:", diff.anchor, diff.left_out[0], ("[-", "-]"), "red"))

@@ -13,6 +13,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import with_scheme, with_settings, with_sources
+from stream.cli.quantity import quantity
 from stream.extras import needs_export
 from stream.ops import logging
 from stream.output import if_interrupted
@@ -67,7 +68,7 @@ def command(
     started, counts = time.monotonic(), CorpusCounts()
     with (
         if_interrupted(lambda: "whole files are kept; run the same command again to continue"),
-        reading(opened) as advance,
+        reading(opened) as reader,
     ):
         manifest = asyncio.run(
             fingerprint_corpus(
@@ -77,7 +78,7 @@ def command(
                 path_of(output),
                 RowsOptions(order=order, pages_per_file=pages_per_file, uncertain=uncertain),
                 counts=counts,
-                progress=advance,
+                progress=reader.advance,
             )
         )
     seconds = time.monotonic() - started
@@ -100,22 +101,22 @@ def command(
     if as_json:
         sys.stdout.write(json.dumps(figures) + "\n")
     else:
-        _summarise(manifest, output, counts, seconds)
+        _summarise(manifest, output, counts, reader.describe_rate())
         show_passed_over(passed_over_by(opened))
     if show_damages(opened):
         sys.exit(1)
 
 
-def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, seconds: float) -> None:
+def _summarise(manifest: Manifest, output: str, counts: CorpusCounts, rate: str) -> None:
     """Print the counts for people."""
     from stream.cli.progress import show_rejections
 
     size = sum(each.bytes for each in manifest.files)
     statuses = ", ".join(f"{count:,} {status}" for status, count in counts.statuses.most_common())
     click.echo(
-        f"{manifest.rows:,} rows in {output}, {size / max(manifest.rows, 1):.1f} bytes each"
+        f"{quantity(manifest.rows, 'row')} in {output}, {size / max(manifest.rows, 1):.1f} bytes each"
         f"{f'; {counts.resumed:,} of them from before' if counts.resumed else ''}"
-        f"{f'; {statuses}; {counts.pages / seconds:,.0f} pages/s' if statuses else ''}",
+        f"{f'; {statuses}{rate}' if statuses else ''}",
         err=True,
     )
     show_rejections(counts.rejections)

@@ -10,6 +10,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings
+from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.roles.loader.limits import MAX_LAG
@@ -36,7 +37,7 @@ def command(settings: Settings, rows: str, max_lag: int, abandon: bool, as_json:
     source = RowsSource(rows)
     loading = LoadProgress(source.count)
     with if_interrupted(
-        lambda: f"{loading.judged:,} of {loading.rows:,} rows are judged; run the same command again"
+        lambda: f"judged {loading.judged:,} of {quantity(loading.rows, 'row')}; run the same command again"
     ):
         asyncio.run(load(settings, source, loading, max_lag=max_lag, abandon=abandon))
     loaded = loading.rows - loading.judged_before
@@ -50,7 +51,7 @@ def command(settings: Settings, rows: str, max_lag: int, abandon: bool, as_json:
         sys.stdout.write(json.dumps(figures) + "\n")
         return
     click.echo(
-        f"{loading.rows:,} rows of {rows} have verdicts"
+        f"{rows}: verdicts on {quantity(loading.rows, 'row')}"
         f"{f', {loading.judged_before:,} of them from before' if loading.judged_before else ''}"
         f"{f'; {loading.rate:,.0f} rows/s' if loaded else ''}"
     )

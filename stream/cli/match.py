@@ -13,6 +13,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import PATH, SOURCE_FORMAT, with_output, with_scheme, with_settings
+from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.output import STDOUT, writing
 from stream.settings import Settings
@@ -103,10 +104,11 @@ def command(
         sys.stdout.write(json.dumps(summary) + "\n")
     else:
         click.echo(
-            f"{summary['matches']:,} pairs of {summary['batch']:,} x {summary['corpus']:,}"
+            f"{quantity(summary['matches'], 'pair')} of {summary['batch']:,} x {summary['corpus']:,}"
             f" {'pages' if verified else 'fingerprints'} {matches.rule}, {summary['layout']}:"
             f" tables {summary['build_seconds']} s, scan {summary['scan_seconds']} s,"
-            f" {summary['compared']:,} compared; {summary['skipped']:,} pages without a fingerprint",
+            f" {summary['compared']:,} compared;"
+            f" {quantity(summary['skipped'], 'page')} without a fingerprint",
             err=True,
         )
 

@@ -1,18 +1,23 @@
-"""Progress bars, on stderr so that results can be piped."""
+"""Progress bars and summaries, on stderr so that results can be piped."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from stream.cli.quantity import quantity
 from stream.sources.rejections import Rejections
 from stream.sources.source import PASSED_OVER, Source
+
+LEAST_SECONDS: Final = 1.0
+"""A rate is that of at least so long."""
 
 
 def passed_over_by(sources: Sequence[Source]) -> Counter[str]:
@@ -59,16 +64,43 @@ def show_damages(sources: Sequence[Source]) -> bool:
     """Print a line for each damage of the sources, and return whether there is any."""
     for source in sources:
         for damage in source.damages:
-            read = f"{damage.pages:,} page{'' if damage.pages == 1 else 's'}"
+            read = quantity(damage.pages, "page")
             click.echo(f"damaged source: {damage.error}; {read} of {source.name} before it", err=True)
         if rest := source.damage_count - len(source.damages):
-            click.echo(f"damaged source: {source.name}: {rest:,} more places", err=True)
+            click.echo(f"damaged source: {source.name}: {quantity(rest, 'more place')}", err=True)
     return any(source.damages for source in sources)
 
 
+class Reading:
+    """The progress of reading sources to their end."""
+
+    def __init__(self, sources: Sequence[Source], update: Callable[[str, int], None]) -> None:
+        self._sources, self._update = sources, update
+        self._first = self._last = (0, 0.0)
+
+    def advance(self, pages: int, ahead: int = 0) -> None:
+        """Show that `pages` are done. `ahead` more are read: their bytes do not count yet, so that the bar
+        ends when the work does."""
+        now = pages, time.monotonic()
+        self._first, self._last = (self._first if self._first[0] else now), now
+        read = sum(source.bytes_read for source in self._sources)
+        self._update(quantity(pages, "page"), read * pages // max(1, pages + ahead))
+
+    @property
+    def rate(self) -> float | None:
+        """Pages a second once the first ones were done, which may have waited for a compiler; None if the
+        others took too little time to tell."""
+        pages, seconds = (last - first for first, last in zip(self._first, self._last, strict=True))
+        return pages / seconds if seconds >= LEAST_SECONDS else None
+
+    def describe_rate(self) -> str:
+        """Return the rate for the end of a summary; empty if there is none."""
+        return "" if self.rate is None else f"; {self.rate:,.0f} pages/s"
+
+
 @contextmanager
-def reading(sources: Sequence[Source]) -> Iterator[Callable[[int], None]]:
-    """Show a progress bar over the bytes of the sources. Yields a function to call with the pages so far."""
+def reading(sources: Sequence[Source]) -> Iterator[Reading]:
+    """Show a progress bar over the bytes of the sources."""
     sizes = [source.total_bytes for source in sources]
     total = None if None in sizes else sum(size for size in sizes if size is not None)
     columns = (
@@ -80,8 +112,7 @@ def reading(sources: Sequence[Source]) -> Iterator[Callable[[int], None]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task("0 pages", total=total)
 
-        def advance(pages: int) -> None:
-            read = sum(source.bytes_read for source in sources)
-            progress.update(task, description=f"{pages:,} pages", completed=read)
+        def update(description: str, completed: int) -> None:
+            progress.update(task, description=description, completed=completed)
 
-        yield advance
+        yield Reading(sources, update)

@@ -10,6 +10,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings, with_sources
+from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.settings import Settings
@@ -33,21 +34,27 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
     for stdin. Exits with code 1 when a source is damaged, of which the pages before the damage
     are published, or when workers will reject all pages.
     """
-    from stream.cli.progress import passed_over_by, reading, show_damages, show_passed_over, show_rejections
+    from stream.cli.progress import (
+        passed_over_by,
+        reading,
+        show_damages,
+        show_passed_over,
+        show_rejections,
+    )
     from stream.roles.publisher import publish
     from stream.sources.rejections import Rejections
 
     logging.configure(settings.log_format, "publish")
     published, rejections = 0, Rejections()
     with (
-        if_interrupted(lambda: f"at least {published:,} pages were published"),
-        reading(opened) as advance,
+        if_interrupted(lambda: f"published at least {quantity(published, 'page')}"),
+        reading(opened) as reader,
     ):
 
         def progress(messages: int, _: int) -> None:
             nonlocal published
             published = messages
-            advance(messages)
+            reader.advance(messages)
 
         count = asyncio.run(
             publish(settings, opened, progress=progress, rate=rate, key=key, rejections=rejections)
@@ -55,7 +62,7 @@ def command(settings: Settings, opened: list[Any], key: Any, rate: float | None)
     show_passed_over(passed_over_by(opened))
     unfit = rejections.counts.total()
     warning = f"; workers will reject {unfit:,} of them" if unfit else ""
-    click.echo(f"published {count:,} pages to {settings.namespace}.pages{warning}")
+    click.echo(f"published {quantity(count, 'page')} to {settings.namespace}.pages{warning}")
     show_rejections(rejections)
     if show_damages(opened) or (count and unfit == count):
         sys.exit(1)

@@ -16,6 +16,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import with_scheme, with_settings, with_sources, with_verdict_options
+from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.output import if_interrupted
 from stream.scratch import ScratchDirectory
@@ -84,7 +85,7 @@ def command(
     else:
         verdicts = ", ".join(f"{count:,} {verdict}" for verdict, count in seen.verdicts.most_common())
         click.echo(
-            f"{seen.pages:,} pages{': ' if verdicts else ''}{verdicts}; {seen.pages / seconds:,.0f} pages/s",
+            f"{quantity(seen.pages, 'page')}{': ' if verdicts else ''}{verdicts}{seen.described_rate}",
             err=True,
         )
         show_rejections(seen.rejections)
@@ -92,8 +93,8 @@ def command(
     damaged = show_damages(opened)
     if seen.pages and seen.verdicts["rejected"] == seen.pages:
         if as_json:
-            why = list_counts(seen.rejections.counts)
-            click.echo(f"neardup: all {seen.pages:,} pages were rejected for {why}", err=True)
+            why, was = list_counts(seen.rejections.counts), "was" if seen.pages == 1 else "were"
+            click.echo(f"neardup: all {quantity(seen.pages, 'page')} {was} rejected for {why}", err=True)
         sys.exit(1)
     if damaged:
         sys.exit(1)
@@ -104,6 +105,9 @@ class ScanCounts:
 
     def __init__(self) -> None:
         self.pages = 0
+        self.messages = 0
+        """Pages read of sources other than rows."""
+        self.described_rate = ""
         self.verdicts: Counter[str] = Counter()
         self.rejections = Rejections()
         self._distinct = 0
@@ -114,6 +118,7 @@ class ScanCounts:
         """Yield the messages and count them."""
         for message in messages:
             self.pages += 1
+            self.messages += 1
             yield message
 
     def count_verdict(self, verdict: VerdictRecord) -> None:
@@ -157,7 +162,7 @@ async def _scan(
     import msgspec
 
     from stream.cli.progress import reading
-    from stream.local.index import VERDICT_LOG
+    from stream.local.index import TOPIC_ID, VERDICT_LOG
     from stream.local.scan import index_in, judged, rows_id
     from stream.local.scan_output import BegunRows, verdicts_to
     from stream.messages.verdict import VerdictRecord
@@ -184,8 +189,8 @@ async def _scan(
         ]
         with (
             verdicts_to(output, index, directory if keep else None, partial_rows) as verdicts,
-            reading(opened) as advance,
-            if_interrupted(lambda: f"{seen.verdicts.total():,} pages were judged"),
+            reading(opened) as progress,
+            if_interrupted(lambda: f"judged {quantity(seen.verdicts.total(), 'page')}"),
         ):
             values: list[bytes] = []
 
@@ -197,12 +202,15 @@ async def _scan(
                 each if isinstance(each, RowsSource) else seen.counting_messages(each) for each in opened
             ]
             seen.pages += sum(remaining.values())
+            judged_messages = 0
             async with aclosing(judged(settings, index, sources, before)) as chunks:
                 async for _ in chunks:
                     records = list(map(decode, values))
                     for record in records:
                         seen.count_verdict(record)
                     verdicts.write(values, records)
-                    advance(seen.verdicts.total())
+                    judged_messages += sum(record.source.topic_id == TOPIC_ID for record in records)
+                    progress.advance(seen.verdicts.total(), seen.messages - judged_messages)
+            seen.described_rate = progress.describe_rate()
             if not seen.pages:
                 refuse_unreadable(opened)

@@ -94,7 +94,7 @@ async def show(
     stop: asyncio.Event | None = None,
 ) -> DemoOutcome:
     """Run the demo. `report_line` is called with lines of text, `progress` with the pages published and
-    judged so far.
+    judged so far, for the first time when publishing begins.
 
     With `stop`, everything keeps running after the audit until it is set.
     """
@@ -110,8 +110,9 @@ async def show(
     async with Supervisor([*processes, page], settings.shutdown_seconds) as roles:
         await _ready(logs, roles)
         report_line(f"dashboard, while this runs: {page.ops_url}/")
-        following = asyncio.create_task(_follow(settings, outcome, progress))
         started = time.monotonic()
+        progress(0, 0)
+        following = asyncio.create_task(_follow(settings, outcome, progress))
         try:
             published = await publish(
                 settings, sources, progress=lambda count, _: progress(count, outcome.verdicts.total())

@@ -469,7 +469,7 @@ def _too_short(anchor: ExplainedPage, page: ExplainedPage, scheme: Scheme) -> li
         Check(
             name="text",
             passed=False,
-            reason=f"{side.name} has {side.tokens} tokens; at least {least} are required",
+            reason=f"{side.name} has too few tokens: {side.tokens}; at least {least} are required",
         )
         for side in (anchor, page)
         if side.status == Status.INSUFFICIENT

@@ -82,13 +82,13 @@ async def fingerprint_corpus(
     options: RowsOptions | None = None,
     *,
     counts: CorpusCounts | None = None,
-    progress: Callable[[int], None] = lambda pages: None,
+    progress: Callable[[int, int], None] = lambda pages, ahead: None,
 ) -> Manifest:
     """Fingerprint all pages of the sources into files of `directory`, and write the manifest last.
 
     Files appear whole, one for `pages_per_file` pages. Called again after it was killed, it goes on behind
     the last of them; the files are the same, byte for byte, as those of a run that was not killed. `progress`
-    is called with the number of pages so far.
+    is called with the numbers of pages fingerprinted so far, and of those read ahead of them.
 
     Raises SettingsError if the directory holds something else, or the rows of another run. Objects cannot be
     locked: two runs that write the same rows below one prefix do no harm, as both write the same bytes.
@@ -127,7 +127,7 @@ async def fingerprint_corpus(
                     if file.rows == options.pages_per_file:
                         files.append(file.write(directory, len(files)))
                         file = _File(scheme, plan)
-                progress(counts.resumed + counts.pages)
+                progress(counts.resumed + counts.pages, len(feed.places))
             if file.rows:
                 files.append(file.write(directory, len(files)))
         if not files:

@@ -199,7 +199,7 @@ def test_an_interrupted_scan_says_how_far_it_came(tmp_path: Path) -> None:
     assert scan.returncode == 130
     said = error.decode().splitlines()[-1]
     assert re.fullmatch(
-        r"neardup: interrupted: [1-9]\d* pages were judged; the output on stdout is incomplete", said
+        r"neardup: interrupted: judged [1-9]\d* pages; the output on stdout is incomplete", said
     )
 
 

@@ -1,0 +1,98 @@
+"""What commands say at their end, and how their progress bars get there."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from stream.cli import progress
+from stream.cli.progress import Reading
+from stream.cli.quantity import quantity
+from stream.sources.source import Source
+from tests.commands import neardup
+
+
+def test_one_thing_is_singular() -> None:
+    assert [quantity(count, "page") for count in (0, 1, 2, 1000)] == [
+        "0 pages",
+        "1 page",
+        "2 pages",
+        "1,000 pages",
+    ]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [0.0]
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def reading(bytes_read: int = 0) -> tuple[Reading, list[tuple[str, int]]]:
+    shown: list[tuple[str, int]] = []
+    source = cast(Source, SimpleNamespace(bytes_read=bytes_read))
+    return Reading([source], lambda *update: shown.append(update)), shown
+
+
+def test_a_bar_ends_when_the_work_does_and_not_when_all_is_read() -> None:
+    bar, shown = reading(bytes_read=1000)
+    bar.advance(1, ahead=9)
+    bar.advance(9, ahead=1)
+    bar.advance(10)
+    assert shown == [("1 page", 100), ("9 pages", 900), ("10 pages", 1000)]
+
+
+def test_a_rate_leaves_out_what_the_first_pages_waited_for(clock: list[float]) -> None:
+    bar, _ = reading()
+    for clock[0], pages in ((100.0, 512), (101.0, 1512), (102.0, 2512)):
+        bar.advance(pages)
+    assert bar.describe_rate() == "; 1,000 pages/s"
+
+
+def test_no_rate_is_told_of_a_moment(clock: list[float]) -> None:
+    bar, _ = reading()
+    assert bar.describe_rate() == ""
+    for clock[0], pages in ((100.0, 1), (100.9, 100_000)):
+        bar.advance(pages)
+    assert bar.describe_rate() == ""
+
+
+def test_pages_of_a_scan_that_are_read_and_not_judged_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps: list[tuple[int, int]] = []
+    advance = Reading.advance
+
+    def noted(self: Any, pages: int, ahead: int = 0) -> None:
+        steps.append((pages, ahead))
+        advance(self, pages, ahead)
+
+    monkeypatch.setattr(Reading, "advance", noted)
+    pages = tmp_path / "pages.jsonl"
+    lines = [json.dumps({"url": f"http://{i}.example/", "text": f"w{i} " * 20}) for i in range(2000)]
+    pages.write_text("\n".join(lines))
+    neardup("scan", pages, "--index", tmp_path / "index")
+    assert steps[-1] == (2000, 0)
+    assert all(ahead >= 0 for _, ahead in steps)
+    steps.clear()
+    neardup("scan", pages, "--index", tmp_path / "index")  # whose offsets go on
+    assert steps[-1] == (2000, 0)
+    steps.clear()
+    neardup("fingerprint", pages, "-o", tmp_path / "rows")
+    assert steps[-1] == (2000, 0)
+    steps.clear()
+    neardup("scan", tmp_path / "rows", pages)
+    assert steps[-1] == (4000, 0)
+
+
+def test_the_summary_of_a_page_is_singular_and_has_no_rate(tmp_path: Path) -> None:
+    pages = tmp_path / "pages.jsonl"
+    pages.write_text(json.dumps({"url": "http://a.example/", "text": "some words " * 20}))
+    assert neardup("scan", pages).stderr.splitlines()[-1] == "1 page: 1 unique"
+    done = neardup("fingerprint", pages, "-o", tmp_path / "rows").stderr.splitlines()[-1]
+    assert done.startswith("1 row in ")
+    assert done.endswith("; 1 ready")
