@@ -23,6 +23,7 @@ ROOT: Final = Path(__file__).parents[1]
 PAGES: Final = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 NOT_RUN: Final = {
+    "neardup broker": "takes a fixed port: tests/kafka/test_broker_command.py has it started",
     "make ": "runs these very tests, or what has tests of its own; test_documentation.py has it parsed",
     "pip install ": "needs a package index",
     "python crawl_": "needs a site: tests/kafka/test_crawl_examples.py has one",

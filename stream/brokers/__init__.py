@@ -1,1 +1,1 @@
-"""A Kafka broker for demo and tests: an existing one, an embedded one or one in Docker."""
+"""A Kafka broker for demo, tests and `neardup broker`: an existing one, an embedded one or one in Docker."""

@@ -1,4 +1,4 @@
-"""Finds or starts a real Kafka broker for `neardup demo` and the tests.
+"""Finds or starts a real Kafka broker for `neardup demo` and the tests, or starts one for `neardup broker`.
 
 The first of these that is available: the Kafka cluster named by NEARDUP_BOOTSTRAP_SERVERS; an embedded Apache
 Kafka, which needs Java 17 and Maven; a container, which needs a Docker engine. NEARDUP_BROKER=embedded and
@@ -25,6 +25,10 @@ class ExternalBroker(LocalBroker):
         self.bootstrap_servers = bootstrap_servers
         self.description = f"Kafka at {bootstrap_servers} (NEARDUP_BOOTSTRAP_SERVERS)"
 
+    def alive(self) -> bool:
+        """Return True: it is not ours to check."""
+        return True
+
     def stop(self) -> None:
         """Does nothing."""
 
@@ -45,15 +49,20 @@ def start_broker(
     `data_dir` keeps the embedded broker's data, which are temporary otherwise. Raises BrokerError, which says
     what was tried and what to install.
     """
-    broker = _choose(data_dir, progress)
+    servers = os.environ.get("NEARDUP_BOOTSTRAP_SERVERS")
+    broker = ExternalBroker(servers) if servers else start_own_broker(data_dir, progress)
     progress(f"broker: {broker.description}")
     return broker
 
 
-def _choose(data_dir: Path | None, progress: Callable[[str], None]) -> LocalBroker:
-    servers = os.environ.get("NEARDUP_BOOTSTRAP_SERVERS")
-    if servers:
-        return ExternalBroker(servers)
+def start_own_broker(
+    data_dir: Path | None, progress: Callable[[str], None], port: int | None = None
+) -> LocalBroker:
+    """A broker that this process has started, even if NEARDUP_BOOTSTRAP_SERVERS names one.
+
+    It listens on `port`, or on a free one. Raises BrokerError, as `start_broker` does, and if the port is
+    taken or the data cannot be kept.
+    """
     kind = os.environ.get("NEARDUP_BROKER", "")
     if kind not in ("", "embedded", "docker"):
         raise BrokerError(f"NEARDUP_BROKER: {kind!r} is neither `embedded` nor `docker`")
@@ -61,12 +70,17 @@ def _choose(data_dir: Path | None, progress: Callable[[str], None]) -> LocalBrok
     if kind != "docker":
         missing = embedded.missing()
         if missing is None:
-            return embedded.EmbeddedBroker(data_dir, progress)
+            return embedded.EmbeddedBroker(data_dir, progress, port=port)
         tried.append(f"embedded Apache Kafka: {missing}")
     if kind != "embedded":
         missing = docker.missing()
         if missing is None:
-            return docker.DockerBroker(progress)
+            if data_dir is not None:
+                raise BrokerError(
+                    f"{data_dir}: a broker in Docker keeps no data; that needs Java 17 or newer and Maven"
+                    + "".join(f" ({each})" for each in tried)
+                )
+            return docker.DockerBroker(progress, port)
         tried.append(f"Docker: {missing}")
     raise BrokerError(
         "no Kafka broker: "

@@ -9,7 +9,7 @@ from typing import Final
 
 from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ping import ping
-from stream.brokers.ports import free_port
+from stream.brokers.ports import claim
 from stream.errors import BrokerError
 
 IMAGE: Final = "confluentinc/cp-kafka:7.9.2"
@@ -52,13 +52,13 @@ def missing() -> str | None:
 class DockerBroker(LocalBroker):
     """A broker in a container, which testcontainers' reaper removes if this process is killed."""
 
-    def __init__(self, progress: Callable[[str], None]) -> None:
+    def __init__(self, progress: Callable[[str], None], port: int | None = None) -> None:
         """Start a container and wait until its broker answers. Raises BrokerError."""
         from testcontainers.community.kafka import KafkaContainer
 
-        progress(f"starting {IMAGE} (Docker fetches it the first time)")
         # Docker would choose another port after a restart.
-        self._port = free_port()
+        self._port = claim(port)
+        progress(f"starting {IMAGE} (Docker fetches it the first time)")
         self._container = KafkaContainer(IMAGE, port=CONTAINER_PORT).with_kraft()
         self._container.with_bind_ports(CONTAINER_PORT, self._port)
         for name, value in ENVIRONMENT.items():
@@ -75,6 +75,15 @@ class DockerBroker(LocalBroker):
             raise
         self.bootstrap_servers = f"{self._host}:{self._port}"
         self.description = f"Apache Kafka in Docker ({IMAGE}) on {self.bootstrap_servers}"
+
+    def alive(self) -> bool:
+        """Return whether the engine says that the container runs."""
+        try:
+            container = self._container.get_wrapped_container()
+            container.reload()
+        except Exception:  # of the engine's client: it is gone, or the engine is
+            return False
+        return bool(container.status == "running")
 
     def stop(self) -> None:
         """Remove the container and its data."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import fcntl
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +20,9 @@ from typing import IO, Final
 from stream.brokers import embedded_guard, embedded_jars
 from stream.brokers.local_broker import LocalBroker
 from stream.brokers.ping import ping
-from stream.brokers.ports import HOST, free_port
+from stream.brokers.ports import HOST, claim, free_port
 from stream.errors import BrokerError
+from stream.scratch import ScratchDirectory
 
 ATTEMPTS: Final = 4
 """Attempts to start, each with other ports, in case another process takes a port first."""
@@ -29,6 +30,13 @@ START_SECONDS: Final = 90
 STOP_SECONDS: Final = 30
 JVM: Final = ("-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:+ExitOnOutOfMemoryError")
 TAKEN: Final = "Address already in use"
+LOCK_SECONDS: Final = 15.0
+"""How long a data directory that another broker uses is waited for."""
+IDENTITY: Final = "cluster-id"
+PART: Final = f"{IDENTITY}.part"
+LOCK: Final = "lock"
+OURS: Final = (LOCK, PART, "tmp", "server.properties")
+"""What a broker that was killed in its first moments may have made in a data directory."""
 
 
 def missing() -> str | None:
@@ -38,7 +46,7 @@ def missing() -> str | None:
         return "no `java` found"
     if java < 17:
         return f"Java {java} is older than 17"
-    if shutil.which("mvn") is None:
+    if shutil.which("mvn") is None and not embedded_jars.ready().is_dir():
         return "no `mvn` found"
     return None
 
@@ -67,27 +75,42 @@ class EmbeddedBroker(LocalBroker):
     """A broker in a child process, which ends with this process even if that is killed."""
 
     def __init__(
-        self, data_dir: Path | None, progress: Callable[[str], None], secured: Secured | None = None
+        self,
+        data_dir: Path | None,
+        progress: Callable[[str], None],
+        secured: Secured | None = None,
+        *,
+        port: int | None = None,
     ) -> None:
-        """Start a broker and wait until it answers. Raises BrokerError."""
+        """Start a broker and wait until it answers. Raises BrokerError.
+
+        `data_dir` keeps its data; a directory that another broker uses is waited for, but not for long.
+        Without `port`, it listens on a free one.
+        """
         self._secured = secured or Secured()
+        self._wanted_port = port
         self.ports: dict[str, int] = {}
         """Ports of the secured listeners by name."""
-        self._jars = embedded_jars.jars(progress)
-        self._temporary = data_dir is None
-        self._dir = (
-            Path(tempfile.mkdtemp(prefix="neardup-kafka-")) if data_dir is None else data_dir.absolute()
-        )
+        self._scratch = ScratchDirectory("kafka") if data_dir is None else None
+        self._dir = Path(self._scratch.name) if self._scratch else Path(os.path.abspath(str(data_dir)))
         self._guard: subprocess.Popen[bytes] | None = None
         self._pid = 0
+        self._lock: int | None = None
         try:
-            self._dir.mkdir(parents=True, exist_ok=True)
+            if not self._scratch:
+                self._lock = _lock(self._dir, progress)
+            claim(port)  # before anything is fetched
+            self._jars = embedded_jars.jars(progress)
             self._start_on_free_ports()
         except BaseException:
             self.stop()
             raise
         self.bootstrap_servers = f"{HOST}:{self._port}"
         self.description = f"embedded Apache Kafka {embedded_jars.version()} on {self.bootstrap_servers}"
+
+    def alive(self) -> bool:
+        """Return whether the JVM runs."""
+        return self._guard is not None and self._guard.poll() is None
 
     @property
     def pid(self) -> int:
@@ -101,9 +124,12 @@ class EmbeddedBroker(LocalBroker):
 
     def stop(self) -> None:
         """Stop the broker: gracefully if its data are kept, else at once."""
-        self._end(graceful=not self._temporary)
-        if self._temporary:
-            shutil.rmtree(self._dir, ignore_errors=True)
+        self._end(graceful=self._scratch is None)
+        if self._scratch:
+            self._scratch.cleanup()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def kill(self) -> None:
         """Send SIGKILL to the JVM."""
@@ -121,7 +147,7 @@ class EmbeddedBroker(LocalBroker):
 
     def _start_on_free_ports(self) -> None:
         for _ in range(ATTEMPTS):
-            self._port, self._controller_port = free_port(), free_port()
+            self._port, self._controller_port = claim(self._wanted_port), free_port()
             self.ports = {name: free_port() for name in self._secured.listeners}
             self._configure()
             if self._start():
@@ -131,6 +157,10 @@ class EmbeddedBroker(LocalBroker):
     def _configure(self) -> None:
         """Write the broker's properties, and format its storage the first time."""
         storage = self._dir / "data"
+        # The JVM unpacks libraries, and leaves them behind when it is killed.
+        self._temporary = self._dir / "tmp"
+        shutil.rmtree(self._temporary, ignore_errors=True)
+        self._temporary.mkdir()
         self._properties = self._dir / "server.properties"
         template = (embedded_jars.deployment() / "server.properties").read_text()
         protocols = {"PLAINTEXT": "PLAINTEXT", **self._secured.listeners}
@@ -147,11 +177,16 @@ class EmbeddedBroker(LocalBroker):
             **self._secured.properties,
         }
         self._properties.write_text("\n".join([template, *(f"{k}={v}" for k, v in own.items()), ""]))
-        identity = self._dir / "cluster-id"
-        if not (storage / "meta.properties").is_file():
+        identity = self._dir / IDENTITY
+        if not identity.is_file():
             # Kafka's Uuid: 16 bytes in URL-safe base64. A leading dash would be taken for an option.
             cluster_id = "N" + base64.urlsafe_b64encode(os.urandom(16)).decode().rstrip("=")[1:]
-            tool = ["kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(self._properties)]
+            part = identity.with_name(PART)
+            part.write_text(cluster_id)
+            part.replace(identity)
+        self._cluster_id = identity.read_text()
+        if not (storage / "meta.properties").is_file():
+            tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(self._properties)]
             for user in self._secured.scram:
                 tool += ["--add-scram", user]
             done = subprocess.run(
@@ -166,13 +201,18 @@ class EmbeddedBroker(LocalBroker):
                 raise BrokerError(
                     f"Kafka cannot format {storage}: {(done.stderr or done.stdout).strip()[-500:]}"
                 )
-            identity.write_text(cluster_id)
-        self._cluster_id = identity.read_text()
 
     def _java(self, *options: str, main: list[str]) -> list[str]:
         logging = embedded_jars.deployment() / "log4j2.properties"
         return [
-            *("java", *JVM, *options, f"-Dneardup.log={self.log}", f"-Dlog4j2.configurationFile={logging}"),
+            *(
+                "java",
+                *JVM,
+                *options,
+                f"-Djava.io.tmpdir={self._temporary}",
+                f"-Dneardup.log={self.log}",
+                f"-Dlog4j2.configurationFile={logging}",
+            ),
             *("-cp", f"{self._jars}{os.sep}*", *main),
         ]
 
@@ -184,11 +224,12 @@ class EmbeddedBroker(LocalBroker):
         with (self._dir / "kafka.out").open("ab") as output:
             # A session of its own, so that Ctrl-C does not end the broker before our roles, which need it.
             self._guard = subprocess.Popen(
-                [*guard, str(os.getpid()), str(self._dir) if self._temporary else "", *command],
+                [*guard, str(os.getpid()), str(self._dir) if self._scratch else "", *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
                 start_new_session=True,
+                pass_fds=() if self._lock is None else (self._lock,),  # until the JVM has ended
             )
         self._pid = int(_open(self._guard.stdout).readline() or 0)
         deadline = time.monotonic() + START_SECONDS
@@ -229,6 +270,42 @@ class EmbeddedBroker(LocalBroker):
         _open(guard.stdin).close()
         _open(guard.stdout).close()
         guard.wait()
+
+
+def _lock(directory: Path, progress: Callable[[str], None]) -> int:
+    """Make a data directory, and lock it for this process and its broker. Returns the open file.
+
+    The broker of a process that was killed has it for a moment more. Raises BrokerError.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        strange = [each.name for each in directory.iterdir() if each.name not in OURS]
+        if strange and not (directory / IDENTITY).is_file():
+            raise BrokerError(f"data directory {directory}: has other files, such as {min(strange)}")
+        lock = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise BrokerError(f"data directory {directory}: {error.strerror}") from error
+    deadline, waits = time.monotonic() + LOCK_SECONDS, False
+    try:
+        while not _locked(lock):
+            if time.monotonic() > deadline:
+                raise BrokerError(f"data directory {directory}: another broker uses it")
+            if not waits:
+                waits = True
+                progress(f"waiting for {directory}, which another broker uses")
+            time.sleep(0.1)
+    except BaseException:
+        os.close(lock)
+        raise
+    return lock
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _open(pipe: IO[bytes] | None) -> IO[bytes]:

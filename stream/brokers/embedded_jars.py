@@ -47,29 +47,33 @@ def version() -> str:
     return match[1]
 
 
+def ready(pom: Path | None = None) -> Path:
+    """The directory of Kafka's jars, which exists once they are fetched. Its name changes with the pom."""
+    stamp = hashlib.sha256((pom or deployment() / "pom.xml").read_bytes()).hexdigest()[:12]
+    return Path(platformdirs.user_cache_dir("neardup")) / f"kafka-{version()}-{stamp}"
+
+
 def jars(progress: Callable[[str], None], pom: Path | None = None) -> Path:
     """The directory of Kafka's jars, which are fetched if missing. Concurrent callers wait for one fetch.
 
     `pom` names other jars than a broker's, of the same version of Kafka. The directory exists only if it is
-    complete, and its name changes with the pom. Raises BrokerError.
+    complete. Raises BrokerError.
     """
-    pom = pom or deployment() / "pom.xml"
-    stamp = hashlib.sha256(pom.read_bytes()).hexdigest()[:12]
-    cache = Path(platformdirs.user_cache_dir("neardup"))
-    ready = cache / f"kafka-{version()}-{stamp}"
-    if ready.is_dir():
-        return ready
+    fetched = ready(pom)
+    if fetched.is_dir():
+        return fetched
+    cache = fetched.parent
     try:
         cache.mkdir(parents=True, exist_ok=True)
         with _lock(cache / "kafka.lock"):
-            if not ready.is_dir():
+            if not fetched.is_dir():
                 with ScratchDirectory("fetch", cache) as work:
-                    shutil.copy(pom, Path(work) / "pom.xml")
+                    shutil.copy(pom or deployment() / "pom.xml", Path(work) / "pom.xml")
                     _fetch(Path(work), progress)
-                    os.rename(Path(work) / "jars", ready)
+                    os.rename(Path(work) / "jars", fetched)
     except OSError as error:
         raise BrokerError(f"cannot keep Kafka's jars in {cache}: {error}") from error
-    return ready
+    return fetched
 
 
 def _fetch(work: Path, progress: Callable[[str], None]) -> None:

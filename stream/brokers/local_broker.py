@@ -1,4 +1,4 @@
-"""The interface of brokers for demo and tests."""
+"""The interface of brokers for demo, tests and `neardup broker`."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class LocalBroker(abc.ABC):
     """The kind of broker and its address, in one line."""
     ours: bool = True
     """Whether we started it, and may kill and restart it."""
+
+    @abc.abstractmethod
+    def alive(self) -> bool:
+        """Return whether it runs, as far as this machine can tell."""
 
     @abc.abstractmethod
     def stop(self) -> None:

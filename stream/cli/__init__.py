@@ -22,6 +22,7 @@ SECTIONS = {
         "demo": "run the whole system on a real crawl and a real broker",
     },
     "Run a deployment": {
+        "broker": "start a Kafka broker on this machine, to try a deployment with",
         "topics": "create or describe the topics",
         "run": "run workers, a judge and a dashboard under one supervisor",
         "worker": "fingerprint pages and append them to the journal",
