@@ -104,13 +104,21 @@ def command(
         sys.stdout.write(json.dumps(summary) + "\n")
     else:
         click.echo(
-            f"{quantity(summary['matches'], 'pair')} of {summary['batch']:,} x {summary['corpus']:,}"
-            f" {'pages' if verified else 'fingerprints'} {matches.rule}, {summary['layout']}:"
-            f" tables {summary['build_seconds']} s, scan {summary['scan_seconds']} s,"
-            f" {summary['compared']:,} compared;"
-            f" {quantity(summary['skipped'], 'page')} without a fingerprint",
-            err=True,
+            _summary_lines(summary, matches.rule, "page" if verified else "fingerprint", corpus), err=True
         )
+
+
+def _summary_lines(summary: dict[str, Any], rule: str, noun: str, corpus: str | None) -> str:
+    """Return a line about the matches, and one about the work."""
+    among = f"among {quantity(summary['batch'], noun)}"
+    if corpus is not None:
+        among = f"between {quantity(summary['batch'], noun)} and {summary['corpus']:,} of {corpus}"
+    skipped = f"; {quantity(summary['skipped'], 'page')} without a fingerprint" if summary["skipped"] else ""
+    return (
+        f"{quantity(summary['matches'], 'pair')} {among}, each {rule}{skipped}\n"
+        f"  tables of {summary['layout']}: built in {summary['build_seconds']} s, searched in"
+        f" {summary['scan_seconds']} s, {quantity(summary['compared'], 'comparison')}"
+    )
 
 
 def _near(
@@ -167,8 +175,8 @@ def _bar(total: int | None, *, shown: bool = True) -> Iterator[Callable[[int], N
     from rich.console import Console
     from rich.progress import Progress
 
-    with Progress(
-        console=Console(stderr=True), transient=True, redirect_stdout=False, disable=not shown
-    ) as progress:
+    console = Console(stderr=True)
+    hidden = not shown or not console.is_terminal
+    with Progress(console=console, transient=True, redirect_stdout=False, disable=hidden) as progress:
         task = progress.add_task("scanning", total=total)
         yield lambda done: progress.update(task, completed=done)

@@ -109,7 +109,8 @@ def reading(sources: Sequence[Source]) -> Iterator[Reading]:
         DownloadColumn(),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task("0 pages", total=total)
 
         def update(description: str, completed: int) -> None:

@@ -66,7 +66,7 @@ class Matches:
     @property
     def rule(self) -> str:
         """The condition that pairs meet, for messages."""
-        return f"within {self.distance} bits"
+        return f"with a distance of at most {self.distance}"
 
     def summary(self) -> dict[str, Any]:
         """Counts and times of the search."""

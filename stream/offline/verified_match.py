@@ -132,7 +132,8 @@ class Verified:
     def rule(self) -> str:
         """The condition that pairs meet, for messages."""
         rule = self._rule
-        return f"within {rule.options.distance} bits and alike by {rule.least_listed / ONE:g}"
+        limit = f"{rule.least_listed / ONE:g}"
+        return f"with a distance of at most {rule.options.distance} and a similarity of at least {limit}"
 
     def records(self) -> Iterator[dict[str, Any]]:
         """Yield a record per pair as it is found; may be called once. Pairs within a batch are sorted by row,

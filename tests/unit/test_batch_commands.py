@@ -101,7 +101,7 @@ def test_matches_are_readable_and_written_to_a_file(pair, tmp_path: Path) -> Non
     shown = neardup("match", tmp_path / "batch", "--against", tmp_path / "corpus", "-k", "1")
     first = to_hex(as_words(batch[:1], 64), 64)[0]
     assert shown.stdout.splitlines()[0] == f"0  {first}  {first}  http://a.example/0  http://a.example/100"
-    assert "26 pairs of 50 x 1,000 fingerprints within 1 bits" in shown.stderr
+    assert "26 pairs between 50 fingerprints and 1,000 of" in shown.stderr
     neardup("match", tmp_path / "batch", "--against", tmp_path / "corpus", "-o", tmp_path / "out")
     assert len((tmp_path / "out").read_text().splitlines()) == 50
 

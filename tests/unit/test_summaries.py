@@ -92,7 +92,16 @@ def test_pages_of_a_scan_that_are_read_and_not_judged_do_not_count(
 def test_the_summary_of_a_page_is_singular_and_has_no_rate(tmp_path: Path) -> None:
     pages = tmp_path / "pages.jsonl"
     pages.write_text(json.dumps({"url": "http://a.example/", "text": "some words " * 20}))
-    assert neardup("scan", pages).stderr.splitlines()[-1] == "1 page: 1 unique"
-    done = neardup("fingerprint", pages, "-o", tmp_path / "rows").stderr.splitlines()[-1]
+    assert (
+        neardup("scan", pages).stderr == "1 page: 1 unique\n"
+    )  # nothing of a bar, where there is no terminal
+    done = neardup("fingerprint", pages, "-o", tmp_path / "rows").stderr
     assert done.startswith("1 row in ")
-    assert done.endswith("; 1 ready")
+    assert done.endswith("; 1 ready\n")
+
+
+def test_the_summary_of_a_match_is_two_lines(tmp_path: Path) -> None:
+    (tmp_path / "batch").write_text("0123456789abcdef\n0123456789abcdee\n")
+    lines = neardup("match", tmp_path / "batch", "-k", "1").stderr.splitlines()
+    assert lines[0] == "1 pair among 2 fingerprints, each with a distance of at most 1"
+    assert len(lines) == 2

@@ -180,7 +180,7 @@ def test_the_command_finds_what_a_stream_calls_similar(tmp_path: Path) -> None:
     line = shown.stdout.splitlines()[0].split()
     assert line[:2] == ["0", "1.0000"]
     assert line[4:] == ["http://a.example/0", "http://a.example/0"]
-    assert "5 pairs of 3 x 3 pages within 14 bits and alike by 0.8, 5 choose 2" in shown.stderr
+    assert "5 pairs between 3 pages and 3 of" in shown.stderr
 
 
 def test_live_anchors_of_an_index_are_matched_with_their_urls(texts: list[str], tmp_path: Path) -> None:
