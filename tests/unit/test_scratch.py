@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from stream.local.index import Index
-from stream.scratch import SUFFIX, YOUNG_SECONDS, ScratchDirectory
+from stream.scratch import SUFFIX, UNLOCKED, YOUNG_SECONDS, ScratchDirectory
 
 SCRIPT = (
     "import sys; from pathlib import Path; from stream.scratch import ScratchDirectory;"
@@ -31,7 +31,7 @@ def test_a_directory_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) 
     command = [sys.executable, "-c", SCRIPT, str(tmp_path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
-        left = old(Path(other.stdout.readline().strip()))
+        left = Path(other.stdout.readline().strip())
         with ScratchDirectory("other", tmp_path):
             assert (left / "file").exists(), "it is in use"
         other.kill()
@@ -41,19 +41,21 @@ def test_a_directory_of_a_killed_process_is_removed_by_the_next(tmp_path: Path) 
 
 
 def test_what_is_new_or_not_ours_stays(tmp_path: Path) -> None:
-    """A new one may be of a process that has not locked it yet."""
-    (tmp_path / f"neardup-new{SUFFIX}").mkdir()
+    """A new one without its last name may be of a process that has not locked it yet."""
+    (tmp_path / f"neardup-new{UNLOCKED}").mkdir()
+    old_one = tmp_path / f"neardup-killed{UNLOCKED}"
+    old_one.mkdir()
+    old(old_one)
     (tmp_path / "kept").mkdir()
     (tmp_path / f"neardup-link{SUFFIX}").symlink_to(tmp_path / "kept")
     names = {old(tmp_path / "neardup-other").name for _ in [(tmp_path / "neardup-other").mkdir()]}
-    names |= {f"neardup-new{SUFFIX}", "kept", f"neardup-link{SUFFIX}"}
+    names |= {f"neardup-new{UNLOCKED}", "kept", f"neardup-link{SUFFIX}"}
     old(tmp_path / "kept")
     with ScratchDirectory("mine", tmp_path):
         pass
     assert {each.name for each in tmp_path.iterdir()} == names
 
 
-@pytest.mark.filterwarnings("ignore:Implicitly cleaning up:ResourceWarning")
 def test_a_directory_that_is_dropped_is_removed(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     made = ScratchDirectory("dropped", tmp_path)
