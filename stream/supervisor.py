@@ -22,7 +22,8 @@ from typing import Any
 import aiohttp
 import structlog
 
-from stream.errors import EXIT_REFUSED, RoleRefusedError
+from stream.errors import EXIT_REFUSED, PortTakenError, RoleRefusedError
+from stream.ops.http import refused_port
 from stream.settings import SUPERVISOR, Settings
 
 log = structlog.get_logger(__name__)
@@ -33,6 +34,9 @@ STEADY_SECONDS = 30.0
 """A process that ran this long is restarted after the shortest pause."""
 ASK_SECONDS = 10.0
 """Interval between liveness probes of a role, and the time-out of one probe."""
+PORT_SECONDS = 5.0
+"""How long a port that is taken is waited for, beyond `shutdown_seconds`, before anything is started."""
+PORT_POLL_SECONDS = 0.2
 HANGS_AFTER = 12
 """Consecutive failed liveness probes after which a role is killed. That is two minutes, in addition to the
 minute that `/livez` itself allows a loop to stall. Probes are counted rather than seconds, so that a machine
@@ -85,6 +89,48 @@ def dashboard(settings: Settings, roles: Sequence[RoleProcess], logs: Path | Non
         output=logs and logs / "dashboard.log",
         ops_url=f"http://{settings.dashboard_host}:{port}",
     )
+
+
+async def claim_ports(settings: Settings, roles: Sequence[RoleProcess]) -> None:
+    """Check that the ports of roles are free. A role whose port is taken would be restarted for ever.
+
+    Roles of a supervisor that was killed end within seconds, so taken ports are waited for. Raises
+    PortTakenError, which names the options.
+    """
+    patience, waits = settings.shutdown_seconds + PORT_SECONDS, False
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            with ExitStack() as listening:  # all at once: two roles may have been given one port
+                for role in roles:
+                    _listen(listening, settings, role)
+            return
+        except PortTakenError as error:
+            if time.monotonic() > deadline:
+                raise
+            if not waits:
+                waits = True
+                log.warning("port_taken", message=str(error), waiting_seconds=patience)
+        await asyncio.sleep(PORT_POLL_SECONDS)
+
+
+def _listen(listening: ExitStack, settings: Settings, role: RoleProcess) -> None:
+    if role.ops_url is None:
+        return
+    options = "dashboard" if role.name == "dashboard" else "ops"
+    host, port = getattr(settings, f"{options}_host"), int(role.ops_url.rsplit(":", 1)[1])
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        ):
+            probe = listening.enter_context(socket.socket(family, kind, protocol))
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                probe.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            probe.bind(address)
+            probe.listen()  # or a later bind to the same port would succeed
+    except OSError as error:
+        raise refused_port(error, host, port, options) from None
 
 
 def _ports(settings: Settings, count: int) -> list[int]:

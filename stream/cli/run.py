@@ -42,14 +42,17 @@ from stream.settings import Settings
 )
 def command(settings: Settings, workers: int, with_dashboard: bool) -> None:
     """Run workers, a judge and a dashboard under one supervisor, until interrupted."""
-    from stream.ops.signals import stop_event_on_signals
-    from stream.supervisor import Supervisor, dashboard, deployment
+    from stream.ops.signals import stop_event_on_signals, unless_stopped
+    from stream.supervisor import Supervisor, claim_ports, dashboard, deployment
 
     async def run() -> None:
         with stop_event_on_signals() as stop:
             roles = deployment(settings, workers)
             if with_dashboard:
                 roles.append(dashboard(settings, roles))
+            await unless_stopped(stop, claim_ports(settings, roles))
+            if stop.is_set():
+                return
             async with Supervisor(roles, 2 * settings.shutdown_seconds) as supervisor:
                 await supervisor.attend(stop)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -62,7 +63,7 @@ async def serving(
         try:
             listening = await loop.create_server(connection, host, port)
         except OSError as error:
-            raise PortTakenError(f"{options}_host {host}, {options}_port {port}: {error}") from None
+            raise refused_port(error, host, port, options) from None
         try:
             taken = listening.sockets[0].getsockname()[1]
             yield f"http://{f'[{host}]' if ':' in host else host}:{taken}"
@@ -70,6 +71,16 @@ async def serving(
             listening.close()
     finally:
         await runner.cleanup()
+
+
+def refused_port(error: OSError, host: str, port: int, options: str) -> PortTakenError:
+    """Return the error for an address that cannot be listened on; `options` is as for `serving`."""
+    where = f"{options}_host {host}, {options}_port {port}"
+    if error.errno != errno.EADDRINUSE:
+        return PortTakenError(f"{where}: {error.strerror or error}")
+    return PortTakenError(
+        f"{where}: another process listens on this port; --{options}-port chooses another, 0 a free one"
+    )
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -13,9 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from stream import supervisor
-from stream.errors import EXIT_REFUSED, RoleRefusedError
+from stream.errors import EXIT_REFUSED, PortTakenError, RoleRefusedError
 from stream.settings import load
-from stream.supervisor import RoleProcess, Supervisor, deployment
+from stream.supervisor import RoleProcess, Supervisor, claim_ports, dashboard, deployment
 from tests.waiting import HANG_SECONDS, until
 
 
@@ -26,6 +27,40 @@ def test_supervised_roles_have_a_port_each() -> None:
     assert [role.ops_url for role in fixed] == [f"http://0.0.0.0:{port}" for port in (9500, 9501, 9502)]
     assert [role.environment["NEARDUP_OPS_PORT"] for role in fixed] == ["9500", "9501", "9502"]
     assert {role.ops_url for role in deployment(load(ops_port=-1), 2)} == {None}
+
+
+async def test_ports_that_are_taken_are_named_before_anything_is_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(supervisor, "PORT_SECONDS", -1000.0)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        settings = load(dashboard_port=port)
+        with pytest.raises(
+            PortTakenError, match=rf"dashboard_port {port}: another .*--dashboard-port .*0 a free"
+        ):
+            await claim_ports(settings, [dashboard(settings, [])])
+        settings = load(ops_port=port)
+        with pytest.raises(PortTakenError, match=rf"ops_port {port}: another process"):
+            await claim_ports(settings, deployment(settings, 1))
+    (free,) = supervisor._free_ports(1)
+    settings = load(ops_port=free, dashboard_port=free + 1)
+    roles = deployment(settings, 1)
+    with pytest.raises(PortTakenError, match=rf"dashboard_port {free + 1}"):
+        await claim_ports(settings, [*roles, dashboard(settings, roles)])
+    settings = load(ops_port=-1, dashboard_port=0, dashboard_host="::1")
+    await claim_ports(settings, [*deployment(settings, 3), dashboard(settings, [])])
+
+
+async def test_ports_of_a_supervisor_that_was_killed_are_waited_for() -> None:
+    settings = load()
+    roles = deployment(settings, 1)
+    port = int(str(roles[0].ops_url).rsplit(":", 1)[1])
+    with socket.create_server(("127.0.0.1", port)):
+        claiming = asyncio.create_task(claim_ports(settings, roles))
+        await asyncio.sleep(0)
+        assert not claiming.done()
+    await claiming
 
 
 class Starts:
