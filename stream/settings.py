@@ -213,7 +213,7 @@ class Settings(BaseSettings):
     shutdown_seconds: float = Field(10.0, gt=0)
     """Seconds that a role may take to finish its batch on shutdown or rebalance."""
     log_format: Literal["auto", "text", "json"] = "auto"
-    """Log format; `auto` is `text` on a terminal and `json` elsewhere."""
+    """Log format; `auto` is `json` for roles whose stderr is not a terminal, else `text`."""
 
     @model_validator(mode="after")
     def _dashboard_knows_whom_to_trust(self) -> Self:

@@ -54,7 +54,7 @@ def _tell_unknown_variables(settings: Settings) -> None:
 
         from stream.ops import logging
 
-        logging.configure(settings.log_format, "settings")
+        logging.configure(settings.log_format, click.get_current_context().info_name or "")
         for name, other in unknown.items():
             message = f"{name}: no such option, ignored{meant(name, [other] if other else [])}"
             structlog.get_logger(__name__).warning("unknown_variable", message=message)

@@ -337,8 +337,11 @@ def _remove_unused(directory: Path) -> None:
                 path.unlink()
 
 
+_HOW_LONG: Final = "up to two minutes if none is compiled yet, more on a busy machine"
+
+
 class _Progress:
-    """Logs the progress of compiling, which a first start waits for."""
+    """Logs the progress of compiling: at a first start, and where a command has loops that no other has."""
 
     def __init__(self) -> None:
         self._functions = 0
@@ -348,7 +351,7 @@ class _Progress:
         """Note that a function has to be compiled."""
         if not self._began:
             self._began = self._logged = time.monotonic()
-            log.warning("compiling inner loops for the first start: a minute or two, more on a busy machine")
+            log.warning("compiling inner loops, which later starts load: %s", _HOW_LONG)
 
     def tell(self) -> None:
         """Note that a function is compiled."""

@@ -1,4 +1,4 @@
-"""Structured logs: JSON lines for machines, readable lines on a terminal, always on stderr.
+"""Structured logs: JSON lines for machines, readable lines for people, always on stderr.
 
 Log lines of libraries and Python's warnings have the same format, so with JSON every line is JSON. Repeated
 lines are rate-limited (`stream/ops/repeats.py`).
@@ -24,14 +24,20 @@ _QUIET: Final = {
     "asyncio": logging.WARNING,
 }
 _OURS: Final = "stream"
+UNATTENDED: Final = ("run", "worker", "judge", "dashboard")
+"""Commands that run unattended, so that programs read their logs: `stream.cli.ROLES`."""
 
 
 def configure(log_format: str, role: str, least: int = logging.INFO) -> None:
     """Send structlog and stdlib logging to stderr. `log_format` is auto, text or json.
 
+    With auto, UNATTENDED log JSON where stderr is not a terminal. Other commands always log text: people read
+    the stderr of a scan also where it is redirected.
+
     The level is `least` for our own loggers and WARNING for libraries. `role` is added to every line.
     """
-    text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
+    for_people = sys.stderr.isatty() or role not in UNATTENDED
+    text = log_format == "text" or (log_format == "auto" and for_people)
     shared: list[Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,

@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 from structlog.testing import capture_logs
 
+from stream.cli import ROLES
 from stream.ops import logging as ours
 from stream.ops.repeats import FREE
 
@@ -18,7 +19,7 @@ MAIN = """
 import logging, warnings
 import structlog
 from stream.ops import logging as ours
-ours.configure({format!r}, "worker", logging.INFO)
+ours.configure({format!r}, {role!r}, logging.INFO)
 log = structlog.get_logger("stream.roles.worker.role", role="worker")
 log.info("reading", partitions=[0, 2], offsets={{0: 17}})
 log.debug("nobody wants to know")
@@ -36,8 +37,8 @@ except ZeroDivisionError:
 """
 
 
-def logged(form: str) -> str:
-    code = MAIN.format(format=form)
+def logged(form: str, role: str = "worker") -> str:
+    code = MAIN.format(format=form, role=role)
     done = subprocess.run(
         [sys.executable, "-W", "always", "-c", code], capture_output=True, text=True, check=True
     )
@@ -54,6 +55,14 @@ def test_json_logs_are_all_json() -> None:
     assert "DeprecationWarning: old" in lines[3]["event"]
     assert lines[4]["exception"][0]["exc_type"] == "ZeroDivisionError"
     assert len(lines) == 5
+
+
+def test_only_roles_log_json_where_stderr_is_no_terminal() -> None:
+    assert ours.UNATTENDED == ROLES
+    assert all(line.startswith("{") for line in logged("auto").splitlines())
+    lines = logged("auto", "scan")
+    assert not lines.startswith("{")
+    assert "reading" in lines
 
 
 STORM = """
