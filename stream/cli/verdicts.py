@@ -28,10 +28,12 @@ def export(settings: Settings, target: str) -> None:
     postgresql://user@host/database (with the password in PGPASSWORD). TARGET also stores the position of the
     export, so the command can be repeated: no verdict is exported twice, even after a crash.
     """
+    from stream.roles.exporter import check_topic
     from stream.roles.exporter import export as export_verdicts
     from stream.sinks.open import name_of, open_sink
 
     logging.configure(settings.log_format, "export")
+    asyncio.run(check_topic(settings))  # before anything is made
     with (
         if_interrupted(lambda: "exported verdicts are kept; run the command again to continue"),
         open_sink(target) as sink,

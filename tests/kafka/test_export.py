@@ -26,6 +26,7 @@ from stream.sinks import parquet
 from stream.sinks.base import ExportError
 from stream.sinks.duckdb import DuckSink
 from stream.sinks.open import open_sink
+from tests.commands import neardup_process
 from tests.kafka.dashboard_helpers import VerdictMaker
 from tests.kafka.judge_helpers import append, audited, delete_records, meanwhile, page, recreate
 from tests.kafka.worker_helpers import create, publish, running
@@ -72,6 +73,18 @@ def postgres() -> Iterator[str]:
             subprocess.run([pg_ctl, "-D", data, "-m", "immediate", "-w", "stop"], **quietly)
     finally:
         shutil.rmtree(folder)
+
+
+async def test_nothing_is_made_before_the_verdicts_were_reached(settings: Settings, tmp_path: Path) -> None:
+    for name in ("crawl.duckdb", "crawl.parquet"):
+        code, _, error = await neardup_process(settings, "verdicts", "export", str(tmp_path / name))
+        assert code == 2
+        assert f"no such topic: {settings.namespace}.verdicts" in error
+        away = settings.model_copy(update={"bootstrap_servers": "127.0.0.1:1"})
+        code, _, error = await neardup_process(away, "verdicts", "export", str(tmp_path / name))
+        assert code == 2
+        assert "127.0.0.1:1" in error
+    assert not os.listdir(tmp_path)
 
 
 @pytest.fixture(params=["duckdb", "parquet", "postgres"])
