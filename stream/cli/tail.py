@@ -75,7 +75,15 @@ async def _follow(
     await topics.check(settings, "follow")
     topic = TopicNames(settings.namespace).verdicts
     reader, shown = VerdictReader(settings), 0
-    async with TopicSubscription(settings, topic, from_beginning=from_beginning) as verdicts:
+
+    def report_waiting(existing: bool) -> None:
+        what = _awaited(topic, wanted, limit and limit - shown, existing)
+        hint = "; --from-beginning shows those that are there" if existing and not from_beginning else ""
+        click.echo(f"{what}{hint}", err=True)
+
+    async with TopicSubscription(
+        settings, topic, from_beginning=from_beginning, report_waiting=report_waiting
+    ) as verdicts:
         async for message in verdicts:
             value = reader.json(message)
             record = msgspec.json.decode(value)
@@ -85,3 +93,15 @@ async def _follow(
             shown += 1
             if shown == limit:
                 return
+
+
+def _awaited(topic: str, wanted: set[str], remaining: int | None, existing: bool) -> str:
+    """Return what the command waits for; `remaining` is the number of verdicts up to its limit."""
+    count = "" if remaining is None else f"{remaining:,} "
+    kinds = f"{' or '.join(sorted(wanted))} " if wanted else ""
+    noun = "verdict" if remaining == 1 else "verdicts"
+    if existing:
+        return f"waiting for {count}more {kinds}{noun} on {topic}, until Ctrl-C"
+    return (
+        f"no verdicts on {topic} yet; waiting for {count}{kinds}{noun} of workers and a judge, until Ctrl-C"
+    )

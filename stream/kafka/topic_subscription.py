@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self
@@ -11,6 +11,7 @@ from aiokafka import TopicPartition
 
 from stream.kafka import broker_metadata, clients
 from stream.kafka.aiokafka_internals import client_of
+from stream.kafka.broker_metadata import LogBounds
 from stream.kafka.reader import RECORDS_AT_ONCE
 from stream.settings import Settings
 
@@ -27,8 +28,22 @@ class TopicSubscription:
     miss records, or at the beginnings, so repeat all.
     """
 
-    def __init__(self, settings: Settings, topic: str, *, from_beginning: bool = False) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        topic: str,
+        *,
+        from_beginning: bool = False,
+        report_waiting: Callable[[bool], None] | None = None,
+    ) -> None:
+        """`report_waiting` is called once, as soon as it waits for records that are not there yet.
+
+        Its argument is whether any were there when it began.
+        """
         self._settings, self._topic, self._from_beginning = settings, topic, from_beginning
+        self._report_waiting = report_waiting
+        self._bounds: dict[TopicPartition, LogBounds] = {}
+        """Those of the beginning."""
         self._positions: dict[TopicPartition, int] = {}
         """Where to go on. Other partitions are read from their beginning."""
         self._consumer = clients.consumer(
@@ -45,7 +60,7 @@ class TopicSubscription:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(clients.started(self._settings, self._consumer))
             client = client_of(self._consumer)
-            bounds = await broker_metadata.log_bounds(client, [self._topic], committed=True)
+            bounds = self._bounds = await broker_metadata.log_bounds(client, [self._topic], committed=True)
             if not self._from_beginning:
                 self._positions = {key: bound.end for key, bound in bounds.items()}
             self._assign(bounds)
@@ -65,10 +80,19 @@ class TopicSubscription:
             if partitions and partitions != self._consumer.assignment():
                 self._assign(partitions)
             fetched = await self._consumer.getmany(timeout_ms=POLL_MS, max_records=RECORDS_AT_ONCE)
+            if not fetched and self._report_waiting is not None and await self._caught_up():
+                self._report_waiting(any(bound.start < bound.end for bound in self._bounds.values()))
+                self._report_waiting = None
             for key, records in fetched.items():
                 self._positions[key] = records[-1].offset + 1
                 for record in records:
                     yield record
+
+    async def _caught_up(self) -> bool:
+        """Return whether everything was read that was there in the beginning."""
+        partitions = self._consumer.assignment() & self._bounds.keys()
+        positions = {key: await self._consumer.position(key) for key in partitions}
+        return all(position >= self._bounds[key].end for key, position in positions.items())
 
     def _assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions."""

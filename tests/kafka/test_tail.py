@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -14,6 +18,47 @@ from stream.settings import Settings
 from tests.kafka.judge_helpers import add_partitions
 from tests.kafka.worker_helpers import create
 from tests.waiting import until
+
+
+@pytest.mark.parametrize(
+    ("arguments", "waits_for"),
+    [
+        ((), "waiting for more verdicts on {}, until Ctrl-C; --from-beginning shows those that are there"),
+        (("--from-beginning", "--limit", "3"), "waiting for 1 more verdict on {}, until Ctrl-C"),
+        (
+            ("--limit", "3", "--verdict", "recrawl"),
+            "waiting for 3 more recrawl verdicts on {}, until Ctrl-C; --",
+        ),
+    ],
+)
+async def test_it_says_what_it_waits_for(
+    settings: Settings, arguments: tuple[str, ...], waits_for: str
+) -> None:
+    names = await create(settings)
+    error, out = await waiting_line(settings, *arguments)
+    assert error.startswith(f"no verdicts on {names.verdicts} yet; waiting for ")
+    assert out == ""
+    value = {"url": "a", "verdict": "unique", "duplicate_of": None, "reason": None}
+    async with AIOKafkaProducer(bootstrap_servers=settings.bootstrap_servers) as producer:
+        for partition in (0, 2):
+            await producer.send_and_wait(names.verdicts, json.dumps(value).encode(), partition=partition)
+    error, out = await waiting_line(settings, *arguments)
+    assert error.startswith(waits_for.format(names.verdicts))
+    assert out.count("unique") == (2 if "--from-beginning" in arguments else 0)
+
+
+async def waiting_line(settings: Settings, *arguments: str) -> tuple[str, str]:
+    """The first line on stderr of a `tail` that is interrupted then, and its stdout."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "stream.cli", "tail", *arguments,
+        env=os.environ | settings.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    assert process.stderr is not None
+    line = await process.stderr.readline()
+    process.send_signal(signal.SIGINT)
+    out, _ = await process.communicate()
+    return line.decode(), out.decode()
+
 
 pytestmark = pytest.mark.broker
 
