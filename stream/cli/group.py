@@ -15,7 +15,7 @@ _LIMITS: Final = "Limits of time and memory"
 _SECTIONS: Final = {
     _FIRST: (),
     _SOURCES: ("source_format", "base_url", "base_urls", "strict_sources"),
-    _ALIKE: ("mode", "distance", "given", "scheme"),
+    _ALIKE: ("mode", "distance", "similarity", "given", "scheme"),
     _LIMITS: (
         *("worker_processes", "worker_memory", "page_deadline", "page_bytes", "child_memory", "reject_limit"),
         *("judge_rows", "flush_seconds", "tables_memory", "tables_generation", "tables_cache"),

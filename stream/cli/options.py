@@ -136,13 +136,20 @@ def with_scheme(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorate a command with `--mode`, `--distance` and a repeatable `--option NAME=VALUE`.
+    """Decorate a command with `--mode`, `--distance`, `--similarity` and a repeatable `--option NAME=VALUE`.
 
     It receives `VerdictOptions` as `options`.
     """
 
     @functools.wraps(function)
-    def command(*args: Any, mode: str, distance: int | None, given: tuple[str, ...], **kwargs: Any) -> Any:
+    def command(
+        *args: Any,
+        mode: str,
+        distance: int | None,
+        similarity: str | None,
+        given: tuple[str, ...],
+        **kwargs: Any,
+    ) -> Any:
         import msgspec
 
         from stream.messages.verdict_options import VerdictOptions
@@ -152,6 +159,12 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
             base = VerdictOptions.paper(k=k, blocks=k + 2)
         else:
             base = VerdictOptions() if distance is None else VerdictOptions(distance=distance)
+        if similarity is not None:
+            if mode == "strict":
+                raise SettingsError(
+                    "similarity: --mode strict judges by distance alone; leave one of them out"
+                )
+            given = (f"similarity={similarity}", *given)
         chosen = [f"{name}={value}" for name, value in msgspec.structs.asdict(base).items()]
         return function(*args, options=structure(VerdictOptions, (*chosen, *given), "--option"), **kwargs)
 
@@ -161,8 +174,13 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
             "given",
             multiple=True,
             metavar="NAME=VALUE",
-            help="Verdict option, e.g. similarity=0.9; may be repeated.",
+            help="Verdict option, e.g. baselines=3; may be repeated.",
             shell_complete=_completion(lambda: _verdict_options()),
+        ),
+        click.option(
+            "--similarity",
+            metavar="0..1",
+            help="Least estimated similarity of near-duplicates.  [default: 0.798, for pairs of 0.8]",
         ),
         click.option(
             "-k",
@@ -187,6 +205,7 @@ _PATTERN_MEANINGS = {
     "seed_digest": "write the 32 hexadecimal digits that `neardup topics describe` shows",
 }
 """Error texts for options that are validated by a regular expression."""
+_BARE_FRACTION = re.compile(r"\.\d+")
 _AT = re.compile(r" - at `\$\.(\w+)`$")
 
 
@@ -203,7 +222,7 @@ def structure(kind: type[Any], pairs: tuple[str, ...], option: str) -> Any:
             listed = ", ".join(kind.__struct_fields__)
             hint = meant(name, kind.__struct_fields__)
             raise SettingsError(f"{option} {pair}: no such option{hint or ';'} choose from {listed}")
-        values[name] = value
+        values[name] = f"0{value}" if _BARE_FRACTION.fullmatch(value) else value
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as error:

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 @with_settings("worker_processes", "page_deadline", "page_bytes", "tables_memory", "tables_generation")
 @with_sources
 @click.option("-o", "--output", type=click.Path(path_type=Path),
-              help="Write the verdicts to NAME.parquet (a directory), NAME.duckdb, or else as JSON Lines; -"
-              " for stdout.")  # fmt: skip
+              help="Write the verdicts to NAME.parquet (a directory), NAME.duckdb, NAME.csv, or else as JSON"
+              " Lines; - for stdout.")  # fmt: skip
 @click.option("--index", "index_directory", type=click.Path(path_type=Path, file_okay=False),
               help="Continue the index in this directory, or make it: pages are judged against all that it"
               " has.  [default: a new one, removed at the end]")  # fmt: skip

@@ -12,6 +12,7 @@ import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol
 
@@ -22,7 +23,8 @@ from stream.local.scan import ScannedBatch
 from stream.local.scan_log import CHUNK, VerdictLog
 from stream.messages.verdict import VerdictRecord
 from stream.output import STDOUT, Output, if_interrupted, writing
-from stream.sinks.base import Sink
+from stream.sinks.base import COLUMNS, Sink, values_of
+from stream.sinks.csv_text import text_of
 from stream.sinks.open import open_sink
 
 CHECKPOINT: Final = 1_000_000
@@ -30,7 +32,23 @@ CHECKPOINT: Final = 1_000_000
 ROWS: Final = 16_384
 """Verdicts that a table is given at once."""
 TABLES: Final = (".parquet", ".duckdb")
-"""Suffixes of outputs that are tables, to which later scans add; others are JSON Lines."""
+"""Suffixes of outputs that are tables, to which later scans add; CSV and JSON Lines are written anew."""
+CSV: Final = ".csv"
+_OTHERS: Final = (
+    ".tsv",
+    ".xlsx",
+    ".gz",
+    ".bz2",
+    ".xz",
+    ".zst",
+    ".zip",
+    ".db",
+    ".sqlite",
+    ".arrow",
+    ".feather",
+    ".pq",
+)
+"""Suffixes of formats that are not written: who names one would take JSON Lines for a damaged file."""
 
 
 class BegunRows(NamedTuple):
@@ -80,6 +98,22 @@ class _Lines:
 
     def flush(self) -> bool:
         return False
+
+
+class _Csv(_Lines):
+    """A CSV file with the columns of a table of verdicts."""
+
+    def __init__(self, file: Output) -> None:
+        super().__init__(file)
+        self._file.write(text_of([tuple(COLUMNS)]).encode())
+
+    def append(self, values: Sequence[bytes], records: Sequence[VerdictRecord], end: int) -> None:
+        rows = (
+            [each.isoformat() if isinstance(each, datetime) else each for each in values_of(record)]
+            for record in records
+        )
+        self._file.write(text_of(rows).encode())
+        self._file.flush()
 
 
 class _Table:
@@ -178,8 +212,8 @@ class _Logged:
 def verdicts_to(
     output: Path | None, index: Index, directory: Path | None, begun: Sequence[BegunRows] = ()
 ) -> Iterator[VerdictOutput]:
-    """Open the output of a scan: JSON Lines, or a table if its suffix says so. `directory` is that of an
-    index that outlives the scan; verdicts of an interrupted scan that are in its log are written first.
+    """Open the output of a scan: JSON Lines, or CSV or a table if its suffix says so. `directory` is that of
+    an index that outlives the scan; verdicts of an interrupted scan that are in its log are written first.
 
     Raises SettingsError, ExportError, OutputError and DamagedStateError.
     """
@@ -191,6 +225,11 @@ def verdicts_to(
             log.remove()
         yield NoVerdicts()
         return
+    if output.suffix.lower() in _OTHERS:
+        raise SettingsError(
+            f"output {output}: verdicts are not written as {output.suffix}; name a file NAME.jsonl or"
+            " NAME.csv, a directory NAME.parquet, or NAME.duckdb"
+        )
     try:
         if log and not output.exists():
             _refuse_other_position(output, None, log)
@@ -202,7 +241,8 @@ def verdicts_to(
                 with _writer(table, index, log, output, begun) as writer:
                     yield writer
         else:
-            with writing(output) as file, _writer(_Lines(file), index, log, output, begun) as writer:
+            kind = _Csv if output.suffix.lower() == CSV else _Lines
+            with writing(output) as file, _writer(kind(file), index, log, output, begun) as writer:
                 yield writer
         failpoints.reach("scan.closed")
         if log:

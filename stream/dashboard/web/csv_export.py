@@ -1,44 +1,24 @@
-"""Figures as CSV (RFC 4180) for spreadsheets, in which no cell is a formula.
-
-Hosts and URLs are chosen by crawled pages. A spreadsheet takes a cell that begins with certain characters for
-a formula, which may read other cells and send them elsewhere; so such a cell gets an apostrophe in front.
-"""
+"""Figures as CSV for spreadsheets."""
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 from stream.dashboard.answers import Changes, Clusters, Figures, Hosts, Lag, Verdicts
 from stream.messages.verdict import VerdictRecord
+from stream.sinks import csv_text
+from stream.sinks.csv_text import Cell, Rows
 
-Cell = str | int | float | None
 LIKE: Final = ("duplicate", "recrawl")
 """The kinds of verdicts that have a distance and a similarity."""
-Rows = Iterable[Sequence[Cell]]
-
-FORMULA: Final = tuple("=+-@\t\r\n|%\uff1d\uff0b\uff0d\uff20")
-"""What begins a formula or a command in some spreadsheet, also in full width."""
 
 
 def text_of(header: Sequence[str], rows: Rows) -> str:
     """Return the CSV of rows below a header."""
-    written = io.StringIO()
-    writer = csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
-    writer.writerow(header)
-    writer.writerows([_cell(each) for each in row] for row in rows)
-    return written.getvalue()
-
-
-def _cell(value: Cell) -> Cell:
-    if not isinstance(value, str):
-        return "" if value is None else value
-    # Unpaired surrogates, which JSON can hold and UTF-8 cannot, and NUL, at which some programs stop reading.
-    value = value.encode(errors="replace").decode().replace("\0", "�")
-    return f"'{value}" if value.lstrip().startswith(FORMULA) or value.startswith(FORMULA) else value
+    return csv_text.text_of(chain([header], rows))
 
 
 def time(seconds: float) -> str:
