@@ -68,12 +68,14 @@ if TYPE_CHECKING:
     from stream.messages.verdict import Verdict as Verdict
     from stream.messages.verdict import VerdictRecord as VerdictRecord
     from stream.messages.verdict_options import VerdictOptions
+    from stream.pages.columns import Columns
     from stream.pages.page import Page
     from stream.pages.page import decode_page as decode_page
     from stream.sources.open import open_source
 
 __all__ = [
     "Answer",
+    "Columns",
     "Fingerprint",
     "Fingerprinter",
     "Index",
@@ -101,6 +103,7 @@ _HOMES: Final = {
     "stream.judge.state": ("State",),
     "stream.messages.decision": ("Decisions",),
     "stream.messages.journal": ("Genesis", "Rows", "SourceRange"),
+    "stream.pages.columns": ("Columns",),
     "stream.pages.page": ("Page", "decode_page"),
     "stream.messages.verdict": ("Change", "ClusterRecord", "Verdict", "VerdictRecord"),
     "stream.sources.open": ("open_source",),

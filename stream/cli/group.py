@@ -14,7 +14,10 @@ _ALIKE: Final = "What counts as alike"
 _LIMITS: Final = "Limits of time and memory"
 _SECTIONS: Final = {
     _FIRST: (),
-    _SOURCES: ("source_format", "base_url", "base_urls", "strict_sources"),
+    _SOURCES: (
+        *("url_column", "id_column", "text_column", "html_column"),
+        *("source_format", "base_url", "base_urls", "strict_sources"),
+    ),
     _ALIKE: ("mode", "distance", "similarity", "given", "scheme"),
     _LIMITS: (
         *("worker_processes", "worker_memory", "page_deadline", "page_bytes", "child_memory", "reject_limit"),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stream.cli.group import SectionCommand
-from stream.cli.options import PATH, SOURCE_FORMAT, with_output, with_scheme, with_settings
+from stream.cli.options import PATH, SOURCE_FORMAT, with_columns, with_output, with_scheme, with_settings
 from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.output import STDOUT, writing
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
               default="auto", show_default=True, help="Format of sources that hold pages.")  # fmt: skip
 @click.option("--base-url",
               help="URL prefix for the relative paths of saved pages.  [default: file: URLs]")  # fmt: skip
+@with_columns
 @with_scheme
 @click.option("--json", "as_json", is_flag=True, help="Print matches as JSON, one per line, then a summary.")
 def command(
@@ -55,6 +56,7 @@ def command(
     width: str | None,
     source_format: str,
     base_url: str | None,
+    columns: Any,
     scheme: Scheme,
     as_json: bool,
 ) -> None:
@@ -81,7 +83,7 @@ def command(
             "layout, width: they apply to fingerprints only and have no effect with --verified"
         )
     matches: Matches | Verified
-    files: dict[str, Any] = {"source_format": source_format, "base_url": base_url}
+    files: dict[str, Any] = {"source_format": source_format, "base_url": base_url, "columns": columns}
     with writing(output) if output else nullcontext() as sink:
         if verified:
             matches = _similar(settings, scheme, batch, corpus, distance, files)

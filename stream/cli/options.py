@@ -63,6 +63,7 @@ def _tell_unknown_variables(settings: Settings) -> None:
 def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
     """Decorate a command with arguments SOURCES. It receives the opened sources as `opened`."""
 
+    @with_columns
     @functools.wraps(function)
     def command(
         *args: Any,
@@ -70,11 +71,12 @@ def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
         source_format: str,
         base_urls: tuple[str, ...],
         strict_sources: bool,
+        columns: Any,
         **kwargs: Any,
     ) -> Any:
         from stream.sources.open import open_sources
 
-        opened = open_sources(sources, format=source_format, base_urls=base_urls)
+        opened = open_sources(sources, format=source_format, base_urls=base_urls, columns=columns)
         for source in opened:
             source.strict = strict_sources
         return function(*args, opened=opened, **kwargs)
@@ -104,6 +106,33 @@ def with_sources(function: Callable[..., Any]) -> Callable[..., Any]:
         click.argument("sources", nargs=-1, required=True, type=PATH),
     ):
         command = decorate(command)
+    return command
+
+
+def with_columns(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a command with options that name columns. It receives `columns`."""
+
+    @functools.wraps(function)
+    def command(
+        *args: Any,
+        url_column: str | None,
+        id_column: str | None,
+        text_column: str | None,
+        html_column: str | None,
+        **kwargs: Any,
+    ) -> Any:
+        from stream.pages.columns import Columns
+
+        columns = Columns(url=url_column, id=id_column, text=text_column, html=html_column)
+        return function(*args, columns=columns, **kwargs)
+
+    for field, what in (
+        ("html", "the HTML, if it is not `html`."),
+        ("text", "the text, if it is not `text`."),
+        ("id", "ids that stand in for URLs, of data without any."),
+        ("url", "the URL, if it is not `url`; a.b is the field b of a."),
+    ):
+        command = click.option(f"--{field}-column", metavar="NAME", help=f"Column of {what}")(command)
     return command
 
 

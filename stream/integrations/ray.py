@@ -18,6 +18,7 @@ import pyarrow as pa
 from ray.data import Dataset
 
 from stream.fingerprint.scheme import Scheme
+from stream.pages.columns import NO_COLUMNS, Columns
 from stream.pages.page import PAGE_BYTES
 from stream.rows.arrow import schema
 from stream.rows.files import seal
@@ -29,24 +30,32 @@ BATCH_ROWS: Final = 1024
 
 
 def fingerprint(
-    pages: Dataset, scheme: Scheme | None = None, *, page_bytes: int = PAGE_BYTES, uncertain: bool = False
+    pages: Dataset,
+    scheme: Scheme | None = None,
+    *,
+    columns: Columns = NO_COLUMNS,
+    page_bytes: int = PAGE_BYTES,
+    uncertain: bool = False,
 ) -> Dataset:
     """The rows of pages (`stream.rows.fingerprint.fingerprint_batch`), lazily, without an order among them.
+    `columns` names the columns that have other names than those of page messages.
 
     A scheme with a secret seed names its `seed_file`, which each worker reads from its own disk, such as a
     mounted secret: so the seed is in no task.
     """
     return pages.map_batches(
         _of_table,
-        fn_args=(scheme or Scheme(), page_bytes, uncertain),
+        fn_args=(scheme or Scheme(), columns, page_bytes, uncertain),
         batch_size=BATCH_ROWS,
         batch_format="pyarrow",
     )
 
 
-def _of_table(table: pa.Table, scheme: Scheme, page_bytes: int, uncertain: bool) -> pa.Table:
+def _of_table(
+    table: pa.Table, scheme: Scheme, columns: Columns, page_bytes: int, uncertain: bool
+) -> pa.Table:
     made = [
-        fingerprint_batch(batch, scheme, page_bytes=page_bytes, uncertain=uncertain)
+        fingerprint_batch(batch, scheme, columns=columns, page_bytes=page_bytes, uncertain=uncertain)
         for batch in table.to_batches()
     ]
     return pa.Table.from_batches(made, schema(scheme))
@@ -57,14 +66,16 @@ def write_rows(
     directory: str,
     *,
     scheme: Scheme | None = None,
+    columns: Columns = NO_COLUMNS,
     page_bytes: int = PAGE_BYTES,
     uncertain: bool = False,
 ) -> Manifest:
     """Fingerprint pages into a directory of sorted rows with a manifest, for `neardup scan`.
+    `columns` is as for `fingerprint`.
 
     Rows wait for the sort in Ray's object store, which spills to disk: some 400 bytes a page. The directory
     is on a file system that driver and workers share.
     """
-    rows = fingerprint(pages, scheme, page_bytes=page_bytes, uncertain=uncertain)
+    rows = fingerprint(pages, scheme, columns=columns, page_bytes=page_bytes, uncertain=uncertain)
     rows.sort(["order", "source", "position"]).write_parquet(directory)
     return seal(Path(directory), scheme or Scheme())

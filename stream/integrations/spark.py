@@ -19,6 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from stream.fingerprint.scheme import Scheme
+from stream.pages.columns import NO_COLUMNS, Columns
 from stream.pages.page import PAGE_BYTES
 from stream.rows.arrow import TYPES
 from stream.rows.files import seal
@@ -31,25 +32,34 @@ SCHEMA: Final = ", ".join(f"{name} {_TYPES[kind]}" for name, kind in TYPES.items
 
 
 def fingerprint(
-    pages: DataFrame, scheme: Scheme | None = None, *, page_bytes: int = PAGE_BYTES, uncertain: bool = False
+    pages: DataFrame,
+    scheme: Scheme | None = None,
+    *,
+    columns: Columns = NO_COLUMNS,
+    page_bytes: int = PAGE_BYTES,
+    uncertain: bool = False,
 ) -> DataFrame:
     """The rows of pages (`stream.rows.fingerprint.fingerprint_batch`), lazily, without an order among them.
+    `columns` names the columns that have other names than those of page messages.
 
     A scheme with a secret seed names its `seed_file`, which each worker reads from its own disk, such as a
     mounted secret: so the seed is neither in the plan nor in the event log. Raises SettingsError for a
     DataFrame without the columns of pages, or with types that these cannot have.
     """
-    pages = pages.select(columns_read(pages.columns))
-    refuse_misfits(to_arrow_schema(pages.schema))
-    return pages.mapInArrow(_of_batches(scheme or Scheme(), page_bytes, uncertain), SCHEMA)
+    read = columns_read(pages.columns, columns)
+    pages = pages.select(["`" + name.replace("`", "``") + "`" for name in read])
+    refuse_misfits(to_arrow_schema(pages.schema), columns)
+    return pages.mapInArrow(_of_batches(scheme or Scheme(), columns, page_bytes, uncertain), SCHEMA)
 
 
 def _of_batches(
-    scheme: Scheme, page_bytes: int, uncertain: bool
+    scheme: Scheme, columns: Columns, page_bytes: int, uncertain: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            yield fingerprint_batch(batch, scheme, page_bytes=page_bytes, uncertain=uncertain)
+            yield fingerprint_batch(
+                batch, scheme, columns=columns, page_bytes=page_bytes, uncertain=uncertain
+            )
 
     return of_batches
 
@@ -60,16 +70,20 @@ def write_rows(
     *,
     work: str,
     scheme: Scheme | None = None,
+    columns: Columns = NO_COLUMNS,
     page_bytes: int = PAGE_BYTES,
     uncertain: bool = False,
 ) -> Manifest:
     """Fingerprint pages into a directory of sorted rows with a manifest, for `neardup scan`.
+    `columns` is as for `fingerprint`.
 
     Rows are first written unsorted to `work`, which the caller removes: a sort by range runs its input twice,
     and fingerprints are the costly part. Both directories are on a file system that driver and workers share.
     """
     session: Any = pages.sparkSession
-    fingerprint(pages, scheme, page_bytes=page_bytes, uncertain=uncertain).write.parquet(work)
+    fingerprint(pages, scheme, columns=columns, page_bytes=page_bytes, uncertain=uncertain).write.parquet(
+        work
+    )
     place = ["order", "source", "position"]
     written = session.read.parquet(work)
     written.repartitionByRange(*place).sortWithinPartitions(*place).write.parquet(directory)

@@ -43,6 +43,8 @@ class CorpusPlan(msgspec.Struct, frozen=True, kw_only=True):
     uncertain: bool
     sources: list[tuple[str, int | None]]
     """Names and sizes in bytes."""
+    columns: dict[str, dict[str, str]] = {}
+    """Names of columns, by source."""
 
 
 class RowsOptions(NamedTuple):
@@ -101,6 +103,7 @@ async def fingerprint_corpus(
         page_bytes=settings.page_bytes,
         uncertain=options.uncertain,
         sources=[(each.name, each.total_bytes) for each in sources],
+        columns={each.name: named for each in sources if (named := each.columns.names)},
     )
     names = [name for name, _ in plan.sources]
     if doubled := sorted({name for name in names if names.count(name) > 1}):

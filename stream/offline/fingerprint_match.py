@@ -19,6 +19,7 @@ from stream.offline.all_pairs import all_pairs
 from stream.offline.batch_tables import BatchTables, layout_for, match
 from stream.offline.fingerprints import CHUNK, FingerprintFile, NamedFingerprints, open_fingerprints
 from stream.offline.layouts import Layout
+from stream.pages.columns import NO_COLUMNS, Columns
 from stream.settings import Settings
 from stream.sources.open import open_source
 from stream.sources.source import Message
@@ -91,12 +92,13 @@ def open_either(
     width: int | None,
     source_format: str,
     base_url: str | None = None,
+    columns: Columns = NO_COLUMNS,
 ) -> FingerprintFile:
     """The fingerprints at `path`. If it contains pages, these are fingerprinted by `scheme` on all cores."""
     fingerprints = open_fingerprints(path, width) if source_format == "auto" else None
     if fingerprints is not None:
         return fingerprints
-    messages = open_source(path, format=source_format, base_url=base_url)
+    messages = open_source(path, format=source_format, base_url=base_url, columns=columns)
 
     def chunks() -> Iterator[NamedFingerprints]:
         for ready, skipped in rows_of(settings, scheme, messages):

@@ -24,6 +24,7 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.offline.fingerprint_match import rows_of
 from stream.offline.fingerprints import is_fingerprint, open_fingerprints
 from stream.offline.minima_tables import MinimaTables, PageColumns, search_all
+from stream.pages.columns import NO_COLUMNS, Columns
 from stream.settings import Settings
 from stream.sources.compressed import STDIN
 from stream.sources.open import open_source
@@ -66,7 +67,13 @@ class SketchedFile:
 
 
 def open_sketched(
-    settings: Settings, scheme: Scheme, path: str, *, source_format: str, base_url: str | None = None
+    settings: Settings,
+    scheme: Scheme,
+    path: str,
+    *,
+    source_format: str,
+    base_url: str | None = None,
+    columns: Columns = NO_COLUMNS,
 ) -> SketchedFile:
     """The pages at `path`, sketched on all cores, or the live anchors of a state directory.
 
@@ -78,7 +85,7 @@ def open_sketched(
             return SketchedFile(Sketched.of(*pages) for pages in live_pages(directory, scheme))
         if open_fingerprints(path) is not None:
             raise _no_sketches(path)
-    messages: Iterable[Message] = open_source(path, format=source_format, base_url=base_url)
+    messages: Iterable[Message] = open_source(path, format=source_format, base_url=base_url, columns=columns)
     if path == STDIN:  # detected by the first line
         coming = iter(messages)
         first = list(islice(coming, 1))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
-from pyarrow import types
+from pyarrow import compute, types
 
-from stream.pages.fields import CONTENT, FIELDS, message_fields, time_field, unreadable
+from stream.errors import SettingsError
+from stream.pages.columns import NO_COLUMNS, Columns, Path, as_options, url_of_id
+from stream.pages.fields import CONTENT, message_fields, time_field, unreadable
 
 MESSAGE: Final = "message"
 """Column with whole page messages (JSON), instead of the columns of their fields."""
@@ -24,28 +26,45 @@ _BYTES: Final = (types.is_binary, types.is_large_binary, types.is_binary_view, t
 _TIMES: Final = (types.is_timestamp, types.is_date, types.is_integer, types.is_floating)
 
 
-def unfit_column(columns: Iterable[pa.Field]) -> str | None:
-    """Which of these columns, named like fields of a message or MESSAGE, has a type that no such field can
-    have, such as a list or a struct; None if there is none. That is a mistake of the user, rather than many
-    pages to reject."""
-    for field in columns:
-        name, kind = field.name.lower(), _values(field.type)
-        fits: tuple[Any, ...] = _STRINGS
-        due = "a string"
-        if name in (*CONTENT, MESSAGE):
-            fits, due = (*_STRINGS, *_BYTES), "a string or bytes"
-        elif name == "fetched_at":
-            fits, due = (*_STRINGS, *_TIMES), "a time, a date, a string or an integer"
-        if not types.is_null(kind) and not any(each(kind) for each in fits):
-            return f"column `{field.name}` is {str(field.type)[:MAX_TYPE]}, not {due}"
-    return None
+def locate(
+    schema: pa.Schema,
+    columns: Columns = NO_COLUMNS,
+    spelt: Callable[[dict[str, str]], str] = as_options,
+) -> dict[str, Path]:
+    """Return where a table has the fields of pages. Raises SettingsError for a table that lacks what pages
+    need (see `Columns.locate`), and for a type that a field cannot have, such as a list: that is a mistake of
+    the user, rather than many pages to reject."""
+    places = columns.locate(
+        schema.names,
+        lambda name: _nested(schema, name),
+        listed=lambda: _listed(schema),
+        spelt=spelt,
+    )
+    for field, path in places.items():
+        refuse_unfit(field, ".".join(path), _type_at(schema, path))
+    return places
 
 
-def message_rows(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """Yield the fields of the page message of each row."""
-    names = [name.lower() for name in batch.schema.names]
+def refuse_unfit(field: str, name: str, kind: pa.DataType) -> None:
+    """Raise SettingsError for a column whose type no field of that name, or MESSAGE, can have."""
+    values = _values(kind)
+    fits: tuple[Any, ...] = _STRINGS
+    due = "a string"
+    if field in (*CONTENT, MESSAGE):
+        fits, due = (*_STRINGS, *_BYTES), "a string or bytes"
+    elif field == "fetched_at":
+        fits, due = (*_STRINGS, *_TIMES), "a time, a date, a string or an integer"
+    elif field == "id":
+        fits, due = (*_STRINGS, types.is_integer, types.is_floating), "a string or an integer"
+    if not types.is_null(values) and not any(each(values) for each in fits):
+        raise SettingsError(f"column `{name}` is {str(kind)[:MAX_TYPE]}, not {due}")
+
+
+def message_rows(batch: pa.RecordBatch, places: dict[str, Path]) -> Iterator[dict[str, Any]]:
+    """Yield the fields of the page message of each row, which the batch has in these places."""
     columns = [
-        (name, _cells(name, batch.column(place))) for place, name in enumerate(names) if name in FIELDS
+        ("url" if field == "id" else field, _cells(field, _column_at(batch, path)))
+        for field, path in places.items()
     ]
     for index in range(batch.num_rows):
         row = {name: cells[index] for name, cells in columns}
@@ -67,9 +86,48 @@ def milliseconds(column: pa.Array) -> list[int | None]:
     ]
 
 
+def _nested(parent: Any, name: str) -> Path | None:
+    """Return the path to a column in structs, of a schema or a struct."""
+    if (path := _one(parent, name)) is not None:
+        return path
+    root, dot, rest = name.partition(".")
+    if not dot or (path := _one(parent, root)) is None:
+        return None
+    kind = parent.field(path[0]).type
+    inner = _nested(kind, rest) if types.is_struct(kind) else None
+    return None if inner is None else path + inner
+
+
+def _one(parent: Any, name: str) -> Path | None:
+    """Return the field of this name, unless there are several or none."""
+    return (name,) if parent.get_field_index(name) >= 0 else None
+
+
+def _listed(schema: pa.Schema) -> Iterator[str]:
+    """Yield the names of all columns, and of those in structs."""
+    for field in schema:
+        yield field.name
+        if types.is_struct(field.type):
+            yield from (f"{field.name}.{inner.name}" for inner in field.type)
+
+
+def _type_at(schema: pa.Schema, path: Path) -> pa.DataType:
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        kind = kind.field(name).type
+    return kind
+
+
+def _column_at(batch: pa.RecordBatch, path: Path) -> pa.Array:
+    column = batch.column(path[0])
+    return compute.struct_field(column, list(path[1:])) if len(path) > 1 else column
+
+
 def _cells(name: str, column: pa.Array) -> list[Any]:
     """Return the values of a column, as they stand in a message."""
     column = _plain(column)
+    if name == "id":
+        return _each(_url_of_id, _read(column))
     if name != "fetched_at" or types.is_null(column.type) or _is_string(column.type):
         return _read(column)
     kind = column.type
@@ -84,6 +142,17 @@ def _cells(name: str, column: pa.Array) -> list[Any]:
 
 def _each(convert: Callable[[Any], Any], cells: list[Any]) -> list[Any]:
     return [None if cell is None else convert(cell) for cell in cells]
+
+
+def _url_of_id(value: Any) -> Any:
+    """Return the URL for an id; None for one that is empty or NaN, which pandas has for a missing integer."""
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        value = int(value) if value.is_integer() else repr(value)
+    if isinstance(value, str | int):
+        return url_of_id(str(value)) if value != "" else None
+    return value
 
 
 def _number(value: Any) -> Any:

@@ -7,7 +7,7 @@ messages rejects the page, whichever way it comes, for the same reason.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 from stream.pages.page import Page
@@ -49,17 +49,6 @@ def time_field(milliseconds: int) -> Any:
 def unreadable(why: str) -> dict[str, str]:
     """Return what a message has in place of a value that it cannot have. It is rejected as `wrong_type`."""
     return {"unreadable": why}
-
-
-def missing_columns(columns: Iterable[str]) -> str | None:
-    """Return what a table lacks whose rows are no pages, for messages; None if it lacks nothing."""
-    columns = list(columns)
-    if "url" in columns and any(content in columns for content in CONTENT):
-        return None
-    return (
-        f"no columns `url` and one of {', '.join(f'`{each}`' for each in CONTENT)};"
-        f" it has {', '.join(columns) or 'none'}"
-    )
 
 
 def _field(name: str, value: Any) -> Any:

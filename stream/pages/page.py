@@ -200,7 +200,9 @@ def _parse(fields: bytes | dict[str, Any]) -> tuple[_Message, bytes | None]:
         return _MESSAGE.decode(fields), None
     except msgspec.ValidationError:
         raise
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        detail = f"not UTF-8; Latin-1, perhaps: {error}"
+    except msgspec.DecodeError as error:
         detail = str(error)
     except RecursionError:
         raise PageError("malformed_json", "nested too deeply") from None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
@@ -12,12 +12,13 @@ from stream.errors import SettingsError
 from stream.fingerprint.row import Row, failed
 from stream.fingerprint.scheme import Scheme
 from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
-from stream.pages.arrow import MESSAGE, message_rows, messages, milliseconds, unfit_column
-from stream.pages.fields import FIELDS, missing_columns
+from stream.pages.arrow import MESSAGE, locate, message_rows, messages, milliseconds, refuse_unfit
+from stream.pages.columns import NO_COLUMNS, Columns, Path, as_argument
 from stream.pages.page import PAGE_BYTES
 from stream.rows.arrow import FIRST, Place, batch_of
 from stream.text.extract import OUT_OF_MEMORY
 
+T = TypeVar("T")
 LAST: Final = 2**63 - 1
 """The last order that there is."""
 
@@ -27,13 +28,15 @@ def fingerprint_batch(
     scheme: Scheme | None = None,
     seed: bytes | None = None,
     *,
+    columns: Columns = NO_COLUMNS,
     page_bytes: int = PAGE_BYTES,
     uncertain: bool = False,
 ) -> pa.RecordBatch:
     """The rows of a batch of pages, in the same order; equal pages give equal rows, wherever they are made.
 
     `pages` has the columns of page messages (`url` and one of `html`, `text`, `body`; perhaps
-    `content_type`, `charset`, `fetched_at`), or the column `message` with whole messages. Beside them stands
+    `content_type`, `charset`, `fetched_at`), or the column `message` with whole messages. `columns` names
+    those that have other names; `message` is then not read. Beside them stands
     `order` (an integer or timestamp) and, where several pages share one, `source` and `position`; they are
     copied, and so is `key`, the message key. The result has the columns `stream.rows.arrow.TYPES`.
 
@@ -45,13 +48,13 @@ def fingerprint_batch(
     `seed` is that of the scheme; without it, the seed in its file, or the public one. Raises SettingsError
     for a table without these columns or with others' types, and for a scheme that cannot be used here.
     """
-    refuse_misfits(pages.schema)
-    columns = {name.lower(): pages.column(place) for place, name in enumerate(pages.schema.names)}
+    located = refuse_misfits(pages.schema, columns)
+    by_name = {name.lower(): pages.column(place) for place, name in enumerate(pages.schema.names)}
     fingerprinter = _fingerprinter(scheme or Scheme(), seed)
-    given = messages(columns[MESSAGE]) if MESSAGE in columns else message_rows(pages)
+    given = messages(by_name[MESSAGE]) if located is None else message_rows(pages, located)
     rows = _rows(fingerprinter, given, page_bytes)
-    keys = _cast("key", columns["key"], pa.binary()) if "key" in columns else [None] * len(rows)
-    places = _places(columns, pages.num_rows)
+    keys = _cast("key", by_name["key"], pa.binary()) if "key" in by_name else [None] * len(rows)
+    places = _places(by_name, pages.num_rows)
     return batch_of(fingerprinter.scheme, rows, places, keys, uncertain=uncertain)
 
 
@@ -63,27 +66,58 @@ def _fingerprinter(scheme: Scheme, seed: bytes | None) -> PageFingerprinter:
     return fingerprinter
 
 
-def columns_read(names: Iterable[str]) -> list[str]:
-    """Those columns of a table that `fingerprint_batch` reads, so that an engine need not fetch the others.
+def columns_read(names: Iterable[str], columns: Columns = NO_COLUMNS) -> list[str]:
+    """Those columns of a table that `fingerprint_batch` reads, so that an engine need not fetch the others;
+    whole ones for names that are nested in them.
 
     Raises SettingsError for a table without those that it needs.
     """
+    names = list(names)
     lowered = {name.lower(): name for name in names}
-    missing = None if MESSAGE in lowered else missing_columns(lowered)
-    if missing is None and "order" not in lowered:
-        missing = "no column `order`, by which pages are judged; it has " + ", ".join(lowered)
-    if missing:
-        raise SettingsError(f"pages: {missing}")
-    content = (MESSAGE,) if MESSAGE in lowered else FIELDS
-    return [lowered[name] for name in (*content, "order", "source", "position", "key") if name in lowered]
+    if columns == NO_COLUMNS and MESSAGE in lowered:
+        read = [lowered[MESSAGE]]
+    else:
+        located = _located(lambda: columns.locate(names, lambda name: _outer(names, name), spelt=as_argument))
+        read = [path[0] for path in located.values()]
+    _refuse_unordered(lowered)
+    beside = [lowered[name] for name in ("order", "source", "position", "key") if name in lowered]
+    return list(dict.fromkeys([*read, *beside]))
 
 
-def refuse_misfits(schema: pa.Schema) -> None:
-    """Raise SettingsError for a table without the columns that `fingerprint_batch` needs, or with types that
-    these cannot have, such as a list or a struct."""
-    wanted = {name for name in columns_read(schema.names) if name.lower() in (*FIELDS, MESSAGE)}
-    if unfit := unfit_column(field for field in schema if field.name in wanted):
-        raise SettingsError(f"pages: {unfit}")
+def _outer(names: Sequence[str], name: str) -> Path | None:
+    """The column that a nested one may be in."""
+    root = name.partition(".")[0]
+    return (root,) if root in names else None
+
+
+def refuse_misfits(schema: pa.Schema, columns: Columns = NO_COLUMNS) -> dict[str, Path] | None:
+    """Where a table has the fields of pages; None if it has whole messages.
+
+    Raises SettingsError for a table without the columns that `fingerprint_batch` needs, or with types that
+    these cannot have, such as a list or a struct.
+    """
+    lowered = {name.lower(): name for name in schema.names}
+    if columns == NO_COLUMNS and MESSAGE in lowered:
+        name = lowered[MESSAGE]
+        _located(lambda: refuse_unfit(MESSAGE, name, schema.field(name).type))
+        located = None
+    else:
+        located = _located(lambda: locate(schema, columns, as_argument))
+    _refuse_unordered(lowered)
+    return located
+
+
+def _located(locate: Callable[[], T]) -> T:
+    try:
+        return locate()
+    except SettingsError as error:
+        raise SettingsError(f"pages: {error}") from None
+
+
+def _refuse_unordered(names: Iterable[str]) -> None:
+    names = list(names)
+    if "order" not in names:
+        raise SettingsError(f"pages: no column `order`, by which pages are judged; it has {', '.join(names)}")
 
 
 def _places(columns: dict[str, Any], count: int) -> list[Place]:

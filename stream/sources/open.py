@@ -1,6 +1,7 @@
 """Opens the source at a path: input formats by name, by file name and by content.
 
-A new input format is a `Source` in a file of its own, with an entry in FORMATS and _SOURCES here.
+A new input format is a `Source` in a file of its own, with an entry in FORMATS and _SOURCES or
+_TABLES here.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ from typing import Final
 
 from stream.errors import SettingsError
 from stream.objects import ObjectPath, is_url
+from stream.pages.columns import NO_COLUMNS, Columns
 from stream.sources.compressed import STDIN, first_bytes
 from stream.sources.directory import CONTENT_TYPES, DirectorySource
+from stream.sources.encoding import encoding_of
 from stream.sources.jsonl import JsonlSource
 from stream.sources.rows import MARKS, RowsSource, is_rows
 from stream.sources.source import Source
@@ -28,31 +31,42 @@ _JSONL: Final = re.compile(r"\.(jsonl|ndjson|jl|json)(\.(gz|bz2|xz|zst))?$", re.
 
 _CSV: Final = re.compile(r"\.(csv|tsv)(\.(gz|bz2|xz|zst))?$", re.IGNORECASE)
 _PARQUET: Final = re.compile(r"\.(parquet|pq)$", re.IGNORECASE)
-_SOURCES: Final[dict[str, Callable[[str], Source]]] = {
+_SOURCES: Final[dict[str, Callable[[str], Source]]] = {"warc": WarcSource, "rows": RowsSource}
+_TABLES: Final[dict[str, Callable[[str, Columns], Source]]] = {
     "jsonl": JsonlSource,
-    "warc": WarcSource,
     "csv": CsvSource,
     "parquet": ParquetSource,
-    "rows": RowsSource,
+}
+_COLUMNLESS: Final = {
+    "warc": "a web archive, whose records have their URLs and contents",
+    "rows": "rows, whose pages are fingerprinted already",
+    "directory": "saved pages, whose URLs are their paths",
 }
 
 
-def open_source(path: str, *, format: str = "auto", base_url: str | None = None) -> Source:  # noqa: A002 - the option's name
+def open_source(
+    path: str,
+    *,
+    format: str = "auto",  # noqa: A002 - the option's name
+    base_url: str | None = None,
+    columns: Columns = NO_COLUMNS,
+) -> Source:
     """The source at `path`: a directory, a WARC, JSON Lines, CSV, Parquet, rows, one saved page, or `-`. All
     but saved pages may be objects, `s3://bucket/key`.
 
     The format `auto` is detected by name, then by content. Standard input is JSON Lines unless `format` is
     `warc` or `csv`. `base_url` is prefixed to the relative paths of saved pages; without it, these have
-    `file:` URLs. Raises SettingsError.
+    `file:` URLs. `columns` names those columns of JSON Lines, CSV and Parquet that have other names than
+    the fields of page messages. Raises SettingsError.
     """
     if format not in FORMATS:
         raise SettingsError(f"format: {format!r} is not one of {', '.join(FORMATS)}")
     if path == STDIN:
         if format in ("directory", "parquet", "rows"):
             raise SettingsError(f"format: standard input cannot be {format}, only jsonl, warc or csv")
-        return _SOURCES["jsonl" if format == "auto" else format](path)
+        return _open_as("jsonl" if format == "auto" else format, path, columns)
     if is_url(path):
-        return _open_object(path, format)
+        return _open_object(path, format, columns)
     if not Path(path).exists():
         raise SettingsError(f"source {path}: no such file or directory")
     if Path(path).name in MARKS:
@@ -64,8 +78,22 @@ def open_source(path: str, *, format: str = "auto", base_url: str | None = None)
         if not Path(path).is_dir() and Path(path).suffix.lower() not in CONTENT_TYPES:
             suffixes = ", ".join(CONTENT_TYPES)
             raise SettingsError(f"source {path}: neither a directory nor a file with a suffix of {suffixes}")
+        _refuse_columns(kind, path, columns)
         return DirectorySource(path, base_url)
+    return _open_as(kind, path, columns)
+
+
+def _open_as(kind: str, path: str, columns: Columns) -> Source:
+    if kind in _TABLES:
+        return _TABLES[kind](path, columns)
+    _refuse_columns(kind, path, columns)
     return _SOURCES[kind](path)
+
+
+def _refuse_columns(kind: str, path: str, columns: Columns) -> None:
+    """Raise SettingsError for columns of a source that has none."""
+    for field in columns.names:
+        raise SettingsError(f"{field}-column: {path} is {_COLUMNLESS[kind]}; it has no columns to name")
 
 
 def open_sources(
@@ -73,6 +101,7 @@ def open_sources(
     *,
     format: str = "auto",  # noqa: A002 - the option's name
     base_urls: Sequence[str] = (),
+    columns: Columns = NO_COLUMNS,
 ) -> list[Source]:
     """Open several sources; of a prefix `s3://bucket/prefix` its rows, or else all objects below it, in order
     of their names. `base_urls` holds one base URL for each source of saved pages, in order, or one for all,
@@ -81,7 +110,7 @@ def open_sources(
     Raises SettingsError, also if two sources contain pages with the same URL.
     """
     named = [each for path in paths for each in _objects(path, format)]
-    opened = [open_source(path, format=format) for path in named]
+    opened = [open_source(path, format=format, columns=columns) for path in named]
     saved = [each for each in opened if isinstance(each, DirectorySource)]
     if base_urls:
         if len(base_urls) not in (1, len(saved)):
@@ -120,18 +149,18 @@ def _refuse_shared_urls(saved: Sequence[DirectorySource]) -> None:
         unlisted = False
 
 
-def _open_object(url: str, format: str) -> Source:  # noqa: A002 - the option's name
+def _open_object(url: str, format: str, columns: Columns) -> Source:  # noqa: A002 - the option's name
     if format == "directory":
         raise SettingsError(f"source {url}: saved pages are not read from an object store")
     path = ObjectPath(url)
     with _readable(url):
         if path.is_dir():
             if format in ("auto", "rows"):
-                return RowsSource(url)
+                return _open_as("rows", url, columns)
             raise SettingsError(f"format: {url} has objects below it, and is not {format}")
         if not path.is_file():
             raise SettingsError(f"source {url}: no such object, and none below it")
-        return _SOURCES[_kind_of_file(url) if format == "auto" else format](url)
+        return _open_as(_kind_of_file(url) if format == "auto" else format, url, columns)
 
 
 def _objects(path: str, format: str) -> list[str]:  # noqa: A002 - the option's name
@@ -178,6 +207,7 @@ def _kind_of_file(path: str) -> str:
         return "warc"
     if start.startswith(b"PAR1"):
         return "parquet"
-    if start.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+    text = start.decode(encoding_of(start), "replace")
+    if text.lstrip().startswith(("{", "[")):
         return "jsonl"
     raise SettingsError(f"source {path}: neither its name nor its content tells its format; see --format")

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from stream.errors import PageError
+from stream.pages.columns import NO_COLUMNS
 
 MAX_MESSAGE: Final = 64 << 20
 """Bytes of the largest message that a source yields. It bounds memory, whatever a file contains."""
@@ -68,6 +69,7 @@ class Source(abc.ABC):
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self.columns = NO_COLUMNS
         self.strict = True
         self.damages: list[Damage] = []
         """The first LISTED damages of the last iteration."""

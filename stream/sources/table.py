@@ -1,19 +1,22 @@
-"""CSV and Parquet tables with a page per row. The columns are the fields of a page message."""
+"""CSV and Parquet tables with a page per row. The columns are the fields of a page message,
+or named by `Columns`."""
 
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
 from stream.errors import PageError, SettingsError
 from stream.extras import needs_export
 from stream.objects import path_of
-from stream.pages.fields import FIELDS, message_fields, missing_columns
+from stream.pages.columns import NO_COLUMNS, Columns, url_of_id
+from stream.pages.fields import message_fields
 from stream.sources.compressed import DAMAGED, decompressed
 from stream.sources.encode import encode_fields
+from stream.sources.encoding import decoded
 from stream.sources.file import FileSource
 from stream.sources.source import MAX_MESSAGE, Message
 
@@ -22,24 +25,32 @@ ROWS: Final = 64
 
 
 class CsvSource(FileSource):
-    """A CSV file in UTF-8, tab-separated if it is named .tsv, whose first line names the columns.
+    """A CSV file in UTF-8 or UTF-16, tab-separated if it is named .tsv, whose first line names the columns.
 
     An empty cell is a missing field. `body` is base64, as in a page message.
     """
+
+    def __init__(self, path: str, columns: Columns = NO_COLUMNS) -> None:
+        super().__init__(path)
+        self.columns = columns
 
     def _read(self) -> Iterator[Message]:
         csv.field_size_limit(MAX_MESSAGE)
         line = 0
         with self._opened() as raw:
             try:
-                text = io.TextIOWrapper(decompressed(raw), "utf-8-sig", "replace", newline="")
+                text = decoded(decompressed(raw), self.name)
                 rows = csv.reader(text, delimiter="\t" if ".tsv" in Path(self.name).name.lower() else ",")
-                columns = [name.strip().lower() for name in next(rows, [])]
-                _refuse_other_columns(self.name, columns)
+                names = [name.strip() for name in next(rows, [])]
+                with _naming(self.name):
+                    places = self.columns.locate(names)
+                columns = [(field, names.index(path[0])) for field, path in places.items()]
                 for cells in rows:
-                    line = rows.line_num
-                    fields = {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
-                    if fields:
+                    line, count = rows.line_num, len(cells)
+                    fields = {field: cells[at] for field, at in columns if at < count and cells[at]}
+                    if "id" in fields:
+                        fields["url"] = url_of_id(fields.pop("id"))
+                    if any(cells):
                         yield _message(message_fields(fields), self.name, f"line {line}")
             except (csv.Error, *DAMAGED) as error:
                 raise PageError("damaged_source", f"{self.name} after line {line}: {error}") from error
@@ -53,8 +64,9 @@ class ParquetSource(FileSource):
     no field of a page can have.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, columns: Columns = NO_COLUMNS) -> None:
         super().__init__(path)
+        self.columns = columns
         self._share = 0.0
 
     @property
@@ -66,18 +78,16 @@ class ParquetSource(FileSource):
             import pyarrow
             from pyarrow import parquet
 
-            from stream.pages.arrow import message_rows, unfit_column
+            from stream.pages.arrow import locate, message_rows
         number, self._share = 0, 0.0
         try:
             with path_of(self.name).open("rb") as raw, parquet.ParquetFile(raw) as file:
-                columns = {name.lower(): name for name in file.schema_arrow.names}
-                _refuse_other_columns(self.name, columns)
-                wanted = [columns[name] for name in FIELDS if name in columns]
-                if unfit := unfit_column(field for field in file.schema_arrow if field.name in wanted):
-                    raise SettingsError(f"source {self.name}: {unfit}")
+                with _naming(self.name):
+                    places = locate(file.schema_arrow, self.columns)
+                wanted = [".".join(path) for path in places.values()]
                 for group in range(file.num_row_groups):  # a batch of two would lose rows before damage
                     for batch in file.iter_batches(ROWS, row_groups=[group], columns=wanted):
-                        for fields in message_rows(batch):
+                        for fields in message_rows(batch, places):
                             number += 1
                             yield _message(fields, self.name, f"row {number}")
                         self._share = number / file.metadata.num_rows
@@ -85,11 +95,13 @@ class ParquetSource(FileSource):
             raise PageError("damaged_source", f"{self.name} after row {number}: {error}") from error
 
 
-def _refuse_other_columns(name: str, columns: Iterable[str]) -> None:
-    """Raise SettingsError for a table without the columns of pages: that is a mistake of the user, rather
-    than many pages to reject."""
-    if missing := missing_columns(columns):
-        raise SettingsError(f"source {name}: {missing}")
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """Name the source in the SettingsError for a table without the columns of pages."""
+    try:
+        yield
+    except SettingsError as error:
+        raise SettingsError(f"source {name}: {error}") from None
 
 
 def _message(fields: dict[str, Any], file: str, place: str) -> Message:

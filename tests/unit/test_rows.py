@@ -179,7 +179,7 @@ def test_memory_that_does_not_suffice_is_an_error_of_the_task(monkeypatch: pytes
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
-        ({"url": ["a"], "order": [1]}, "no columns `url` and one of"),
+        ({"url": ["a"], "order": [1]}, "no column `html`, `text` or `body`; it has url, order"),
         ({"url": ["a"], "text": ["a"]}, "no column `order`"),
         ({"url": ["a"], "text": ["a"], "order": ["a"]}, "`order` is string"),
     ],

@@ -434,7 +434,9 @@ def test_cells_of_csv(tmp_path: Path) -> None:
         writer.writerows(each.fields for each in cases)
     rows = streamed(list(open_source(str(tmp_path / "pages.csv"))))
     assert outcomes(cases, rows) == due(cases)
-    (tmp_path / "odd.csv").write_bytes(b"url,text,fetched_at\nhttp://a.example/,caf\xe9 \0,9999-99-99\n")
+    (tmp_path / "odd.csv").write_bytes(
+        b"url,text,fetched_at\nhttp://a.example/,\xc3\xa9 caf\xe9 \0,9999-99-99\n"
+    )
     (row,) = streamed(list(open_source(str(tmp_path / "odd.csv"))))
     assert row.reason == "wrong_type"
 

@@ -1,0 +1,348 @@
+"""Columns of data sets that have other names than the fields of page messages."""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
+
+import msgspec
+
+from stream.errors import SettingsError
+from stream.pages.fields import CONTENT, FIELDS
+from stream.suggest import meant
+from stream.text.surrogates import replace_surrogates
+
+Path = tuple[str, ...]
+"""Names that lead to a column: its own, after those of the structs that it is nested in."""
+ID_URL: Final = "id://localhost/"
+"""What the URL of a page without one begins with; its percent-encoded id follows."""
+_DOTS: Final = {".": "dot/", "..": "dot/dot/"}
+"""Ids that are no name in the path of a URL. No other id gives these, as its slashes are encoded."""
+_MESSAGE_ONLY: Final = ("content_encoding", "warc_filename", "warc_offset")
+"""Fields that JSON messages have beside FIELDS."""
+_LISTED: Final = 50
+"""Most columns that an error lists."""
+_USUAL: Final = {
+    "url": (
+        *("url", "uri", "link", "href", "page_url", "source_url", "web_url", "document_url", "permalink"),
+        *("warc_target_uri", "target_uri", "address"),
+    ),
+    "id": ("id", "doc_id", "docid", "document_id", "page_id", "_id", "uuid", "identifier", "key"),
+    "text": (
+        *("text", "content", "raw_content", "document", "article", "plain_text", "main_text", "page_text"),
+        *("page_content", "body_text", "extracted_text", "markdown"),
+    ),
+    "html": ("html", "raw_html", "html_content", "page_html", "source_html", "html_body", "content_html"),
+}
+"""Usual names of what a page needs, the likeliest first."""
+JsonFields = dict[str, msgspec.Raw]
+"""A JSON object, with its values as they are written."""
+_DECODE_FIELDS: Final = msgspec.json.Decoder(JsonFields).decode
+_DECODE_STRING: Final = msgspec.json.Decoder(str).decode
+
+
+class Columns(msgspec.Struct, frozen=True, kw_only=True):
+    """The columns that a data set has for the URL and the content of its pages, where they have other names.
+
+    `link.href` is the field `href` of the column `link`, unless there is a column of that very name. The
+    content is the named column alone. Of a data set without URLs, ids stand in for them: see `url_of_id`.
+
+    Raises SettingsError for two names of one thing: `url` and `id`, or `text` and `html`.
+    """
+
+    url: str | None = None
+    id: str | None = None
+    text: str | None = None
+    html: str | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what contradicts itself."""
+        for one, other in (("url", "id"), ("text", "html")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise SettingsError(
+                    f"{one}-column, {other}-column: name one of them; a page has one"
+                    f" {'address' if one == 'url' else 'content'}"
+                )
+        for field, name in self.names.items():
+            if not name:
+                raise SettingsError(f"{field}-column: an empty name")
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The names that are given, by field."""
+        return {field: name for field in _USUAL if (name := getattr(self, field)) is not None}
+
+    @property
+    def fields(self) -> list[str]:
+        """The fields of messages that are read by their own names."""
+        named = self.names
+        content = "text" in named or "html" in named
+        address = "url" in named or "id" in named
+        return [
+            each for each in FIELDS if not (each in CONTENT and content) and not (each == "url" and address)
+        ]
+
+    def message(self, line: bytes) -> tuple[bytes, str | None]:
+        """Return the page message of a JSON object whose fields have other names, and its URL if that is a
+        string. What is no object stays as it is, to be rejected."""
+        try:
+            try:
+                row = _decoder(self).decode(line)
+            except msgspec.ValidationError:
+                return line, None
+            except msgspec.DecodeError:
+                row = _decoder(self).decode(_without_surrogates(line))
+        except (ValueError, msgspec.DecodeError):
+            return line, None
+        except RecursionError:
+            return b"{", None  # malformed here: another process may have a deeper stack
+        parts: list[bytes] = []
+        url: str | None = None
+        for prefix, field, places in _plan(self):
+            value = next((raw for place in places if (raw := place.value(row)) is not None), None)
+            if value is None:
+                continue
+            content = bytes(value)
+            if field == "id":
+                content = _json_url_of_id(content)
+            if field in ("url", "id"):
+                url = _string_or_none(content)
+            parts.append(prefix + content)
+        return b"{" + b",".join(parts) + b"}", url
+
+    def locate(
+        self,
+        names: Sequence[str],
+        nested: Callable[[str], Path | None] = lambda name: None,
+        *,
+        listed: Callable[[], Iterable[str]] | None = None,
+        spelt: Callable[[dict[str, str]], str] | None = None,
+    ) -> dict[str, Path]:
+        """Return where the table with these columns has the fields of pages, `id` among them.
+
+        `nested` finds a column in structs; `listed` lists those too. Names are equal whatever their case,
+        unless several columns have them. Raises SettingsError for a column that does not exist or of which
+        there are two, with what may be meant, as `spelt`: by default as options of a command.
+        """
+        spelt = spelt or as_options
+        by_name: dict[str, Path] = {}
+        for field, name in self.names.items():
+            path = _column(names, name) or nested(name)
+            if path is None:
+                raise SettingsError(self._absent(field, name, (listed or (lambda: names))(), spelt))
+            by_name[field] = path
+        for field in self.fields:
+            if path := _column(names, field):
+                by_name[field] = path
+        if lacking := self.lacking(by_name, CONTENT):
+            raise SettingsError(self._missing(lacking, (listed or (lambda: names))(), spelt))
+        return by_name
+
+    def lacking(self, names: Iterable[str], contents: Iterable[str]) -> list[str]:
+        """Which of `url` and `text` have no column: neither named here, nor of those names."""
+        named, names = self.names, set(names)
+        address = "url" in named or "id" in named or "url" in names
+        content = "text" in named or "html" in named or not names.isdisjoint(contents)
+        return [*([] if address else ["url"]), *([] if content else ["text"])]
+
+    def missing_in(self, rows: Sequence[JsonFields]) -> str | None:
+        """Return what none of these JSON objects has: a named column, or what pages need while a column of
+        a usual name may be meant. None if there is nothing of the kind."""
+        names = list(dict.fromkeys(name for row in rows for name in _names(row)))
+        for field, name in self.names.items():
+            if all(_value_at(row, name) is None for row in rows):
+                return self._absent(field, name, names, as_options)
+        lacking = self.lacking(names, (*CONTENT, "warc_filename"))
+        return self._missing(lacking, names, as_options) if _suggested(lacking, names) else None
+
+    def _absent(
+        self, field: str, name: str, names: Iterable[str], spelt: Callable[[dict[str, str]], str]
+    ) -> str:
+        names = list(names)
+        usual = _usual(field, names)
+        hint = meant(name, names) or (f"; did you mean {usual}?" if usual else ";")
+        return f"{spelt({field: name})}: no such column{hint} it has {_list(names)}"
+
+    def _missing(
+        self, lacking: Sequence[str], names: Iterable[str], spelt: Callable[[dict[str, str]], str]
+    ) -> str:
+        names = list(names)
+        contents = [f"`{each}`" for each in CONTENT]
+        needed = {
+            ("url",): "column `url`",
+            ("text",): f"column {', '.join(contents[:-1])} or {contents[-1]}",
+            ("url", "text"): f"columns `url` and one of {', '.join(contents)}",
+        }
+        text = f"no {needed[tuple(lacking)]}; it has {_list(names)}"
+        suggested = _suggested(lacking, names)
+        return f"{text}; add {spelt(suggested)}" if suggested else text
+
+
+NO_COLUMNS: Final = Columns()
+"""The names of page messages."""
+
+
+def as_options(names: dict[str, str]) -> str:
+    """Return the options of a command that name columns."""
+    return " ".join(f"--{field}-column {_quoted(name)}" for field, name in names.items())
+
+
+def as_argument(names: dict[str, str]) -> str:
+    """Return the argument of a Python function that names columns."""
+    return f"columns=Columns({', '.join(f'{field}={name!r}' for field, name in names.items())})"
+
+
+def url_of_id(value: str) -> str:
+    """Return the URL that stands in for that of a page with this id: `id://localhost/` and the id, with all
+    but letters, digits and `-._~` percent-encoded. Different ids have different URL keys."""
+    return ID_URL + (_DOTS.get(value) or quote(value, safe="", errors="replace"))
+
+
+def _column(names: Sequence[str], name: str) -> Path | None:
+    """Return the column of this name. Raises SettingsError if there are several."""
+    alike = [each for each in names if each == name] or [
+        each for each in names if each.lower() == name.lower()
+    ]
+    if len(alike) > 1:
+        raise SettingsError(f"{len(alike)} columns {name!r}: {', '.join(alike)}; rename one of them")
+    return (alike[0],) if alike else None
+
+
+def _suggested(lacking: Iterable[str], names: Sequence[str]) -> dict[str, str]:
+    """Return the columns that may be meant, by field."""
+    suggested: dict[str, str] = {}
+    for need in lacking:
+        for field in ("url", "id") if need == "url" else ("text", "html"):
+            if name := _usual(field, names):
+                suggested[field] = name
+                break
+    return suggested
+
+
+def _usual(field: str, names: Sequence[str]) -> str | None:
+    """Return the column with the likeliest name for a field; nested ones come last."""
+    by_name: dict[str, str] = {}
+    for name in sorted(names, key=lambda each: each.count(".")):
+        by_name.setdefault(re.sub(r"[\s-]", "_", name.rpartition(".")[2].lower()), name)
+    return next((by_name[each] for each in _USUAL[field] if each in by_name), None)
+
+
+def _list(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+    return (", ".join(each[:100] for each in names[:_LISTED]) or "none") + more
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[\w.-]+", name) else "'" + name.replace("'", "'\\''") + "'"
+
+
+class _Place(NamedTuple):
+    """Where a decoded line has a field: in an attribute, or in the object that this is."""
+
+    attribute: str
+    nested: str | None = None
+
+    def value(self, row: Any) -> msgspec.Raw | None:
+        raw = getattr(row, self.attribute)
+        if raw is None or self.nested is None:
+            return None if raw is None else msgspec.Raw(raw)
+        fields = json_fields(raw)
+        return None if fields is None else _value_at(fields, self.nested)
+
+
+@functools.cache
+def _plan(columns: Columns) -> list[tuple[bytes, str, list[_Place]]]:
+    """Return the fields of the message, each with what it begins with, and its places in a line."""
+    places: dict[str, list[_Place]] = {}
+    attributes = _attributes(columns)
+    for field, name in columns.names.items():
+        places[field] = [_Place(attributes[name])]
+        if "." in name:
+            root, _, rest = name.partition(".")
+            places[field].append(_Place(attributes[root], rest))
+    content = not {"text", "html"}.isdisjoint(columns.names)
+    for field in (*columns.fields, *(() if content else _MESSAGE_ONLY)):
+        places[field] = [_Place(attributes[field])]
+    return [
+        (f'"{"url" if field == "id" else field}":'.encode(), field, each) for field, each in places.items()
+    ]
+
+
+@functools.cache
+def _attributes(columns: Columns) -> dict[str, str]:
+    """Return the attributes of decoded lines, by the names of the fields that are decoded."""
+    names = [*columns.names.values(), *(name.partition(".")[0] for name in columns.names.values())]
+    return {
+        name: f"f{number}"
+        for number, name in enumerate(dict.fromkeys([*names, *columns.fields, *_MESSAGE_ONLY]))
+    }
+
+
+@functools.cache
+def _decoder(columns: Columns) -> msgspec.json.Decoder[Any]:
+    """Return a decoder that finds the fields in a line, and leaves their values as they stand there."""
+    attributes = _attributes(columns)
+    row = msgspec.defstruct(
+        "Row",
+        [(attribute, msgspec.Raw, msgspec.field(default=None)) for attribute in attributes.values()],
+        rename={attribute: name for name, attribute in attributes.items()},
+    )
+    return msgspec.json.Decoder(row)
+
+
+def _json_url_of_id(value: bytes) -> bytes:
+    """Return the JSON of the URL for the JSON of an id: a string, or a number as it is written. An empty id
+    is none; another type stays as it is, to be rejected."""
+    if value[:1] == b'"':
+        text = _string_or_none(value)
+        if text is None:
+            return value
+        return msgspec.json.encode(url_of_id(text)) if text else b"null"
+    if value[:1] in b"-0123456789":
+        return msgspec.json.encode(url_of_id(value.decode("ascii")))
+    return value
+
+
+def _string_or_none(value: bytes) -> str | None:
+    try:
+        return _DECODE_STRING(value)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def json_fields(value: bytes | msgspec.Raw) -> JsonFields | None:
+    """Return the fields of a JSON object; None of anything else."""
+    try:
+        return _DECODE_FIELDS(value)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _value_at(fields: JsonFields, name: str) -> msgspec.Raw | None:
+    """Return the value of that name, or of that path through nested objects."""
+    if (value := fields.get(name)) is not None:
+        return value
+    root, dot, rest = name.partition(".")
+    inner = json_fields(fields[root]) if dot and root in fields else None
+    return None if inner is None else _value_at(inner, rest)
+
+
+def _names(fields: JsonFields) -> list[str]:
+    """Return the names of an object and of the objects in it."""
+    names = []
+    for name, value in fields.items():
+        names.append(name)
+        if bytes(value)[:1] == b"{":
+            names += [f"{name}.{each}" for each in json_fields(value) or ()]
+    return names
+
+
+def _without_surrogates(document: bytes) -> bytes:
+    """Return JSON in which escaped lone surrogates are U+FFFD. Raises ValueError."""
+    if b"\\u" not in document:
+        raise ValueError
+    return replace_surrogates(json.dumps(json.loads(document), ensure_ascii=False)).encode()

@@ -1,0 +1,455 @@
+"""Data sets with names of their own: their pages are those of the same data under the names of messages."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import pickle
+import shlex
+from collections.abc import Callable, Iterator
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import parquet
+
+from stream import Columns
+from stream.errors import PageError, SettingsError
+from stream.page_rows.page_fingerprinter import PageFingerprinter
+from stream.pages.columns import NO_COLUMNS, url_of_id
+from stream.rows.fingerprint import columns_read, fingerprint_batch
+from stream.sources.jsonl import LOOKED_AT
+from stream.sources.open import open_source, open_sources
+from stream.text.url import COARSEST, MAX_URL, PLAIN, url_key
+from tests.commands import neardup
+from tests.kafka.judge_helpers import text
+
+TEXT = text(1)
+URL = "http://a.example/x"
+
+
+def jsonl(path: Path, rows: list[dict[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def tabular(path: Path, rows: list[dict[str, Any]]) -> None:
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def parquet_file(path: Path, rows: list[dict[str, Any]]) -> None:
+    parquet.write_table(pa.Table.from_pylist(rows), path)
+
+
+FORMATS: dict[str, Callable[[Path, list[dict[str, Any]]], None]] = {
+    "jsonl": jsonl, "csv": tabular, "parquet": parquet_file,
+}  # fmt: skip
+
+
+@pytest.fixture(params=FORMATS)
+def write(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[list[dict[str, Any]]], str]:
+    def write(rows: list[dict[str, Any]]) -> str:
+        path = tmp_path / f"data.{request.param}"
+        FORMATS[request.param](path, rows)
+        return str(path)
+
+    return write
+
+
+def fields(source: str, columns: Columns = NO_COLUMNS) -> list[dict[str, Any]]:
+    messages = list(open_source(source, columns=columns))
+    read = [json.loads(message.value) for message in messages]
+    hints = [each.get("url") if isinstance(each.get("url"), str) else None for each in read]
+    assert [message.url_hint for message in messages] == hints
+    return read
+
+
+def write_jsonl(tmp_path: Path, *lines: bytes) -> str:
+    path = tmp_path / "data.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return str(path)
+
+
+def test_named_columns_are_read_in_place_of_those_of_messages(write: Any) -> None:
+    """The content is the named column alone: beside `html`, it would be ambiguous."""
+    path = write(
+        [{"link": URL, "raw": TEXT, "html": "<p>other", "url": "http://no.example/", "charset": "x"}]
+    )
+    assert fields(path, Columns(url="link", text="raw")) == [{"url": URL, "text": TEXT, "charset": "x"}]
+    assert fields(path, Columns(html="raw"))[0] == {
+        "url": "http://no.example/", "html": TEXT, "charset": "x",
+    }  # fmt: skip
+
+
+def test_ids_stand_in_for_urls(write: Any) -> None:
+    path = write([{"doc_id": 7, "text": TEXT}, {"doc_id": 8, "text": TEXT}, {"doc_id": 7, "text": TEXT}])
+    read = [each["url"] for each in fields(path, Columns(id="doc_id"))]
+    assert read == ["id://localhost/7", "id://localhost/8", "id://localhost/7"]
+
+
+def test_the_same_id_again_is_a_recrawl(write: Any) -> None:
+    path = write([{"k": "a", "text": TEXT}, {"k": "A", "text": text(2)}, {"k": "a", "text": text(3)}])
+    fingerprinter = PageFingerprinter()
+    rows = [fingerprinter.message(each.value, 1 << 20) for each in open_source(path, columns=Columns(id="k"))]
+    assert [row.url_key for row in rows] == ["id://localhost/a", "id://localhost/A", "id://localhost/a"]
+
+
+HOSTILE_IDS = [
+    *(".", "..", "...", "%2E", "%2e", "dot/", "dot/dot/", ".;", ".%3B", "a", "A", "a/", "a/b", "/a", "a//b"),
+    *("a?b", "a?b&utm_source=x", "a#b", "a#!b", "a b", " a", "a ", "a+b", "a%20b", "é", "É", "e\u0301"),
+    *("\0", "\n", "\t", "0", "00", "-0", "1.0", "1", "http://a/", "http://A/", "\\", "@", ":", "a:80", "~"),
+]
+
+
+def test_different_ids_have_different_keys_by_any_rules() -> None:
+    for rules in (PLAIN, COARSEST):
+        keys = [url_key(url_of_id(each), rules) for each in HOSTILE_IDS]
+        assert [
+            (a, b) for (a, x), (b, y) in combinations(zip(HOSTILE_IDS, keys, strict=True), 2) if x == y
+        ] == []
+
+
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), min_size=1), min_size=2, unique=True))
+def test_no_two_ids_share_a_key(ids: list[str]) -> None:
+    assert len({url_key(url_of_id(each), COARSEST) for each in ids}) == len(ids)
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_an_id_of_a_megabyte_costs_its_own_page(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / f"data.{kind}"
+    FORMATS[kind](path, [{"id": "x" * (1 << 20), "text": TEXT}, {"id": "y", "text": TEXT}])
+    fingerprinter = PageFingerprinter()
+    source = open_source(str(path), columns=Columns(id="id"))
+    rows = [fingerprinter.message(each.value, 16 << 20) for each in source]
+    assert [(row.reason, row.url) for row in rows] == [("bad_url", None), (None, "id://localhost/y")]
+    assert f"at most {MAX_URL}" in (rows[0].detail or "")
+
+
+def test_ids_of_other_types(tmp_path: Path) -> None:
+    ids = [1, -5, 12345678901234567890123, 1.50, "", None, True, [1], {"a": 1}, "é"]
+    path = tmp_path / "data.jsonl"
+    jsonl(path, [{"id": each, "text": TEXT} for each in ids])
+    read = [each.get("url") for each in fields(str(path), Columns(id="id"))]
+    due = ["1", "-5", "12345678901234567890123", "1.5"]
+    assert read[:4] == [f"id://localhost/{each}" for each in due]
+    assert read[4:] == [None, None, True, [1], {"a": 1}, "id://localhost/%C3%A9"]
+
+
+@pytest.mark.parametrize(
+    ("values", "due"),
+    [
+        (pa.array([1, None, 2**63 - 1]), ["1", None, str(2**63 - 1)]),
+        (pa.array([2**64 - 1], pa.uint64()), [str(2**64 - 1)]),
+        (pa.array([1.0, float("nan"), 1.5, 1e300]), ["1", None, "1.5", str(int(1e300))]),
+        (pa.array(["a", "", None]), ["a", None, None]),
+        (pa.array(["a", "b"]).dictionary_encode(), ["a", "b"]),
+    ],
+)
+def test_ids_of_parquet(tmp_path: Path, values: pa.Array, due: list[str | None]) -> None:
+    table = pa.table({"n": values, "text": [TEXT] * len(values)})
+    parquet.write_table(table, tmp_path / "data.parquet")
+    read = [each.get("url") for each in fields(str(tmp_path / "data.parquet"), Columns(id="n"))]
+    assert read == [None if each is None else f"id://localhost/{each}" for each in due]
+
+
+def test_an_id_in_arrow_that_is_no_id_is_refused(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"n": [[1]], "text": ["a"]}), tmp_path / "data.parquet")
+    with pytest.raises(SettingsError, match=r"column `n` is list<.*, not a string or an integer"):
+        fields(str(tmp_path / "data.parquet"), Columns(id="n"))
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_nested_columns_and_those_whose_parent_is_null(tmp_path: Path, kind: str) -> None:
+    rows: list[dict[str, Any]] = [
+        {"m": {"at": {"u": URL}}, "d": {"t": TEXT}},
+        {"m": None, "d": {"t": TEXT}},
+        {"m": {"at": None}, "d": {"t": None}},
+    ]
+    FORMATS[kind](tmp_path / f"data.{kind}", rows)
+    read = fields(str(tmp_path / f"data.{kind}"), Columns(url="m.at.u", text="d.t"))
+    plain = [{name: value for name, value in each.items() if value is not None} for each in read]
+    assert plain == [{"url": URL, "text": TEXT}, {"text": TEXT}, {}]
+
+
+@pytest.mark.parametrize("kind", FORMATS)
+def test_a_column_with_a_dot_in_its_name_comes_before_a_nested_one(tmp_path: Path, kind: str) -> None:
+    row: dict[str, Any] = {"m.u": URL, "text": TEXT}
+    if kind != "csv":
+        row["m"] = {"u": "http://no.example/"}
+    FORMATS[kind](tmp_path / f"data.{kind}", [row])
+    assert fields(str(tmp_path / f"data.{kind}"), Columns(url="m.u")) == [{"url": URL, "text": TEXT}]
+
+
+def test_what_is_nested_in_no_object_is_missing(tmp_path: Path) -> None:
+    path = write_jsonl(
+        tmp_path, b'{"m":{"u":"http://a/"},"text":"a"}', b'{"m":5,"text":"a"}', b'{"m":[{"u":1}],"text":"a"}'
+    )
+    assert [each.get("url") for each in fields(path, Columns(url="m.u"))] == ["http://a/", None, None]
+
+
+def test_names_are_equal_whatever_their_case_unless_several_are(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text(f"LINK,Text\n{URL},{TEXT}\n")
+    assert fields(str(path), Columns(url="link")) == [{"url": URL, "text": TEXT}]
+    path.write_text(f"Link,LINK,link,text\na,b,{URL},{TEXT}\n")
+    assert fields(str(path), Columns(url="link")) == [{"url": URL, "text": TEXT}]
+    path.write_text(f"Link,LINK,text\na,{URL},{TEXT}\n")
+    with pytest.raises(SettingsError, match="2 columns 'link': Link, LINK; rename"):
+        fields(str(path), Columns(url="link"))
+
+
+@pytest.mark.parametrize("columns", [NO_COLUMNS, Columns(url="url")])
+def test_two_columns_of_one_name_are_refused(tmp_path: Path, columns: Columns) -> None:
+    (tmp_path / "data.csv").write_text(f"url,url,text\na,{URL},{TEXT}\n")
+    table = pa.Table.from_arrays([pa.array(["a"]), pa.array([URL]), pa.array([TEXT])], ["url", "url", "text"])
+    parquet.write_table(table, tmp_path / "data.parquet")
+    for kind in ("csv", "parquet"):
+        with pytest.raises(SettingsError, match="2 columns 'url'"):
+            fields(str(tmp_path / f"data.{kind}"), columns)
+
+
+def test_of_a_name_twice_in_an_object_the_last_counts(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path, b'{"u":"http://no/","u":"http://a/","text":"a","text":"b"}')
+    assert fields(path, Columns(url="u")) == [{"url": "http://a/", "text": "b"}]
+
+
+def test_an_empty_url_costs_its_own_page(write: Any) -> None:
+    path = write([{"u": "", "text": TEXT}, {"u": URL, "text": TEXT}])
+    fingerprinter = PageFingerprinter()
+    source = open_source(path, columns=Columns(url="u"))
+    reasons = [fingerprinter.message(each.value, 1 << 20).reason for each in source]
+    assert reasons in (["bad_url", None], ["missing_field", None])  # an empty cell of CSV is a missing one
+
+
+def test_a_column_that_does_not_exist_is_named_with_its_option(write: Any) -> None:
+    path = write([{"link": URL, "content": TEXT}])
+    with pytest.raises(SettingsError) as raised:
+        fields(path, Columns(url="link", text="contents"))
+    assert "--text-column contents: no such column; did you mean content? it has link, content" in str(
+        raised.value
+    )
+    with pytest.raises(SettingsError, match=r"--url-column nowhere: no such column; did you mean link\?"):
+        fields(path, Columns(url="nowhere", text="content"))
+
+
+@pytest.mark.parametrize(
+    ("row", "options"),
+    [
+        ({"link": "a", "content": "b"}, "--url-column link --text-column content"),
+        ({"doc_id": "a", "raw_content": "b"}, "--id-column doc_id --text-column raw_content"),
+        ({"url": "a", "article": "b"}, "--text-column article"),
+        ({"text": "a", "id": "b"}, "--id-column id"),
+        ({"text": "a", "Source URL": "b", "id": "c"}, "--url-column 'Source URL'"),
+        ({"WARC-Target-URI": "a", "raw_html": "b"}, "--url-column WARC-Target-URI --html-column raw_html"),
+    ],
+)
+def test_usual_names_are_suggested(write: Any, row: dict[str, str], options: str) -> None:
+    path = write([row])
+    with pytest.raises(SettingsError) as raised:
+        fields(path)
+    assert str(raised.value).endswith(f"; add {options}")
+    given = dict(zip(*[iter(shlex.split(options))] * 2, strict=True))
+    columns = Columns(**{name[2:].removesuffix("-column"): value for name, value in given.items()})
+    assert len(fields(path, columns)) == 1
+
+
+@pytest.mark.parametrize("kind", ["jsonl", "parquet"])
+def test_a_nested_column_is_suggested(tmp_path: Path, kind: str) -> None:
+    FORMATS[kind](tmp_path / f"data.{kind}", [{"text": TEXT, "metadata": {"url": URL, "n": 1}}])
+    with pytest.raises(SettingsError, match=r"metadata\.n; add --url-column metadata\.url$"):
+        fields(str(tmp_path / f"data.{kind}"))
+
+
+def test_lines_without_a_field_are_no_mistake_while_others_have_it(tmp_path: Path) -> None:
+    """The first lines wait until one has what is missing; all of them are read then."""
+    page = {"url": URL, "text": TEXT}
+    late = [{"text": TEXT, "link": URL}] * 5 + [page]
+    jsonl(tmp_path / "late.jsonl", late)
+    assert fields(str(tmp_path / "late.jsonl")) == late
+    jsonl(tmp_path / "too_late.jsonl", [{"text": TEXT, "link": URL}] * LOOKED_AT + [page])
+    with pytest.raises(SettingsError, match="add --url-column link"):
+        fields(str(tmp_path / "too_late.jsonl"))
+    jsonl(tmp_path / "nothing_like_it.jsonl", [{"text": TEXT, "n": 1}] * 3)
+    assert len(fields(str(tmp_path / "nothing_like_it.jsonl"))) == 3
+
+
+def test_a_line_is_read_as_soon_as_it_is_clear(tmp_path: Path) -> None:
+    """A pipe may deliver one page an hour."""
+    source = open_source(
+        write_jsonl(tmp_path, *[b'{"u":"http://a/","text":"a"}'] * 3), columns=Columns(url="u")
+    )
+    read: list[int] = []
+    lines = source._lines  # type: ignore[attr-defined]
+
+    def counted() -> Iterator[Any]:
+        for number, line in enumerate(lines()):
+            read.append(number)
+            yield line
+
+    source._lines = counted  # type: ignore[attr-defined]
+    next(iter(source))
+    assert read == [0]
+
+
+def test_pages_before_damage_are_read_also_if_it_is_not_clear_yet(tmp_path: Path) -> None:
+    whole = gzip.compress(b'{"link":"http://a/","text":"a"}\n' * 3 + bytes(range(256)) * 99)
+    (tmp_path / "data.jsonl.gz").write_bytes(whole[:-20])
+    source = open_source(str(tmp_path / "data.jsonl.gz"))
+    source.strict = False
+    assert len(list(source)) >= 3
+    assert source.damage_count == 1
+
+
+def test_lines_that_are_no_objects_are_rejected(tmp_path: Path) -> None:
+    lines = [b'{"u":"http://a/","t":"a"}', b"{", b"[1]", b"5", b"null", b"\xff", b'{"u":"http://b/","t":"b"}']
+    deep = b'{"u":"http://c/","t":"c","d":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    fingerprinter = PageFingerprinter()
+    source = open_source(write_jsonl(tmp_path, *lines, deep), columns=Columns(url="u", text="t"))
+    rows = [fingerprinter.message(each.value, 1 << 20) for each in source]
+    assert [row.url for row in rows] == ["http://a/", *[None] * 5, "http://b/", None]
+    reasons = ["malformed_json", "wrong_type", "wrong_type", "wrong_type", "malformed_json"]
+    assert [row.reason for row in rows] == [None, *reasons, None, "malformed_json"]
+
+
+def test_lone_surrogates_are_replaced_as_in_messages(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path, rb'{"u":"http://a/\ud800","t":"a\udc00b","x":"\ud83d\ude00"}')
+    fingerprinter = PageFingerprinter()
+    (named,) = open_source(path, columns=Columns(url="u", text="t"))
+    plain = fingerprinter.message(rb'{"url":"http://a/\ud800","text":"a\udc00b"}', 1 << 20)
+    assert fingerprinter.message(named.value, 1 << 20) == plain
+
+
+@pytest.mark.parametrize(("one", "other"), [("url", "id"), ("text", "html")])
+def test_two_names_of_one_thing_are_refused(one: str, other: str) -> None:
+    with pytest.raises(SettingsError, match=f"{one}-column, {other}-column: name one of them"):
+        Columns(**{one: "a", other: "b"})
+    with pytest.raises(SettingsError, match=f"{one}-column: an empty name"):
+        Columns(**{one: ""})
+
+
+def test_sources_without_columns_refuse_names(tmp_path: Path) -> None:
+    (tmp_path / "a.warc").write_bytes(b"WARC/1.0\r\n")
+    (tmp_path / "a.html").write_text("<p>a")
+    (tmp_path / "rows").mkdir()
+    (tmp_path / "rows" / "_neardup_rows.json").write_text("{}")
+    for name, why in (("a.warc", "a web archive"), ("a.html", "saved pages"), ("rows", "rows, whose")):
+        with pytest.raises(SettingsError, match=f"text-column: .*{name} is {why}"):
+            open_sources([str(tmp_path / name)], columns=Columns(text="t"))
+    with pytest.raises(SettingsError, match="url-column: - is a web archive"):
+        open_source("-", format="warc", columns=Columns(url="u"))
+
+
+def batch(**columns: Any) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict({"order": list(range(2)), **columns})
+
+
+def test_batches_of_engines_are_named_alike() -> None:
+    plain = batch(url=["http://a/", "http://b/"], text=[TEXT, text(2)])
+    named = batch(m=[{"u": "http://a/"}, {"u": "http://b/"}], content=[TEXT, text(2)], message=["chat", "x"])
+    columns = Columns(url="m.u", text="content")
+    assert fingerprint_batch(named, columns=columns).equals(fingerprint_batch(plain))
+    assert fingerprint_batch(named.slice(1), columns=columns).equals(fingerprint_batch(plain.slice(1)))
+    assert columns_read(named.schema.names, columns) == ["m", "content", "order"]
+    ids = fingerprint_batch(batch(n=[7, 8], text=["a", "b"]), columns=Columns(id="n"))
+    assert ids.column("url").to_pylist() == ["id://localhost/7", "id://localhost/8"]
+
+
+def test_engines_are_told_the_argument() -> None:
+    with pytest.raises(SettingsError, match=r"add columns=Columns\(url='link', text='content'\)$"):
+        fingerprint_batch(batch(link=["a", "b"], content=["a", "b"]))
+    with pytest.raises(SettingsError, match=r"^pages: columns=Columns\(text='x'\): no such column"):
+        fingerprint_batch(batch(url=["a", "b"], content=["a", "b"]), columns=Columns(text="x"))
+
+
+def test_columns_travel_to_workers() -> None:
+    columns = Columns(url="a.b", text="c")
+    assert pickle.loads(pickle.dumps(columns)) == columns  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_json_array_is_read(tmp_path: Path, indent: int | None) -> None:
+    rows = [{"url": URL, "text": TEXT}, {"url": "http://b/", "text": TEXT}]
+    for name, before in (("data.json", ""), ("data", ""), ("marked.json", "\ufeff\n\n ")):
+        (tmp_path / name).write_text(before + json.dumps(rows, indent=indent))
+        assert [message.place for message in open_source(str(tmp_path / name))] == ["item 1", "item 2"]
+        assert fields(str(tmp_path / name)) == rows
+        assert fields(str(tmp_path / name), Columns(text="text")) == rows
+
+
+def test_an_array_that_does_not_end_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text('[{"url":"http://a/","text":"a"},\n{"url":')
+    with pytest.raises(PageError, match="a JSON array that does not end"):
+        list(open_source(str(tmp_path / "data.json")))
+
+
+def test_lines_that_are_arrays_are_lines(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path, b"", b"[1]", b"[2]", b'{"url":"http://a/","text":"a"}')
+    assert [message.place for message in open_source(path)] == ["line 2", "line 3", "line 4"]
+
+
+def test_objects_that_span_lines_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "data.json"
+    path.write_text(json.dumps({"url": URL, "text": TEXT}, indent=2) * 2)
+    with pytest.raises(SettingsError, match=r"span lines.*jq -c"):
+        list(open_source(str(path)))
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-8-sig", "utf-8"])
+@pytest.mark.parametrize("kind", ["jsonl", "csv", "json"])
+def test_encodings_of_windows_are_read(tmp_path: Path, encoding: str, kind: str) -> None:
+    rows = [{"url": URL, "text": f"é \U0001f600 {TEXT}"}, {"url": "http://b/", "text": "ж"}]
+    path = tmp_path / "written"
+    if kind == "json":
+        path.write_text(json.dumps(rows))
+    else:
+        FORMATS[kind](path, rows)
+    (tmp_path / f"data.{kind}").write_bytes(path.read_text().encode(encoding))
+    assert fields(str(tmp_path / f"data.{kind}")) == rows
+    if kind == "jsonl":
+        (tmp_path / "data").write_bytes(path.read_text().encode(encoding))
+        assert fields(str(tmp_path / "data")) == rows
+
+
+def test_latin_1_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data.csv").write_bytes(f"url,text\n{URL},caf\xe9 na\xefve\n".encode("latin-1"))
+    with pytest.raises(SettingsError, match=r"not UTF-8; Latin-1 or Windows-1252, perhaps: .*iconv"):
+        list(open_source(str(tmp_path / "data.csv")))
+    row = PageFingerprinter().message(b'{"url":"http://a/","text":"caf\xe9"}', 1 << 20)
+    assert (row.reason, (row.detail or "")[:10]) == ("malformed_json", "not UTF-8;")
+
+
+def verdicts_in(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_command_maps_columns_and_says_which_would_do(tmp_path: Path) -> None:
+    jsonl(tmp_path / "data.jsonl", [{"doc_id": n, "raw_content": text(n % 2)} for n in range(4)])
+    source = str(tmp_path / "data.jsonl")
+    options = "--id-column doc_id --text-column raw_content"
+    with pytest.raises(SettingsError, match=f"add {options}$"):
+        neardup("scan", source)
+    output = tmp_path / "verdicts.csv"
+    neardup("scan", source, *options.split(), "-o", output)
+    verdicts = verdicts_in(output)
+    assert [each["verdict"] for each in verdicts] == ["unique", "unique", "duplicate", "duplicate"]
+    assert verdicts[2]["duplicate_of_url"] == "id://localhost/0"
+    assert verdicts[3]["origin_place"] == "line 4"
+    pairs = neardup("match", "--verified", source, *options.split(), "--json").stdout
+    assert json.loads(pairs.splitlines()[-1])["matches"] == 2
+
+
+def test_rows_of_other_columns_are_not_resumed(tmp_path: Path) -> None:
+    jsonl(tmp_path / "data.jsonl", [{"url": URL, "a": TEXT, "b": text(2)}])
+    command = ["fingerprint", tmp_path / "data.jsonl", "-o", tmp_path / "rows", "--json", "--text-column"]
+    neardup(*command, "a")
+    with pytest.raises(SettingsError, match="begun with columns"):
+        neardup(*command, "b")
+    assert json.loads(neardup(*command, "a").stdout)["resumed"] == 1
