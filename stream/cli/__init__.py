@@ -13,6 +13,7 @@ import click
 from stream import output
 from stream.children.confine import hide_memory
 from stream.cli.group import CommandGroup
+from stream.cli.printable import printable
 from stream.errors import EXIT_ERROR, ClosedPipeError, NeardupError
 
 SECTIONS = {
@@ -159,6 +160,7 @@ def _say_what_is_left() -> None:
 
 
 def _end(message: str, code: int) -> NoReturn:
-    click.echo(f"neardup: {message}", err=True)
+    lines = map(printable, message.splitlines())  # names of pages and files may be in it
+    click.echo("neardup: " + "\n".join(lines), err=True)
     output.give_up_stdout()
     sys.exit(code)

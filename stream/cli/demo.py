@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from stream.cli.printable import as_markup
 from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.scratch import ScratchDirectory
@@ -99,7 +100,6 @@ async def _run(servers: str, crawl: Any, directory: Path, console: Any, report_l
 
 def report(outcome: Any, console: Any) -> None:
     """Print the verdicts, the best near-duplicates, the throughput and the audit."""
-    from rich.markup import escape
     from rich.table import Table
 
     table = Table("verdict", "pages", "share", title="verdicts")
@@ -113,8 +113,8 @@ def report(outcome: Any, console: Any) -> None:
     console.print(f"near-duplicates, the {min(BEST, len(best))} best that are no exact copies:")
     for each in best[:BEST]:
         console.print(
-            f"  similarity {each.similarity:.3f}  distance {each.distance:>2}  {escape(each.url)}\n"
-            f"  {'':31}= {escape(each.duplicate_of.url)}",
+            f"  similarity {each.similarity:.3f}  distance {each.distance:>2}  {as_markup(each.url)}\n"
+            f"  {'':31}= {as_markup(each.duplicate_of.url)}",
             highlight=False,
         )
     findings = outcome.findings

@@ -14,6 +14,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import PATH, with_scheme, with_settings, with_verdict_options
+from stream.cli.printable import as_markup
 from stream.cli.quantity import quantity
 from stream.errors import SettingsError
 from stream.settings import Settings
@@ -203,15 +204,13 @@ def _show(explanation: Explanation, *, verbose: bool, with_diff: bool) -> None:
 
 def _reasons(explanation: Explanation, *, verbose: bool) -> list[str]:
     """Return lines about the conditions of the verdict, the similarity first, and what the texts share."""
-    from rich.markup import escape
-
     order = ("text", "similarity", "distance", "url", "tables")
     lines = []
     for check in sorted(explanation.checks, key=lambda check: order.index(check.name)):
         colour = "green" if check.passed else "red"
         # That they are compared at all is worth a line only if something is wrong with it.
         if verbose or check.name not in ("url", "tables") or not check.passed or "full" in check.reason:
-            lines.append(f"[{colour}]{'yes' if check.passed else 'no '}[/] {escape(check.reason)}")
+            lines.append(f"[{colour}]{'yes' if check.passed else 'no '}[/] {as_markup(check.reason)}")
     if explanation.same_text:
         lines.append("both texts are equal, but for case, punctuation and white space")
     elif explanation.shingles is not None:
@@ -223,14 +222,12 @@ def _reasons(explanation: Explanation, *, verbose: bool) -> list[str]:
 
 def _stored_reasons(stored: StoredPair) -> list[str]:
     """Return lines about what a state directory makes of the pair."""
-    from rich.markup import escape
-
-    where, lines = escape(stored.directory), []
+    where, lines = as_markup(stored.directory), []
     for name, page in (("A", stored.anchor), ("B", stored.page)):
         if page is None:
             lines.append(f"{where} does not have {name} (it has no recrawls, and no pages with little text)")
             continue
-        what = "unique" if page.duplicate_of is None else f"a duplicate of {escape(page.duplicate_of)}"
+        what = "unique" if page.duplicate_of is None else f"a duplicate of {as_markup(page.duplicate_of)}"
         lines.append(f"in {where}, {name} is {what}")
         if page.superseded:
             whose = f"{name} is" if page.duplicate_of is None else "that page is"
@@ -244,14 +241,12 @@ def _stored_reasons(stored: StoredPair) -> list[str]:
 
 
 def _show_pages(console: Any, explanation: Explanation) -> None:
-    from rich.markup import escape
-
     console.print(f"\n[bold]Pages[/] (mode {explanation.mode}, scheme {explanation.scheme})")
     digits = _mark_digits(explanation)
     for side, page in enumerate((explanation.anchor, explanation.page)):
-        console.print(f"  {'AB'[side]}: {escape(page.name)}")
+        console.print(f"  {'AB'[side]}: {as_markup(page.name)}")
         if page.url not in (None, page.name):
-            console.print(f"     {escape(page.url or '')}")
+            console.print(f"     {as_markup(page.url or '')}")
         sizes = {"token": page.tokens, "feature": page.features, "shingle": page.shingles}
         if counts := ", ".join(quantity(size, name) for name, size in sizes.items() if size is not None):
             console.print(f"     {counts}")
@@ -347,8 +342,6 @@ def _print_table(console: Any, title: str, heads: list[str], rows: Iterable[Sequ
 
 
 def _show_features(console: Any, explanation: Explanation) -> None:
-    from rich.markup import escape
-
     assert explanation.features is not None  # noqa: S101  # checked by the caller
     columns = (explanation.features.shared, explanation.features.only_anchor, explanation.features.only_page)
     heads = [
@@ -361,7 +354,7 @@ def _show_features(console: Any, explanation: Explanation) -> None:
             return ""
         feature = features[place]
         shares = " ".join(f"{feature.weights[side]:.2%}" for side in sides)
-        return f"{escape(feature.feature)} [dim]{shares}[/]"
+        return f"{as_markup(feature.feature)} [dim]{shares}[/]"
 
     rows = [
         (cell(columns[0], place, (0, 1)), cell(columns[1], place, (0,)), cell(columns[2], place, (1,)))

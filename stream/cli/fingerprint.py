@@ -13,6 +13,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import with_scheme, with_settings, with_sources
+from stream.cli.printable import printable
 from stream.cli.quantity import quantity
 from stream.extras import needs_export
 from stream.ops import logging
@@ -146,4 +147,4 @@ def _show(settings: Settings, opened: list[Any], scheme: Any, as_json: bool) -> 
             sys.stdout.write(json.dumps(fields) + "\n")
         else:
             why = ": ".join(filter(None, (str(fields["status"]), row.reason, row.detail)))
-            click.echo(f"{fields['fingerprint'] or f'({why})'}  {row.url or message.origin}")
+            click.echo(printable(f"{fields['fingerprint'] or f'({why})'}  {row.url or message.origin}"))

@@ -13,6 +13,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import PATH, SOURCE_FORMAT, with_columns, with_output, with_scheme, with_settings
+from stream.cli.printable import printable
 from stream.cli.quantity import quantity
 from stream.ops import logging
 from stream.output import STDOUT, writing
@@ -162,7 +163,7 @@ def _line(record: dict[str, Any]) -> str:
     """Format a pair as a line of text."""
     other = record["match"]
     similarity = [f"{record['similarity']:.4f}"] if "similarity" in record else []
-    names = [str(side["name"] or side["row"]) for side in (record, other)]
+    names = [printable(str(side["name"] or side["row"])) for side in (record, other)]
     return "  ".join(
         [str(record["distance"]), *similarity, record["fingerprint"], other["fingerprint"], *names]
     )

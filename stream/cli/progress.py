@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
 
+from stream.cli.printable import printable
 from stream.cli.quantity import quantity
 from stream.sources.rejections import Rejections
 from stream.sources.source import PASSED_OVER, Source
@@ -43,7 +44,7 @@ def show_rejections(rejections: Rejections) -> None:
             err=True,
         )
     for reason, example in rejections.examples.items():
-        click.echo(f"  {reason}: {example}", err=True)
+        click.echo(f"  {reason}: {printable(example)}", err=True)
 
 
 def list_counts(counted: Counter[str]) -> str:

@@ -12,6 +12,7 @@ import click
 
 from stream.cli.group import SectionCommand
 from stream.cli.options import CONNECTION, with_settings, with_sources
+from stream.cli.printable import printable
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -62,12 +63,12 @@ async def _query(settings: Settings, opened: list[Any], as_json: bool) -> None:
                     record = {"url": row.url, "reason": row.reason, "anchors": matches}
                     sys.stdout.write(json.dumps(record, ensure_ascii=False) + "\n")
                     continue
-                click.echo(row.url or message.origin)
+                click.echo(printable(row.url or message.origin))
                 if row.reason:
                     click.echo(f"    rejected: {row.reason}")
                 for anchor in matches:
                     click.echo(
-                        f"    {anchor['url']}  (distance {anchor['distance']}, "
+                        f"    {printable(anchor['url'])}  (distance {anchor['distance']}, "
                         f"similarity {anchor['similarity']}, id {anchor['id']})"
                     )
                 if not matches and not row.reason:

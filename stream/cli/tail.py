@@ -9,6 +9,7 @@ from collections.abc import Callable
 import click
 
 from stream.cli.options import CONNECTION, with_settings
+from stream.cli.printable import as_markup
 from stream.ops import logging
 from stream.settings import Settings
 
@@ -30,7 +31,6 @@ def command(
 ) -> None:
     """Print new verdicts as they are published, until interrupted."""
     from rich.console import Console
-    from rich.markup import escape
 
     from stream.kafka.clients import explains_errors
 
@@ -44,15 +44,15 @@ def command(
             sys.stdout.flush()
             return
         verdict = str(record["verdict"])
-        line = f"[{colours.get(verdict, 'magenta')}]{verdict:<12}[/] {escape(str(record['url']))}"
+        line = f"[{colours.get(verdict, 'magenta')}]{verdict:<12}[/] {as_markup(str(record['url']))}"
         other = record["duplicate_of"]
         if isinstance(other, dict) and verdict == "duplicate":
             line += (
-                f"\n{'':12} = {escape(str(other['url']))}"
+                f"\n{'':12} = {as_markup(str(other['url']))}"
                 f"  (distance {record['distance']}, similarity {record['similarity']})"
             )
         if record["reason"]:
-            line += f"  [red]{escape(str(record['reason']))}"
+            line += f"  [red]{as_markup(str(record['reason']))}"
         console.print(line, highlight=False)
 
     asyncio.run(explains_errors(_follow)(settings, from_beginning, set(wanted), limit, show))

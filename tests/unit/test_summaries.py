@@ -105,3 +105,22 @@ def test_the_summary_of_a_match_is_two_lines(tmp_path: Path) -> None:
     lines = neardup("match", tmp_path / "batch", "-k", "1").stderr.splitlines()
     assert lines[0] == "1 pair among 2 fingerprints, each with a distance of at most 1"
     assert len(lines) == 2
+
+
+def test_nothing_that_a_stranger_wrote_reaches_the_terminal_as_a_command(tmp_path: Path) -> None:
+    pages = tmp_path / "pages.jsonl"
+    lines = [
+        {"url": f"http://{name}.example/\x1b]0;title\x07\x9b2J", "text": "some words of a page " * 20}
+        for name in "ab"
+    ]
+    pages.write_text("\n".join(map(json.dumps, [*lines, {"url": "http://\x1b[2J.example/", "text": "x"}])))
+    commands = (
+        ("fingerprint", pages),
+        ("match", "--verified", pages),
+        ("explain", f"{pages}#1", f"{pages}#2", "-v"),
+        ("scan", pages),
+    )
+    for command in commands:
+        done = neardup(*command)
+        assert not set(done.stdout + done.stderr) & set("\x1b\x07\x9b"), command
+        assert command[0] == "scan" or "\ufffd" in done.stdout
