@@ -6,6 +6,7 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
@@ -193,7 +194,7 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
                 raise SettingsError(
                     "similarity: --mode strict judges by distance alone; leave one of them out"
                 )
-            given = (f"similarity={similarity}", *given)
+            given = (f"similarity={_less_margin(similarity, given)}", *given)
         chosen = [f"{name}={value}" for name, value in msgspec.structs.asdict(base).items()]
         return function(*args, options=structure(VerdictOptions, (*chosen, *given), "--option"), **kwargs)
 
@@ -209,7 +210,7 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--similarity",
             metavar="0..1",
-            help="Least estimated similarity of near-duplicates.  [default: 0.798, for pairs of 0.8]",
+            help="Least similarity of near-duplicates; estimates may be a little below.  [default: 0.8]",
         ),
         click.option(
             "-k",
@@ -227,6 +228,22 @@ def with_verdict_options(function: Callable[..., Any]) -> Callable[..., Any]:
     ):
         command = decorate(command)
     return command
+
+
+_LIMIT = re.compile(r"0?\.\d{1,4}")
+
+
+def _less_margin(limit: str, given: tuple[str, ...]) -> str:
+    """Return the option `similarity` for a limit as people read it, which is that of short pages: `margin`
+    less. What is no fraction is returned as it is."""
+    from stream.messages.verdict_options import VerdictOptions
+
+    named = [pair.removeprefix("margin=") for pair in given if pair.startswith("margin=")]
+    margin = named[-1] if named else VerdictOptions().margin
+    if not _LIMIT.fullmatch(limit) or not re.fullmatch(r"0(\.\d{1,4})?|\.\d{1,4}", margin):
+        return limit
+    similarity = max(Decimal("0.0"), Decimal(limit) - Decimal(margin))
+    return f"{similarity.normalize():f}" if similarity else "0.0"
 
 
 _PATTERN_MEANINGS = {

@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from stream.cli.options import with_verdict_options
 from stream.errors import SchemeMismatchError, SettingsError, StateError
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import Scheme
@@ -304,6 +306,30 @@ def test_the_limit_is_one_number_and_the_allowance_stands_where_it_decides(simil
     allowed = "0.8, less 0.002 for the noise of the estimate"
     assert told == (allowed if 7980 <= similarity < 8000 else "0.8")
     assert rule.describe_limit(similarity, rule.least_listed) == "0.8"
+
+
+@pytest.mark.parametrize(
+    ("flags", "similarity", "limit"),
+    [
+        (("--similarity", "0.8"), VerdictOptions().similarity, "0.8"),
+        (("--similarity", "0.80"), VerdictOptions().similarity, "0.8"),
+        (("--similarity", ".9"), "0.898", "0.9"),
+        (("--similarity", ".9", "--option", "margin=0.01"), "0.89", "0.9"),
+        (("--similarity", "0.001"), "0.0", "0.002"),
+        (("--similarity", "1"), "1", "1"),
+    ],
+)
+def test_the_limit_that_is_named_is_the_limit_that_is_told(
+    flags: tuple[str, ...], similarity: str, limit: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pages.jsonl").write_text(json.dumps({"url": "http://a.example/", "text": "word " * 20}))
+    pair = [f"{tmp_path}/pages.jsonl#1"] * 2
+    assert f"; at least {limit} is required" in neardup("explain", *pair, *flags).stdout
+    taken: list[VerdictOptions] = []
+    click.command("it")(with_verdict_options(lambda options: taken.append(options))).main(
+        list(flags), standalone_mode=False
+    )
+    assert taken[0].similarity == similarity
 
 
 def test_python_and_machine_code_explain_alike(tmp_path: Path) -> None:
