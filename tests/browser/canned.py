@@ -316,8 +316,8 @@ def _full(words: PageContent) -> dict[str, msgspec.Struct | Callable[[str], msgs
             why=why.format(21, "over", "0.500", "below"),
         ),
         NearAnchor(
-            urls[-1], f"{JOURNAL}.3.5", 29, 0.1, alike=False,
-            why=why.format(29, "over", "0.100", "below"),
+            urls[-1], f"{JOURNAL}.3.5", 19, 0.7, alike=False,
+            why=why.format(19, "over", "0.700", "below"),
             candidate=False,
         ),
     ]  # fmt: skip

@@ -14,7 +14,7 @@ from stream.dashboard.answers import Lookup
 from tests.browser.canned import JOURNAL, PLAIN, Canned, PageContent, canned, served
 from tests.browser.test_accessibility import violations
 from tests.browser.test_hostile_content import HOSTILE, SCRIPT
-from tests.browser.test_layout import KINDS, MEASURE
+from tests.browser.test_layout import KINDS, MEASURE, unfold
 
 PHONE = 360
 CLUSTER = f"{JOURNAL}.3.1"
@@ -23,6 +23,7 @@ CLUSTER = f"{JOURNAL}.3.1"
 async def filled(page: Page, api: Canned, url: str, words: PageContent | None) -> None:
     """Open the host's page and wait until it is filled."""
     await page.goto(f"{url}host#{urlencode({'host': words.hosts[0] if words else 'a.example'})}")
+    await unfold(page)
     for panel in ("#anchors", "#duplicates", "#reasons", "#latest"):
         await expect(page.locator(panel).locator(":scope > :is(table, .empty)").first).to_be_visible()
     await expect(page.locator("#series").locator(":scope > :is(.uplot, .empty)")).to_be_visible()

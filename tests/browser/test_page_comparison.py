@@ -12,6 +12,7 @@ from stream.dashboard.answers import Comparison, Lookup
 from tests.browser.canned import PLAIN, canned, comparison, served
 from tests.browser.test_accessibility import violations
 from tests.browser.test_hostile_content import HOSTILE, MEASURE, SCRIPT, lookups
+from tests.browser.test_layout import unfold
 
 LINES = "(all) => all.map((e) => [e.localName, getComputedStyle(e).textDecorationStyle])"
 
@@ -70,6 +71,7 @@ async def test_hostile_texts_are_compared_as_text(opened: Callable[..., Any]) ->
     )
     async with served(api) as url:
         page = await opened(url, viewport={"width": 390, "height": 900})
+        await unfold(page)
         await page.fill("#lookup-content", SCRIPT)
         await page.fill("#compare-content", SCRIPT)
         await page.click("#lookup button[type=submit]")

@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.async_api import expect
 
-from stream.dashboard.answers import Figures
+from stream.dashboard.answers import Figures, Lookup
 from tests.browser.canned import PLAIN, canned, served
 from tests.browser.test_layout import filled
 from tests.waiting import until
@@ -89,3 +89,21 @@ async def test_version_scheme_and_thresholds_are_shown(opened: Callable[..., Any
             await expect(page.locator("#rule")).to_contain_text(said)
         await expect(page.locator("#distances-rule")).to_contain_text("at most 14 of 64 bits")
         await expect(page.locator("#similarities-rule")).to_contain_text("at least 0.8")
+
+
+async def test_an_anchor_that_was_not_compared_is_listed_if_it_is_close(
+    opened: Callable[..., Any],
+) -> None:
+    api = canned(PLAIN)
+    result = api.answers["lookup"]
+    assert isinstance(result, Lookup)
+    async with served(api) as url:
+        page = await opened(url)
+        await page.fill("#lookup-content", "The harbour authority will repair the old lighthouse.")
+        await page.click("#lookup button[type=submit]")
+        await expect(page.locator("#found")).to_contain_text("Nearest of the other anchors")
+        result.near[-1].similarity = 0.02
+        await page.click("#lookup button[type=submit]")
+        await expect(page.locator("#found")).to_contain_text("No other anchor has a similarity of 0.5")
+        await expect(page.locator("#found")).not_to_contain_text("Nearest of the other anchors")
+        await expect(page.locator("#found")).not_to_contain_text("0.020")

@@ -4,6 +4,7 @@ import { logarithmic } from "./scale.js";
 import { clock, count, day, moment, seconds, short } from "./format.js";
 
 const charts = new Map();
+const FOLDED = 320; // px, the width of a chart in a folded panel, until it is opened
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 /** Resolve a CSS variable to a colour of the current theme, since uPlot paints on a canvas. */
@@ -29,7 +30,7 @@ function draw(id, options, data) {
   const place = by(id);
   charts.get(id)?.destroy();
   fill(place);
-  charts.set(id, new uPlot({ width: place.clientWidth, height: height(place), cursor: { drag: { setScale: false } },
+  charts.set(id, new uPlot({ width: place.clientWidth || FOLDED, height: height(place), cursor: { drag: { setScale: false } },
     legend: { show: false }, tzDate: (seconds) => uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC"), ...options }, data, place));
 }
 
@@ -108,6 +109,13 @@ function times(marks, apart) {
   });
 }
 
+const MINUTE = 60, HOUR = 3600, DAY = 86400;
+
+/** A time axis. There are more steps than uPlot has by itself, so that a narrow chart has more than a label or two. */
+const timeAxis = () => axis({ space: 64, values: (_, marks, __, ___, apart) => times(marks, apart),
+  incrs: [1, 2, 5, 10, 15, 20, 30, ...[1, 2, 5, 10, 15, 20, 30].map((minutes) => minutes * MINUTE),
+    ...[1, 2, 3, 4, 6, 8, 12].map((hours) => hours * HOUR), ...[1, 2, 4, 7, 14, 28, 56, 91, 182, 364].map((days) => days * DAY)] });
+
 /** Label of an axis that counts pages. */
 const pages = (mark) => (Number.isInteger(mark) ? short(mark).replace(".0 ", " ") : "");
 
@@ -146,7 +154,7 @@ export function series(figures, shown) {
   draw("series", {
     padding: [null, 32, null, null], // half of the last label of time
     scales: { x: { time: true, range: [time[0] - length / 2, time[time.length - 1] + length * 1.5] }, y: heights(0.5) },
-    axes: [axis({ space: 80, values: (_, marks, __, ___, apart) => times(marks, apart) }), axis({ size: 64, values: (_, marks) => marks.map(pages) })],
+    axes: [timeAxis(), axis({ size: 64, values: (_, marks) => marks.map(pages) })],
     series: [{}, ...its.map(([kind], i) => ({ label: kind, ...look(kind, i) }))],
     plugins: [tips((i) => [`${moment(time[i] * 1000)} UTC`,
       ...kinds.slice().reverse().map((kind) => `${kind}: ${count(verdicts[kind][i])} pages`), ...happened(time[i], length)].join("\n")), marked()],
@@ -160,7 +168,7 @@ const DASHES = [[], [8, 4], [2, 4], [12, 4, 2, 4]]; // lines differ by more than
 export function lines(id, { time, range }, named) {
   draw(id, {
     scales: { x: { time: true, range: [time[0], time[time.length - 1] + range.step] }, y: heights(LEAST_SECONDS) },
-    axes: [axis({ space: 80, values: (_, marks, __, ___, apart) => times(marks, apart) }),
+    axes: [timeAxis(),
       axis({ size: 64, values: (_, marks) => marks.map((mark) => (mark === null ? "" : seconds(mark))) })],
     series: [{}, ...named.map(({ name }, i) => ({ label: name, stroke: resolved(`--line-${i}`), width: 2, dash: DASHES[i % DASHES.length],
       points: { show: time.length < 3 ? true : undefined, size: 5, fill: resolved(`--line-${i}`) } }))],
@@ -170,28 +178,61 @@ export function lines(id, { time, range }, named) {
   }, [time, ...named.map(({ values }) => (logarithmic() ? values.map((age) => (age === null ? null : Math.max(age, LEAST_SECONDS))) : values))]);
 }
 
-/** Draw a histogram of duplicates, with recrawls on top. */
+const TALLEST = 4; // times the second bar of a histogram: exact copies would flatten everything beside them
+
+/** Mark the bar that goes on beyond the top by a gap, and by its number beside it. */
+function cutMark(place, pages) {
+  return { hooks: { draw: ({ ctx, bbox, valToPos, scales }) => {
+    const ratio = devicePixelRatio;
+    const x = valToPos(place, "x", true);
+    const wide = Math.min(22 * ratio, 0.5 * bbox.width / (scales.x.max - scales.x.min));
+    const y = bbox.top + 12 * ratio;
+    ctx.save();
+    ctx.strokeStyle = resolved("--card");
+    ctx.lineWidth = 4 * ratio;
+    ctx.beginPath();
+    ctx.moveTo(x - wide, y + 3 * ratio);
+    ctx.lineTo(x + wide, y - 3 * ratio);
+    ctx.stroke();
+    const right = x < bbox.left + bbox.width / 2;
+    ctx.fillStyle = resolved("--ink");
+    ctx.font = `${12 * ratio}px system-ui, sans-serif`;
+    ctx.textAlign = right ? "left" : "right";
+    ctx.fillText(`${short(pages)} ↑`, x + (right ? 1 : -1) * (wide + 4 * ratio), y + 4 * ratio);
+    ctx.restore();
+  } } };
+}
+
+/** Draw a histogram of duplicates, with recrawls on top. Returns what the chart does not show, in words. */
 export function histogram(id, histograms, shown, { from, to, label, words }) {
-  const kinds = ["duplicate", "recrawl"].filter((kind) => shown.has(kind) && histograms[kind]);
-  const all = kinds.flatMap((kind) => histograms[kind].slice(from));
-  if (!all.some(Boolean)) return clear(id, "No duplicates or recrawls in this range.");
+  const kinds = ["duplicate", "recrawl"].filter((kind) => shown.has(kind) && histograms[kind]?.some(Boolean));
+  if (!kinds.length) {
+    clear(id, "No duplicates or recrawls in this range.");
+    return "";
+  }
   let last = to;
   if (last === null) last = Math.max(12, ...kinds.map((kind) => histograms[kind].findLastIndex(Boolean)));
   let first = from;
   if (first === null) first = Math.min(80, ...kinds.map((kind) => histograms[kind].findIndex(Boolean)));
   const places = Array.from({ length: last - first + 1 }, (_, i) => first + i);
+  const totals = places.map((place) => kinds.reduce((sum, kind) => sum + histograms[kind][place], 0));
+  const [most, second] = totals.toSorted((a, b) => b - a);
+  const cut = !logarithmic() && second && most > TALLEST * second;
+  const longest = places[totals.indexOf(most)];
   const { its, look } = drawn(kinds, (kind) => places.map((place) => histograms[kind][place]), uPlot.paths.bars({ size: [0.8, 40] }), uPlot.paths.linear());
   draw(id, {
-    scales: { x: { time: false, range: [first - 0.7, last + 0.7] }, y: heights(0.5) },
+    scales: { x: { time: false, range: [first - 0.7, last + 0.7] }, y: cut ? { range: [0, Math.max(1, second * 1.3)] } : heights(0.5) },
     axes: [axis({ label, labelSize: 18, labelFont: "12px system-ui, sans-serif", size: 30,
       values: (_, marks) => marks.map((mark) => (Number.isInteger(mark) ? (to === 100 ? (mark / 100).toFixed(2) : mark) : "")) }),
     axis({ size: 56, values: (_, marks) => marks.map(pages) })],
     series: [{}, ...its.map(([kind], i) => ({ label: kind, ...look(kind, i) }))],
-    plugins: [tips((i) => [words(places[i]), ...kinds.map((kind) => `${kind}: ${count(histograms[kind][places[i]])} pages`)].join("\n"))],
+    plugins: [tips((i) => [words(places[i]), ...kinds.map((kind) => `${kind}: ${count(histograms[kind][places[i]])} pages`)].join("\n")),
+      ...(cut ? [cutMark(longest, most)] : [])],
   }, [places, ...its.map(([, values]) => values)]);
+  return cut ? `The bar of ${words(longest)} is cut: it stands for ${count(most)} of ${count(totals.reduce((sum, each) => sum + each))} pages.` : "";
 }
 
 /** Resize the charts to their containers. */
 export function fit() {
-  for (const [id, chart] of charts) chart.setSize({ width: by(id).clientWidth, height: height(by(id)) });
+  for (const [id, chart] of charts) chart.setSize({ width: by(id).clientWidth || FOLDED, height: height(by(id)) });
 }

@@ -15,9 +15,9 @@ export function showFigures(figures, shown, nothing, note = "") {
   else charts.series(figures, shown);
   fill(by("series-legend"), KINDS.filter((kind) => shown.has(kind)).map((kind) =>
     element("li", { "data-kind": kind, title: MEANINGS[kind] }, `${kind}: ${format.count(figures.verdicts[kind])}`)));
-  charts.histogram("distances", figures.distances, shown,
+  by("distances-cut").textContent = charts.histogram("distances", figures.distances, shown,
     { from: 0, to: null, label: "bits", words: (bits) => `distance ${bits} bits` });
-  charts.histogram("similarities", figures.similarities, shown,
+  by("similarities-cut").textContent = charts.histogram("similarities", figures.similarities, shown,
     { from: null, to: 100, label: "estimated Jaccard similarity", words: (part) => `similarity ${(part / 100).toFixed(2)}` });
   showReasons(figures);
   offerFigures(figures);

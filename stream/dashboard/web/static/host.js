@@ -4,6 +4,7 @@ import { ask } from "./api.js";
 import * as charts from "./charts.js";
 import { bar, by, element, empty, fill, hostPage, KINDS, row, spelled, table } from "./dom.js";
 import { showFigures } from "./figures.js";
+import { foldPanels } from "./fold.js";
 import * as format from "./format.js";
 import { chooseTheme, offerToLogOut, showNamespace } from "./header.js";
 import { Live } from "./live.js";
@@ -22,11 +23,11 @@ const shown = new Set(KINDS);
 
 function showTiles() {
   const { pages, verdicts } = figures;
-  const one = (name, value, meaning, more = null) => tile(name, value, name === "Duplicate ratio" ? "" : "pages", meaning, more);
+  const one = (name, value, meaning, more = null) => tile(name, value, name === "Duplicates" ? "" : "pages", meaning, more);
   fill(by("tiles"),
     one("Pages", format.short(pages), `${format.count(pages)} pages of this host were judged in this range.`, "in this range"),
-    one("Duplicate ratio", format.percent(figures.duplicate_ratio), "Duplicates divided by all pages of this host in this range.",
-      `${format.count(verdicts.duplicate)} duplicates`),
+    one("Duplicates", format.percent(figures.duplicate_ratio), "Duplicates divided by all pages of this host in this range.",
+      `${format.count(verdicts.duplicate)} pages`),
     one("Unique", format.short(verdicts.unique), "Pages that match no earlier page."),
     one("Recrawls", format.short(verdicts.recrawl), "The same URL with unchanged content."),
     one("Insufficient", format.short(verdicts.insufficient), "Pages with too little text to decide."),
@@ -93,6 +94,7 @@ function follow() {
   live.restart();
 }
 
+foldPanels();
 chooseTheme(draw);
 follow();
 addEventListener("hashchange", follow);

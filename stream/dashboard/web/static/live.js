@@ -7,6 +7,7 @@ import { moment, recent } from "./format.js";
 
 const KEPT = 100;
 const MOST = 200; // rows of a file
+const ROOM = 420; // px, height of the list
 const COLUMNS = [
   ["time (UTC)", "Time of the decision.", "when"],
   ["verdict", "Kind of verdict.", ""],
@@ -25,6 +26,8 @@ export class Live {
     this.round = 0;
     by("pause").addEventListener("click", () => this.pause());
     by("older").addEventListener("click", () => this.older());
+    new ResizeObserver(endWithWholeRow).observe(by("latest"));
+    by("latest").addEventListener("toggle", endWithWholeRow, true); // a row has opened
   }
 
   /** Restart with the current filters. */
@@ -96,7 +99,20 @@ export class Live {
       else body.insertBefore(verdictRow(verdict, this.lookUpAt,
         { class: fresh.has(sequence) ? "fresh" : null, "data-sequence": sequence }), place);
     }
+    endWithWholeRow();
   }
+}
+
+/** Let the list end with a whole row. What is left of its room stays empty, so that nothing below it moves. */
+function endWithWholeRow() {
+  const place = by("latest");
+  const list = place.querySelector("table");
+  if (!list) return;
+  const bottoms = [...list.tBodies[0].rows].map((each) => each.getBoundingClientRect().bottom - list.getBoundingClientRect().top);
+  const whole = bottoms.findLast((bottom) => bottom <= ROOM);
+  const cut = bottoms.at(-1) > ROOM && whole;
+  place.style.maxHeight = cut ? `${Math.ceil(whole)}px` : "";
+  place.style.marginBottom = cut ? `${ROOM - Math.ceil(whole)}px` : "";
 }
 
 function state(name, words) {

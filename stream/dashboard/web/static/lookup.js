@@ -2,6 +2,7 @@
 import { post } from "./api.js";
 import { differences } from "./differences.js";
 import { address, badge, by, element, empty, fill, row, spelled, table } from "./dom.js";
+import { unfold } from "./fold.js";
 import { count } from "./format.js";
 import { clusterPages } from "./lists.js";
 import { verdictTable } from "./live.js";
@@ -12,6 +13,8 @@ const NEAR = [
   ["similarity", "Estimated Jaccard similarity of the texts, 0 to 1.", "number"],
   ["match", "Whether they are near-duplicates by the rule, and why.", "why"],
 ];
+
+const CLOSE = 0.5; // similarity from which an anchor is listed that the judge does not compare
 
 let looked = "";
 
@@ -33,6 +36,7 @@ export function lookUp(url) {
   by("lookup-content").value = "";
   by("compare-content").value = "";
   find();
+  unfold(by("lookup-panel"));
   by("lookup-panel").scrollIntoView();
   by("found").focus({ preventScroll: true });
 }
@@ -67,18 +71,22 @@ function show(result) {
     result.behind ? element("p", { class: "hint" }, `The look-up lags behind by ${result.behind} decision records.`) : null);
 }
 
-/** The nearest anchors: those that the judge would compare, then others, for which it does not look. */
+/** The nearest anchors: those that the judge would compare, then others that are close, for which it does not look. */
 function nearest({ near, searched, anchors }) {
   const rows = (its) => table(NEAR, its.map((each) =>
     row(NEAR, [address(each.url), String(each.distance), each.similarity === null ? "–" : each.similarity.toFixed(3),
       [element("strong", {}, each.candidate ? (each.alike ? "yes" : "no") : "not compared"), element("div", { class: "like" }, each.why)]])), "stacked near");
-  const [candidates, far] = [near.filter(({ candidate }) => candidate), near.filter(({ candidate }) => !candidate)];
+  const candidates = near.filter(({ candidate }) => candidate);
+  const others = near.filter(({ candidate }) => !candidate);
+  const close = others.filter(({ alike, similarity }) => alike || similarity === null || similarity >= CLOSE);
+  const which = searched < anchors ? `the newest ${count(searched)} of ${count(anchors)} anchors` : `all ${count(anchors)} anchors`;
   return [
     candidates.length ? [element("h3", {}, "Nearest anchors"), rows(candidates)] : null,
-    far.length ? [element("h3", {}, "Nearest of the other anchors"),
-      element("p", { class: "like" }, "The judge does not compare them with the page, as they share no bucket of the tables. "
-        + (searched < anchors ? `The newest ${count(searched)} of ${count(anchors)} anchors were searched.` : `All ${count(anchors)} anchors were searched.`)),
-      rows(far)] : null,
+    close.length ? [element("h3", {}, "Nearest of the other anchors"),
+      element("p", { class: "like" }, `The judge does not compare them with the page, as they share no bucket of the tables. This look-up searched ${which}.`),
+      rows(close)] : null,
+    others.length && !close.length
+      ? element("p", { class: "like" }, `No other anchor has a similarity of ${CLOSE} or more: this look-up searched ${which}.`) : null,
   ];
 }
 

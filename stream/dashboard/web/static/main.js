@@ -6,6 +6,7 @@ import { showChanges } from "./changes.js";
 import { by, element, KINDS, MEANINGS } from "./dom.js";
 import { offer } from "./export.js";
 import { showFigures } from "./figures.js";
+import { foldPanels } from "./fold.js";
 import * as format from "./format.js";
 import { chooseTheme, offerToLogOut, showNamespace } from "./header.js";
 import { showBehind, showLag } from "./lag.js";
@@ -183,6 +184,7 @@ function showKinds() {
 
 const address = new URLSearchParams(location.hash.slice(1));
 recall(address);
+foldPanels();
 makeKinds();
 showKinds();
 chooseTheme(draw);

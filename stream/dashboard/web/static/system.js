@@ -11,24 +11,34 @@ export function tile(name, value, unit, meaning, more = null) {
     more ? element("div", { class: "more" }, more) : null);
 }
 
+const WAITING = { worker: "pages", judge: "journal records" };
+
+/** How long pages wait for their verdicts: the age of the oldest, and how much is unread. */
+function delay(system) {
+  const groups = system?.groups.filter(({ role }) => role in WAITING) ?? [];
+  const behind = groups.filter((each) => each.lag_records);
+  const ages = groups.map((each) => each.lag_seconds).filter((age) => age !== null);
+  const [value, unit] = format.seconds(ages.length ? Math.max(...ages) : null).split(" ");
+  const waiting = behind.map((each) => `${format.short(each.lag_records)} ${WAITING[each.role]}`).join(" and ");
+  return tile("Delay", value, unit, "Age of the oldest page that waits for a worker or for the judge. A journal record holds up to 512 pages.",
+    groups.length ? `${waiting || "nothing"} waiting` : null);
+}
+
 export function showTiles(figures, system) {
   const { pages, verdicts } = figures;
   const [size, unit] = format.bytes(system?.state_bytes ?? null);
-  const judge = system?.groups.find((group) => group.role === "judge");
   fill(by("tiles"),
     tile("Speed", format.rate(figures.pages_per_second), "pages/s", "Verdicts per second of all hosts, over the last 30 seconds.",
       figures.pages_per_second || !figures.last ? "over 30 seconds" : `last at ${format.recent(figures.last * 1000)} UTC`),
     tile("Pages", format.short(pages), "pages", `${format.count(pages)} pages were judged in this range.`, "in this range"),
-    tile("Duplicate ratio", format.percent(figures.duplicate_ratio), "",
+    tile("Duplicates", format.percent(figures.duplicate_ratio), "",
       "Duplicates divided by all pages of this range. Recrawls (the same URL again) are not duplicates.",
-      `${format.count(verdicts.duplicate)} duplicates`),
-    tile("Unique", format.short(verdicts.unique), "pages", "Pages in this range that match no earlier page."),
-    tile("Journal", format.short(system?.journal_position ?? null), "records",
-      "Offset of the next journal record that the judge will read. A record holds up to 512 pages.",
-      judge ? `${format.count(judge.lag_records)} records behind` : null),
-    tile("Anchors", format.short(system?.anchors ?? null), "pages",
-      "First pages of clusters, with which later pages are compared. Empty until the look-up has caught up."),
-    tile("Judge's state", size, unit, "Size of the judge's state directory. Empty if it is on another machine."));
+      `${format.count(verdicts.duplicate)} pages`),
+    tile("Unique", format.short(verdicts.unique), "pages", "Pages in this range that match no earlier page.", "like no earlier page"),
+    delay(system),
+    tile("Stored", size, unit, "Size of the judge's state directory; empty if it is on another machine. "
+      + "Anchors are the first pages of clusters, since the first verdict: new pages are compared with them.",
+      Number.isInteger(system?.anchors) ? `${format.short(system.anchors)} anchors to compare with` : null));
 }
 
 const COLUMNS = [
