@@ -173,7 +173,7 @@ class EmbeddedBroker(LocalBroker):
                 f"{name}:{protocol}" for name, protocol in {**protocols, "CONTROLLER": "PLAINTEXT"}.items()
             ),
             "controller.quorum.voters": f"1@{HOST}:{self._controller_port}",
-            "log.dirs": str(storage),
+            "log.dirs": storage.name,
             **self._secured.properties,
         }
         self._properties.write_text("\n".join([template, *(f"{k}={v}" for k, v in own.items()), ""]))
@@ -186,11 +186,13 @@ class EmbeddedBroker(LocalBroker):
             part.replace(identity)
         self._cluster_id = identity.read_text()
         if not (storage / "meta.properties").is_file():
-            tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", str(self._properties)]
+            tool = ["kafka.tools.StorageTool", "format", "-t", self._cluster_id, "-c", self._properties.name]
             for user in self._secured.scram:
                 tool += ["--add-scram", user]
             done = subprocess.run(
                 self._java("-XX:TieredStopAtLevel=1", main=tool),
+                cwd=self._dir,
+                env=_environment(),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -210,7 +212,7 @@ class EmbeddedBroker(LocalBroker):
                 *JVM,
                 *options,
                 f"-Djava.io.tmpdir={self._temporary}",
-                f"-Dneardup.log={self.log}",
+                f"-Dneardup.log={self.log.name}",
                 f"-Dlog4j2.configurationFile={logging}",
             ),
             *("-cp", f"{self._jars}{os.sep}*", *main),
@@ -218,13 +220,15 @@ class EmbeddedBroker(LocalBroker):
 
     def _start(self) -> bool:
         """Start the JVM and wait for an answer. Returns False if a port was taken."""
-        command = self._java(main=["kafka.Kafka", str(self._properties)])
+        command = self._java(main=["kafka.Kafka", self._properties.name])
         guard = [sys.executable, "-I", "-S", embedded_guard.__file__]
         begun = self.log.stat().st_size if self.log.exists() else 0
         with (self._dir / "kafka.out").open("ab") as output:
             # A session of its own, so that Ctrl-C does not end the broker before our roles, which need it.
             self._guard = subprocess.Popen(
                 [*guard, str(os.getpid()), str(self._dir) if self._scratch else "", *command],
+                cwd=self._dir,
+                env=_environment(),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=output,
@@ -270,6 +274,15 @@ class EmbeddedBroker(LocalBroker):
         _open(guard.stdin).close()
         _open(guard.stdout).close()
         guard.wait()
+
+
+def _environment() -> dict[str, str]:
+    """The environment of a JVM that works in its directory, by relative names.
+
+    Kafka takes a comma for the end of a directory's name and reads its properties as Latin-1; Java opens no
+    file whose name is not in the encoding of the locale.
+    """
+    return {**os.environ, "LC_ALL": "C.UTF-8"}
 
 
 def _lock(directory: Path, progress: Callable[[str], None]) -> int:

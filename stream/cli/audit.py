@@ -20,20 +20,18 @@ if TYPE_CHECKING:
     from stream.roles.auditor.audit import Findings
 
 HOUR: Final = 3600
-
-
 FINDINGS: Final = {
-    "pages": "compared with their verdicts, together with the rows of --rows",
+    "pages": "on the topic, and rows of --rows",
     "rows": "how many of these are loaded rows",
-    "waiting": "not judged yet: workers or the judge have not come to them",
-    "missing": "judged, but the verdict is not there: a fault",
+    "waiting": "not judged yet",
+    "missing": "judged, but without a verdict: a fault",
     "repeated": "verdicts beyond the first one of a page: a fault",
-    "unexplained": "verdicts on offsets that have no page and had none: a fault",
-    "lost": "deleted by the retention of pages before they were read",
-    "trimmed": "judged; retention has deleted the verdict, so it is not checked",
-    "earlier": "verdicts on pages below the log start, or of a deleted topic",
+    "unexplained": "verdicts that are of no page: a fault",
+    "lost": "deleted by retention before they were read",
+    "trimmed": "judged, verdict deleted by retention: not checked",
+    "earlier": "verdicts on pages that were deleted since",
     "compacted": "verdicts on pages that compaction removed",
-    "loaded": "verdicts on loaded rows that no --rows names: not checked",
+    "loaded": "verdicts on rows that no --rows names: not checked",
 }
 """The rows of the table, and what each counts."""
 ALWAYS: Final = ("pages", "waiting", "missing", "repeated", "unexplained", "lost")
@@ -149,7 +147,7 @@ def _show(namespace: str, findings: Findings, differences: list[str] | None) -> 
         table.add_row(f"verdict {verdict}", f"{count:,}", "")
     if differences is not None:
         table.add_row(
-            "different", f"{len(differences):,}", "decisions or verdicts that --recompute gives otherwise"
+            "different", f"{len(differences):,}", "decisions or verdicts that do not follow: a fault"
         )
     console.print(table, soft_wrap=False)
     for line in (*findings.examples, *(differences or ())):

@@ -130,7 +130,7 @@ def report(outcome: Any, console: Any) -> None:
     )
     console.print(f"{outcome.rocksdb_probes:,} probes answered by RocksDB", highlight=False)
     console.print(
-        f"audit: {quantity(findings.pages, 'page')}, {findings.missing} missing, "
+        f"audit: {quantity(findings.pages, 'page')}, {findings.waiting} waiting, {findings.missing} missing, "
         f"{findings.repeated} repeated, {findings.lost} lost: "
         + ("every page has exactly one verdict" if findings.clean else "NOT CLEAN"),
         highlight=False,

@@ -122,6 +122,23 @@ async def test_a_broker_that_ends_by_itself_ends_the_command(tmp_path: Path) -> 
 
 @needs_java
 @pytest.mark.broker
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+async def test_a_directory_may_have_any_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, locale: str
+) -> None:
+    """Kafka ends a directory at a comma and reads Latin-1; Java uses the encoding of the locale."""
+    monkeypatch.setenv("LC_ALL", locale)
+    data = tmp_path / "caf\u00e9 \u6570\u636e \\n a,b #!"
+    with command("--port", "0", "--data", data) as broker:
+        assert answers(broker.servers)
+        assert (data / "data" / "meta.properties").is_file()
+        assert (data / "kafka.log").is_file()
+        broker.end(signal.SIGTERM)
+    assert os.listdir(tmp_path) == [data.name]
+
+
+@needs_java
+@pytest.mark.broker
 async def test_temporary_data_go_with_a_killed_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
