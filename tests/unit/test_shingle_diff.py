@@ -73,7 +73,7 @@ def test_explain_shows_the_diff_with_marks_that_no_text_can_imitate(tmp_path: Pa
     shared = "the harbour authority will repair [red] the pier {+x+} before winter"
     (tmp_path / "a.txt").write_text(f"old words here {shared}")
     (tmp_path / "b.txt").write_text(f"{shared} \x1b[31m and more words here")
-    plain = " ".join(neardup("explain", tmp_path / "a.txt", tmp_path / "b.txt").stdout.split())
+    plain = " ".join(neardup("explain", tmp_path / "a.txt", tmp_path / "b.txt", "--diff").stdout.split())
     said = shared.replace("{+", "\\{+").replace("+}", "\\+}")
     assert f"A: [-old words here-] {said} B:" in plain
     assert f"B: {said} \ufffd[ {{+31m and more words here+}}" in plain
