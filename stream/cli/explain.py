@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from stream.cli.group import SectionCommand
-from stream.cli.options import PATH, with_scheme, with_settings, with_verdict_options
+from stream.cli.options import PATH, with_columns, with_scheme, with_settings, with_verdict_options
 from stream.cli.printable import as_markup
 from stream.cli.quantity import quantity
 from stream.errors import SettingsError
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from stream.judge.shingle_diff import ShingleDiff, TextRun
     from stream.messages.verdict_options import VerdictOptions
     from stream.page_rows.page_fingerprinter import PageFingerprinter
+    from stream.pages.columns import Columns
 
 _PLACE: Final = re.compile(r"(.+)#(\d+)")
 _STORED: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*://|[0-9a-f]{8}\.\d+\.\d+$")
@@ -44,6 +45,7 @@ _MARKS: Final = re.compile(r"\[-|-\]|\{\+|\+\}")
               help="Answer for the index in this directory, by its scheme and options. A and B may be URLs"
               " or ids of it.")  # fmt: skip
 @with_verdict_options
+@with_columns
 @with_scheme
 @with_settings("state_dir", "namespace", "page_bytes")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
@@ -54,6 +56,7 @@ def command(
     anchor: str,
     page: str,
     options: VerdictOptions,
+    columns: Columns,
     scheme: Scheme,
     index_directory: Path | None,
     with_diff: bool,
@@ -95,7 +98,7 @@ def command(
                 if (stored := stored_pages().side(text)) is None:
                     raise SettingsError(f"{text}: {stored_pages().path} has no page with that URL or id")
                 return stored
-            return _side(text, fingerprinter, settings.page_bytes)
+            return _side(text, fingerprinter, settings.page_bytes, columns)
 
         sides = [side(text) for text in (anchor, page)]
         if pages is not None or index_directory is not None:
@@ -140,7 +143,7 @@ def _is_fingerprint(text: str, digits: int) -> bool:
     return re.fullmatch(rf"(0x)?[0-9a-fA-F]{{{digits}}}", text) is not None
 
 
-def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int) -> ExplainedPage:
+def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int, columns: Columns) -> ExplainedPage:
     from stream.errors import PageError
     from stream.judge.explain import ExplainedPage, side_of_page
     from stream.pages.page import decode_page
@@ -151,7 +154,7 @@ def _side(text: str, fingerprinter: PageFingerprinter, page_bytes: int) -> Expla
     path, number = text, 1
     if not Path(text).exists() and (place := _PLACE.fullmatch(text)):
         path, number = place[1], int(place[2])
-    messages = list(islice(open_source(path), max(number - 1, 0), number))
+    messages = list(islice(open_source(path, columns=columns), max(number - 1, 0), number))
     if not messages:
         raise SettingsError(f"source {text}: it has fewer than {quantity(number, 'page')}")
     try:

@@ -261,7 +261,9 @@ def _body(message: _Message, raw: bytes | None, page_bytes: int) -> bytes | None
         try:
             body = base64.b64decode(message.body, validate=True)
         except (binascii.Error, ValueError) as error:
-            raise PageError("bad_base64", str(error)) from None
+            raise PageError(
+                "bad_base64", f"{error}; a `body` that is text belongs in `text` or `html`"
+            ) from None
     if body is None:
         return None
     encoding = (message.content_encoding or "identity").strip().lower()

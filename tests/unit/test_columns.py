@@ -280,6 +280,15 @@ def test_lines_without_a_field_are_no_mistake_while_others_have_it(tmp_path: Pat
     assert len(fields(str(tmp_path / "nothing_like_it.jsonl"))) == 3
 
 
+def test_a_body_that_is_text_is_named_as_a_column(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path, json.dumps({"url": URL, "body": TEXT}).encode())
+    (message,) = open_source(path)
+    row = PageFingerprinter().message(message.value, 1 << 20)
+    assert row.reason == "bad_base64"
+    assert (row.detail or "").endswith("a `body` that is text belongs in `text` or `html`")
+    assert fields(path, Columns(text="body")) == [{"url": URL, "text": TEXT}]
+
+
 def test_a_line_is_read_as_soon_as_it_is_clear(tmp_path: Path) -> None:
     """A pipe may deliver one page an hour."""
     source = open_source(
@@ -442,6 +451,8 @@ def test_a_command_maps_columns_and_says_which_would_do(tmp_path: Path) -> None:
     assert [each["verdict"] for each in verdicts] == ["unique", "unique", "duplicate", "duplicate"]
     assert verdicts[2]["duplicate_of_url"] == "id://localhost/0"
     assert verdicts[3]["origin_place"] == "line 4"
+    two = [f"{source}#1", f"{source}#3", *options.split()]
+    assert json.loads(neardup("explain", *two, "--json").stdout)["verdict"] == "duplicate"
     pairs = neardup("match", "--verified", source, *options.split(), "--json").stdout
     assert json.loads(pairs.splitlines()[-1])["matches"] == 2
 
