@@ -6,7 +6,9 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
+from typing import Any
 
 import click
 from mkdocs.config.defaults import MkDocsConfig
@@ -17,8 +19,38 @@ sys.path.insert(0, str(ROOT))
 WIDTH = 100
 SUFFIXES = {".md", ".svg", ".png", ".toml", ".py", ".sql", ".properties"}
 """Of files under docs/ that are pages, or that pages show or link to."""
-WIDE = ".md-grid { max-width: 82rem } .md-typeset table:not([class]) code { word-break: normal }\n"
-"""Our tables and figures are wide."""
+STYLE = """
+/* Our tables and figures are wide. */
+.md-grid { max-width: 82rem }
+.md-typeset table:not([class]) code { word-break: normal }
+.md-typeset img { border-radius: .4rem }
+/* Drawings are dark on white: the same colours, with the lightness turned round. */
+[data-md-color-scheme=slate] .md-typeset img[src$=".svg"] { filter: invert(.9) hue-rotate(180deg) }
+[data-md-color-scheme=slate] .md-typeset img[src$=".png"] { filter: brightness(.8) }
+@media screen and (max-width: 44.9375em) {
+  .md-typeset table:not([class]) :is(th, td) { min-width: 0; padding: .4em .6em; overflow-wrap: anywhere }
+  .md-typeset table:not([class]) td:first-child { min-width: 5.5rem }
+  /* Each row of a wide table becomes a list of its cells, with their headings. */
+  .md-typeset table[data-wide]:not([class]) { display: block }
+  .md-typeset table[data-wide] thead { display: none }
+  .md-typeset table[data-wide] :is(tbody, tr, td) { display: block }
+  .md-typeset table[data-wide] tr { padding: .4em 0; border-top: .05rem solid var(--md-typeset-table-color) }
+  .md-typeset table[data-wide]:not([class]) td { padding: .1em .6em; border: 0 }
+  .md-typeset table[data-wide]:not([class]) td:empty { display: none }
+  .md-typeset table[data-wide] td[data-heading]::before {
+    content: attr(data-heading) ": "; color: var(--md-default-fg-color--light);
+  }
+  .md-typeset table[data-wide] td:first-child { font-weight: 700 }
+  :is(.md-typeset__scrollwrap, .md-typeset__table):has(table[data-wide]) {
+    display: block; margin: 0; padding: 0;
+  }
+}
+"""
+FEW_COLUMNS = 2
+"""That fit a phone side by side."""
+TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
+HEADING = re.compile(r"<th[^>]*>(.*?)</th>", re.DOTALL)
+CELL = re.compile(r"<td(?=[\s>])")
 EXAMPLE = re.compile(r"^(?:>>> .*\n)(?:.+\n)*", re.MULTILINE)
 
 
@@ -34,8 +66,26 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page in (commands, python, errors):
         place = f"docs/reference/{page.__name__}.md"
         found.append(File.generated(config, place, content="\n".join(page()) + "\n"))
-    found.append(File.generated(config, "site.css", content=WIDE))
+    found.append(File.generated(config, "site.css", content=STYLE))
     return found
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Tables of many columns, whose cells name their headings, for screens that have no room for a head."""
+    return TABLE.sub(_with_headings, html)
+
+
+def _with_headings(table: re.Match[str]) -> str:
+    headings = [re.sub(r"<[^>]*>", "", each).strip() for each in HEADING.findall(table[0])]
+    if len(headings) <= FEW_COLUMNS:
+        return table[0]
+    places = count()
+
+    def cell(_: re.Match[str]) -> str:
+        heading = headings[next(places) % len(headings)].replace('"', "&quot;")
+        return f'<td data-heading="{heading}"' if heading else "<td"
+
+    return CELL.sub(cell, table[0]).replace("<table", "<table data-wide", 1)
 
 
 def commands() -> Iterator[str]:
