@@ -327,6 +327,57 @@ def test_lines_that_are_no_objects_are_rejected(tmp_path: Path) -> None:
     assert [row.reason for row in rows] == [None, *reasons, None, "malformed_json"]
 
 
+NAMES = st.sampled_from(
+    ["url", "text", "html", "body", "id", "a", "a.b", "b", "fetched_at", "warc_offset", "\xe9"]
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=8,
+)
+COLUMNS = [
+    NO_COLUMNS, Columns(url="a.b"), Columns(id="a.b", text="b"), Columns(html="a", url="b"), Columns(id="id"),
+    Columns(text="a.b.a", id="\xe9"), Columns(url="a", text="a"),
+]  # fmt: skip
+
+
+def value_at(fields: Any, name: str) -> tuple[bool, Any]:
+    """Whether an object has a value of that name or path, and the value."""
+    if not isinstance(fields, dict):
+        return False, None
+    if name in fields:
+        return True, fields[name]
+    root, dot, rest = name.partition(".")
+    return value_at(fields.get(root), rest) if dot else (False, None)
+
+
+def expected(fields: dict[str, Any], columns: Columns) -> dict[str, Any]:
+    """The message by plain dictionaries."""
+    content = columns.text is not None or columns.html is not None
+    only = ["content_encoding", "warc_filename", "warc_offset"]
+    message = {name: fields[name] for name in [*columns.fields, *([] if content else only)] if name in fields}
+    for field, name in columns.names.items():
+        has, value = value_at(fields, name)
+        if field == "id":
+            field = "url"
+            if isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool)):
+                value = url_of_id(str(value)) if value != "" else None
+        if has:
+            message[field] = value
+    return message
+
+
+@given(st.dictionaries(NAMES, VALUES), st.sampled_from(COLUMNS))
+def test_messages_are_those_of_plain_dictionaries(row: dict[str, Any], columns: Columns) -> None:
+    for ascii_only in (True, False):
+        value, url = columns.message(json.dumps(row, ensure_ascii=ascii_only).encode())
+        message = json.loads(value)
+        assert message == expected(row, columns)
+        if columns.url or columns.id:
+            hint = message.get("url")
+            assert url == (hint if isinstance(hint, str) else None)
+
+
 def test_lone_surrogates_are_replaced_as_in_messages(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path, rb'{"u":"http://a/\ud800","t":"a\udc00b","x":"\ud83d\ude00"}')
     fingerprinter = PageFingerprinter()
