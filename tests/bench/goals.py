@@ -56,17 +56,16 @@ GOALS = (
         "fingerprint", "ours / segmentation and hashing alone by our loops, English",
         ("en", "times_segment_and_hash"),
         "<=", 1.4,
-        "both are compiled now: {en[segment_and_hash_us_a_text]} us a text for cutting and hashing leave "
-        "little for weighing, summing 64 bits and the sketch, {en[ours_us_a_text]} us in all; cutting and "
-        "hashing by the libraries alone takes {en[plain_segment_and_hash_us_a_text]} us",
+        "our loops cut and hash a text in {en[segment_and_hash_us_a_text]} us, so that weighing its words, "
+        "summing 64 bits and the sketch are most of the {en[ours_us_a_text]} us in all. The libraries take "
+        "{en[plain_segment_and_hash_us_a_text]} us to cut and hash alone",
     ),
     Goal(
         "fingerprint", "ours / segmentation and hashing alone by our loops, Chinese",
         ("zh", "times_segment_and_hash"),
         "<=", 1.4,
-        "both are compiled now: {zh[segment_and_hash_us_a_text]} us a text for cutting and hashing, "
-        "{zh[ours_us_a_text]} us in all; cutting and hashing by the libraries alone takes "
-        "{zh[plain_segment_and_hash_us_a_text]} us",
+        "our loops cut and hash a text in {zh[segment_and_hash_us_a_text]} us of {zh[ours_us_a_text]} us in "
+        "all. The libraries take {zh[plain_segment_and_hash_us_a_text]} us to cut and hash alone",
     ),
     Goal(
         "extract", "of the extraction library's speed alone, HTML to fingerprint", ("ratio",), ">=", 2,
@@ -80,7 +79,7 @@ GOALS = (
     ),
     Goal("tables", "rows a second at 5 M anchors in RAM, exact", ("hot exact", "rows_per_second"),
          ">=", 700_000,
-         "a row touches 10 tables at random, all beyond the processor's cache"),
+         "a row is looked up at 10 random places in memory, none of which is in the processor's cache"),
     Goal("tables", "rows a second at 5 M in RAM, 40 probes", ("hot 40 probes", "rows_per_second"),
          ">=", 300_000, "every probe is a place in memory at random"),
     Goal("tables", "rows a second at 5 M in RAM, 110 probes", ("hot 110 probes", "rows_per_second"),
@@ -92,20 +91,22 @@ GOALS = (
          "RocksDB answers {cold 40 probes[rocks_probes_a_row]} probes a row, on two cores"),
     Goal(
         "judge", "verdicts a second", ("verdicts_per_second",), ">=", 100_000,
-        "the judge takes {processor_us_a_verdict[judge]} us of processor a verdict and the broker beside it "
-        "{processor_us_a_verdict[broker]}, more than two cores have for 100,000 a second; {cores} of "
-        "them are busy: its threads take turns in Python, and what a batch is compared with is known when "
-        "the one before is decided",
+        "a verdict takes {processor_us_a_verdict[judge]} us of processor in the judge and "
+        "{processor_us_a_verdict[broker]} us in the broker; of the two cores, {cores} are busy, because the "
+        "judge's threads take turns in Python, and because a batch can be compared only when the one before "
+        "it is decided",
     ),
     Goal(
         "judge", "of publishing alone", ("ratio",), ">=", 0.4,
-        "aiokafka publishes {publishing_alone_per_second:,} a second that nobody looked up or remembers",
+        "the Kafka client alone publishes {publishing_alone_per_second:,} records a second, without looking "
+        "anything up or storing it",
     ),
     Goal(
         "judge_hostile", "slowest hostile journal, rows a second, to an ordinary one", ("worst_ratio",),
         ">=", 0.2,
-        "{worst_case}: a page meets up to 10,240 anchors, whose fingerprints are looked at, and rows for "
-        "which order matters are judged one by one",
+        "in the case *{worst_case}*, a page is compared by fingerprint with up to 10,240 anchors, and "
+        "rows whose "
+        "order matters are judged one by one",
     ),
     Goal("end_to_end", "times the plain Faust job, text", ("text", "ratio"), ">=", 5),
     Goal(
@@ -125,15 +126,16 @@ GOALS = (
     ),
     Goal(
         "latency", "p50 from publish to verdict at half load, ms", ("at_50%", "p50_ms"), "<=", 50,
-        "small batches cost more a page: half of the sustained pages take {at_50%[cores]} cores of two, so "
-        "every part waits for a processor; {at_50%[to_journal_p50_ms]} ms are reading, children and append, "
-        "{at_50%[to_decision_p50_ms]} the judge's turn, {at_50%[to_reader_p50_ms]} its transaction. "
-        "At 5 % of the load it is {at_5%[p50_ms]} ms",
+        "small batches cost more for each page, so that at half the load {at_50%[cores]} of two cores "
+        "are busy "
+        "and every part waits for a processor. Workers take {at_50%[to_journal_p50_ms]} ms, the judge "
+        "{at_50%[to_decision_p50_ms]}, its transaction {at_50%[to_reader_p50_ms]}. At 5 % of the load it is "
+        "{at_5%[p50_ms]} ms",
     ),
     Goal(
         "latency", "p99 at half load, ms", ("at_50%", "p99_ms"), "<=", 250,
-        "of it {at_50%[to_journal_p99_ms]} ms at the 99th percentile are spent until the append: broker, "
-        "children, judge and crawler share two cores",
+        "workers take {at_50%[to_journal_p99_ms]} ms of it (99th percentile), as broker, workers, judge and "
+        "crawler share two cores",
     ),
     Goal("latency", "p99 at 90 % load, ms", ("at_90%", "p99_ms"), "<=", 2000),
     Goal("growth", "speed at the end of the curve to that at 1 M, beside that of a judge just begun",
@@ -148,8 +150,10 @@ GOALS = (
     Goal("growth", "disk an anchor, bytes", ("disk_bytes_an_anchor",), "<=", 600),
     Goal("growth", "seconds to start at 5 M anchors", ("seconds_to_start",), "<=", 5),
     Goal("growth", "rebuilding to deciding", ("rebuild", "ratio"), ">=", 5,
-         "a rebuild writes the same pages and URLs, {rebuild[rebuilt_per_second]:,} rows a second; it saves "
-         "probing and verifying alone, and deciding is fast too: {rebuild[decided_per_second]:,} a second"),
+         "a rebuild writes the same pages and URLs ({rebuild[rebuilt_per_second]:,} rows a second) and "
+         "saves only "
+         "the search for candidates, which is fast: {rebuild[decided_per_second]:,} rows are decided a "
+         "second"),
     Goal("match", "all pairs of 1 M fingerprints, k = 3, seconds", ("all_pairs", "1 M", "seconds"),
          "<=", 0.4),
     Goal("match", "all pairs of 10 M, seconds", ("all_pairs", "10 M", "seconds"), "<=", 5),
@@ -163,14 +167,16 @@ GOALS = (
     Goal("backfill", "Spark's processor time to our processes', HTML", ("html", "spark_to_own_processes"),
          "<=", 1.15),
     Goal("dashboard", "verdicts folded a second of one core", ("folded_per_second",), ">=", 50_000,
-         "others used the processor too: the dashboard, which yields, had {cores} cores of it; rows of hosts "
-         "and clusters are added to in Python"),
+         "the dashboard gives way to other processes and had {cores} cores; and it adds up hosts and "
+         "clusters in "
+         "Python"),
     Goal("dashboard", "processor a verdict, us; the goal is a quarter of the judge's",
          ("processor_us_a_verdict",), "<=", 5,
-         "without Kafka, reading takes 1.9 us, the history with its index 2.2, rows of hosts 1.8, of "
-         "clusters 1.8; fetching and changelogs come on top"),
+         "fetching and writing to Kafka take most of it. The rest is reading (1.9 us), the history with "
+         "its index "
+         "(2.2), sums of hosts (1.8) and of clusters (1.8)"),
     Goal("dashboard", "RSS, MiB, without anchors to look up", ("rss_mib",), "<=", 300,
-         "220 MiB before the first verdict; then sums of hosts and clusters, and what is added up meanwhile"),
+         "the process has 220 MiB before the first verdict; sums of hosts and clusters take the rest"),
     Goal("start", "neardup --help, seconds", ("help_seconds",), "<=", 0.3),
     Goal("start", "neardup fingerprint of one English page, seconds", ("fingerprint_seconds",), "<=", 1),
     Goal("start", "neardup fingerprint of one Chinese page, seconds", ("chinese_fingerprint_seconds",),
@@ -183,8 +189,8 @@ def judged(part: str, found: dict[str, Any]) -> Iterator[GoalResult]:
     for goal in GOALS:
         if goal.part != part:
             continue
-        value = _at(found, goal.path)
-        bound = _at(found, goal.value) if isinstance(goal.value, tuple) else goal.value
+        value = figure_at(found, goal.path)
+        bound = figure_at(found, goal.value) if isinstance(goal.value, tuple) else goal.value
         if value is not None and bound is not None:
             met = value >= bound if goal.sign == ">=" else value <= bound
             why = "" if met else _filled(goal.why, found)
@@ -210,7 +216,8 @@ def _peers(found: dict[str, Any]) -> Iterator[GoalResult]:
                     yield GoalResult(what, "> 1", ratio, ratio > 1, "" if ratio > 1 else _GROWING)
 
 
-def _at(found: Any, path: tuple[str, ...]) -> float | None:
+def figure_at(found: Any, path: tuple[str, ...]) -> float | None:
+    """The number that stands at `path` in a part's results, if one does."""
     for name in path:
         found = found.get(name) if isinstance(found, dict) else None
     return found if isinstance(found, (int, float)) else None

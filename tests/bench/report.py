@@ -11,11 +11,11 @@ import platform
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.bench import pictures
 from tests.bench.costs import cost
-from tests.bench.goals import judged
+from tests.bench.goals import figure_at, judged
 
 FELL = 0.85
 """A ratio below this share of the kept one has fallen."""
@@ -72,13 +72,17 @@ def _page(path: Path, kept: dict[str, Any]) -> str:
     lines = [
         "# Benchmarks",
         "",
-        f"Written by `python -m tests.bench --keep docs/{path.name}`;"
-        f" `python -m tests.bench --compare docs/{path.name}`",
-        "measures again and names what fell. Peers and ours run interleaved, in one run.",
-        "",
-        *_all_goals(kept),
+        *_summary(kept),
         *_peers(path, kept),
         *cost(kept),
+        *_all_goals(kept),
+        "## How it is measured",
+        "",
+        f"`python -m tests.bench --keep docs/{path.name}` measures and writes this page;"
+        f" `python -m tests.bench --compare docs/{path.name}`",
+        "measures again and names what has become slower. Ours and the peers run in turn, within one run."
+        " The sections below have all figures of each part.",
+        "",
     ]
     for part, each in sorted(kept.items()):
         lines += [f"## {part.replace('_', ' ')}", "", f"{each['date']}, {each['machine']}.", ""]
@@ -90,8 +94,46 @@ def _page(path: Path, kept: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+SUMMARY: Final = (
+    ("a batch, on one core, text", "backfill", ("text", "fingerprint_and_decide_us_a_page"),
+     lambda us: f"{1e6 / us:,.0f} pages a second ({us} us a page)"),
+    ("a batch, on one core, HTML", "backfill", ("html", "fingerprint_and_decide_us_a_page"),
+     lambda us: f"{1e6 / us:,.0f} pages a second ({us} us a page)"),
+    ("a stream with its broker and crawler, text", "end_to_end", ("text", "pages_per_second"),
+     lambda pages: f"{pages:,} pages a second"),
+    ("a stream with its broker and crawler, HTML", "end_to_end", ("html", "pages_per_second"),
+     lambda pages: f"{pages:,} pages a second"),
+    ("the judge alone, which is one process", "judge", ("verdicts_per_second",),
+     lambda verdicts: f"{verdicts:,} verdicts a second"),
+    ("from publishing a page to its verdict, at half the load that is sustained", "latency",
+     ("at_50%", "p50_ms"), lambda ms: f"{ms} ms (median)"),
+    ("memory of the judge for each anchor, up to its budget", "growth", ("ram_bytes_an_anchor",),
+     lambda size: f"{size} bytes"),
+    ("disk of the judge for each anchor", "growth", ("disk_bytes_an_anchor",), lambda size: f"{size} bytes"),
+    ("restart of a judge with 5 million anchors", "growth", ("seconds_to_start",),
+     lambda seconds: f"{seconds} s"),
+)  # fmt: skip
+"""What a reader wants first: its name, the part that measures it, where it stands in the part's results, and
+how it is written."""
+
+
+def _summary(kept: dict[str, Any]) -> list[str]:
+    """The figures that a reader wants first, of the parts that were measured."""
+    rows = []
+    for what, part, path, written in SUMMARY:
+        value = figure_at(kept.get(part, {}).get("found"), path)
+        if value is not None:
+            rows.append(f"| {what} | {written(value)} |")
+    if not rows:
+        return []
+    machines = sorted({each["machine"] for part, each in kept.items() if part in {row[1] for row in SUMMARY}})
+    head = [f"In short, on {' and on '.join(machines)}, which everything shares:", "", "| what | measured |"]
+    return [*head, "|---|---|", *rows, ""]
+
+
 def _all_goals(kept: dict[str, Any]) -> list[str]:
-    """A row a figure that has a goal: the goal, what was measured, whether that meets it, or why not."""
+    """A row a figure that has a goal: the goal, what was measured, whether that meets it, or why not; those
+    that are not met come first."""
     rows = []
     for part, each in sorted(kept.items()):
         for goal in judged(part, each["found"]):
@@ -99,7 +141,11 @@ def _all_goals(kept: dict[str, Any]) -> list[str]:
             rows.append(
                 f"| {part.replace('_', ' ')} | {goal.what} | {goal.goal} | {goal.measured:,} | {met} |"
             )
-    head = ["## Goals", "", "| part | figure | goal | measured | |", "|---|---|---|---|---|"]
+    rows.sort(key=lambda row: "**not met**" not in row)
+    missed = sum("**not met**" in row for row in rows)
+    share = f"{len(rows) - missed} of {len(rows)} goals are met."
+    head = ["## Goals", "", f"{share} Those that are not stand first, with the reason."]
+    head += ["", "| part | figure | goal | measured | |", "|---|---|---|---|---|"]
     return [*head, *rows, ""] if rows else []
 
 

@@ -43,8 +43,18 @@ def test_a_page_names_goals_that_were_missed_and_why(tmp_path: Path) -> None:
     report.keep(kept, "judge", slow)
     page = kept.with_suffix(".md").read_text("utf-8")
     assert "| latency | p50 from publish to verdict at half load, ms | <= 50 | 60 | **not met** |" in page
-    assert "| judge | verdicts a second | >= 100,000 | 7 | **not met**: the judge takes 20.0 us" in page
+    assert "| judge | verdicts a second | >= 100,000 | 7 | **not met**: a verdict takes 20.0 us" in page
     assert "| judge | of publishing alone | >= 0.4 | 0.5 | met |" in page
+    assert "2 of 4 goals are met." in page
+
+
+def test_a_page_begins_with_what_a_reader_wants(tmp_path: Path) -> None:
+    kept = tmp_path / "kept.json"
+    report.keep(kept, "latency", {"at_50%": {"p50_ms": 60, "p99_ms": 100}})
+    report.keep(kept, "backfill", {"text": {"fingerprint_and_decide_us_a_page": 125.0}})
+    page = kept.with_suffix(".md").read_text("utf-8")
+    assert "| a batch, on one core, text | 8,000 pages a second (125.0 us a page) |" in page
+    assert page.index("In short") < page.index("60 ms (median)") < page.index("## Goals")
 
 
 @pytest.mark.parametrize(("wrong", "faust", "met"), [(4, 5, [True]), (6, 5, [False]), (0, None, [])])
