@@ -24,18 +24,17 @@ from stream.judge.decide_rows_compiled import (
     BASELINE,
     EARLIER,
     FINGERPRINTS_A_COMPARISON,
-    NO_DISTANCE,
     STORED,
     Baselines,
+    Course,
     FingerprintedRows,
     Given,
     Limits,
-    RowVerdicts,
     StoredCandidates,
+    VerdictColumns,
     settle,
 )  # fmt: skip
-from stream.judge.ids import NO_PAGE
-from stream.judge.rule import NO_SIMILARITY, UNLIKE, Rule
+from stream.judge.rule import UNLIKE, Rule
 from stream.judge.state import Baseline, State
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict import Verdict
@@ -74,17 +73,9 @@ class Supersession:
 class BatchVerdicts:
     """Verdicts of a batch of n rows."""
 
-    verdict: NDArray[np.uint8]
-    change: NDArray[np.uint8]
-    cluster: NDArray[np.int64]
-    """Packed id of the cluster's anchor, NO_PAGE for none."""
-    other: NDArray[np.int64]
-    """Packed id of the page that `distance` and `similarity` compare with, NO_PAGE for none."""
+    columns: VerdictColumns
     other_url: StringColumn
-    """URL of `other`."""
-    distance: NDArray[np.int16]
-    similarity: NDArray[np.int32]
-    """In ten-thousandths, NO_SIMILARITY for none."""
+    """URL of the page that each row is compared with."""
     superseded: list[Supersession] = field(default_factory=list)
     skipped: dict[int, int] = field(default_factory=dict)
     """Row -> bit mask of tables whose full bucket its anchor did not enter."""
@@ -94,32 +85,14 @@ class BatchVerdicts:
     """Number of candidates that were similar enough."""
 
     def __len__(self) -> int:
-        return len(self.verdict)
-
-    @classmethod
-    def blank(cls, n: int) -> BatchVerdicts:
-        """Return columns for n rows, without verdicts."""
-        return cls(
-            verdict=np.zeros(n, np.uint8),
-            change=np.zeros(n, np.uint8),
-            cluster=np.full(n, NO_PAGE, np.int64),
-            other=np.full(n, NO_PAGE, np.int64),
-            other_url=StringColumn.none(n),
-            distance=np.full(n, NO_DISTANCE, np.int16),
-            similarity=np.full(n, NO_SIMILARITY, np.int32),
-        )
+        return len(self.columns.verdict)
 
     def up_to(self, end: int) -> BatchVerdicts:
         """Return the verdicts of the rows before `end`."""
         return replace(
             self,
-            verdict=self.verdict[:end],
-            change=self.change[:end],
-            cluster=self.cluster[:end],
-            other=self.other[:end],
+            columns=VerdictColumns._make(column[:end] for column in self.columns),
             other_url=self.other_url.take(np.arange(end)),
-            distance=self.distance[:end],
-            similarity=self.similarity[:end],
             superseded=[each for each in self.superseded if each.row < end],
             skipped={row: mask for row, mask in self.skipped.items() if row < end},
         )
@@ -146,9 +119,9 @@ def decide(
     `ends` are the ends of the journal records, as rows of the batch. The rows of the first record are always
     decided. Of the other records, as many are decided as the effort allows.
     """
-    judged = BatchVerdicts.blank(len(batch))
-    judged.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
-    judged.verdict[batch.status == Status.INSUFFICIENT] = Verdict.INSUFFICIENT
+    judged = BatchVerdicts(VerdictColumns.blank(len(batch)), StringColumn.none(len(batch)))
+    judged.columns.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
+    judged.columns.verdict[batch.status == Status.INSUFFICIENT] = Verdict.INSUFFICIENT
     ready = np.flatnonzero(among(batch.status, FINGERPRINTED))
     if not ready.size:
         return judged
@@ -159,21 +132,13 @@ def decide(
     return judged.up_to(int(ends[np.searchsorted(ends, end, "right") - 1]))
 
 
-class _UrlBaselines(NamedTuple):
-    """The stored baselines of the URLs of n rows with a fingerprint, and how the rows compare with them."""
+class _Urls(NamedTuple):
+    """The URLs of the rows with a fingerprint, and their stored baselines."""
 
-    url: NDArray[np.int64]
-    """Index of each row's URL (n,), of `urls` different ones."""
-    urls: int
+    rows: FingerprintedRows
+    distinct: int
+    """Number of different URLs."""
     baselines: list[Baseline]
-    of: NDArray[np.int64]
-    """The newest baseline that the page is like, or the URL's newest, -1 for none (n,)."""
-    newer: NDArray[np.int64]
-    """Number of baselines of the URL that are newer than that one (n,)."""
-    similar: NDArray[np.bool_]
-    """Whether the page is a near-duplicate of that baseline (n,); distance and similarity follow."""
-    distance: NDArray[np.int64]
-    similarity: NDArray[np.int64]
     alive: NDArray[np.int64]
     """Each baseline's anchor, -1 where it is none, or dead."""
     dying: Nearest
@@ -215,7 +180,7 @@ class _Pass:
 
     def run(self) -> int:
         """Judge row by row. Return the row of the batch before which all rows are judged."""
-        of_urls, searched = self._search_all()
+        urls, searched = self._search_all()
         rows = sum(each.rows for each in searched)
         parts = [part for each in searched for part in each.parts]
         self.judged.candidates = sum(each.candidates for each in searched)
@@ -227,14 +192,11 @@ class _Pass:
             np.concatenate([some for some in sizes if some is not None]) if sizes[0] is not None else None,
             None if self.rule.options.strict else self.rule.options.bucket_cap,
         )
-        stored, verdicts = (
-            self._stored_candidates(parts, of_urls.dying),
-            RowVerdicts.blank(len(self.ready), of_urls.urls),
-        )
+        course = Course.blank(len(self.ready), urls.distinct)
         given = Given(
-            self._fingerprinted_rows(of_urls),
-            self._baselines(of_urls, crowded),
-            stored,
+            urls.rows,
+            self._baselines(urls, crowded),
+            self._stored_candidates(parts, urls.dying),
             Limits.of(self.rule),
         )
         row = self.comparisons = 0
@@ -245,21 +207,21 @@ class _Pass:
                 turn, most = min(turn, self.least), sys.maxsize
             elif (most := self.effort.most - self.comparisons) < 0:
                 break
-            row, comparisons = settle(given, buckets, verdicts, row, turn, most)
+            row, comparisons = settle(given, buckets, self.judged.columns, course, row, turn, most)
             self.comparisons += comparisons
             if row < turn:
                 break
-        others = self._other_bytes(row, verdicts, of_urls, parts)
+        others = self._other_bytes(row, course, urls, parts)
         row = max(min(self.least, row), int(np.searchsorted(others, self.effort.url_bytes, "right")))
-        self._write_down(row, verdicts, of_urls, parts, stored, buckets.skipped)
+        self._write_down(row, course, urls, parts, buckets.skipped)
         return int(self.ready[row]) if row < len(self.ready) else len(self.batch)
 
-    def _search_all(self) -> tuple[_UrlBaselines, list[_Searched]]:
+    def _search_all(self) -> tuple[_Urls, list[_Searched]]:
         url_keys = [each or b"" for each in self.batch.url_key.take(self.ready).strings()]
         starts = range(0, len(self.ready), SEARCH_ROWS)
         if len(self.ready) <= FEW:
-            of_urls = self._compare_baselines(url_keys)
-            return of_urls, [self._search(start, lambda: of_urls.dying) for start in starts]
+            urls = self._compare_baselines(url_keys)
+            return urls, [self._search(start, lambda: urls.dying) for start in starts]
         # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
         with ThreadPoolExecutor(THREADS, "decide") as pool:
             reading = pool.submit(self._compare_baselines, url_keys)
@@ -269,7 +231,7 @@ class _Pass:
         short = next((i for i, each in enumerate(searched) if each.rows < SEARCH_ROWS), len(searched))
         return reading.result(), searched[: short + 1]
 
-    def _compare_baselines(self, url_keys: list[bytes]) -> _UrlBaselines:
+    def _compare_baselines(self, url_keys: list[bytes]) -> _Urls:
         """Compare the rows with the stored baselines of their URLs.
 
         The first page that is like none of its URL's baselines supersedes the newest one. Older baselines are
@@ -309,9 +271,20 @@ class _Pass:
         which, first = np.unique(of[changed], return_index=True)
         order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
         dying = Nearest(self.rule.compared, alive[which][order], changed[first][order])
-        return _UrlBaselines(
-            url, len(numbers), baselines, of, newer, similar, distance, similarity, alive, dying
+        short, longer = map(self.rule.largest_distance, (Status.SHORT, Status.READY))
+        of_rows = FingerprintedRows(
+            place=self.ready,
+            page=self.batch.page,
+            sketch=self.batch.sketch,
+            within=np.where(self.batch.status[self.ready] == Status.SHORT, short, longer),
+            url=url,
+            baseline=of,
+            newer=newer,
+            similar=similar,
+            distance=distance,
+            similarity=similarity,
         )
+        return _Urls(of_rows, len(numbers), baselines, alive, dying)
 
     def _search(self, start: int, dying: Callable[[], Nearest]) -> _Searched:
         """Find and compare stored candidates of the rows from `start` on. `dying` may wait for baselines."""
@@ -344,26 +317,8 @@ class _Pass:
                 break
         return searched._replace(candidates=candidates, verified=verified)
 
-    def _fingerprinted_rows(self, of_urls: _UrlBaselines) -> FingerprintedRows:
-        batch, ready, rule = self.batch, self.ready, self.rule
-        return FingerprintedRows(
-            sketch=batch.sketch[ready],
-            page=batch.page[ready],
-            within=np.where(
-                batch.status[ready] == Status.SHORT,
-                rule.largest_distance(Status.SHORT),
-                rule.largest_distance(Status.READY),
-            ),
-            url=of_urls.url,
-            baseline=of_urls.of,
-            newer=of_urls.newer,
-            similar=of_urls.similar,
-            distance=of_urls.distance,
-            similarity=of_urls.similarity,
-        )
-
-    def _baselines(self, of_urls: _UrlBaselines, crowded: CrowdedBuckets) -> Baselines:
-        baselines = of_urls.baselines
+    def _baselines(self, urls: _Urls, crowded: CrowdedBuckets) -> Baselines:
+        baselines = urls.baselines
         inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
         if len(crowded.keys) and baselines:
             prints = as_column([each.fingerprint for each in baselines], self.rule.scheme.width)
@@ -373,7 +328,7 @@ class _Pass:
         return Baselines(
             page=np.array([each.page for each in baselines], np.int64),
             cluster=np.array([each.cluster for each in baselines], np.int64),
-            anchor=of_urls.alive,
+            anchor=urls.alive,
             buckets=inside,
             ends=ends,
         )
@@ -399,57 +354,49 @@ class _Pass:
     def _write_down(
         self,
         rows: int,
-        verdicts: RowVerdicts,
-        of_urls: _UrlBaselines,
+        course: Course,
+        urls: _Urls,
         parts: list[_Part],
-        stored: StoredCandidates,
         skipped: NDArray[np.uint64],
     ) -> None:
-        """Write the decisions of the first `rows` rows into the verdicts of the batch."""
+        """Complete the verdicts of the first `rows` rows: URLs, and what happens to anchors."""
         judged, batch, ready = self.judged, self.batch, self.ready[:rows]
-        judged.verdict[ready], judged.change[ready] = verdicts.verdict[:rows], verdicts.change[:rows]
-        judged.cluster[ready], judged.other[ready] = verdicts.cluster[:rows], verdicts.other[:rows]
-        judged.distance[ready], judged.similarity[ready] = (
-            verdicts.distance[:rows],
-            verdicts.similarity[:rows],
-        )
-        judged.other_url = self._other_urls(verdicts.kind[:rows], verdicts.which[:rows], of_urls, parts)
+        judged.other_url = self._other_urls(course.kind[:rows], course.which[:rows], urls, parts)
         out = np.flatnonzero(skipped[:rows])
         judged.skipped.update(zip(ready[out].tolist(), skipped[out].tolist(), strict=True))
-        unique = np.cumsum(verdicts.verdict[:rows] == Verdict.UNIQUE)
-        for row in np.flatnonzero(verdicts.superseded[:rows]).tolist():
-            if verdicts.superseded[row] == BASELINE:
-                baseline = of_urls.baselines[of_urls.of[row]]
-                anchor, page, url = int(of_urls.alive[of_urls.of[row]]), baseline.page, baseline.url
+        unique = np.cumsum(judged.columns.verdict[ready] == Verdict.UNIQUE)
+        for row in np.flatnonzero(course.superseded[:rows]).tolist():
+            if course.superseded[row] == BASELINE:
+                number = urls.rows.baseline[row]
+                baseline = urls.baselines[number]
+                anchor, page, url = int(urls.alive[number]), baseline.page, baseline.url
             else:
-                before = int(verdicts.before[row])
+                before = int(course.before[row])
                 anchor = self.state.tables.count + int(unique[before]) - 1
                 page, url = int(batch.page[ready[before]]), self._url(before)
             judged.superseded.append(Supersession(int(ready[row]), anchor, page, url))
 
-    def _other_bytes(
-        self, rows: int, verdicts: RowVerdicts, of_urls: _UrlBaselines, parts: list[_Part]
-    ) -> NDArray[np.int64]:
+    def _other_bytes(self, rows: int, course: Course, urls: _Urls, parts: list[_Part]) -> NDArray[np.int64]:
         """Return the running total of bytes of other pages' URLs that the first `rows` rows name (rows,)."""
-        kind, which, size = verdicts.kind[:rows], verdicts.which[:rows], np.zeros(rows, np.int64)
+        kind, which, size = course.kind[:rows], course.which[:rows], np.zeros(rows, np.int64)
         stored = np.flatnonzero(kind == STORED)
         if len(stored):
             size[stored] = np.concatenate([part.pairs.url_bytes for part in parts])[which[stored]]
         of_batch = np.maximum(self.batch.url.sizes, 0)[self.ready]
         earlier = np.flatnonzero(kind == EARLIER)
         size[earlier] = of_batch[which[earlier]]
-        superseding = np.flatnonzero(verdicts.superseded[:rows] == EARLIER)
-        size[superseding] += of_batch[verdicts.before[superseding]]
-        if of_urls.baselines:
-            of_baseline = np.array([each.url_bytes for each in of_urls.baselines], np.int64)
+        superseding = np.flatnonzero(course.superseded[:rows] == EARLIER)
+        size[superseding] += of_batch[course.before[superseding]]
+        if urls.baselines:
+            of_baseline = np.array([each.url_bytes for each in urls.baselines], np.int64)
             named = np.flatnonzero(kind == BASELINE)
             size[named] = of_baseline[which[named]]
-            superseding = np.flatnonzero(verdicts.superseded[:rows] == BASELINE)
-            size[superseding] += of_baseline[of_urls.of[superseding]]
+            superseding = np.flatnonzero(course.superseded[:rows] == BASELINE)
+            size[superseding] += of_baseline[urls.rows.baseline[superseding]]
         return np.cumsum(size)
 
     def _other_urls(
-        self, kind: NDArray[np.uint8], which: NDArray[np.int64], of_urls: _UrlBaselines, parts: list[_Part]
+        self, kind: NDArray[np.uint8], which: NDArray[np.int64], urls: _Urls, parts: list[_Part]
     ) -> StringColumn:
         """Return the URL of the page that each row of the batch is compared with, if there is one."""
         stored, of_baseline, earlier = (np.flatnonzero(kind == each) for each in (STORED, BASELINE, EARLIER))
@@ -460,8 +407,8 @@ class _Pass:
             if len(some):
                 anchors.append(pairs.anchors.urls(pairs.place[some]))
             first += len(pairs.place)
-        baselines = [of_urls.baselines[each].url.encode() for each in which[of_baseline].tolist()]
-        urls = StringColumn.joined(
+        baselines = [urls.baselines[each].url.encode() for each in which[of_baseline].tolist()]
+        strings = StringColumn.joined(
             [
                 self.batch.url._replace(sizes=np.maximum(self.batch.url.sizes, 0)),
                 *anchors,
@@ -470,11 +417,11 @@ class _Pass:
             ]
         )
         # Which of these URLs each row gets.
-        of = np.full(len(self.batch), len(urls.sizes) - 1)
+        of = np.full(len(self.batch), len(strings.sizes) - 1)
         of[self.ready[earlier]] = self.ready[which[earlier]]
         of[self.ready[stored]] = len(self.batch) + np.arange(len(stored))
         of[self.ready[of_baseline]] = len(self.batch) + len(stored) + np.arange(len(baselines))
-        return urls.take(of)
+        return strings.take(of)
 
     def _url(self, row: int) -> str:
         return self.batch.url.text(int(self.ready[row]))

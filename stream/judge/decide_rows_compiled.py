@@ -32,11 +32,15 @@ _NEW, _CHANGED, _UNCHANGED = int(Change.NEW), int(Change.CHANGED), int(Change.UN
 
 
 class FingerprintedRows(NamedTuple):
-    """The n rows of a batch that have a fingerprint; in this file, a row is one of them."""
+    """The n rows of a batch that have a fingerprint, and how they compare with the stored baselines of their
+    URLs; in this file, a row is one of them."""
 
-    sketch: U64
-    """(n, words)"""
+    place: I64
+    """Where each row stands in the batch."""
     page: I64
+    """Of all rows of the batch."""
+    sketch: U64
+    """Of all rows of the batch: (its rows, lanes)."""
     within: I64
     """Largest distance of a near-duplicate."""
     url: I64
@@ -103,23 +107,43 @@ class Limits(NamedTuple):
 class Given(NamedTuple):
     """What is computed before the loop."""
 
-    pages: FingerprintedRows
+    rows: FingerprintedRows
     baselines: Baselines
     stored: StoredCandidates
     limits: Limits
 
 
-class RowVerdicts(NamedTuple):
-    """The verdicts of n rows."""
+class VerdictColumns(NamedTuple):
+    """The verdicts of a batch. Every column has an entry for each of its rows, with a fingerprint or not."""
 
     verdict: U8
     change: U8
     cluster: I64
+    """Packed id of the cluster's anchor, NO_PAGE for none."""
     other: I64
+    """Packed id of the page that `distance` and `similarity` compare with, NO_PAGE for none."""
     distance: I16
     similarity: I32
+    """In ten-thousandths, NO_SIMILARITY for none."""
+
+    @classmethod
+    def blank(cls, n: int) -> VerdictColumns:
+        """Return columns for n rows, without verdicts."""
+        return cls(
+            verdict=np.zeros(n, np.uint8),
+            change=np.zeros(n, np.uint8),
+            cluster=np.full(n, NO_PAGE, np.int64),
+            other=np.full(n, NO_PAGE, np.int64),
+            distance=np.full(n, NO_DISTANCE, np.int16),
+            similarity=np.full(n, NO_SIMILARITY, np.int32),
+        )
+
+
+class Course(NamedTuple):
+    """What the loop notes beside verdicts, about n rows."""
+
     kind: U8
-    """What `other` is: BASELINE, STORED, EARLIER, or NOBODY; `which` is its index among those."""
+    """What the verdict's `other` is: BASELINE, STORED, EARLIER or NOBODY; `which` is its index there."""
     which: I64
     superseded: U8
     """BASELINE or EARLIER where the row's page supersedes the anchor of its URL; else NOBODY."""
@@ -129,15 +153,9 @@ class RowVerdicts(NamedTuple):
     """The last row that became the baseline of each URL (u,)."""
 
     @classmethod
-    def blank(cls, rows: int, urls: int) -> RowVerdicts:
-        """Return columns for n rows, without verdicts."""
+    def blank(cls, rows: int, urls: int) -> Course:
+        """Return columns for n rows of which none is decided."""
         return cls(
-            verdict=np.full(rows, _UNIQUE, np.uint8),
-            change=np.full(rows, _NEW, np.uint8),
-            cluster=np.full(rows, NO_PAGE, np.int64),
-            other=np.full(rows, NO_PAGE, np.int64),
-            distance=np.full(rows, NO_DISTANCE, np.int16),
-            similarity=np.full(rows, NO_SIMILARITY, np.int32),
             kind=np.zeros(rows, np.uint8),
             which=np.zeros(rows, np.int64),
             superseded=np.zeros(rows, np.uint8),
@@ -168,88 +186,90 @@ def _best_match(
 
 @compiled
 def settle(
-    given: Given, buckets: Buckets, verdicts: RowVerdicts, first: int, end: int, most: int
+    given: Given, buckets: Buckets, verdicts: VerdictColumns, course: Course, first: int, end: int, most: int
 ) -> tuple[int, int]:
     """Decide the rows [first, end), or as many as take `most` comparisons, after those before `first`.
 
     Returns the row after the last decided one, and the number of comparisons.
     """
-    (pages, baselines, stored, limits), comparisons = given, 0
+    (rows, baselines, stored, limits), comparisons = given, 0
     for row in range(first, end):
         if comparisons > most:
             return row, comparisons
-        if _settle_recrawl(row, pages, baselines, buckets, limits, verdicts):
+        if _settle_recrawl(row, rows, baselines, buckets, limits, verdicts, course):
             continue
-        best, compared = _best_anchor(row, pages, stored, buckets, limits)
+        best, compared = _best_anchor(row, rows, stored, buckets, limits)
         comparisons += compared
+        place = rows.place[row]
         if best.kind:
-            verdicts.verdict[row] = _DUPLICATE
-            _write_match(row, verdicts, best, best.page)
+            verdicts.verdict[place] = _DUPLICATE
+            _write_match(row, place, verdicts, course, best, best.page)
         else:
-            verdicts.cluster[row] = pages.page[row]
+            verdicts.verdict[place], verdicts.cluster[place] = _UNIQUE, rows.page[place]
             enter(row, buckets)
-        verdicts.latest[pages.url[row]] = row
+        course.latest[rows.url[row]] = row
     return end, comparisons
 
 
 @compiled
-def _write_match(row: int, verdicts: RowVerdicts, other: BestMatch, cluster: np.int64) -> None:
-    verdicts.other[row], verdicts.cluster[row] = other.page, cluster
-    verdicts.distance[row], verdicts.similarity[row] = other.distance, other.similarity
-    verdicts.kind[row], verdicts.which[row] = other.kind, other.which
+def _write_match(
+    row: int, place: np.int64, verdicts: VerdictColumns, course: Course, other: BestMatch, cluster: np.int64
+) -> None:
+    verdicts.other[place], verdicts.cluster[place] = other.page, cluster
+    verdicts.distance[place], verdicts.similarity[place] = other.distance, other.similarity
+    course.kind[row], course.which[row] = other.kind, other.which
 
 
 @compiled
 def _settle_recrawl(
     row: int,
-    pages: FingerprintedRows,
+    rows: FingerprintedRows,
     baselines: Baselines,
     buckets: Buckets,
     limits: Limits,
-    verdicts: RowVerdicts,
+    verdicts: VerdictColumns,
+    course: Course,
 ) -> bool:
     """If the page is like one of its URL's baselines, write its verdict and return True. Otherwise, mark the
     newest baseline as superseded and return False."""
-    latest, baseline = verdicts.latest[pages.url[row]], pages.baseline[row]
+    place, latest, baseline = rows.place[row], course.latest[rows.url[row]], rows.baseline[row]
     earlier, newer = latest, 0
     while earlier >= 0 and newer < limits.baselines:
         distance = hamming_distance(buckets.fingerprints, row, buckets.fingerprints, earlier)
-        if distance <= pages.within[row]:
-            similarity = _similarity(row, earlier, pages, limits)
+        if distance <= rows.within[row]:
+            similarity = _similarity(row, earlier, rows, limits)
             if similarity > UNLIKE:
-                other = _best_match(EARLIER, earlier, pages.page[earlier], distance, similarity)
-                _write_match(row, verdicts, other, verdicts.cluster[earlier])
-                verdicts.verdict[row], verdicts.change[row] = _RECRAWL, _UNCHANGED
+                before = rows.place[earlier]
+                other = _best_match(EARLIER, earlier, rows.page[before], distance, similarity)
+                _write_match(row, place, verdicts, course, other, verdicts.cluster[before])
+                verdicts.verdict[place], verdicts.change[place] = _RECRAWL, _UNCHANGED
                 return True
-        earlier, newer = verdicts.before[earlier], newer + 1
-    if baseline >= 0 and pages.similar[row] and newer + pages.newer[row] < limits.baselines:
-        page, distance, similarity = baselines.page[baseline], pages.distance[row], pages.similarity[row]
+        earlier, newer = course.before[earlier], newer + 1
+    if baseline >= 0 and rows.similar[row] and newer + rows.newer[row] < limits.baselines:
+        page, distance, similarity = baselines.page[baseline], rows.distance[row], rows.similarity[row]
         other = _best_match(BASELINE, baseline, page, distance, similarity)
-        _write_match(row, verdicts, other, baselines.cluster[baseline])
-        verdicts.verdict[row], verdicts.change[row] = _RECRAWL, _UNCHANGED
+        _write_match(row, place, verdicts, course, other, baselines.cluster[baseline])
+        verdicts.verdict[place], verdicts.change[place] = _RECRAWL, _UNCHANGED
         return True
-    verdicts.before[row] = latest
+    course.before[row] = latest
+    verdicts.change[place] = _NEW if latest < 0 and baseline < 0 else _CHANGED
     if latest >= 0:
-        if verdicts.verdict[latest] == _UNIQUE:
+        if verdicts.verdict[rows.place[latest]] == _UNIQUE:
             leave(latest, buckets)
-            verdicts.superseded[row] = EARLIER
-    elif baseline >= 0:
-        if baselines.anchor[baseline] >= 0:
-            for bucket in baselines.buckets[baselines.ends[baseline] : baselines.ends[baseline + 1]]:
-                buckets.crowd[bucket] -= 1
-            verdicts.superseded[row] = BASELINE
-    else:
-        return False
-    verdicts.change[row] = _CHANGED
+            course.superseded[row] = EARLIER
+    elif baseline >= 0 and baselines.anchor[baseline] >= 0:
+        for bucket in baselines.buckets[baselines.ends[baseline] : baselines.ends[baseline + 1]]:
+            buckets.crowd[bucket] -= 1
+        course.superseded[row] = BASELINE
     return False
 
 
 @compiled
 def _best_anchor(
-    row: int, pages: FingerprintedRows, stored: StoredCandidates, buckets: Buckets, limits: Limits
+    row: int, rows: FingerprintedRows, stored: StoredCandidates, buckets: Buckets, limits: Limits
 ) -> tuple[BestMatch, int]:
     """Return the best similar anchor that the page is compared with, and the number of comparisons."""
-    within = pages.within[row]
+    within = rows.within[row]
     first, end = stored.ends[row], stored.ends[row + 1]
     alive, furthest = np.int64(0), np.int64(0)
     for pair in range(first, end):
@@ -283,7 +303,7 @@ def _best_anchor(
         member, bits = near[i], apart[i]
         if bits > last or (bits == last and member > youngest):
             continue
-        similarity = _similarity(row, member, pages, limits)
+        similarity = _similarity(row, member, rows, limits)
         if similarity < best.similarity or similarity == UNLIKE:
             continue
         as_good = similarity == best.similarity and bits == best.distance
@@ -292,17 +312,18 @@ def _best_anchor(
             or bits < best.distance
             or (as_good and best.kind == EARLIER and member < best.which)
         ):
-            best = _best_match(EARLIER, member, pages.page[member], bits, similarity)
+            best = _best_match(EARLIER, member, rows.page[rows.place[member]], bits, similarity)
     return best, count + looked // FINGERPRINTS_A_COMPARISON
 
 
 @compiled
-def _similarity(row: int, other: Integer, pages: FingerprintedRows, limits: Limits) -> np.int64:
+def _similarity(row: int, other: Integer, rows: FingerprintedRows, limits: Limits) -> np.int64:
     """Return the similarity of two rows if it suffices, else UNLIKE."""
     if limits.strict:
         return np.int64(NO_SIMILARITY)
-    similarity = np.int64(similarity_of(pages.sketch, row, pages.sketch, other, limits.sketches))
+    place, of_other = rows.place[row], rows.place[other]
+    similarity = np.int64(similarity_of(rows.sketch, place, rows.sketch, of_other, limits.sketches))
     least = limits.least_similarity
-    if both_listed(pages.sketch, row, pages.sketch, other, limits.sketches):
+    if both_listed(rows.sketch, place, rows.sketch, of_other, limits.sketches):
         least = limits.least_listed
     return similarity if similarity >= least else np.int64(UNLIKE)

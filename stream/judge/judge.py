@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from stream.errors import StateError
 from stream.fingerprint.arrays import among
 from stream.judge.batch import Batch, Entry
-from stream.judge.decide import BatchVerdicts, Effort, decide
+from stream.judge.decide import Effort, decide
+from stream.judge.decide_rows_compiled import VerdictColumns
 from stream.judge.judged_batch import CLUSTERED, JudgedBatch
 from stream.judge.ledger import Admission
 from stream.judge.rule import Rule
@@ -105,8 +106,11 @@ class Judge:
         """
         self._refuse_misfits(entries, decisions)
         batch = self._decided(entries, decisions)
-        verdicts = BatchVerdicts.blank(len(batch))
-        verdicts.verdict, verdicts.change = decisions.verdict[batch.place], decisions.change[batch.place]
+        verdicts = VerdictColumns.blank(len(batch))
+        verdicts.verdict[:], verdicts.change[:] = (
+            decisions.verdict[batch.place],
+            decisions.change[batch.place],
+        )
         named = np.flatnonzero(among(verdicts.verdict, CLUSTERED))
         of_cluster = np.flatnonzero(among(verdicts.verdict, (Verdict.UNIQUE, *CLUSTERED)))
         verdicts.cluster[of_cluster] = _clusters(decisions, batch)[of_cluster]
@@ -114,8 +118,8 @@ class Judge:
         verdicts.distance[named] = np.frombuffer(decisions.distance, np.uint8)
         if not self.genesis.options.strict:
             verdicts.similarity[named] = np.frombuffer(decisions.similarity, "<u2")
-        verdicts.other_url = self._urls(verdicts.other, named, batch)
-        fields = columns(batch, verdicts, self.rule, self.genesis.journal)
+        urls = self._urls(verdicts.other, named, batch)
+        fields = columns(batch, verdicts, urls, self.rule, self.genesis.journal)
         return write(fields, np.arange(len(batch))).strings()
 
     def _refuse_misfits(self, entries: Sequence[Entry], decisions: Decisions) -> None:

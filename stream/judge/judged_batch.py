@@ -41,13 +41,13 @@ class JudgedBatch:
     @property
     def counts(self) -> dict[str, int]:
         """Verdict -> number of pages, for the verdicts that occur."""
-        counts = np.bincount(self.verdicts.verdict).tolist()
+        counts = np.bincount(self.verdicts.columns.verdict).tolist()
         return {Verdict(code).name.lower(): count for code, count in enumerate(counts) if count}
 
     def record(self) -> Decisions:
         """Return the record for the `decisions` topic."""
         total = sum(len(entry.rows) for entry in self.entries)
-        codes, verdicts = np.zeros(total, np.uint8), self.verdicts
+        codes, verdicts = np.zeros(total, np.uint8), self.verdicts.columns
         clustered = among(verdicts.verdict, CLUSTERED)
         apart = clustered & (verdicts.cluster != verdicts.other)
         codes[self.batch.place] = (
@@ -68,13 +68,14 @@ class JudgedBatch:
             distance=verdicts.distance[clustered].astype(np.uint8).tobytes(),
             similarity=similarity.astype("<u2").tobytes(),
             clusters=verdicts.cluster[apart].astype("<i8").tobytes(),
-            superseded=[SupersededAnchor(place[each.row], each.anchor) for each in verdicts.superseded],
-            skipped=[(place[row], mask) for row, mask in verdicts.skipped.items()],
+            superseded=[SupersededAnchor(place[each.row], each.anchor) for each in self.verdicts.superseded],
+            skipped=[(place[row], mask) for row, mask in self.verdicts.skipped.items()],
         )
 
     def columns(self) -> JsonColumns:
         """Return the fields of the verdicts in columns, for `verdict_json_compiled.write`."""
-        return columns(self.batch, self.verdicts, self.rule, self.genesis.journal)
+        verdicts = self.verdicts
+        return columns(self.batch, verdicts.columns, verdicts.other_url, self.rule, self.genesis.journal)
 
     def json(self) -> list[bytes]:
         """Return the verdicts of all admitted pages in JSON, in journal order."""

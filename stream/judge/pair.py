@@ -17,11 +17,12 @@ from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.batch_anchors import Buckets, shared_buckets
 from stream.judge.decide_rows_compiled import (
     Baselines,
+    Course,
     FingerprintedRows,
     Given,
     Limits,
-    RowVerdicts,
     StoredCandidates,
+    VerdictColumns,
     settle,
 )
 from stream.judge.rule import Rule
@@ -53,8 +54,9 @@ def judge_pair(first: PairPage, second: PairPage, rule: Rule, *, same_url: bool)
     sketches = np.frombuffer(b"".join(each.sketch for each in pages), "<u8").astype(np.uint64)
     given = Given(
         FingerprintedRows(
-            sketch=sketches.reshape(rows, -1),
+            place=np.arange(rows),
             page=np.arange(rows),
+            sketch=sketches.reshape(rows, -1),
             within=np.array([rule.largest_distance(each.status) for each in pages]),
             url=np.zeros(rows, np.int64) if same_url else np.arange(rows),
             baseline=np.full(rows, -1),
@@ -73,9 +75,9 @@ def judge_pair(first: PairPage, second: PairPage, rule: Rule, *, same_url: bool)
         ),
         Limits.of(rule),
     )
-    verdicts = RowVerdicts.blank(rows, rows)
-    buckets = _buckets(pages, fingerprints, given.pages.sketch, rule)
-    settle(given, buckets, verdicts, 0, rows, rows)
+    verdicts = VerdictColumns.blank(rows)
+    buckets = _buckets(pages, fingerprints, given.rows.sketch, rule)
+    settle(given, buckets, verdicts, Course.blank(rows, rows), 0, rows, rows)
     return Verdict(int(verdicts.verdict[-1]))
 
 

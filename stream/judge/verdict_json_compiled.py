@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from stream.compiled import compiled, copy_bytes
 from stream.fingerprint.row import NO_HASH, WORD
 from stream.judge.batch import Batch
-from stream.judge.decide import BatchVerdicts
+from stream.judge.decide_rows_compiled import VerdictColumns
 from stream.judge.ids import INDEX_BITS, INDEX_MASK, NO_PAGE
 from stream.judge.rule import Rule
 from stream.messages.byte_strings import StringColumn, Texts
@@ -85,7 +85,9 @@ class JsonColumns(NamedTuple):
     """Encoded fields for every combination of verdict and change."""
 
 
-def columns(batch: Batch, judged: BatchVerdicts, rule: Rule, journal: str) -> JsonColumns:
+def columns(
+    batch: Batch, judged: VerdictColumns, other_url: StringColumn, rule: Rule, journal: str
+) -> JsonColumns:
     """Lay out the fields of a judged batch. `journal` is the journal's UUID."""
     return JsonColumns(
         page=batch.page,
@@ -100,7 +102,7 @@ def columns(batch: Batch, judged: BatchVerdicts, rule: Rule, journal: str) -> Js
         offset=batch.offset,
         time_of_day=np.where(batch.fetched_at == NO_TIME, -1, batch.fetched_at % _DAY),
         url=quoted(batch.url),
-        other_url=quoted(judged.other_url),
+        other_url=quoted(other_url),
         similarity=_similarities(judged.similarity, rule),
         date=_dates(batch.fetched_at),
         source=_sources(batch, rule.scheme.id),

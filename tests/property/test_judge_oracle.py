@@ -158,8 +158,8 @@ def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[objec
     while i < len(entries):
         part = entries[i : i + rng.choice([1, 2, 7])]
         decided = judge.decide(part)
-        j = decided.verdicts
-        gone = {s.row: s.page for s in j.superseded}
+        j = decided.verdicts.columns
+        gone = {s.row: s.page for s in decided.verdicts.superseded}
         columns = (j.cluster, j.other, j.distance, j.similarity)
         found += [
             (page, NAMES[verdict], CHANGES[change], *(int(c[row]) for c in columns), gone.get(row))
@@ -402,7 +402,7 @@ def masks_of_skipped(judge: Judge, entries: list[Entry], seed: int) -> list[int 
         verdicts = decided.verdicts
         masks += [
             verdicts.skipped.get(row, 0) if verdict == Verdict.UNIQUE else None
-            for row, verdict in enumerate(verdicts.verdict.tolist())
+            for row, verdict in enumerate(verdicts.columns.verdict.tolist())
         ]
         judge.apply(part, decode_decisions(encode_decisions(decided.record()), i), i)
         judge.state.tables.maintain(wait=rng.random() < 0.3)
@@ -650,7 +650,7 @@ def test_what_is_ahead_of_the_store_ends_with_the_judge(tmp_path: Path) -> None:
         judge.apply(entries[:half], judge.decide(entries[:half]).record(), 1)
     judge = Judge(*states[0])
     ahead = judge.decide(entries[half : half + 9])
-    assert (ahead.verdicts.verdict == Verdict.UNIQUE).any()
+    assert (ahead.verdicts.columns.verdict == Verdict.UNIQUE).any()
     judge.state.advance(judge.prepare(ahead.entries, ahead.record(), ahead.batch))
     judge.decide(entries[half + 9 :])
     judge.state.flush()

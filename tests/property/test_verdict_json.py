@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stream.fingerprint.row import NO_HASH
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
-from stream.judge.decide import BatchVerdicts
+from stream.judge.decide_rows_compiled import VerdictColumns
 from stream.judge.ids import NO_PAGE, show
 from stream.judge.rule import Rule
 from stream.judge.verdict_json_compiled import columns, quoted, write
@@ -60,7 +60,7 @@ RANGES = [
 ]
 
 
-def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, BatchVerdicts]:
+def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, VerdictColumns, StringColumn]:
     n = len(rows)
 
     def column(name: str, kind: type) -> Any:
@@ -86,20 +86,22 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, BatchVerdict
         source=column("source", np.int64),
         ranges=RANGES,
     )
-    judged = BatchVerdicts.blank(n)
-    judged.verdict, judged.change = column("verdict", np.uint8), column("change", np.uint8)
-    judged.cluster = column("cluster", np.int64)
+    judged = VerdictColumns.blank(n)
+    judged.verdict[:], judged.change[:] = column("verdict", np.uint8), column("change", np.uint8)
+    judged.cluster[:] = column("cluster", np.int64)
     named = np.isin(judged.verdict, (Verdict.DUPLICATE, Verdict.RECRAWL))
     judged.other[named] = column("other", np.int64)[named]
-    judged.other_url = StringColumn.utf8(
+    other_url = StringColumn.utf8(
         [row["other_url"] if each else None for row, each in zip(rows, named, strict=True)]
     )
     judged.distance[named] = column("distance", np.int16)[named]
     judged.similarity[named] = column("similarity", np.int32)[named]
-    return batch, judged
+    return batch, judged, other_url
 
 
-def value(batch: Batch, judged: BatchVerdicts, rule: Rule, row: int) -> VerdictRecord:
+def value(
+    batch: Batch, judged: VerdictColumns, other_url: StringColumn, rule: Rule, row: int
+) -> VerdictRecord:
     """One verdict, the plain way."""
     verdict, change = Verdict(int(judged.verdict[row])), Change(int(judged.change[row]))
     named = int(judged.other[row]) != NO_PAGE
@@ -116,9 +118,7 @@ def value(batch: Batch, judged: BatchVerdicts, rule: Rule, row: int) -> VerdictR
         verdict=verdict.name.lower(),
         change=None if change is Change.NONE else change.name.lower(),
         cluster=show(JOURNAL, int(judged.cluster[row])) if fingerprinted else None,
-        duplicate_of=PageRef(judged.other_url.text(row), show(JOURNAL, int(judged.other[row])))
-        if named
-        else None,
+        duplicate_of=PageRef(other_url.text(row), show(JOURNAL, int(judged.other[row]))) if named else None,
         distance=int(judged.distance[row]) if named else None,
         similarity=rule.published(int(judged.similarity[row])) if named else None,
         fingerprint=f"{word:0{rule.scheme.width // 4}x}" if fingerprinted else None,
@@ -137,11 +137,11 @@ def value(batch: Batch, judged: BatchVerdicts, rule: Rule, row: int) -> VerdictR
 def test_json_of_any_verdicts_equals_that_of_their_values(
     width: int, rows: list[dict[str, Any]], data: st.DataObject
 ) -> None:
-    batch, judged = of_rows(rows, width)
+    batch, judged, urls = of_rows(rows, width)
     rule = Rule(VerdictOptions(), Scheme(width=width))
     chosen = data.draw(st.lists(st.sampled_from(range(len(rows)))) if rows else st.just([]))
-    written = write(columns(batch, judged, rule, JOURNAL), np.array(chosen, np.int64)).strings()
-    assert written == [msgspec.json.encode(value(batch, judged, rule, row)) for row in chosen]
+    written = write(columns(batch, judged, urls, rule, JOURNAL), np.array(chosen, np.int64)).strings()
+    assert written == [msgspec.json.encode(value(batch, judged, urls, rule, row)) for row in chosen]
 
 
 def test_json_of_longest_and_shortest_numbers() -> None:
@@ -151,10 +151,10 @@ def test_json_of_longest_and_shortest_numbers() -> None:
         "fingerprint": bytes(16), "text_hash": b"\xff" * 16, "source": 0, "offset": 0, "fetched_at": -1,
         "time": int(datetime(9999, 12, 31, tzinfo=UTC).timestamp() * 1000), "reason": "x" * 70_000,
     }  # fmt: skip
-    batch, judged = of_rows([row] * 3, 128)
+    batch, judged, urls = of_rows([row] * 3, 128)
     rule = Rule(VerdictOptions(), Scheme(width=128))
-    written = write(columns(batch, judged, rule, JOURNAL), np.arange(3)).strings()
-    assert written == [msgspec.json.encode(value(batch, judged, rule, 0))] * 3
+    written = write(columns(batch, judged, urls, rule, JOURNAL), np.arange(3)).strings()
+    assert written == [msgspec.json.encode(value(batch, judged, urls, rule, 0))] * 3
 
 
 @given(strings=st.lists(st.none() | STRINGS))

@@ -48,7 +48,7 @@ class VerdictBatches:
         """
         few = len(decided.batch) <= FEW
         of_batch = decided.columns() if few else await asyncio.to_thread(decided.columns)
-        batch, verdict = decided.batch, decided.verdicts.verdict
+        batch, verdict = decided.batch, decided.verdicts.columns.verdict
         headers, headers_of = self._headers(decided)
         partition = np.array([each.partition for each in batch.ranges], np.int64)[batch.source]
 
@@ -79,7 +79,7 @@ class VerdictBatches:
 
     def _headers(self, decided: JudgedBatch) -> tuple[Texts, NDArray[np.int64]]:
         """Return the distinct header blocks, and the index of each row's block."""
-        traces, verdict = decided.batch.traceparent, decided.verdicts.verdict
+        traces, verdict = decided.batch.traceparent, decided.verdicts.columns.verdict
         blocks = [self._header_block(each) for each in Verdict]
         of = verdict.astype(np.int64) - Verdict.UNIQUE
         of[list(traces)] = np.arange(len(traces)) + len(blocks)

@@ -128,12 +128,12 @@ class JudgeWatch:
         metrics.batch_rows.observe(len(batch))
         for verdict, count in decided.counts.items():
             metrics.verdicts.labels(verdict).inc(count)
-        if Verdict.REJECTED in judged.verdict:
+        if Verdict.REJECTED in judged.columns.verdict:
             for reason, count in Counter(batch.reason.values()).items():
                 metrics.rejects.labels(reason).inc(count)
         metrics.candidates.labels("verified").inc(judged.verified)
         metrics.candidates.labels("refused").inc(judged.candidates - judged.verified)
-        if fingerprinted := int((judged.verdict <= Verdict.RECRAWL).sum()):
+        if fingerprinted := int((judged.columns.verdict <= Verdict.RECRAWL).sum()):
             metrics.candidates_per_page.observe(judged.candidates / fingerprinted)
         metrics.superseded.inc(len(judged.superseded))
         metrics.full_buckets.inc(len(judged.skipped))
