@@ -18,7 +18,7 @@ GROUPS: Final = {
     "bootstrap_servers": "Brokers and their security",
     "namespace": "Topics and state",
     "worker_processes": "Workers",
-    "claim_root": "Where messages refer to",
+    "claim_root": "What messages refer to",
     "judge_rows": "Judge",
     "ops_host": "Metrics and health",
     "dashboard_host": "Dashboard",

@@ -161,3 +161,12 @@ def test_the_readmes_example_is_what_its_page_gets() -> None:
     for field in ("id", "cluster", "duplicate_of", "source", "decided_at"):
         del found[field], verdict[field]
     assert found == verdict
+
+
+def test_every_page_is_in_the_navigation_of_the_site() -> None:
+    """mkdocs does not notice, as the pages are not in its directory of documents."""
+    navigation = (ROOT / "docs" / "site" / "mkdocs.yml").read_text("utf-8")
+    pages = [page.relative_to(ROOT).as_posix() for page in PAGES]
+    assert [
+        page for page in pages if not re.search(rf"[ ]{re.escape(page)}$", navigation, re.MULTILINE)
+    ] == []
