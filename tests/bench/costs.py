@@ -20,14 +20,14 @@ PEERS: Final = (
         "Data-Juicer 2.0 (MinHash LSH on Ray)",
         "terabytes, 3 hours on 8 nodes with 1,280 cores",
         1280 * 3,
-        "no number of pages, and the size is no more exact",
+        "neither the number of pages nor the exact size is given",
         "https://modelscope.github.io/data-juicer/en/v1.3.3/_sources/docs/Distributed.md.txt",
     ),
     (
         "datatrove (MinHash), stages 1 and 2 of 4",
         "4 TB, 71 minutes in 1,200 tasks and 25 minutes in 300",
         round((71 * 1200 + 25 * 300) / 60),
-        "a user's measurement; a task is taken for a core; clustering and filtering are left out",
+        "a user's measurement; one core a task is assumed; clustering and filtering are not included",
         "https://github.com/huggingface/datatrove/issues/298",
     ),
     (
@@ -62,8 +62,7 @@ def cost(kept: dict[str, Any]) -> list[str]:
         lines.append(f"| {pages} | {way} | {each:,.0f} | {hours:,.0f} | {hours * DOLLARS:,.0f} |")
     lines += [
         "",
-        "What others publish, which was measured on other texts, machines and thresholds, and decides other"
-        " things:",
+        "Others publish these figures, for other texts, machines, thresholds and steps:",
         "",
         "| program | run | core-hours | unlike ours |",
         "|---|---|---|---|",
