@@ -7,7 +7,6 @@ import { moment, recent } from "./format.js";
 
 const KEPT = 100;
 const MOST = 200; // rows of a file
-const ROOM = 420; // px, height of the list
 const COLUMNS = [
   ["time (UTC)", "Time of the decision.", "when"],
   ["verdict", "Kind of verdict.", ""],
@@ -109,10 +108,11 @@ function endWithWholeRow() {
   const list = place.querySelector("table");
   if (!list) return;
   const bottoms = [...list.tBodies[0].rows].map((each) => each.getBoundingClientRect().bottom - list.getBoundingClientRect().top);
-  const whole = bottoms.findLast((bottom) => bottom <= ROOM);
-  const cut = bottoms.at(-1) > ROOM && whole;
+  const room = parseInt(getComputedStyle(place).getPropertyValue("--room"), 10);
+  const whole = bottoms.findLast((bottom) => bottom <= room);
+  const cut = bottoms.at(-1) > room && whole;
   place.style.maxHeight = cut ? `${Math.ceil(whole)}px` : "";
-  place.style.marginBottom = cut ? `${ROOM - Math.ceil(whole)}px` : "";
+  place.style.marginBottom = cut ? `${room - Math.ceil(whole)}px` : "";
 }
 
 function state(name, words) {
