@@ -72,7 +72,7 @@ def records_of_long_urls(
             scheme=scheme.id,
             ranges=[SourceRange(cluster, "pages", TOPIC_ID, 0, first, end, n, opening=not first)],
             status=np.zeros(n, np.uint8),
-            fingerprint=prints[some],
+            fingerprint=prints[some, None],
             uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches[some],
             text_hash=rng.integers(0, 256, (n, 16), dtype=np.uint8),

@@ -20,9 +20,9 @@ def command(file: Path, output: Path) -> None:
     """
     import numpy as np
 
+    from stream.fingerprint.lanes import to_hex, words_of
     from stream.offline.compressed_file import CompressedFile
     from stream.offline.fingerprints import BLOCKS
-    from stream.tables.fingerprint_lanes import to_hex, words_of
 
     compressed = CompressedFile(file)
     chunks = (compressed.read(first, first + BLOCKS) for first in range(0, compressed.blocks, BLOCKS))

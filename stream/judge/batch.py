@@ -52,7 +52,7 @@ class Batch:
     """Log time of the row's record, the running maximum of LogAppendTime (rule 15)."""
     status: NDArray[np.uint8]
     fingerprint: NDArray[np.uint64]
-    """(n,), or (n, 2) for 128 bits, with the upper 64 bits first."""
+    """(n, lanes), the upper one first."""
     uncertain: NDArray[np.uint8]
     """(n, UNCERTAIN_BITS), or (n, 0) if the verdict options flip no bits."""
     sketch: NDArray[np.uint64]

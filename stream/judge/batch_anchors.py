@@ -93,7 +93,7 @@ def shared_buckets(
 ) -> tuple[Buckets, CrowdedBuckets]:
     """The buckets that one row of a batch of n enters and another probes, empty as yet.
 
-    `probed` are the probes of the rows from `Tables.search`, in order; `fingerprints` are (n,) or (n, 2).
+    `probed` are the probes of the rows from `Tables.search`, in order; `fingerprints` are (n, lanes).
     `sizes` (n, T) are the numbers of live anchors in each exact bucket before the batch; None without a cap.
     """
     design, queries = probed[0].design, [probing.queries for probing in probed]

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.arrays import distances, first_words
+from stream.fingerprint.lanes import distances, first_words
 from stream.judge.nearest import nearest_alive
 from stream.judge.rule import Rule
 from stream.judge.state import Anchors, State
@@ -91,7 +91,7 @@ def compare_in_parts(
     """
     words, search = rule.table_words(fingerprints, sketches), _Search(state, rule, wanted)
     for first, candidates in state.tables.searches(
-        first_words(fingerprints), uncertain, words, wanted if fingerprints.ndim == 1 else None
+        first_words(fingerprints), uncertain, words, wanted if fingerprints.shape[1] == 1 else None
     ):
         some = slice(first, first + len(candidates.probed[0].queries.keys))
         yield first, search.compare(candidates, fingerprints[some], sketches[some], statuses[some], first)
@@ -120,7 +120,7 @@ class _Search:
     ) -> Compared:
         """Compare the candidates of rows, the first of which is row `first` of the search."""
         rule, returned = self._rule, len(candidates.row)
-        if fingerprints.ndim > 1:  # tables compute distances over the first word only
+        if fingerprints.shape[1] > 1:  # tables compute distances over the first word only
             anchors = self._read(candidates.anchor)
             distance = distances(
                 anchors.fingerprint[anchors.places(candidates.anchor)], fingerprints[candidates.row]

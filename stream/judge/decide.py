@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.arrays import among, as_column, distances
+from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.batch_anchors import CrowdedBuckets, shared_buckets
@@ -38,7 +38,7 @@ from stream.judge.rule import UNLIKE, Rule
 from stream.judge.state import Baseline, State
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict import Verdict
-from stream.tables.arrays import distinct
+from stream.tables.arrays import among, distinct
 from stream.tables.search.probing import Nearest
 
 THREADS = 2
@@ -254,7 +254,7 @@ class _Pass:
                 break
             resolved = self.state.resolved([references[having[each]][age] for each in wanted.tolist()])
             place, at = np.searchsorted(wanted, of_url[url[some]]), self.ready[some]
-            prints = as_column([each.fingerprint for each in resolved], scheme.width)
+            prints = from_integers([each.fingerprint for each in resolved], scheme.width)
             bits = distances(self.batch.fingerprint[at], prints[place])
             sketches = np.stack([each.sketch for each in resolved])
             alike = self.rule.similarities_at(self.batch.sketch, at, sketches, place)
@@ -321,7 +321,7 @@ class _Pass:
         baselines = urls.baselines
         inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
         if len(crowded.keys) and baselines:
-            prints = as_column([each.fingerprint for each in baselines], self.rule.scheme.width)
+            prints = from_integers([each.fingerprint for each in baselines], self.rule.scheme.width)
             words = self.rule.table_words(prints, np.stack([each.sketch for each in baselines]))
             skipped = np.array([each.skipped for each in baselines], np.uint64)
             inside, ends = crowded.of(self.state.design.keys(words), skipped)

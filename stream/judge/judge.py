@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import StateError
-from stream.fingerprint.arrays import among
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import Effort, decide
 from stream.judge.decide_rows_compiled import VerdictColumns
@@ -27,7 +26,7 @@ from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
-from stream.tables.arrays import distinct
+from stream.tables.arrays import among, distinct
 
 
 class Judge:

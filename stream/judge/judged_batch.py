@@ -9,7 +9,6 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from stream.fingerprint.arrays import among
 from stream.judge.batch import Batch, Entry
 from stream.judge.decide import BatchVerdicts
 from stream.judge.ids import show
@@ -20,6 +19,7 @@ from stream.messages.decision import CHANGE_SHIFT, OF_ANOTHER_CLUSTER, Decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import ClusterRecord, Verdict, VerdictRecord
 from stream.pages.times import rfc3339
+from stream.tables.arrays import among
 
 CLUSTERED: Final = (Verdict.DUPLICATE, Verdict.RECRAWL)
 """Verdicts that join the cluster of an earlier page."""

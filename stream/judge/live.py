@@ -11,11 +11,11 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from stream.errors import SchemeMismatchError
+from stream.fingerprint.lanes import words_of
 from stream.fingerprint.scheme import Scheme
 from stream.judge.meta import Meta, stored_meta
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.tables.arrays import U64
-from stream.tables.fingerprint_lanes import words_of
 from stream.tables.store.anchors import Dead
 from stream.tables.store.rocks import ANCHORS, Store, nothing_flushed, tables_of
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from stream.compiled import compiled, copy_bytes
 from stream.errors import DamagedStateError
+from stream.fingerprint.lanes import words_of
 from stream.messages.byte_strings import StringColumn, Texts
 from stream.tables.arrays import I64, U8, U64, distinct
-from stream.tables.fingerprint_lanes import words_of
 from stream.tables.store.failures import damaged
 from stream.tables.store.rocks import DEFAULT, Store, Writes
 

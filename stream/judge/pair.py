@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.arrays import as_column, first_words
+from stream.fingerprint.lanes import first_words, from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.batch_anchors import Buckets, shared_buckets
@@ -50,7 +50,7 @@ def judge_pair(first: PairPage, second: PairPage, rule: Rule, *, same_url: bool)
         rule = Rule(msgspec.structs.replace(rule.options, flip_bits=0, flips=0), rule.scheme)
     pages = [each for each in (first, second) if each.status in FINGERPRINTED]
     rows, none = len(pages), np.zeros(0, np.int64)
-    fingerprints = as_column([each.fingerprint for each in pages], rule.scheme.width)
+    fingerprints = from_integers([each.fingerprint for each in pages], rule.scheme.width)
     sketches = np.frombuffer(b"".join(each.sketch for each in pages), "<u8").astype(np.uint64)
     given = Given(
         FingerprintedRows(

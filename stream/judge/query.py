@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stream.fingerprint.arrays import as_column
+from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.candidates_compared import compare
@@ -31,7 +31,7 @@ def matching_anchors(judge: Judge, rows: Sequence[Row]) -> list[list[dict[str, A
     pairs = compare(
         state,
         rule,
-        as_column([rows[i].fingerprint for i in ready], rule.scheme.width),
+        from_integers([rows[i].fingerprint for i in ready], rule.scheme.width),
         uncertain.reshape(-1, UNCERTAIN_BITS),
         sketches.astype(np.uint64),
         np.array([rows[i].status for i in ready], np.uint8),

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
+from stream.fingerprint.lanes import first_words
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.row import WORD, Status
 from stream.fingerprint.scheme import Scheme
@@ -68,7 +69,7 @@ class Rule:
         """Return the keys (n,) of n pages for the tables: the fingerprints, or the minima of shingles, which
         are the last lane of the sketches (n, lanes)."""
         if not self.options.by_minima:
-            return fingerprints
+            return first_words(fingerprints)
         return np.ascontiguousarray(sketches[:, -1]) if len(sketches) else np.zeros(0, np.uint64)
 
     def largest_distance(self, status: int) -> int:

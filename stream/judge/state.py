@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import NeardupError, StateError
-from stream.fingerprint.arrays import first_words, integers
+from stream.fingerprint.lanes import first_words, integers, words_of
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
 from stream.judge.ledger import Ledger
@@ -31,7 +31,6 @@ from stream.messages.decision import SourceProgress
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import distinct
-from stream.tables.fingerprint_lanes import words_of
 from stream.tables.store.anchors import with_prefix
 from stream.tables.store.contents import joined
 from stream.tables.store.failures import damaged
@@ -216,7 +215,7 @@ class StateReader:
         )
 
     def _fingerprints(self, pages: LoggedPages) -> NDArray[np.uint64]:
-        return pages.words[:, HEAD] if self._prints == 1 else pages.words[:, HEAD : HEAD + self._prints]
+        return pages.words[:, HEAD : HEAD + self._prints]
 
     def _duplicate(self, pages: LoggedPages, place: int) -> Baseline:
         page, cluster = pages.words[place, :HEAD].tolist()

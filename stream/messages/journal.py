@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import RecordError, SchemeMismatchError
-from stream.fingerprint.arrays import as_column
+from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.parity import LARGEST_SET
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
@@ -225,7 +225,7 @@ class Rows:
     status: NDArray[np.uint8]
     """(n,): values of `Status`."""
     fingerprint: NDArray[np.uint64]
-    """(n,), or (n, 2) for 128 bits, with the upper 64 bits first."""
+    """(n, lanes), the upper one first."""
     uncertain: NDArray[np.uint8]
     """(n, UNCERTAIN_BITS): bit indexes, least certain first; (n, 0) if the verdict options flip no bits."""
     sketch: NDArray[np.uint64]
@@ -278,7 +278,7 @@ class Rows:
             raise ValueError(f"{n} rows do not fit ranges {ranges}")
         sketches = np.frombuffer(b"".join([r.sketch or blank for r in rows]), "<u8")
         numbers: dict[str, Any] = {
-            "fingerprint": as_column([r.fingerprint for r in rows], scheme.width),
+            "fingerprint": from_integers([r.fingerprint for r in rows], scheme.width),
             "sketch": sketches.reshape(n, scheme.sketch_bytes // 8).astype(np.uint64, copy=False),
             "offset": np.fromiter(offsets, np.int64, n),
         }
@@ -325,7 +325,7 @@ class Rows:
             )
         if not len(self):
             return
-        words, sketch_bytes = self.fingerprint.size // len(self), 8 * self.sketch.shape[1]
+        words, sketch_bytes = self.fingerprint.shape[1], 8 * self.sketch.shape[1]
         if (words, sketch_bytes) != (-(-genesis.scheme.width // 64), genesis.scheme.sketch_bytes):
             raise RecordError(
                 f"{where}: fingerprints of {64 * words} bits and sketches of {sketch_bytes} bytes do not fit "
@@ -370,7 +370,7 @@ class Rows:
         """
         for column, most in BOUNDED:
             refuse_unbounded(column, most, getattr(self, column.name))
-        if (bit := int(self.uncertain.max(initial=0))) >= (width := 64 * self.fingerprint.ndim):
+        if (bit := int(self.uncertain.max(initial=0))) >= (width := 64 * self.fingerprint.shape[1]):
             raise ValueError(f"uncertain bit {bit} of a fingerprint of {width} bits")
 
 

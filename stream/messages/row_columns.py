@@ -131,7 +131,7 @@ def numbers_of_bytes(column: Column, dtype: np.dtype[Any], data: bytes, n: int) 
     width, rest = divmod(len(numbers), n) if n else (widths[0] if widths else 0, len(numbers))
     if rest or (width not in widths if widths else not width and n):
         raise ValueError(f"{column.name} has {len(data)} bytes, which do not fit {n} rows")
-    return numbers if width == 1 and 1 in widths else numbers.reshape(n, width)
+    return numbers if widths == (1,) else numbers.reshape(n, width)
 
 
 def bytes_of(column: Column, dtype: np.dtype[Any], numbers: NDArray[Any]) -> bytes:

@@ -11,10 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from stream.fingerprint.lanes import as_words, distances
+from stream.fingerprint.row import WORD
 from stream.offline.batch_tables import CHUNK, layout_for
 from stream.offline.layouts import Layout
+from stream.offline.pairs import Pairs
 from stream.tables.arrays import I64, U64
-from stream.tables.fingerprint_lanes import WORD, Pairs, as_words, distances
 
 
 def all_pairs(

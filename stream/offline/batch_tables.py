@@ -11,10 +11,11 @@ from typing import Final, TypeVar
 import numpy as np
 
 from stream.errors import SettingsError
+from stream.fingerprint.lanes import as_words
 from stream.offline.layouts import Layout
+from stream.offline.pairs import Pairs
 from stream.offline.prefix_tables import Entries, PrefixTables, find_all
 from stream.tables.arrays import U64
-from stream.tables.fingerprint_lanes import Pairs, as_words
 
 Held = TypeVar("Held")
 

@@ -17,9 +17,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from stream.fingerprint.lanes import words_of
+from stream.fingerprint.row import WORD
 from stream.offline.huffman import LONGEST, code_lengths, codes, decoding_table
 from stream.tables.arrays import I64, U8, U64
-from stream.tables.fingerprint_lanes import WORD, words_of
 
 BLOCK_BYTES: Final = 1024
 """Block size of the paper."""

@@ -10,9 +10,10 @@ import numpy as np
 import xxhash
 
 from stream.errors import FingerprintFileError
+from stream.fingerprint.lanes import WIDTHS, words_of
+from stream.fingerprint.row import WORD
 from stream.offline.compressed_blocks import LEAST_BLOCK, MOST_BLOCK, Compressed
 from stream.output import writing
-from stream.tables.fingerprint_lanes import WIDTHS, WORD, words_of
 
 MAGIC: Final = b"\x89NDINDX\n"
 VERSION: Final = 1

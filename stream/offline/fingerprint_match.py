@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from stream.errors import SchemeMismatchError, SettingsError
+from stream.fingerprint.lanes import as_words, from_integers, to_hex, words_of
 from stream.fingerprint.row import Row
 from stream.fingerprint.scheme import Scheme
 from stream.local.scan import fingerprinted
@@ -19,12 +20,12 @@ from stream.offline.all_pairs import all_pairs
 from stream.offline.batch_tables import BatchTables, layout_for, match
 from stream.offline.fingerprints import CHUNK, FingerprintFile, NamedFingerprints, open_fingerprints
 from stream.offline.layouts import Layout
+from stream.offline.pairs import Pairs
 from stream.pages.columns import NO_COLUMNS, Columns
 from stream.settings import Settings
 from stream.sources.open import open_source
 from stream.sources.source import Message
 from stream.tables.arrays import U64
-from stream.tables.fingerprint_lanes import Pairs, as_words, from_integers, to_hex, words_of
 
 Advance = Callable[[int], None]
 

@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 
 from stream.errors import FingerprintFileError, SchemeMismatchError, SettingsError
+from stream.fingerprint.lanes import WIDTHS, as_words
 from stream.offline.compressed_file import CompressedFile, is_compressed_file
 from stream.sources.compressed import DAMAGED, STDIN, decompressed, first_bytes, open_counting
 from stream.tables.arrays import U64
-from stream.tables.fingerprint_lanes import WIDTHS, as_words
 from stream.tables.store.rocks import state_directory
 
 CHUNK: Final = 1 << 16

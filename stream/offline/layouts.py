@@ -18,8 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
+from stream.fingerprint.lanes import words_of
+from stream.fingerprint.row import WORD
 from stream.tables.arrays import U64
-from stream.tables.fingerprint_lanes import WORD, words_of
 
 MOST_TABLES: Final = 4096
 _CHOOSE: Final = re.compile(r"(\d+) ?choose ?(\d+)")

@@ -15,11 +15,12 @@ from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 
+from stream.fingerprint.lanes import as_words
 from stream.offline.layouts import Layout
+from stream.offline.pairs import Pairs
 from stream.offline.prefix_tables import Bounds, Entries, PrefixTables, find_slice
 from stream.tables.arrays import U64
 from stream.tables.design import Design
-from stream.tables.fingerprint_lanes import Pairs, as_words
 
 SLICE: Final = 1 << 12
 """Rows that a thread processes at a time."""

@@ -15,10 +15,10 @@ from typing import Final, Literal
 import msgspec
 
 from stream.errors import SettingsError
+from stream.fingerprint.lanes import WIDTHS
 from stream.offline.compressed_blocks import BLOCK_BYTES, expected_bytes
 from stream.offline.layouts import Layout
 from stream.tables.design import LONGEST_PREFIX, MOST_TABLES
-from stream.tables.fingerprint_lanes import WIDTHS
 from stream.tables.memory_shares import PACKED_SHARE
 
 PROBE_SECONDS: Final = 0.6e-6

@@ -16,6 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from stream.errors import SettingsError
+from stream.fingerprint.lanes import from_integers, to_hex, words_of
 from stream.fingerprint.parity import ONE
 from stream.fingerprint.scheme import Scheme
 from stream.judge.live import live_pages
@@ -30,7 +31,6 @@ from stream.sources.compressed import STDIN
 from stream.sources.open import open_source
 from stream.sources.source import Message
 from stream.tables.arrays import U64
-from stream.tables.fingerprint_lanes import from_integers, to_hex, words_of
 from stream.tables.store.rocks import state_directory
 
 CHUNK: Final = 1 << 12

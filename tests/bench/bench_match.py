@@ -21,7 +21,7 @@ import numpy as np
 
 from stream.offline.all_pairs import all_pairs
 from stream.offline.batch_tables import CHUNK, BatchTables, match
-from stream.tables.fingerprint_lanes import Pairs
+from stream.offline.pairs import Pairs
 from tests.bench.methods.brute_force import BruteForce
 from tests.fingerprint_sets import flipped, random_set
 

@@ -46,7 +46,7 @@ class HostileJournal:
             scheme=self._scheme.id,
             ranges=[SourceRange("c", "pages", "0" * 32, 0, first, first + n, n, opening=not first)],
             status=np.zeros(n, np.uint8),
-            fingerprint=prints,
+            fingerprint=prints[:, None],
             uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches,
             text_hash=np.zeros((n, 16), np.uint8),
@@ -140,7 +140,7 @@ def superseded_hub(rows: int) -> list[Entry]:
     entries = hub(rows)
     flat = [url for entry in entries for url in entry.rows.strings.columns().url.texts()]
     rng, scheme = np.random.default_rng(7), Scheme()
-    prints = np.concatenate([entry.rows.fingerprint for entry in entries])
+    prints = np.concatenate([entry.rows.fingerprint[:, 0] for entry in entries])
     sketches = np.concatenate([entry.rows.sketch for entry in entries])
     back = np.arange(2 * rows // 3, rows, 2)
     sketches[back], prints[back] = _sketches(rng, len(back), scheme), _near(rng, len(back))

@@ -55,7 +55,7 @@ def journal(rows: int, scheme: Scheme) -> Iterator[Rows]:
             scheme=scheme.id,
             ranges=[SourceRange("c", "pages", "0" * 32, partition, start, start + n, n, opening=start == 0)],
             status=np.zeros(n, np.uint8),
-            fingerprint=prints[at : at + n].copy(),
+            fingerprint=prints[at : at + n, None].copy(),
             uncertain=np.zeros((n, 0), np.uint8),
             sketch=sketches[at : at + n].copy(),
             text_hash=rng.integers(0, 256, (n, 16), dtype=np.uint8),

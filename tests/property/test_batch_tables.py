@@ -8,8 +8,8 @@ import pytest
 from stream.errors import SettingsError
 from stream.offline.batch_tables import BatchTables, layout_for, match
 from stream.offline.layouts import Layout
+from stream.offline.pairs import Pairs
 from stream.offline.prefix_tables import FIRST_PAIRS
-from stream.tables.fingerprint_lanes import Pairs
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.property.test_methods import brute_force, listed
 

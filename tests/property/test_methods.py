@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from stream.errors import SettingsError
 from stream.offline.layouts import Layout
-from stream.tables.fingerprint_lanes import Pairs
+from stream.offline.pairs import Pairs
 from tests.bench.methods import METHODS, open_method
 from tests.bench.methods.ball import ball_size
 from tests.bench.methods.interpolation import interpolate

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream.fingerprint.lanes import words_of
 from stream.fingerprint.row import NO_HASH
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Batch
@@ -74,7 +75,7 @@ def of_rows(rows: list[dict[str, Any]], width: int) -> tuple[Batch, VerdictColum
         page=column("page", np.int64),
         time=column("time", np.int64),
         status=np.zeros(n, np.uint8),
-        fingerprint=words.reshape(n, 2) if width == 128 else words[1::2] % np.uint64(1 << width - 1) * 2,
+        fingerprint=words.reshape(n, 2)[:, -words_of(width) :] % np.uint64(1 << min(width, 64) - 1) * 2,
         uncertain=np.zeros((n, 32), np.uint8),
         sketch=np.zeros((n, 5), np.uint64),
         text_hash=np.frombuffer(b"".join(row["text_hash"] for row in rows), np.uint8).reshape(n, 16),
@@ -107,7 +108,7 @@ def value(
     named = int(judged.other[row]) != NO_PAGE
     fingerprinted = named or verdict == Verdict.UNIQUE
     word = 0
-    for part in np.atleast_1d(batch.fingerprint[row]).tolist():
+    for part in batch.fingerprint[row].tolist():
         word = word << 64 | part
     source = batch.ranges[int(batch.source[row])]
     fetched, text_hash = int(batch.fetched_at[row]), batch.text_hash[row].tobytes()

@@ -10,6 +10,7 @@ import pytest
 
 from stream.errors import FingerprintFileError, NeardupError, SchemeMismatchError, SettingsError
 from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.lanes import as_words, to_hex
 from stream.fingerprint.scheme import Scheme
 from stream.judge.page_log import HEAD, PageLog, record_words
 from stream.judge.state import State
@@ -19,7 +20,6 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.compressed_file import HEADER_BYTES, CompressedFile, write_compressed
 from stream.offline.fingerprints import open_fingerprints
-from stream.tables.fingerprint_lanes import as_words, to_hex
 from stream.tables.store.rocks import ANCHORS
 from tests.commands import neardup
 from tests.fingerprint_sets import flipped, random_set

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from stream.fingerprint.lanes import as_words
 from stream.offline.compressed_blocks import CorruptBlockError, encode, expected_bytes, sort_words
 from stream.offline.huffman import LONGEST, code_lengths, codes, decoding_table
-from stream.tables.fingerprint_lanes import as_words
 from tests.fingerprint_sets import random_set
 
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stream.fingerprint.hashing.hash_functions import hasher
+from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.seed import PUBLIC_SEED
 from stream.fingerprint.simhash import simhash
 from stream.fingerprint.weighted_features import fold_signs
-from stream.tables.fingerprint_lanes import distances, from_integers
 from tests.seeds.hyperplanes import (
     angle,
     cosine,

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from stream.errors import DiskError, OutputError
+from stream.fingerprint.lanes import as_words
 from stream.kafka.member import member_id
 from stream.local.scan_output import _Lines
 from stream.messages.verdict import MessagePosition, VerdictRecord
@@ -30,7 +31,6 @@ from stream.output import Output, writing
 from stream.pages.times import rfc3339
 from stream.sinks.base import ExportError, Sink
 from stream.sinks.open import open_sink
-from stream.tables.fingerprint_lanes import as_words
 from tests.fingerprint_sets import random_set
 
 NEARDUP = (sys.executable, "-m", "stream.cli")

@@ -259,7 +259,7 @@ def test_a_journal_record_is_laid_out_as_documented() -> None:
             if name in strings:
                 assert strings[name] == getattr(rows.strings.columns(), name).strings(), name
             else:
-                np.testing.assert_array_equal(found, getattr(rows, name), name)
+                np.testing.assert_array_equal(found, getattr(rows, name).reshape(found.shape), name)
         assert [list(msgspec.structs.astuple(each)) for each in rows.ranges] == plain["ranges"]
 
 

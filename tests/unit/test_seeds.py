@@ -12,10 +12,10 @@ import pytest
 
 from stream.fingerprint.default_weights import UNIT
 from stream.fingerprint.fingerprinter import Fingerprinter
+from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.simhash import TIES, bit_sums, simhash
 from stream.fingerprint.weighted_features import fold_signs, weighted_pairs
-from stream.tables.fingerprint_lanes import distances, from_integers
 from tests.seeds.hyperplanes import planes_of, signs
 from tests.seeds.minhash import first_in
 

@@ -13,6 +13,7 @@ import pytest
 
 from stream.errors import SettingsError
 from stream.fingerprint.fingerprinter import Fingerprint
+from stream.fingerprint.lanes import distances, from_integers
 from stream.fingerprint.row import Status
 from stream.fingerprint.scheme import Scheme
 from stream.judge.batch import Entry
@@ -23,7 +24,6 @@ from stream.messages.verdict import VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.page import Page
-from stream.tables.fingerprint_lanes import distances, from_integers
 from tests.bench.methods.brute_force import BruteForce
 from tests.genesis import genesis_of
 

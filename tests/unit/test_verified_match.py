@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from stream.errors import NeardupError, SchemeMismatchError, SettingsError
+from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.scheme import Scheme
 from stream.fingerprint.sketch import sketch
 from stream.local.index import Index
@@ -17,7 +18,6 @@ from stream.messages.verdict_options import VerdictOptions
 from stream.offline import minima_tables
 from stream.offline.layouts import Layout
 from stream.offline.verified_match import Sketched, SketchedFile, Verified, default_rule
-from stream.tables.fingerprint_lanes import from_integers
 from tests.commands import neardup
 from tests.fingerprint_sets import flipped, numbers, random_set
 from tests.oracle import Oracle, OraclePage

@@ -31,7 +31,7 @@ from stream.dashboard.counting.rows import ClusterRow
 from stream.dashboard.counting.verdict_columns import normal
 from stream.dashboard.lookup.member_pages import compare_members, page_message
 from stream.errors import NeardupError
-from stream.fingerprint.arrays import as_column, distances, first_words
+from stream.fingerprint.lanes import distances, first_words, from_integers
 from stream.fingerprint.row import Row, Status
 from stream.fingerprint.scheme import UNCERTAIN_BITS
 from stream.judge.candidates_compared import compare
@@ -267,7 +267,10 @@ def _nearest(judge: Judge, row: Row, url: str | None) -> tuple[list[NearAnchor],
     state, rule = judge.state, judge.rule
     uncertain = np.frombuffer(row.uncertain, np.uint8).reshape(-1, UNCERTAIN_BITS)
     sketch = _sketch(row)
-    fingerprint, status = as_column([row.fingerprint], rule.scheme.width), np.array([row.status], np.uint8)
+    fingerprint, status = (
+        from_integers([row.fingerprint], rule.scheme.width),
+        np.array([row.status], np.uint8),
+    )
     pairs = compare(state, rule, fingerprint, uncertain, sketch, status)
     candidates, anchors, place = pairs.candidates, pairs.anchors, pairs.place
     order = pairs.best_first(np.arange(len(place)))
@@ -302,7 +305,7 @@ def _far(judge: Judge, row: Row, candidates: set[str]) -> list[NearAnchor]:
     them by sketch.
     """
     state, rule, sketch = judge.state, judge.rule, _sketch(row)
-    fingerprint = as_column([row.fingerprint], rule.scheme.width)
+    fingerprint = from_integers([row.fingerprint], rule.scheme.width)
     anchors = state.anchors(state.tables.nearest(first_words(fingerprint)[0], FAR_COMPARED, NEWEST))
     place = np.arange(len(anchors.number))
     only = np.zeros(len(place), np.int64)

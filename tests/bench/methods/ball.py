@@ -9,8 +9,8 @@ from typing import Final
 import numpy as np
 
 from stream.errors import SettingsError
+from stream.fingerprint.lanes import WORD, words_of
 from stream.tables.arrays import U64
-from stream.tables.fingerprint_lanes import WORD, words_of
 
 MOST_MEMBERS: Final = 1 << 22
 """Largest ball that is enumerated."""

@@ -6,8 +6,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from stream.fingerprint.lanes import words_of
+from stream.offline.pairs import Pairs
 from stream.tables.arrays import U64
-from stream.tables.fingerprint_lanes import Pairs, words_of
 from tests.bench.methods.method import Cost, Method
 
 STORED: Final = 1 << 14

@@ -7,10 +7,11 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from stream.fingerprint.lanes import distances, words_of
 from stream.offline.compressed_blocks import encode, expected_bytes
 from stream.offline.layouts import Layout
+from stream.offline.pairs import Pairs
 from stream.tables.arrays import U64, distinct, expand
-from stream.tables.fingerprint_lanes import Pairs, distances, words_of
 from tests.bench.methods.method import Cost, Method
 
 

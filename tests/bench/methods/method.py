@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from stream.errors import SettingsError
+from stream.fingerprint.lanes import as_words
+from stream.offline.pairs import Pairs
 from stream.tables.arrays import U64
-from stream.tables.fingerprint_lanes import Pairs, as_words
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,7 @@ class Cost:
 
 class Method(abc.ABC):
     """An index over `stored` fingerprints of `width` bits, to find those within a Hamming distance of
-    `distance` of queries. `stream.tables.fingerprint_lanes` tells their shapes.
+    `distance` of queries. `stream.fingerprint.lanes` tells their shapes.
 
     All methods find the same pairs, each once; equal stored fingerprints count separately. Raises
     SettingsError.

@@ -6,8 +6,9 @@ from typing import ClassVar, Final
 
 import numpy as np
 
+from stream.fingerprint.lanes import distances, words_of
+from stream.offline.pairs import Pairs
 from stream.tables.arrays import U64, expand
-from stream.tables.fingerprint_lanes import Pairs, distances, words_of
 from tests.bench.methods.ball import ball_masks, ball_size, folded
 from tests.bench.methods.method import Cost, Method
 

@@ -14,10 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.errors import SettingsError
+from stream.fingerprint.lanes import distances, words_of
 from stream.offline.layouts import Layout
+from stream.offline.pairs import Pairs
 from stream.scratch import ScratchDirectory
 from stream.tables.arrays import I64, U64, expand
-from stream.tables.fingerprint_lanes import Pairs, distances, words_of
 from tests.bench.methods.interpolation import interpolate
 from tests.bench.methods.method import Cost, Method
 

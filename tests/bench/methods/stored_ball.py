@@ -7,8 +7,9 @@ from typing import ClassVar, Final
 import numpy as np
 
 from stream.errors import SettingsError
+from stream.fingerprint.lanes import distances
+from stream.offline.pairs import Pairs
 from stream.tables.arrays import U64, expand
-from stream.tables.fingerprint_lanes import Pairs, distances
 from tests.bench.methods.ball import ball_masks, ball_size, folded
 from tests.bench.methods.method import Cost, Method
 

@@ -70,5 +70,5 @@ async def _scanned(messages: Iterable[Message], scheme: Scheme, options: Verdict
                 named.append(int(other.url.rpartition("/")[2]) if other else None)
             batch = decided.batch
             ready = batch.status == Status.READY
-            columns.append((batch.fingerprint, batch.uncertain, batch.sketch[:, -1], ready))
+            columns.append((batch.fingerprint[:, 0], batch.uncertain, batch.sketch[:, -1], ready))
     return ScannedTexts(named, *(np.concatenate(each) for each in zip(*columns, strict=True)))

@@ -10,10 +10,10 @@ import numpy as np
 import xxhash
 
 from stream.errors import FingerprintFileError
+from stream.fingerprint.lanes import WIDTHS, words_of
 from stream.offline import compressed_blocks, compressed_file, huffman
 from stream.offline.compressed_blocks import encode, sort_words
 from stream.offline.compressed_file import HEADER_BYTES, CompressedFile, write_compressed
-from stream.tables.fingerprint_lanes import WIDTHS, words_of
 from tests.fuzz.decoder import Decoder
 from tests.fuzz.mutate import damaged
 

@@ -1,24 +1,25 @@
 """Fingerprints of any width as arrays of 64-bit lanes.
 
-Callers pass n fingerprints as uint64 of shape (n,) if the width is at most 64 bits, or (n, width / 64) with
-the most significant lane first. Internally the shape is always (n, lanes). Bit i of a fingerprint has the
-value 2**i.
+n fingerprints are uint64 of shape (n, lanes), with the most significant lane first; bit i of a fingerprint
+has the value 2**i. Callers of `as_words` may have those of up to 64 bits in the shape (n,).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from stream.errors import SettingsError
-from stream.tables.arrays import I64, U8, U64
+from stream.fingerprint.row import WORD
+
+U8 = NDArray[np.uint8]
+U64 = NDArray[np.uint64]
 
 WIDTHS: Final = (32, 64, 128)
 """Supported widths of fingerprints in bits."""
-WORD: Final = 64
 
 
 def words_of(width: int) -> int:
@@ -50,6 +51,17 @@ def from_integers(fingerprints: Sequence[int], width: int) -> U64:
     return as_words(np.frombuffer(content, ">u8").astype(np.uint64).reshape(-1, size // 8), width)
 
 
+def integers(fingerprints: U64) -> list[int]:
+    """The fingerprints (n, lanes) as integers."""
+    values: list[Any] = fingerprints.tolist()
+    return [each[0] if len(each) == 1 else each[0] << WORD | each[1] for each in values]
+
+
+def first_words(fingerprints: U64) -> U64:
+    """The most significant lane of each fingerprint (n,): distances of these are lower bounds."""
+    return fingerprints[:, 0].copy()
+
+
 def distances(a: U64, b: U64) -> U8:
     """Hamming distances of n pairs, (n,), of (n, lanes) each. `a` or `b` may be (1, lanes)."""
     if a.shape[1] == 1:
@@ -62,37 +74,3 @@ def to_hex(words: U64, width: int) -> list[str]:
     content = words.astype(">u8").tobytes().hex()
     size, digits = words.shape[1] * 16, width // 4
     return [content[end - digits : end] for end in range(size, len(content) + 1, size)]
-
-
-@dataclass(frozen=True, slots=True)
-class Pairs:
-    """Near pairs: distinct (row, stored) pairs, sorted by row, then stored."""
-
-    row: I64
-    """Index of the query."""
-    stored: I64
-    """Index of the stored fingerprint."""
-    distance: U8
-    """Their Hamming distance."""
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-    @classmethod
-    def none(cls) -> Pairs:
-        """No pairs."""
-        return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.uint8))
-
-    @classmethod
-    def merge(cls, parts: list[Pairs]) -> Pairs:
-        """The union of the parts, sorted."""
-        if not parts:
-            return cls.none()
-        row = np.concatenate([part.row for part in parts])
-        stored = np.concatenate([part.stored for part in parts])
-        distance = np.concatenate([part.distance for part in parts])
-        order = np.lexsort((stored, row))
-        row, stored = row[order], stored[order]
-        keep = np.ones(len(row), bool)
-        keep[1:] = (row[1:] != row[:-1]) | (stored[1:] != stored[:-1])
-        return cls(row[keep], stored[keep], distance[order][keep])
