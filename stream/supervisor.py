@@ -7,6 +7,7 @@ Roles are crash-only: on any failure they end, and a restart is the recovery. A 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import signal
 import socket
@@ -130,7 +131,8 @@ def _listen(listening: ExitStack, settings: Settings, role: RoleProcess) -> None
             probe.bind(address)
             probe.listen()  # or a later bind to the same port would succeed
     except OSError as error:
-        raise refused_port(error, host, port, options) from None
+        if error.errno == errno.EADDRINUSE:  # of any other error the role has to judge
+            raise refused_port(error, host, port, options) from None
 
 
 def _ports(settings: Settings, count: int) -> list[int]:

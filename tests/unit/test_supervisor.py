@@ -48,6 +48,9 @@ async def test_ports_that_are_taken_are_named_before_anything_is_started(
     roles = deployment(settings, 1)
     with pytest.raises(PortTakenError, match=rf"dashboard_port {free + 1}"):
         await claim_ports(settings, [*roles, dashboard(settings, roles)])
+    # What only the role can tell does not hold it up.
+    settings = load(ops_port=1, ops_host="no-such-host.invalid")
+    await claim_ports(settings, deployment(settings, 1))
     settings = load(ops_port=-1, dashboard_port=0, dashboard_host="::1")
     await claim_ports(settings, [*deployment(settings, 3), dashboard(settings, [])])
 
