@@ -9,28 +9,31 @@ from pathlib import Path
 
 INK, PALE, OURS, OTHER = "#333333", "#dddddd", "#1f6f8b", "#c26a3d"
 FONT = 'font-family="sans-serif" font-size="12"'
-WIDTH, ROW, LABELS, VALUES = 760, 20, 330, 60
+WIDTH, ROW, VALUES = 760, 20, 60
+LETTER = 6.6
+"""Mean width of a letter of labels, with some room."""
 
 
 def bars(path: Path, title: str, rows: Sequence[tuple[str, float]], mark: float = 1.0) -> None:
     """Horizontal bars on a logarithmic scale, with a line at `mark`; bars beyond it have our colour."""
     least = min(mark, *(value for _, value in rows)) / 1.2
     most = max(mark, *(value for _, value in rows)) * 1.1
-    room = WIDTH - LABELS - VALUES
+    labels = round(LETTER * max(len(label) for label, _ in rows)) + 12
+    room = WIDTH - labels - VALUES
 
     def place(value: float) -> float:
-        return LABELS + room * math.log(value / least) / math.log(most / least)
+        return labels + room * math.log(value / least) / math.log(most / least)
 
     height = 34 + ROW * len(rows) + 10
-    parts = [_text(LABELS, 18, title, weight="bold")]
+    parts = [_text(labels, 18, title, weight="bold")]
     for number, (label, value) in enumerate(rows):
         top = 34 + ROW * number
         colour = OURS if value >= mark else OTHER
-        width = place(value) - LABELS
+        width = place(value) - labels
         parts += [
-            _text(LABELS - 8, top + 12, label, anchor="end"),
-            f'<rect x="{LABELS}" y="{top}" width="{width:.1f}" height="{ROW - 5}" fill="{colour}"/>',
-            _text(LABELS + width + 5, top + 12, f"{value:,.3g}"),
+            _text(labels - 8, top + 12, label, anchor="end"),
+            f'<rect x="{labels}" y="{top}" width="{width:.1f}" height="{ROW - 5}" fill="{colour}"/>',
+            _text(labels + width + 5, top + 12, f"{value:,.3g}"),
         ]
     parts.append(_line(place(mark), 28, place(mark), height - 8, INK, dashed=True))
     _write(path, height, parts)

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.bench import report
+from tests.bench import pictures, report
 from tests.bench.goals import GOALS, judged
 
 STAGES = {"fingerprint", "extract", "worker", "tables", "judge", "judge_hostile"}
@@ -87,6 +87,14 @@ def test_pictures_beside_the_page_can_be_drawn(tmp_path: Path) -> None:
     for name in ("kept-growth.svg", "kept-peers.svg"):
         assert f"({name})" in page
         assert ElementTree.fromstring((tmp_path / name).read_text("utf-8")).tag.endswith("svg")  # noqa: S314  # our own
+
+
+def test_labels_of_bars_have_room(tmp_path: Path) -> None:
+    label = "faiss MultiHash, 10000 k fingerprints, looked up and inserted"
+    pictures.bars(tmp_path / "bars.svg", "title", [(label, 2.0), ("short", 3.0)])
+    picture = ElementTree.fromstring((tmp_path / "bars.svg").read_text("utf-8"))  # noqa: S314  # our own
+    (end,) = [float(each.get("x", "0")) for each in picture.iter() if each.text == label]
+    assert end >= pictures.LETTER * len(label)
 
 
 @pytest.mark.parametrize(
