@@ -372,21 +372,29 @@ def test_anchors_are_found_at_every_moment_while_heads_grow(
 
 @pytest.mark.parametrize("design", [(5, 2), (4, 2), (12, 1)])
 def test_anchors_are_found_at_every_moment_while_tables_are_packed(
-    design: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    design: tuple[int, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    swaps: list[Packing] = []
+    swaps, probed = list[Packing](), threading.Event()
+    request.addfinalizer(probed.set)  # so that a failure ends the thread, too
 
     def swap(packing: Packing) -> bool:
         swaps.append(packing)
-        return whole(packing)
+        return whole_swap(packing)
 
-    whole = Packing.swap
+    def pack(packing: Packing) -> None:
+        """The second table of the first packing waits until the test has probed between the two."""
+        if packing._table == 1:
+            probed.wait()
+        whole_pack(packing)
+
+    whole_swap, whole_pack = Packing.swap, Packing.pack
     monkeypatch.setattr(Packing, "swap", swap)
+    monkeypatch.setattr(Packing, "pack", pack)
     case = Case(*design, 4, 2, memory=room(60, 20, design=design), generation=20)
     rng = np.random.default_rng(15)
     oracle = TablesOracle(case)
     with Store(tmp_path, case.design.tables, CACHE) as store:
-        tables, half_done = case.open(store), 0
+        tables = case.open(store)
         for _ in range(9):
             earlier = np.array(oracle.fingerprints, np.uint64)
             asked = make_rows(rng, 8, earlier, 0.1)
@@ -395,9 +403,14 @@ def test_anchors_are_found_at_every_moment_while_tables_are_packed(
             for _ in range(case.design.tables):
                 tables.maintain()
                 check(tables, oracle, asked, uncertain)
-                half_done += bool(swaps) and swaps.count(swaps[-1]) % case.design.tables != 0
+                if not probed.is_set() and (under_way := tables._warm._packing):
+                    if not swaps:
+                        under_way[1].result()  # the first table
+                        tables.maintain()
+                    assert len(swaps) == 1
+                    check(tables, oracle, asked, uncertain)
+                    probed.set()
         tables.maintain(wait=True)
-        assert half_done  # at how many moments, the machine decides
         assert tables.stats.warm_anchors == 60
         assert tables.stats.cold_anchors == 120
         tables.close()
