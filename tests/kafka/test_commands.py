@@ -44,7 +44,8 @@ async def test_the_main_job_by_commands(settings: Settings, crawl: Path, tmp_pat
     assert (code, "published 120 pages" in out) == (0, True)
     code, out, _ = await neardup_process(settings, "audit", "--json")
     assert code == 1, "nothing is judged yet"
-    assert json.loads(out)["missing"] == 120
+    found = json.loads(out)
+    assert (found["waiting"], found["missing"]) == (120, 0)
 
     running = asyncio.create_task(neardup_process(settings, "run", "--workers", "2"))
 
