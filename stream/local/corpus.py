@@ -22,11 +22,20 @@ from stream.objects import AnyPath
 from stream.private import private_directory
 from stream.rows.arrow import FIRST, Place, batch_of
 from stream.rows.files import last_read, read_described, sorted_table, write_file
-from stream.rows.manifest import NAME, SUFFIX, Manifest, RowsFile, read_manifest, visible, writing_to
+from stream.rows.manifest import (
+    NAME,
+    SUFFIX,
+    DamagedSource,
+    Manifest,
+    RowsFile,
+    read_manifest,
+    visible,
+    writing_to,
+)
 from stream.settings import Settings
 from stream.sources.compressed import STDIN
 from stream.sources.rejections import Rejections
-from stream.sources.source import Message, Source, refuse_unreadable
+from stream.sources.source import Damage, Message, Source, refuse_unreadable
 
 PLAN: Final = "_neardup_plan.json"
 """What an unfinished run was asked for, so that another can go on with it."""
@@ -113,6 +122,7 @@ async def fingerprint_corpus(
         if _is_resumed(directory, plan) and (directory / NAME).exists():
             manifest = read_manifest(directory)
             counts.resumed = manifest.rows
+            _recall_damages(sources, manifest.damaged)
             return manifest
         files = _written(directory, plan, scheme)
         counts.resumed = sum(each.rows for each in files)
@@ -137,9 +147,23 @@ async def fingerprint_corpus(
             refuse_unreadable(sources)
             _begin(directory, plan)
         failpoints.reach("rows.manifest")
-        manifest = Manifest.of(scheme, files, uncertain=options.uncertain)
+        damaged = [
+            DamagedSource(each.name, each.damage_count, [(one.error, one.pages) for one in each.damages])
+            for each in sources
+            if each.damages
+        ]
+        manifest = Manifest.of(scheme, files, uncertain=options.uncertain, damaged=damaged)
         manifest.write(directory)
     return manifest
+
+
+def _recall_damages(sources: Sequence[Source], damaged: Sequence[DamagedSource]) -> None:
+    """Note the damages of the run that made the rows, as if the sources had been read again."""
+    recorded = {each.source: each for each in damaged}
+    for source in sources:
+        if record := recorded.get(source.name):
+            source.damages = [Damage(error, pages) for error, pages in record.damages]
+            source.damage_count = record.places
 
 
 class _PlacedMessages:

@@ -36,6 +36,16 @@ class RowsFile(msgspec.Struct, frozen=True):
     last: Place
 
 
+class DamagedSource(msgspec.Struct, frozen=True):
+    """A source of which not all could be read."""
+
+    source: str
+    places: int
+    """In how many places."""
+    damages: list[tuple[str, int]]
+    """The first of them: the error, and the pages of the source that were read before it."""
+
+
 class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """What a directory of rows consists of."""
 
@@ -48,11 +58,20 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     """Whether rows have the bits that the verdict option `flips` needs."""
     rows: int
     files: list[RowsFile]
+    damaged: list[DamagedSource] = []
+    """Sources whose pages behind the damage are no rows."""
     digest: str = ""
     """xxh3-128 of this manifest without its digest: the identity of the rows."""
 
     @classmethod
-    def of(cls, scheme: Scheme, files: Sequence[RowsFile], *, uncertain: bool) -> Manifest:
+    def of(
+        cls,
+        scheme: Scheme,
+        files: Sequence[RowsFile],
+        *,
+        uncertain: bool,
+        damaged: Sequence[DamagedSource] = (),
+    ) -> Manifest:
         """The manifest of these files, in the order of their first rows."""
         listed = sorted(files, key=lambda each: (each.first, each.name))
         manifest = cls(
@@ -62,18 +81,26 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             uncertain=uncertain,
             rows=sum(each.rows for each in files),
             files=listed,
+            damaged=list(damaged),
         )
         return msgspec.structs.replace(manifest, digest=manifest.own_digest())
 
     def own_digest(self) -> str:
         """32 hex digits: what `digest` has to be."""
         blank = msgspec.structs.replace(self, digest="")
-        return xxhash.xxh3_128_hexdigest(msgspec.json.encode(blank, order="sorted"))
+        return xxhash.xxh3_128_hexdigest(msgspec.json.encode(blank._fields(), order="sorted"))
+
+    def _fields(self) -> dict[str, Any]:
+        """What is written: `damaged` only if there are any, so that digests of older manifests hold."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        if not self.damaged:
+            del fields["damaged"]
+        return fields
 
     def write(self, directory: AnyPath) -> None:
         """Write the manifest, after all files are durable."""
         with writing_to(directory / NAME) as file:
-            file.write(msgspec.json.format(msgspec.json.encode(self), indent=1) + b"\n")
+            file.write(msgspec.json.format(msgspec.json.encode(self._fields()), indent=1) + b"\n")
 
     def refuse_other_scheme(self, where: str, scheme: Scheme) -> None:
         """Raise SchemeMismatchError, which names the options that differ, for rows of another scheme."""

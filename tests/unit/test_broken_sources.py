@@ -16,6 +16,7 @@ from click.testing import Result
 from pyarrow import parquet
 
 from stream.errors import PageError, SettingsError
+from stream.rows.manifest import NAME
 from stream.sources.open import open_source
 from stream.sources.source import LISTED
 from tests.commands import neardup
@@ -196,3 +197,27 @@ def test_rows_do_not_go_on_behind_pages_that_a_source_has_not_any_more(
     path.write_bytes(damaged)
     assert neardup(*made).exit_code == 1
     assert (tmp_path / "rows/_neardup_rows.json").exists()
+
+
+def test_finished_rows_of_a_damaged_source_name_it_again(tmp_path: Path) -> None:
+    (tmp_path / "closed").mkdir()
+    for number in range(LISTED + 2):
+        (tmp_path / "closed" / f"{number:03}.html").symlink_to("/proc/1/mem")
+    command = ["fingerprint", "--worker-processes", "1", "--json", cut_lines(tmp_path / "cut.jsonl.gz")]
+    command += [lines(tmp_path / "whole.jsonl"), tmp_path / "closed", "-o", tmp_path / "rows"]
+    first, again = neardup(*command), neardup(*command)
+    assert (first.exit_code, again.exit_code) == (1, 1)
+    before, after = json.loads(first.stdout), json.loads(again.stdout)
+    assert after["resumed"] == before["rows"]
+    assert len(after["damaged"]) == 1 + LISTED
+    assert (after["damaged"], after["digest"]) == (before["damaged"], before["digest"])
+    assert "2 more places" in again.stderr
+    assert [line for line in again.stderr.splitlines() if line.startswith("damaged source")] == [
+        line for line in first.stderr.splitlines() if line.startswith("damaged source")
+    ]
+
+
+def test_rows_of_sound_sources_are_recorded_without_damages(tmp_path: Path) -> None:
+    command = ["fingerprint", "--worker-processes", "1", lines(tmp_path / "a.jsonl"), "-o", tmp_path / "rows"]
+    assert [neardup(*command).exit_code for _ in range(2)] == [0, 0]
+    assert "damaged" not in json.loads((tmp_path / "rows" / NAME).read_bytes())
