@@ -5,15 +5,15 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from stream.errors import SettingsError
+from stream.pages.column_names import LONGEST, USUAL, ColumnNames
 from stream.pages.fields import CONTENT, FIELDS
-from stream.suggest import meant
 from stream.text.surrogates import replace_surrogates
 
 Path = tuple[str, ...]
@@ -24,21 +24,8 @@ _DOTS: Final = {".": "dot/", "..": "dot/dot/"}
 """Ids that are no name in the path of a URL. No other id gives these, as its slashes are encoded."""
 _MESSAGE_ONLY: Final = ("content_encoding", "warc_filename", "warc_offset")
 """Fields that JSON messages have beside FIELDS."""
-_LISTED: Final = 50
-"""Most columns that an error lists."""
-_USUAL: Final = {
-    "url": (
-        *("url", "uri", "link", "href", "page_url", "source_url", "web_url", "document_url", "permalink"),
-        *("warc_target_uri", "target_uri", "address"),
-    ),
-    "id": ("id", "doc_id", "docid", "document_id", "page_id", "_id", "uuid", "identifier", "key"),
-    "text": (
-        *("text", "content", "raw_content", "document", "article", "plain_text", "main_text", "page_text"),
-        *("page_content", "body_text", "extracted_text", "markdown"),
-    ),
-    "html": ("html", "raw_html", "html_content", "page_html", "source_html", "html_body", "content_html"),
-}
-"""Usual names of what a page needs, the likeliest first."""
+_NEEDED: Final = frozenset(("url", *CONTENT, "warc_filename"))
+"""Fields by which a JSON message has an address and a content."""
 JsonFields = dict[str, msgspec.Raw]
 """A JSON object, with its values as they are written."""
 _DECODE_FIELDS: Final = msgspec.json.Decoder(JsonFields).decode
@@ -74,7 +61,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> dict[str, str]:
         """The names that are given, by field."""
-        return {field: name for field in _USUAL if (name := getattr(self, field)) is not None}
+        return {field: name for field in USUAL if (name := getattr(self, field)) is not None}
 
     @property
     def fields(self) -> list[str]:
@@ -133,13 +120,13 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         for field, name in self.names.items():
             path = _column(names, name) or nested(name)
             if path is None:
-                raise SettingsError(self._absent(field, name, (listed or (lambda: names))(), spelt))
+                raise SettingsError(_absent(field, name, ColumnNames((listed or (lambda: names))()), spelt))
             by_name[field] = path
         for field in self.fields:
             if path := _column(names, field):
                 by_name[field] = path
         if lacking := self.lacking(by_name, CONTENT):
-            raise SettingsError(self._missing(lacking, (listed or (lambda: names))(), spelt))
+            raise SettingsError(_missing(lacking, ColumnNames((listed or (lambda: names))()), spelt))
         return by_name
 
     def lacking(self, names: Iterable[str], contents: Iterable[str]) -> list[str]:
@@ -149,41 +136,61 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
         content = "text" in named or "html" in named or not names.isdisjoint(contents)
         return [*([] if address else ["url"]), *([] if content else ["text"])]
 
-    def missing_in(self, rows: Sequence[JsonFields]) -> str | None:
-        """Return what none of these JSON objects has: a named column, or what pages need while a column of
-        a usual name may be meant. None if there is nothing of the kind."""
-        names = list(dict.fromkeys(name for row in rows for name in _names(row)))
-        for field, name in self.names.items():
-            if all(_value_at(row, name) is None for row in rows):
-                return self._absent(field, name, names, as_options)
-        lacking = self.lacking(names, (*CONTENT, "warc_filename"))
-        return self._missing(lacking, names, as_options) if _suggested(lacking, names) else None
-
-    def _absent(
-        self, field: str, name: str, names: Iterable[str], spelt: Callable[[dict[str, str]], str]
-    ) -> str:
-        names = list(names)
-        usual = _usual(field, names)
-        hint = meant(name, names) or (f"; did you mean {usual}?" if usual else ";")
-        return f"{spelt({field: name})}: no such column{hint} it has {_list(names)}"
-
-    def _missing(
-        self, lacking: Sequence[str], names: Iterable[str], spelt: Callable[[dict[str, str]], str]
-    ) -> str:
-        names = list(names)
-        contents = [f"`{each}`" for each in CONTENT]
-        needed = {
-            ("url",): "column `url`",
-            ("text",): f"column {', '.join(contents[:-1])} or {contents[-1]}",
-            ("url", "text"): f"columns `url` and one of {', '.join(contents)}",
-        }
-        text = f"no {needed[tuple(lacking)]}; it has {_list(names)}"
-        suggested = _suggested(lacking, names)
-        return f"{text}; add {spelt(suggested)}" if suggested else text
-
 
 NO_COLUMNS: Final = Columns()
 """The names of page messages."""
+
+
+class MissingColumns:
+    """What the JSON objects of a data set, looked at one by one, all lack: named columns, or what pages need
+    while a column of a usual name may be meant."""
+
+    def __init__(self, columns: Columns) -> None:
+        self._columns = columns
+        self._absent = columns.names
+        self._fields: set[str] = set()
+        self._names = ColumnNames()
+        self._empty = True
+
+    def add(self, row: JsonFields) -> None:
+        """Look at the next object."""
+        self._empty = False
+        self._absent = {field: name for field, name in self._absent.items() if _value_at(row, name) is None}
+        self._fields |= _NEEDED & row.keys()
+        self._names.add(_names(row))
+
+    @property
+    def any(self) -> bool:
+        """Whether something is missing so far. Of no object, all columns that are named."""
+        return bool(self._absent or self._names.suggested(self._lacking()))
+
+    def message(self) -> str | None:
+        """Return what is missing, and what may be meant; None if it is nothing, or there is no object."""
+        if self._empty or not self.any:
+            return None
+        if self._absent:
+            field, name = next(iter(self._absent.items()))
+            return _absent(field, name, self._names, as_options)
+        return _missing(self._lacking(), self._names, as_options)
+
+    def _lacking(self) -> list[str]:
+        return self._columns.lacking(self._fields, (*CONTENT, "warc_filename"))
+
+
+def _absent(field: str, name: str, names: ColumnNames, spelt: Callable[[dict[str, str]], str]) -> str:
+    return f"{spelt({field: name})}: no such column{names.hint(field, name)} it has {names}"
+
+
+def _missing(lacking: Sequence[str], names: ColumnNames, spelt: Callable[[dict[str, str]], str]) -> str:
+    contents = [f"`{each}`" for each in CONTENT]
+    needed = {
+        ("url",): "column `url`",
+        ("text",): f"column {', '.join(contents[:-1])} or {contents[-1]}",
+        ("url", "text"): f"columns `url` and one of {', '.join(contents)}",
+    }
+    text = f"no {needed[tuple(lacking)]}; it has {names}"
+    suggested = names.suggested(lacking)
+    return f"{text}; add {spelt(suggested)}" if suggested else text
 
 
 def as_options(names: dict[str, str]) -> str:
@@ -210,30 +217,6 @@ def _column(names: Sequence[str], name: str) -> Path | None:
     if len(alike) > 1:
         raise SettingsError(f"{len(alike)} columns {name!r}: {', '.join(alike)}; rename one of them")
     return (alike[0],) if alike else None
-
-
-def _suggested(lacking: Iterable[str], names: Sequence[str]) -> dict[str, str]:
-    """Return the columns that may be meant, by field."""
-    suggested: dict[str, str] = {}
-    for need in lacking:
-        for field in ("url", "id") if need == "url" else ("text", "html"):
-            if name := _usual(field, names):
-                suggested[field] = name
-                break
-    return suggested
-
-
-def _usual(field: str, names: Sequence[str]) -> str | None:
-    """Return the column with the likeliest name for a field; nested ones come last."""
-    by_name: dict[str, str] = {}
-    for name in sorted(names, key=lambda each: each.count(".")):
-        by_name.setdefault(re.sub(r"[\s-]", "_", name.rpartition(".")[2].lower()), name)
-    return next((by_name[each] for each in _USUAL[field] if each in by_name), None)
-
-
-def _list(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-    return (", ".join(each[:100] for each in names[:_LISTED]) or "none") + more
 
 
 def _quoted(name: str) -> str:
@@ -331,14 +314,13 @@ def _value_at(fields: JsonFields, name: str) -> msgspec.Raw | None:
     return None if inner is None else _value_at(inner, rest)
 
 
-def _names(fields: JsonFields) -> list[str]:
-    """Return the names of an object and of the objects in it."""
-    names = []
+def _names(fields: JsonFields) -> Iterator[str]:
+    """Yield the names of an object and of the objects in it."""
     for name, value in fields.items():
-        names.append(name)
-        if bytes(value)[:1] == b"{":
-            names += [f"{name}.{each}" for each in json_fields(value) or ()]
-    return names
+        yield name
+        if len(name) <= LONGEST and bytes(value)[:1] == b"{":
+            for each in json_fields(value) or ():
+                yield f"{name}.{each}"
 
 
 def _without_surrogates(document: bytes) -> bytes:

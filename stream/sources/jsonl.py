@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from stream.errors import PageError, SettingsError
-from stream.pages.columns import NO_COLUMNS, Columns, JsonFields, json_fields
+from stream.pages.columns import NO_COLUMNS, Columns, MissingColumns, json_fields
 from stream.sources.compressed import DAMAGED, decompressed
 from stream.sources.encoding import Lines, utf8_lines
 from stream.sources.file import FileSource
@@ -64,22 +64,20 @@ class JsonlSource(FileSource):
     def _refuse_other_columns(self, lines: Iterator[_Line]) -> Iterator[_Line]:
         """Return the lines, once it is clear that the first ones are of pages."""
         first: list[_Line] = []
-        rows: list[JsonFields] = []
-        size, missing = 0, None
+        missing = MissingColumns(self.columns)
+        size = 0
         try:
             for line in lines:
                 first.append(line)
                 size += len(line[0])
                 if (row := json_fields(line[0])) is not None:
-                    rows.append(row)
-                    missing = self.columns.missing_in(rows)
-                undecided = missing if rows else self.columns != NO_COLUMNS
-                if not undecided or len(first) == LOOKED_AT or size > LOOKED_AT_BYTES:
+                    missing.add(row)
+                if not missing.any or len(first) == LOOKED_AT or size > LOOKED_AT_BYTES:
                     break
         except PageError as error:
             return chain(first, _damage(error))
-        if missing:
-            raise SettingsError(f"source {self.name}: {missing}")
+        if message := missing.message():
+            raise SettingsError(f"source {self.name}: {message}")
         return chain(first, lines)  # no generator: it would cost a tenth of the reading
 
     def _lines(self) -> Iterator[_Line]:

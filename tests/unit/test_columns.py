@@ -21,6 +21,8 @@ from pyarrow import parquet
 from stream import Columns
 from stream.errors import PageError, SettingsError
 from stream.page_rows.page_fingerprinter import PageFingerprinter
+from stream.pages import columns as columns_module
+from stream.pages.column_names import MOST, ColumnNames
 from stream.pages.columns import NO_COLUMNS, url_of_id
 from stream.rows.fingerprint import columns_read, fingerprint_batch
 from stream.sources.jsonl import LOOKED_AT
@@ -278,6 +280,46 @@ def test_lines_without_a_field_are_no_mistake_while_others_have_it(tmp_path: Pat
         fields(str(tmp_path / "too_late.jsonl"))
     jsonl(tmp_path / "nothing_like_it.jsonl", [{"text": TEXT, "n": 1}] * 3)
     assert len(fields(str(tmp_path / "nothing_like_it.jsonl"))) == 3
+
+
+def test_each_name_of_the_first_lines_is_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No line settles it: all are looked at until LOOKED_AT."""
+    looked_at: list[str] = []
+    names_of = columns_module._names
+
+    def counted(row: Any) -> list[str]:
+        names = list(names_of(row))
+        looked_at.extend(names)
+        return names
+
+    monkeypatch.setattr(columns_module, "_names", counted)
+    rows = [{"link": URL, "text": TEXT} | {f"{line}_{n}": 1 for n in range(30)} for line in range(LOOKED_AT)]
+    jsonl(tmp_path / "data.jsonl", rows)
+    with pytest.raises(SettingsError, match=r"and 2952 more; add --url-column link$"):
+        fields(str(tmp_path / "data.jsonl"))
+    assert len(looked_at) == LOOKED_AT * 32
+
+
+def test_of_very_many_or_very_long_names_the_first_are_kept() -> None:
+    names = ColumnNames(["a", "b" * 2**20])
+    assert str(names) == "a and longer names"
+    names.add(f"{number}.{'c' * 300}" for number in range(3))
+    names.add(str(number) for number in range(MOST * 2))
+    names.add(["deep.deeper.link", "metadata.link", "other.link"])
+    assert str(names).startswith("a, 0, 1, ")
+    assert str(names).endswith(f", 48 and over {MOST - 50} more")
+    assert names.suggested(["url", "text"]) == {"url": "metadata.link"}  # usual names are not lost
+    assert len(names._names) == MOST
+
+
+def test_names_in_an_object_with_a_long_name_are_not_read(tmp_path: Path) -> None:
+    """Each would be as long: of a megabyte of names in an object, a terabyte."""
+    row = {"r" * 2**20: dict.fromkeys(map(str, range(2**17)), 1), "text": TEXT, "link": URL}
+    jsonl(tmp_path / "data.jsonl", [row])
+    with pytest.raises(SettingsError, match="it has text, link and longer names; add --url-column link"):
+        fields(str(tmp_path / "data.jsonl"))
 
 
 def test_a_body_that_is_text_is_named_as_a_column(tmp_path: Path) -> None:
