@@ -37,24 +37,24 @@ def compiled(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, 
     it reads must be numbers, strings, arrays, tuples of these, or compiled functions; a call raises TypeError
     otherwise.
 
-    Bind the arrays of a named tuple to names before a loop: taking one out within the loop counts a reference
-    each time, which doubled the time of some.
+    Bind the arrays of a named tuple to names before a loop: accessing one within the loop counts a reference
+    each time, which doubled the time of some loops.
     """
-    return _made(function, njit(nogil=True))
+    return _compile(function, njit(nogil=True))
 
 
 def inlined(function: Callable[_Parameters, _Result]) -> Callable[_Parameters, _Result]:
     """Decorator: like `compiled`, for a part of a loop. It becomes part of its caller's machine code, so
     passing many arrays to it costs nothing."""
-    return _made(function, njit(nogil=True, forceinline=True))
+    return _compile(function, njit(nogil=True, forceinline=True))
 
 
-def _made(function: Callable[_Parameters, _Result], compiler: Any) -> Callable[_Parameters, _Result]:
-    made: Any = compiler(function)
-    if hasattr(made, "py_func"):  # not under NUMBA_DISABLE_JIT
-        made._cache = kept = CodeCache(made)
-        made.compile = kept.compile
-    return cast(Callable[_Parameters, _Result], made)
+def _compile(function: Callable[_Parameters, _Result], compiler: Any) -> Callable[_Parameters, _Result]:
+    dispatcher: Any = compiler(function)
+    if hasattr(dispatcher, "py_func"):  # not under NUMBA_DISABLE_JIT
+        dispatcher._cache = kept = CodeCache(dispatcher)
+        dispatcher.compile = kept.compile
+    return cast(Callable[_Parameters, _Result], dispatcher)
 
 
 def _count_bits(_context: Any, _word: Any) -> Any:

@@ -49,10 +49,10 @@ and others compile meanwhile."""
 LOCK_SECONDS: Final = 60.0
 """Longest wait for a lock whose holder sends no heartbeat, since that process may be stopped. After that we
 compile as well. There is no limit while the holder sends heartbeats."""
-_SIGN_SECONDS: Final = 1.0
+_HEARTBEAT_SECONDS: Final = 1.0
 """Interval of heartbeats: the process that compiles touches the lock file."""
 _POLL_SECONDS: Final = 0.05
-_TELL_SECONDS: Final = 10.0
+_LOG_SECONDS: Final = 10.0
 """Interval of log lines about progress, and time until the log says that we wait for another process."""
 _IN_TREE: Final = Path(__file__).parents[1] / "__pycache__" / "compiled"
 """The directory beside the source, as trusted as Python's own bytecode. An image, or root, may have filled it
@@ -99,7 +99,7 @@ class CodeCache(_Cache):
 
             if kept():
                 return self._compile(sig)
-            with _turn.taken(key[0] % LOCKS, kept):
+            with _locks.hold(key[0] % LOCKS, kept):
                 return self._compile(sig)
 
     def load_overload(self, sig: Any, target_context: Any) -> CompileResult | None:
@@ -125,7 +125,7 @@ class CodeCache(_Cache):
         """Save the function to the first directory that is writable."""
         if not self._enabled or data.lifted or data.library.has_dynamic_globals:
             return
-        _progress.tell()
+        _progress.note_compiled()
         key = self._key(sig, data.codegen)
         content = dumps(data._reduce())  # type: ignore[no-untyped-call]
         for directory in _directories(make=True):
@@ -143,7 +143,7 @@ class CodeCache(_Cache):
         self._enabled = False
 
     def flush(self) -> None:
-        """Does nothing, as no file is ever stale."""
+        """Do nothing, as no file is ever stale."""
 
     def _key(self, sig: Any, codegen: Any) -> bytes:
         digest = code_digest(self._function)
@@ -170,7 +170,7 @@ class CodeCache(_Cache):
 
 
 def _fields(kind: Any) -> Any:
-    """Names of a named tuple's fields, which its type's name leaves out, and of those in it."""
+    """Field names of a named tuple, which the name of its type leaves out, and those of the tuples in it."""
     names = getattr(kind, "fields", ())
     return names, [_fields(each) for each in getattr(kind, "types", ())] if names else []
 
@@ -181,26 +181,32 @@ def _directories(*, make: bool = False) -> Iterator[Path]:
     if not chosen:
         yield _IN_TREE
     cache_directory = Path(chosen).absolute() if chosen else Path(platformdirs.user_cache_dir("neardup"))
-    if cache_directory.is_absolute() and _is_private(cache_directory / "compiled", make):
-        yield cache_directory / "compiled"  # the path is relative for a user without a home
+    if not cache_directory.is_absolute():  # the user has no home
+        return
+    if make:
+        _make_private(cache_directory / "compiled")
+    if _is_private(cache_directory / "compiled"):
+        yield cache_directory / "compiled"
 
 
 def is_empty() -> bool:
-    """Whether no function is compiled yet, in whatever version."""
+    """Whether the cache has no compiled function of any version."""
     return not any(any(directory.glob(f"*{SUFFIX}")) for directory in _directories())
 
 
-def _is_private(directory: Path, make: bool) -> bool:
-    """Whether the directory exists, and only this user and root can write to it."""
+def _make_private(directory: Path) -> None:
+    with suppress(OSError):
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        directory.mkdir(mode=0o700)
+
+
+def _is_private(directory: Path) -> bool:
+    """Whether the directory exists, and only this user and root can write to it. Warns of others who can."""
     try:
-        if make:
-            directory.parent.mkdir(parents=True, exist_ok=True)
-            with suppress(FileExistsError):
-                directory.mkdir(mode=0o700)
         status = directory.lstat()
     except OSError:
         return False
-    if stat.S_ISDIR(status.st_mode) and _only_we_write(status):
+    if stat.S_ISDIR(status.st_mode) and _is_writable_by_us_alone(status):
         return True
     _warn_of(directory)
     return False
@@ -211,36 +217,37 @@ def _warn_of(directory: Path) -> None:
     log.warning("other users can write to %s: compiled code is neither saved there nor loaded", directory)
 
 
-def _only_we_write(status: os.stat_result) -> bool:
+def _is_writable_by_us_alone(status: os.stat_result) -> bool:
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
-class _Turn:
+class _CompileLocks:
     """Locks by which one process at a time compiles a function. Compiling a function compiles those that it
-    calls: for these no lock is taken, so nobody waits who holds one. Entered only by a thread that holds
-    `global_compiler_lock`."""
+    calls; no lock is taken for these, so a process that holds a lock never waits for another. Used only by a
+    thread that holds `global_compiler_lock`."""
 
     def __init__(self) -> None:
         self._depth = 0
         self._patient = True
 
     @contextmanager
-    def taken(self, number: int, kept: Callable[[], bool]) -> Iterator[None]:
-        """Hold a lock, or go on without it once `kept` says that another process has saved the result."""
+    def hold(self, number: int, kept: Callable[[], bool]) -> Iterator[None]:
+        """Context manager that holds lock `number`, or goes on without it once `kept` returns True, since
+        another process has saved the result."""
         file = _lock_file(number) if self._patient and not self._depth else None
         self._depth += 1
         try:
-            if file is None or not self._has_come(file, kept):
+            if file is None or not self._acquire(file, kept):
                 yield
             else:
-                with _signs_of_life(file):
+                with _heartbeats(file):
                     yield
         finally:
             self._depth -= 1
             if file is not None:
                 os.close(file)
 
-    def _has_come(self, file: int, kept: Callable[[], bool]) -> bool:
+    def _acquire(self, file: int, kept: Callable[[], bool]) -> bool:
         """Acquire the lock. Returns False if it is no longer needed, or waiting is pointless."""
         began = since = time.monotonic()
         sign = 0
@@ -261,18 +268,18 @@ class _Turn:
             elif now - since > LOCK_SECONDS:
                 self._patient = False
                 return False
-            if now - began > _TELL_SECONDS:
-                _tell_waiting()
+            if now - began > _LOG_SECONDS:
+                _log_waiting()
             time.sleep(_POLL_SECONDS)
 
 
 @contextmanager
-def _signs_of_life(file: int) -> Iterator[None]:
-    """Send heartbeats to the processes that wait for the lock, by touching its file."""
+def _heartbeats(file: int) -> Iterator[None]:
+    """Context manager that sends heartbeats to the processes that wait for the lock, by touching its file."""
     done = threading.Event()
 
     def touch() -> None:
-        while not done.wait(_SIGN_SECONDS):
+        while not done.wait(_HEARTBEAT_SECONDS):
             os.utime(file)
 
     touching = threading.Thread(target=touch, name="compiling", daemon=True)
@@ -296,7 +303,7 @@ def _lock_file(number: int) -> int | None:
     return None
 
 
-_turn: Final = _Turn()
+_locks: Final = _CompileLocks()
 
 
 def _read(path: Path, key: bytes) -> bytes | None:
@@ -304,7 +311,7 @@ def _read(path: Path, key: bytes) -> bytes | None:
     try:
         with path.open("rb") as file:
             status = os.fstat(file.fileno())
-            if path.parent != _IN_TREE and not _only_we_write(status):
+            if path.parent != _IN_TREE and not _is_writable_by_us_alone(status):
                 return None
             data = file.read()
             if time.time() - status.st_mtime > _DAY:
@@ -353,11 +360,11 @@ class _Progress:
             self._began = self._logged = time.monotonic()
             log.warning("compiling inner loops, which later starts load: %s", _HOW_LONG)
 
-    def tell(self) -> None:
+    def note_compiled(self) -> None:
         """Note that a function is compiled."""
         self._functions += 1
         now = time.monotonic()
-        if now - self._logged > _TELL_SECONDS:
+        if now - self._logged > _LOG_SECONDS:
             self._logged = now
             log.warning("compiling inner loops: %d in %.0f s", self._functions, now - self._began)
 
@@ -366,5 +373,5 @@ _progress: Final = _Progress()
 
 
 @cache
-def _tell_waiting() -> None:
+def _log_waiting() -> None:
     log.warning("waiting for another process that is compiling inner loops")

@@ -28,12 +28,12 @@ def code_digest(function: Dispatcher[Any]) -> bytes:
 
     Raises TypeError if it reads a global whose value cannot be covered.
     """
-    reading = _Reading()
-    reading.value(function, function.py_func.__qualname__)
-    return reading.digest()
+    hasher = _Hasher()
+    hasher.value(function, function.py_func.__qualname__)
+    return hasher.digest()
 
 
-class _Reading:
+class _Hasher:
     """Hashes a sequence of values, each preceded by its kind and length."""
 
     def __init__(self) -> None:

@@ -222,7 +222,7 @@ def test_stopped_process_that_holds_the_lock_holds_up_nobody(
     kept: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(code_cache, "LOCK_SECONDS", 0.2)
-    monkeypatch.setattr(code_cache, "_turn", code_cache._Turn())
+    monkeypatch.setattr(code_cache, "_locks", code_cache._CompileLocks())
     make()(3)
     with (kept / LOCK).open("rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -251,29 +251,29 @@ def test_process_that_is_at_work_is_waited_for_until_it_has_kept_what_is_needed(
     clock = Clock(lambda: os.utime(lock, (clock.now, clock.now)))
     monkeypatch.setattr(code_cache, "time", clock)
     monkeypatch.setattr(code_cache, "_POLL_SECONDS", 10.0)
-    turn = code_cache._Turn()
+    locks = code_cache._CompileLocks()
     with lock.open("wb") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        with turn.taken(1, lambda: False):
+        with locks.hold(1, lambda: False):
             assert clock.now == 0  # another function has another lock
-        with turn.taken(0, lambda: clock.now > 3600):
+        with locks.hold(0, lambda: clock.now > 3600):
             assert 3600 < clock.now < 3700
-        assert turn._patient
+        assert locks._patient
         os.utime(lock, (0, 0))
         clock._meanwhile = lambda: None  # the other is stopped
-        with turn.taken(0, lambda: False):
+        with locks.hold(0, lambda: False):
             assert clock.now < 3900
-        assert not turn._patient
+        assert not locks._patient
 
 
 async def test_process_that_compiles_shows_that_it_lives(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_cache, "_SIGN_SECONDS", 0.001)
+    monkeypatch.setattr(code_cache, "_HEARTBEAT_SECONDS", 0.001)
     lock = tmp_path / "lock"
     lock.touch()
     os.utime(lock, (0, 0))
-    with lock.open("rb") as file, code_cache._signs_of_life(file.fileno()):
+    with lock.open("rb") as file, code_cache._heartbeats(file.fileno()):
         await until(lambda: lock.stat().st_mtime_ns)
 
 
