@@ -141,7 +141,7 @@ class ObjectPath:
         """The object, to be read from any place."""
         if mode != "rb":
             raise ValueError(mode)
-        with _explained():
+        with _translated_errors():
             file = self._store().open_input_file(self._path)
         return cast(BinaryIO, io.BufferedReader(_Object(file), BLOCK))
 
@@ -152,22 +152,22 @@ class ObjectPath:
 
     def write_bytes(self, content: bytes) -> None:
         """Make the object, which appears whole or not at all, or replace it."""
-        with _explained(), self._store().open_output_stream(self._path, compression=None) as file:
+        with _translated_errors(), self._store().open_output_stream(self._path, compression=None) as file:
             file.write(content)
 
     def unlink(self) -> None:
         """Remove the object."""
-        with _explained():
+        with _translated_errors():
             self._store().delete_file(self._path)
 
     def _info(self) -> FileInfo:
-        with _explained():
+        with _translated_errors():
             return self._store().get_file_info(self._path)
 
     def _below(self, *, recursive: bool) -> list[ObjectPath]:
         from pyarrow.fs import FileSelector
 
-        with _explained():
+        with _translated_errors():
             selector = FileSelector(self._path, recursive=recursive, allow_not_found=True)
             entries = self._store().get_file_info(selector)
             bucket = self._path.partition("/")[0]
@@ -197,11 +197,11 @@ class _Object(io.RawIOBase):
         return True
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        with _explained():
+        with _translated_errors():
             return cast(int, self._file.readinto(buffer))
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        with _explained():
+        with _translated_errors():
             return cast(int, self._file.seek(offset, whence))
 
     def tell(self) -> int:
@@ -230,7 +230,7 @@ def _store_of(bucket: str, place: tuple[str | None, ...]) -> Any:
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _translated_errors() -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:  # ArrowInvalid is a ValueError

@@ -79,7 +79,7 @@ interrupted: Final[list[str]] = []
 @contextmanager
 def _whole(path: Path) -> Iterator[Output]:
     named = str(path)
-    with _explained(named):
+    with _translated_errors(named):
         target = path.resolve()  # replace the target of a link, not the link
         there = target.stat() if target.exists() else None
         if there is not None and stat.S_ISDIR(there.st_mode):
@@ -94,13 +94,13 @@ def _whole(path: Path) -> Iterator[Output]:
     try:
         with _opened(named, part, os.O_WRONLY | os.O_CREAT | os.O_EXCL) as file:
             if there is not None:
-                with _explained(named):
+                with _translated_errors(named):
                     _take_after(file.fileno(), there)
             yield Output(file)
             file.flush()
-            with _explained(named):
+            with _translated_errors(named):
                 os.fsync(file.fileno())
-        with _explained(named):
+        with _translated_errors(named):
             part.replace(target)
             _sync_directory(target.parent)
     except BaseException:
@@ -142,17 +142,17 @@ class _Raw(io.FileIO):
         self._named = named
 
     def write(self, data: ReadableBuffer, /) -> int:
-        with _explained(self._named):
+        with _translated_errors(self._named):
             return super().write(data)
 
     def close(self) -> None:
-        with _explained(self._named):  # network file systems may report a full disk only here
+        with _translated_errors(self._named):  # network file systems may report a full disk only here
             super().close()
 
 
 @contextmanager
 def _opened(named: str, path: Path, flags: int) -> Iterator[BinaryIO]:
-    with _explained(named):
+    with _translated_errors(named):
         raw = _Raw(named, os.open(path, flags | os.O_CLOEXEC, 0o666))
     with io.BufferedWriter(raw) as file:
         yield file
@@ -177,7 +177,7 @@ def _sync_directory(directory: Path) -> None:
 
 
 @contextmanager
-def _explained(named: str) -> Iterator[None]:
+def _translated_errors(named: str) -> Iterator[None]:
     try:
         yield
     except BrokenPipeError as error:

@@ -24,7 +24,7 @@ import aiohttp
 import structlog
 
 from stream.errors import EXIT_REFUSED, PortTakenError, RoleRefusedError
-from stream.ops.http import refused_port
+from stream.ops.http import port_error
 from stream.settings import SUPERVISOR, Settings
 
 log = structlog.get_logger(__name__)
@@ -132,7 +132,7 @@ def _listen(listening: ExitStack, settings: Settings, role: RoleProcess) -> None
             probe.listen()  # or a later bind to the same port would succeed
     except OSError as error:
         if error.errno == errno.EADDRINUSE:  # of any other error the role has to judge
-            raise refused_port(error, host, port, options) from None
+            raise port_error(error, host, port, options) from None
 
 
 def _ports(settings: Settings, count: int) -> list[int]:

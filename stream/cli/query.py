@@ -30,10 +30,10 @@ def command(settings: Settings, opened: list[Any], as_json: bool) -> None:
     topics, later calls bring it up to date.
     """
     from stream.cli.progress import show_damages
-    from stream.kafka.clients import explains_errors
+    from stream.kafka.clients import with_translated_errors
 
     logging.configure(settings.log_format, "query")
-    asyncio.run(explains_errors(_query)(settings, opened, as_json))
+    asyncio.run(with_translated_errors(_query)(settings, opened, as_json))
     if show_damages(opened):
         sys.exit(1)
 

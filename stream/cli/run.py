@@ -42,7 +42,7 @@ from stream.settings import Settings
 )
 def command(settings: Settings, workers: int, with_dashboard: bool) -> None:
     """Run workers, a judge and a dashboard under one supervisor, until interrupted."""
-    from stream.ops.signals import stop_event_on_signals, unless_stopped
+    from stream.ops.signals import run_unless_stopped, stop_event_on_signals
     from stream.supervisor import Supervisor, claim_ports, dashboard, deployment
 
     async def run() -> None:
@@ -50,7 +50,7 @@ def command(settings: Settings, workers: int, with_dashboard: bool) -> None:
             roles = deployment(settings, workers)
             if with_dashboard:
                 roles.append(dashboard(settings, roles))
-            await unless_stopped(stop, claim_ports(settings, roles))
+            await run_unless_stopped(stop, claim_ports(settings, roles))
             if stop.is_set():
                 return
             async with Supervisor(roles, 2 * settings.shutdown_seconds) as supervisor:

@@ -32,7 +32,7 @@ def command(
     """Print new verdicts as they are published, until interrupted."""
     from rich.console import Console
 
-    from stream.kafka.clients import explains_errors
+    from stream.kafka.clients import with_translated_errors
 
     logging.configure(settings.log_format, "tail")
     console = Console(soft_wrap=True)
@@ -55,7 +55,7 @@ def command(
             line += f"  [red]{as_markup(str(record['reason']))}"
         console.print(line, highlight=False)
 
-    asyncio.run(explains_errors(_follow)(settings, from_beginning, set(wanted), limit, show))
+    asyncio.run(with_translated_errors(_follow)(settings, from_beginning, set(wanted), limit, show))
 
 
 async def _follow(

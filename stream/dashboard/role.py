@@ -30,10 +30,10 @@ from stream.kafka.names import TopicNames
 from stream.messages.journal import Genesis
 from stream.messages.reasons import REASONS
 from stream.ops.health import Health
-from stream.ops.http import serving
+from stream.ops.http import http_server
 from stream.ops.metrics import DashboardMetrics, our_version
 from stream.ops.runtime_tuning import batch_process_tuning
-from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
+from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
 from stream.settings import Settings
 from stream.tables.store.failures import renamed, underlying
 
@@ -60,8 +60,8 @@ class DashboardRole:
 
     async def run(self) -> None:
         """Serve until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart."""
-        with batch_process_tuning(), stop_event_on_signals(self._stop), clients.explained_errors():
-            genesis = await unless_stopped(self._stop, self._genesis())
+        with batch_process_tuning(), stop_event_on_signals(self._stop), clients.translated_errors():
+            genesis = await run_unless_stopped(self._stop, self._genesis())
             if genesis is not None:
                 try:
                     await self._run(genesis)
@@ -87,9 +87,9 @@ class DashboardRole:
         return genesis
 
     async def _run(self, genesis: Genesis) -> None:
-        async with entered_unless_stopped(self._stop, self._all_parts(genesis)) as first_error:
+        async with enter_unless_stopped(self._stop, self._all_parts(genesis)) as first_error:
             if first_error is not None:
-                await unless_stopped(self._stop, first_error())
+                await run_unless_stopped(self._stop, first_error())
             log.info("stopped")
 
     @asynccontextmanager
@@ -145,7 +145,7 @@ class DashboardRole:
     @asynccontextmanager
     async def _serving(self, app: web.Application) -> AsyncIterator[None]:
         host, port = self.settings.dashboard_host, self.settings.dashboard_port
-        async with serving(
+        async with http_server(
             app, host, port, options="dashboard", close_seconds=GRACE_SECONDS, cancel_handlers=True
         ) as url:
             self.url.set_result(f"{url}/")

@@ -44,14 +44,14 @@ def fingerprint(
     mounted secret: so the seed is in no task.
     """
     return pages.map_batches(
-        _of_table,
+        _fingerprint_table,
         fn_args=(scheme or Scheme(), columns, page_bytes, uncertain),
         batch_size=BATCH_ROWS,
         batch_format="pyarrow",
     )
 
 
-def _of_table(
+def _fingerprint_table(
     table: pa.Table, scheme: Scheme, columns: Columns, page_bytes: int, uncertain: bool
 ) -> pa.Table:
     made = [

@@ -76,7 +76,7 @@ class NeardupPipeline:
         self._wait = bool(self._drop) or given.getbool("NEARDUP_WAIT")
         self._seconds = given.getfloat("NEARDUP_WAIT_SECONDS", WAIT_SECONDS)
         self._topic_id = ""
-        """Of the pages topic, from the latest answer of its leaders."""
+        """Id of the pages topic, from the latest answer of its leaders."""
         self._waiting: dict[_Place, asyncio.Future[dict[str, Any]]] = {}
         self._numbers = itertools.count()
         self._sends: dict[int, None] = {}
@@ -182,10 +182,10 @@ class NeardupPipeline:
         number, topic_id = next(self._numbers), self._topic_id
         self._sends[number] = None
         try:
-            partition, offset = await self._acknowledged(Message(encode_page(page), page.url, page.url))
+            partition, offset = await self._send(Message(encode_page(page), page.url, page.url))
             self._stats.inc_value("neardup/published")
             deadline = asyncio.get_running_loop().time() + self._seconds
-            if not self._wait or not await self._is_of(topic_id, partition, deadline):
+            if not self._wait or not await self._is_in_topic(topic_id, partition, deadline):
                 return None
             place = (topic_id, partition, offset)
             if place in self._early:
@@ -209,7 +209,7 @@ class NeardupPipeline:
             following.result()  # raises the reason why no verdict will arrive
         return None
 
-    async def _acknowledged(self, message: Message) -> tuple[int, int]:
+    async def _send(self, message: Message) -> tuple[int, int]:
         """Send a message, and return its partition and offset. Raises BrokerError."""
         try:
             sent = await self._producer.send(self._names.pages, message.value, key=key_of(message, "url"))
@@ -221,7 +221,7 @@ class NeardupPipeline:
             ) from error
         return acknowledged.partition, acknowledged.offset
 
-    async def _is_of(self, topic_id: str, partition: int, deadline: float) -> bool:
+    async def _is_in_topic(self, topic_id: str, partition: int, deadline: float) -> bool:
         """Whether a page that was just acknowledged is in the topic with this id, known before it was sent.
 
         Acknowledgements name topics, not their ids. If the topic is recreated in between, either one may have

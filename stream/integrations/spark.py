@@ -49,19 +49,19 @@ def fingerprint(
     read = columns_read(pages.columns, columns)
     pages = pages.select(["`" + name.replace("`", "``") + "`" for name in read])
     refuse_misfits(to_arrow_schema(pages.schema), columns)
-    return pages.mapInArrow(_of_batches(scheme or Scheme(), columns, page_bytes, uncertain), SCHEMA)
+    return pages.mapInArrow(_batch_fingerprinter(scheme or Scheme(), columns, page_bytes, uncertain), SCHEMA)
 
 
-def _of_batches(
+def _batch_fingerprinter(
     scheme: Scheme, columns: Columns, page_bytes: int, uncertain: bool
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    def of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def fingerprint_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             yield fingerprint_batch(
                 batch, scheme, columns=columns, page_bytes=page_bytes, uncertain=uncertain
             )
 
-    return of_batches
+    return fingerprint_batches
 
 
 def write_rows(

@@ -27,7 +27,7 @@ _COORDINATOR: Final = 0
 """Kafka's key type for group coordinators."""
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def check(settings: Settings, role: str) -> None:
     """Raise AccessError, which names resource and operation, unless the role has all its grants.
 

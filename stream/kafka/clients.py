@@ -341,7 +341,7 @@ _OTHER_HOST: Final = (62, 64)
 
 
 @contextmanager
-def explained_errors() -> Iterator[None]:
+def translated_errors() -> Iterator[None]:
     """Convert errors of Kafka to ours, unless they indicate a bug.
 
     A missing ACL becomes an AccessError that names the resource, a fenced producer a StaleError, and an
@@ -375,14 +375,14 @@ def _is_unknown(error: KafkaError) -> bool:
     )
 
 
-def explains_errors(
+def with_translated_errors(
     function: Callable[P, Coroutine[Any, Any, T]],
 ) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Decorate a coroutine function with `explained_errors`."""
+    """Decorate a coroutine function with `translated_errors`."""
 
     @functools.wraps(function)
     async def explaining(*args: P.args, **kwargs: P.kwargs) -> T:
-        with explained_errors():
+        with translated_errors():
             return await function(*args, **kwargs)
 
     return explaining

@@ -188,7 +188,7 @@ async def _first_record(client: AIOKafkaClient, settings: Settings, topic: str) 
         return None
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def wait_for_genesis(
     settings: Settings,
     timeout: float | None = None,

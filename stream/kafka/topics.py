@@ -67,7 +67,7 @@ class TopicRow:
     """Whether `offsets` includes transaction markers, and hence exceeds the number of records."""
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def create(
     settings: Settings,
     scheme: Scheme,
@@ -214,7 +214,7 @@ async def _ask_to_create(
     return created
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def describe(settings: Settings) -> tuple[list[TopicRow], Genesis | str]:
     """Return one row per topic, including missing ones, and the genesis, or why there is none.
 

@@ -75,11 +75,10 @@ class NoVerdicts:
     """Verdicts that are only counted."""
 
     def log(self, scanned: ScannedBatch) -> list[bytes]:
-        """See `VerdictOutput`."""
         return scanned.json()
 
     def write(self, values: Sequence[bytes], records: Sequence[VerdictRecord]) -> None:
-        """See `VerdictOutput`."""
+        pass
 
 
 class _Lines:
@@ -177,7 +176,6 @@ class _Logged:
         self.finish()
 
     def log(self, scanned: ScannedBatch) -> list[bytes]:
-        """See `VerdictOutput`."""
         values = scanned.json()
         if not self._log_is_ours:
             self._log.begin(self._output, self._target.position)
@@ -187,7 +185,6 @@ class _Logged:
         return values
 
     def write(self, values: Sequence[bytes], records: Sequence[VerdictRecord]) -> None:
-        """See `VerdictOutput`."""
         failpoints.reach("scan.applied")
         if self._target.prompt or self._log.end >= self._checkpoint:
             self.finish()

@@ -33,12 +33,13 @@ class Health:
         """A problem that needs human action, reported with the readiness."""
 
     def turn(self) -> None:
-        """Report an iteration of the role's loop."""
+        """Note an iteration of the role's loop."""
         self._turned = self._clock()
 
     @contextmanager
-    def excused(self, why: str) -> Iterator[None]:
-        """Suspend the liveness check during a long operation, such as opening a large state."""
+    def excuse(self, why: str) -> Iterator[None]:
+        """Context manager that suspends the liveness check during a long operation, such as opening a large
+        state."""
         self._excuses.append(why)
         try:
             yield

@@ -32,7 +32,7 @@ class HttpLimits:
 
 
 @asynccontextmanager
-async def serving(
+async def http_server(
     app: web.Application,
     host: str,
     port: int,
@@ -63,7 +63,7 @@ async def serving(
         try:
             listening = await loop.create_server(connection, host, port)
         except OSError as error:
-            raise refused_port(error, host, port, options) from None
+            raise port_error(error, host, port, options) from None
         try:
             taken = listening.sockets[0].getsockname()[1]
             yield f"http://{f'[{host}]' if ':' in host else host}:{taken}"
@@ -73,8 +73,8 @@ async def serving(
         await runner.cleanup()
 
 
-def refused_port(error: OSError, host: str, port: int, options: str) -> PortTakenError:
-    """Return the error for an address that cannot be listened on; `options` is as for `serving`."""
+def port_error(error: OSError, host: str, port: int, options: str) -> PortTakenError:
+    """Return the error for an address that cannot be listened on; `options` is as for `http_server`."""
     where = f"{options}_host {host}, {options}_port {port}"
     if error.errno != errno.EADDRINUSE:
         return PortTakenError(f"{where}: {error.strerror or error}")

@@ -31,8 +31,8 @@ UNATTENDED: Final = ("run", "worker", "judge", "dashboard")
 def configure(log_format: str, role: str, least: int = logging.INFO) -> None:
     """Send structlog and stdlib logging to stderr. `log_format` is auto, text or json.
 
-    With auto, UNATTENDED log JSON where stderr is not a terminal. Other commands always log text: people read
-    the stderr of a scan also where it is redirected.
+    With auto, UNATTENDED log JSON where stderr is not a terminal. Other commands always log text, as people
+    read the stderr of a scan even where it is redirected.
 
     The level is `least` for our own loggers and WARNING for libraries. `role` is added to every line.
     """

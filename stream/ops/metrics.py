@@ -134,11 +134,11 @@ class JudgeMetrics(Metrics):
 
     def __init__(self) -> None:
         super().__init__()
-        self._count_what_was_judged()
-        self._time_what_was_done()
-        self._show_where_it_stands()
+        self._add_counters()
+        self._add_timers()
+        self._add_gauges()
 
-    def _count_what_was_judged(self) -> None:
+    def _add_counters(self) -> None:
         self.consumed = self._counter(
             "neardup_judge_consumed_records_total", "Journal records judged in committed transactions."
         )
@@ -188,7 +188,7 @@ class JudgeMetrics(Metrics):
             "Rebalances of the judges' consumer group, including the first assignment.",
         )
 
-    def _time_what_was_done(self) -> None:
+    def _add_timers(self) -> None:
         self.batch_rows = self._histogram(
             "neardup_judge_batch_rows", "Verdicts in one transaction.", ROW_BUCKETS
         )
@@ -211,7 +211,7 @@ class JudgeMetrics(Metrics):
             AGE_BUCKETS,
         )
 
-    def _show_where_it_stands(self) -> None:
+    def _add_gauges(self) -> None:
         self.leading = self._gauge("neardup_judge_leading", "1 while this judge leads, 0 while it stands by.")
         self.lag_records = self._gauge(
             "neardup_judge_lag_records", "Journal records that the leader has not judged yet; 0 on standby."

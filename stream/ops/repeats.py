@@ -56,7 +56,7 @@ class Repeats(logging.Filter):
                 return False
             kind.written += 1
         if left_out:
-            _tell(record, left_out)
+            _add_left_out(record, left_out)
         return True
 
 
@@ -71,7 +71,7 @@ def _kind_of(record: logging.LogRecord) -> tuple[object, ...]:
     return record.name, record.levelno, raised, *content
 
 
-def _tell(record: logging.LogRecord, left_out: int) -> None:
+def _add_left_out(record: logging.LogRecord, left_out: int) -> None:
     if isinstance(record.msg, dict):
         record.msg = {**record.msg, LEFT_OUT: left_out}
     else:

@@ -11,7 +11,7 @@ from aiohttp import web
 from prometheus_client.exposition import choose_encoder
 
 from stream.ops.health import Health
-from stream.ops.http import serving
+from stream.ops.http import http_server
 from stream.ops.metrics import Metrics
 from stream.settings import Settings
 
@@ -55,6 +55,6 @@ async def ops_server(settings: Settings, metrics: Metrics, health: Health) -> As
     app = web.Application()
     add_ops_routes(app, metrics, health)
     host, port = settings.ops_host, settings.ops_port
-    async with serving(app, host, port, options="ops", close_seconds=CLOSE_SECONDS) as url:
+    async with http_server(app, host, port, options="ops", close_seconds=CLOSE_SECONDS) as url:
         log.info("ops_listening", url=url, paths=["/metrics", "/livez", "/readyz"])
         yield url

@@ -44,7 +44,7 @@ def stop_event_on_signals(stop: asyncio.Event | None = None) -> Iterator[asyncio
         orphaned.cancel()
 
 
-async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
+async def run_unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T | None:
     """Run `work` and return its result, or cancel it and return None as soon as `stop` is set."""
     working = asyncio.create_task(work)
     stopping = asyncio.create_task(stop.wait())
@@ -58,12 +58,12 @@ async def unless_stopped(stop: asyncio.Event, work: Coroutine[Any, Any, T]) -> T
 
 
 @asynccontextmanager
-async def entered_unless_stopped(
+async def enter_unless_stopped(
     stop: asyncio.Event, context: AbstractAsyncContextManager[T]
 ) -> AsyncIterator[T | None]:
     """Enter `context` and yield its value, or cancel the entry and yield None as soon as `stop` is set."""
     async with AsyncExitStack() as stack:
-        yield await unless_stopped(stop, stack.enter_async_context(context))
+        yield await run_unless_stopped(stop, stack.enter_async_context(context))
 
 
 async def _stop_when_orphaned(stop: asyncio.Event) -> None:

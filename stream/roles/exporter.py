@@ -23,14 +23,14 @@ ROWS: Final = 10_000
 POLL_MS: Final = 500
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def check_topic(settings: Settings) -> None:
     """Check that a broker answers and has the topic of verdicts. Raises BrokerError and TopicError."""
     async with broker_metadata.connect(settings) as client:
         await broker_metadata.topic_ids(client, [TopicNames(settings.namespace).verdicts])
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def export(settings: Settings, sink: Sink, progress: Callable[[int], None] | None = None) -> int:
     """Append the verdicts that the sink does not have yet, up to the current end. Returns their number.
 

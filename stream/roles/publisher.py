@@ -45,7 +45,7 @@ LINGER_MS: Final = 5
 TOPIC_SECONDS: Final = 2.0
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def publish(
     settings: Settings,
     sources: Iterable[Source],

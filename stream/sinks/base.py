@@ -45,11 +45,12 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def offsets(self, topic_id: str) -> dict[int, int]:
-        """Return partition of the verdicts topic -> the next offset to export."""
+        """Return the next offset to export, by partition of the verdicts topic. `topic_id` is 32 hex digits.
+        Raises ExportError."""
 
     @abc.abstractmethod
     def topics(self) -> set[str]:
-        """Return the ids of topics of which verdicts were exported."""
+        """Return the ids of all topics that verdicts were exported from. Raises ExportError."""
 
     @abc.abstractmethod
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
@@ -60,7 +61,7 @@ class Sink(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Complete the export and release the target."""
+        """Complete the export and release the target. Raises ExportError."""
 
 
 def values_of(row: VerdictRecord) -> tuple[Any, ...]:

@@ -19,7 +19,7 @@ FORMULA: Final = tuple("=+-@\t\r\n|%\uff1d\uff0b\uff0d\uff20")
 
 
 def text_of(rows: Rows) -> str:
-    """Return the CSV of rows, without a header unless it is the first of them."""
+    """Return rows as CSV text. A header, if wanted, is the first of the rows."""
     written = io.StringIO()
     writer = csv.writer(written, quoting=csv.QUOTE_NONNUMERIC, lineterminator="\r\n")
     writer.writerows([_cell(each) for each in row] for row in rows)

@@ -22,7 +22,7 @@ class DuckSink(Sink):
         import pyarrow  # noqa: F401 (needed by `append`; fail early)
 
         self._path, self._errors = path, duckdb.Error
-        with self._explained():
+        with self._translated_errors():
             self._database = duckdb.connect(str(path))
             for statement in CREATE:
                 self._database.execute(statement)
@@ -31,20 +31,17 @@ class DuckSink(Sink):
                 self._database.execute(statement)
 
     def offsets(self, topic_id: str) -> dict[int, int]:
-        """See `Sink`."""
-        with self._explained():
+        with self._translated_errors():
             return dict(self._database.execute(OFFSETS.replace("%s", "?"), [topic_id]).fetchall())
 
     def topics(self) -> set[str]:
-        """See `Sink`."""
-        with self._explained():
+        with self._translated_errors():
             return {topic_id for (topic_id,) in self._database.execute(TOPICS).fetchall()}
 
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
-        """See `Sink`."""
         import pyarrow
 
-        with self._explained():
+        with self._translated_errors():
             self._database.begin()
             try:
                 if rows:
@@ -62,11 +59,10 @@ class DuckSink(Sink):
                 raise
 
     def close(self) -> None:
-        """See `Sink`."""
         self._database.close()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except self._errors as error:

@@ -44,7 +44,7 @@ class ParquetSink(Sink):
         self._writer: Any = None
         self._rows = 0
         self._schema = pyarrow.schema([self._column(*each) for each in COLUMNS.items()])
-        with self._explained():
+        with self._translated_errors():
             directory.mkdir(exist_ok=True)
             self._held = os.open(directory, os.O_RDONLY)
             try:
@@ -57,16 +57,13 @@ class ParquetSink(Sink):
                 raise
 
     def offsets(self, topic_id: str) -> dict[int, int]:
-        """See `Sink`."""
         return dict(self._offsets.get(topic_id, {}))
 
     def topics(self) -> set[str]:
-        """See `Sink`."""
         return set(self._offsets)
 
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
-        """See `Sink`."""
-        with self._explained():
+        with self._translated_errors():
             try:
                 if rows:
                     columns = map(list, zip(*map(values_of, rows), strict=True))
@@ -81,14 +78,12 @@ class ParquetSink(Sink):
                 self._finish()
 
     def flush(self) -> None:
-        """See `Sink`."""
-        with self._explained():
+        with self._translated_errors():
             self._finish()
 
     def close(self) -> None:
-        """See `Sink`."""
         try:
-            with self._explained():
+            with self._translated_errors():
                 self._finish()
         finally:
             os.close(self._held)
@@ -146,7 +141,7 @@ class ParquetSink(Sink):
         self._number += 1
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError, self._arrow.ArrowException) as error:

@@ -34,7 +34,7 @@ class PostgresSink(Sink):
             raise SettingsError(UNREADABLE) from None
         if any("@" in str(parts.get(name, "")) for name in ("host", "port", "dbname")):
             raise SettingsError(UNREADABLE)  # it is the rest of an unescaped password
-        with self._explained():
+        with self._translated_errors():
             self._database = psycopg.connect(url)
             for statement in CREATE:
                 self._database.execute(statement)
@@ -44,33 +44,29 @@ class PostgresSink(Sink):
             self._database.commit()
 
     def offsets(self, topic_id: str) -> dict[int, int]:
-        """See `Sink`."""
-        with self._explained():
+        with self._translated_errors():
             rows: dict[int, int] = dict(self._database.execute(OFFSETS, [topic_id]).fetchall())
             self._database.commit()
             return rows
 
     def topics(self) -> set[str]:
-        """See `Sink`."""
-        with self._explained():
+        with self._translated_errors():
             topic_ids = {topic_id for (topic_id,) in self._database.execute(TOPICS).fetchall()}
             self._database.commit()
             return topic_ids
 
     def append(self, rows: Sequence[VerdictRecord], topic_id: str, offsets: Mapping[int, int]) -> None:
-        """See `Sink`."""
-        with self._explained(), self._database.transaction(), self._database.cursor() as cursor:
+        with self._translated_errors(), self._database.transaction(), self._database.cursor() as cursor:
             with cursor.copy(f"COPY {TABLE} FROM STDIN") as copy:
                 for row in rows:
                     copy.write_row([_without_nul(value) for value in values_of(row)])
             cursor.executemany(ADVANCE, [(topic_id, *each) for each in offsets.items()])
 
     def close(self) -> None:
-        """See `Sink`."""
         self._database.close()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translated_errors(self) -> Iterator[None]:
         try:
             yield
         except self._errors as error:  # its text may name host, user and database, but not the password

@@ -24,7 +24,8 @@ TOPICS: Final = f"SELECT DISTINCT topic_id FROM {PROGRESS}"  # noqa: S608
 
 
 def additions(columns: Collection[str]) -> list[str]:
-    """Return the statements that give a table of an earlier version, which has `columns`, the others."""
+    """Return the statements that add the missing columns to a table of an earlier version, which has
+    `columns`."""
     return [
         f"ALTER TABLE {TABLE} ADD COLUMN {name} {kind}"
         for name, kind in COLUMNS.items()

@@ -53,7 +53,7 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict import VERDICTS, MessagePosition, PageRef, VerdictRecord
 from stream.messages.verdict_options import VerdictOptions
 from stream.ops.health import Health
-from stream.ops.http import serving
+from stream.ops.http import http_server
 from stream.ops.metrics import DashboardMetrics
 from stream.settings import load
 
@@ -193,7 +193,7 @@ async def served(api: Api, **options: Any) -> AsyncIterator[str]:
     """The page's URL. `options` are settings."""
     gate = Gate(load(namespace="canned", **options))
     app = application(api, gate, "127.0.0.1", DashboardMetrics(), Health())
-    async with serving(
+    async with http_server(
         app, "127.0.0.1", 0, options="dashboard", close_seconds=1, cancel_handlers=True
     ) as url:
         yield f"{url}/"

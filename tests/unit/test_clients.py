@@ -148,5 +148,5 @@ async def test_page_that_is_never_acknowledged_ends_the_publication(
     ],
 )
 def test_what_kafka_says_is_told_in_one_line(error: KafkaError, explained: type[NeardupError]) -> None:
-    with pytest.raises(explained), clients.explained_errors():
+    with pytest.raises(explained), clients.translated_errors():
         raise error

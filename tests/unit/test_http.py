@@ -22,7 +22,7 @@ from stream.dashboard.web.api import LOOKUP_BYTES, Api
 from stream.dashboard.web.gate import Gate
 from stream.dashboard.web.server import application
 from stream.ops.health import Health
-from stream.ops.http import HttpLimits, serving
+from stream.ops.http import HttpLimits, http_server
 from stream.ops.metrics import DashboardMetrics
 from stream.ops.server import add_ops_routes
 from stream.settings import load
@@ -39,7 +39,7 @@ async def served(app: web.Application | None = None, **limits: Any) -> AsyncIter
         app = web.Application()
         add_ops_routes(app, DashboardMetrics(), Health())
     options: dict[str, Any] = {"options": "ops", "close_seconds": 1.0, "cancel_handlers": True}
-    async with serving(app, "127.0.0.1", 0, limits=HttpLimits(**limits), **options) as url:
+    async with http_server(app, "127.0.0.1", 0, limits=HttpLimits(**limits), **options) as url:
         yield int(url.rpartition(":")[2])
 
 

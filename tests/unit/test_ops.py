@@ -43,7 +43,7 @@ async def test_a_loop_that_hangs_is_not_alive() -> None:
     assert health.live() == (True, {"turned_seconds_ago": LIVE_SECONDS})
     now += 1
     assert health.live()[0] is False
-    with health.excused("opening the state"):
+    with health.excuse("opening the state"):
         now += 1000
         assert health.live() == (True, {"excused": "opening the state"})
     assert health.live() == (True, {"turned_seconds_ago": 0.0})

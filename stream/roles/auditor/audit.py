@@ -106,7 +106,7 @@ class Findings:
         return self.missing + self.repeated + self.unexplained + self.lost
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def audit(
     settings: Settings,
     progress: Callable[[str, int], None] = lambda *_: None,

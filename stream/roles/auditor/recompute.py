@@ -37,7 +37,7 @@ class _Published(NamedTuple):
     """Digest of the verdict in JSON."""
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def recompute(settings: Settings, progress: Callable[[str, int], None] = lambda *_: None) -> list[str]:
     """Decide the whole journal again in a temporary state, and derive all verdicts from journal and recorded
     decisions. Returns the differences from recorded decisions and published verdicts.

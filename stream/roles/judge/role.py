@@ -26,7 +26,7 @@ from stream.kafka.outage import until_answered
 from stream.messages.journal import Genesis
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.server import ops_server
-from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
+from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
 from stream.roles.judge.batch_in_flight import BatchInFlight
 from stream.roles.judge.flushes import Flushes
 from stream.roles.judge.scrubs import Scrubs
@@ -63,7 +63,7 @@ class JudgeRole:
     async def run(self) -> None:
         """Judge until SIGTERM, SIGINT or `stop()`. Any error is raised; the recovery is a restart, nothing is
         lost."""
-        with batch_process_tuning(), stop_event_on_signals(self._stop), clients.explained_errors():
+        with batch_process_tuning(), stop_event_on_signals(self._stop), clients.translated_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
                 await self._run()
 
@@ -102,16 +102,16 @@ class JudgeRole:
 
     async def _run(self) -> None:
         settings, watch = self.settings, self.watch
-        with watch.health.excused("waiting for the genesis"):
-            genesis = await unless_stopped(self._stop, self._checked_genesis())
+        with watch.health.excuse("waiting for the genesis"):
+            genesis = await run_unless_stopped(self._stop, self._checked_genesis())
         if genesis is None:
             return
         directory = self._directory
-        with watch.health.excused("compiling"):
+        with watch.health.excuse("compiling"):
             await asyncio.to_thread(rehearse, genesis)
             await asyncio.to_thread(record_batches.rehearse)
         opening = watch.opened(opened_follower(settings, genesis, directory))
-        async with entered_unless_stopped(self._stop, opening) as follower:
+        async with enter_unless_stopped(self._stop, opening) as follower:
             if follower is not None:
                 async with self._flushes.beside(follower.state), self._scrubs.beside():
                     await self._stand_by(genesis, follower, member_id(directory.with_suffix(".instance")))
@@ -120,16 +120,16 @@ class JudgeRole:
     async def _stand_by(self, genesis: Genesis, follower: Follower, instance: str) -> None:
         """Follow the leading judge until this one is elected, then lead."""
         settings, names, watch = self.settings, self.names, self.watch
-        await unless_stopped(self._stop, follower.follow_to_end())
+        await run_unless_stopped(self._stop, follower.follow_to_end())
         joining = watch.joined(Election(settings, names.judge, names.journal, instance))
-        async with entered_unless_stopped(self._stop, joining) as election:
+        async with enter_unless_stopped(self._stop, joining) as election:
             if election is None:
                 return
             watch.stands_by(election)
             log.info("standby", applied=follower.state.meta.applied)
             while not election.won.is_set() and not self._stop.is_set():
                 await election.attend()
-                await unless_stopped(self._stop, follower.follow())
+                await run_unless_stopped(self._stop, follower.follow())
                 self._flushes.begin_if_due(follower.state)
                 self._scrubs.refuse_damage()
             if not self._stop.is_set():
@@ -146,11 +146,11 @@ class JudgeRole:
         """Fence the previous leader, apply its last decisions, and judge."""
         watch = self.watch
         fencing = watch.joined(VerdictPublisher(self.settings, self.names, genesis.scheme_id))
-        async with entered_unless_stopped(self._stop, fencing) as publisher:
+        async with enter_unless_stopped(self._stop, fencing) as publisher:
             if publisher is None:
                 return
             # The end of the decisions is final only now that our producer has ended all earlier transactions.
-            await unless_stopped(self._stop, follower.follow_to_end())
+            await run_unless_stopped(self._stop, follower.follow_to_end())
             if self._stop.is_set():
                 return
             judge, journal = follower.judge, follower.journal

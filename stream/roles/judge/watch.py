@@ -39,7 +39,7 @@ class JudgeWatch:
     async def opened(self, opening: AbstractAsyncContextManager[Follower]) -> AsyncIterator[Follower]:
         """Open a follower, and watch it until it is closed."""
         async with AsyncExitStack() as stack:
-            with self.health.excused("opening the state"):
+            with self.health.excuse("opening the state"):
                 follower = await stack.enter_async_context(opening)
             try:
                 self._watch(follower)
@@ -78,7 +78,7 @@ class JudgeWatch:
     async def joined(self, entering: AbstractAsyncContextManager[T]) -> AsyncIterator[T]:
         """Enter a context that may wait for brokers, with the liveness check suspended."""
         async with AsyncExitStack() as stack:
-            with self.health.excused("waiting for brokers"):
+            with self.health.excuse("waiting for brokers"):
                 entered = await stack.enter_async_context(entering)
             yield entered
 

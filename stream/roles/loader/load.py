@@ -69,7 +69,7 @@ class LoadProgress:
         return (self.rows - self.judged) / self.rate if self.rate else None
 
 
-@clients.explains_errors
+@clients.with_translated_errors
 async def load(
     settings: Settings,
     rows: RowsSource,

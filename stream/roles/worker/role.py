@@ -26,7 +26,7 @@ from stream.kafka.names import TopicNames
 from stream.kafka.outage import until_answered
 from stream.messages.journal import Genesis, Rows
 from stream.ops.server import ops_server
-from stream.ops.signals import entered_unless_stopped, stop_event_on_signals, unless_stopped
+from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
 from stream.pages.outside.schema_registry import registry_of
 from stream.roles.worker.assignment import Assignment
 from stream.roles.worker.backlog import Backlog, JournalBatch
@@ -253,22 +253,22 @@ class WorkerRole:
         lost."""
         if wrong := overcommitted(self.settings, memory_limit(), "worker_memory"):
             log.warning("memory_overcommitted", error=wrong)
-        with stop_event_on_signals(self._stop), clients.explained_errors():
+        with stop_event_on_signals(self._stop), clients.translated_errors():
             async with ops_server(self.settings, self.watch.metrics, self.watch.health) as self.ops_url:
-                with self.watch.health.excused("waiting for the genesis"):
-                    genesis = await unless_stopped(self._stop, self._checked_genesis())
+                with self.watch.health.excuse("waiting for the genesis"):
+                    genesis = await run_unless_stopped(self._stop, self._checked_genesis())
                 if genesis is None:
                     return
                 self._genesis = genesis
                 async with AsyncExitStack() as children:
                     # The first start compiles, which may take longer than the liveness check allows.
-                    with self.watch.health.excused("starting children"):
-                        pool = await unless_stopped(
+                    with self.watch.health.excuse("starting children"):
+                        pool = await run_unless_stopped(
                             self._stop, children.enter_async_context(self._children())
                         )
                     if pool is not None:
                         self._pool = pool
-                        async with entered_unless_stopped(self._stop, self._clients()) as connected:
+                        async with enter_unless_stopped(self._stop, self._clients()) as connected:
                             if connected:
                                 await self._work()
 
@@ -293,7 +293,7 @@ class WorkerRole:
         """Start producer and consumer. On exit the consumer leaves the group first."""
         settings, watch = self.settings, self.watch
         async with AsyncExitStack() as stack:
-            with watch.health.excused("waiting for brokers"):
+            with watch.health.excuse("waiting for brokers"):
                 self._producer = await stack.enter_async_context(started_journal_producer(settings))
                 self._consumer = await stack.enter_async_context(started_consumer(settings))
                 self._dead_letters = await DeadLetters.to(self._producer, self.names.rejected)
@@ -309,7 +309,7 @@ class WorkerRole:
             self._tasks.spawn(self._watch())
             self._consumer.subscribe([self.names.pages], listener=self._rebalances)
             log.info("worker_started", group=self.names.workers, scheme=self._genesis.scheme_id)
-            if await unless_stopped(self._stop, self._tasks.failure()) is None:
+            if await run_unless_stopped(self._stop, self._tasks.failure()) is None:
                 log.info("worker_stopping")
                 await self._rebalances.release()
                 log.info("worker_stopped", **asdict(self.stats))

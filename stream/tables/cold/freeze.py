@@ -48,9 +48,9 @@ class Freezing:
         self._store = store
         self._design = design
         self._skips = skips
-        self._explained = TranslatedErrors(store.path)
+        self._translated_errors = TranslatedErrors(store.path)
         parent = store.path / FOLDER
-        with self._explained:
+        with self._translated_errors:
             parent.mkdir(mode=0o700, exist_ok=True)
             # A unique folder, as the child of a process that crashed may still be writing to its own.
             self._folder = Path(tempfile.mkdtemp(prefix=f"{run.level}-{run.number:05d}-", dir=parent))
@@ -125,7 +125,7 @@ class Freezing:
         """Wait for the files and ingest them. Raises what the build raised."""
         self._thread.join()
         if self._error is not None:
-            with self._explained:
+            with self._translated_errors:
                 raise self._error
         for table in range(self._design.tables):
             path = table_file(self._folder, table)

@@ -312,12 +312,12 @@ class Store:
         self.families: Final = (
             *RECORDS, FLUSH, *(table_family(table) for table in range(tables)),
         )  # fmt: skip
-        self._explained = TranslatedErrors(path)
+        self._translated_errors = TranslatedErrors(path)
         self._read_only = read_only
         self._cache = Cache(cache)
         # Pass the options of all families: RocksDB silently resets those that are not passed.
         options = {family: _options(family, self._cache) for family in self.families}
-        with self._explained:
+        with self._translated_errors:
             self._refuse_other_layout(read_only)
             if not read_only:
                 private_directory(path)
@@ -375,7 +375,7 @@ class Store:
 
     def get(self, family: str, keys: list[bytes]) -> list[bytes | None]:
         """The values of many keys, in their order. Releases the GIL."""
-        with self._explained:
+        with self._translated_errors:
             values: list[bytes | None] = self._read[family].get(keys)  # type: ignore[assignment, arg-type]
             return values
 
@@ -385,17 +385,17 @@ class Store:
 
     def write(self, batch: Writes) -> None:
         """Apply a batch atomically. It is visible at once, and durable with the next flush."""
-        with self._explained:
+        with self._translated_errors:
             self._db.write(batch.writes, self._unlogged)
 
     def scan(self, family: str, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
         """Keys from `start` on, in byte order, with their values. Ends after the last key, or raises."""
-        with self._explained:
+        with self._translated_errors:
             yield from _items(self._read[family], start)
 
     def ingest(self, family: str, path: Path) -> None:
         """Move a finished SST file into a family. Unlike `write`, this is durable at once."""
-        with self._explained:
+        with self._translated_errors:
             self._read[family].ingest_external_file([str(path)], self._move)
 
     def sst_writer(self, family: str) -> SstFileWriter:
@@ -409,7 +409,7 @@ class Store:
     def flush(self) -> None:
         """Make all writes durable, atomically over all families. Releases the GIL."""
         reach("flush")
-        with self._explained:
+        with self._translated_errors:
             self._read[FLUSH].compact_range(None, None)
             # compact_range does not report failures, but the next write does.
             self._db.write(WriteBatch(raw_mode=True), self._unlogged)
@@ -419,13 +419,13 @@ class Store:
         """Close the directory. RocksDB flushes pending writes, atomically as well."""
         self._read.clear()
         self._handles.clear()
-        with self._explained:
+        with self._translated_errors:
             try:
                 self._db.close()
             finally:
                 del self._db  # releases the directory even if the flush failed
         if not self._read_only:
-            with self._explained:
+            with self._translated_errors:
                 tighten(self.path)
 
     def digest(self) -> str:
