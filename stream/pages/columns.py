@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, NamedTuple
@@ -14,7 +13,7 @@ import msgspec
 from stream.errors import SettingsError
 from stream.pages.column_names import LONGEST, USUAL, ColumnNames
 from stream.pages.fields import CONTENT, FIELDS
-from stream.text.surrogates import replace_surrogates
+from stream.text.surrogates import replace_escaped_surrogates
 
 Path = tuple[str, ...]
 """Names that lead to a column: its own, after those of the structs that it is nested in."""
@@ -82,7 +81,7 @@ class Columns(msgspec.Struct, frozen=True, kw_only=True):
             except msgspec.ValidationError:
                 return line, None
             except msgspec.DecodeError:
-                row = _decoder(self).decode(_without_surrogates(line))
+                row = _decoder(self).decode(replace_escaped_surrogates(line))
         except (ValueError, msgspec.DecodeError):
             return line, None
         except RecursionError:
@@ -321,10 +320,3 @@ def _names(fields: JsonFields) -> Iterator[str]:
         if len(name) <= LONGEST and bytes(value)[:1] == b"{":
             for each in json_fields(value) or ():
                 yield f"{name}.{each}"
-
-
-def _without_surrogates(document: bytes) -> bytes:
-    """Return JSON in which escaped lone surrogates are U+FFFD. Raises ValueError."""
-    if b"\\u" not in document:
-        raise ValueError
-    return replace_surrogates(json.dumps(json.loads(document), ensure_ascii=False)).encode()

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from datetime import datetime
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from stream.pages.decompression import GZIP_MAGIC, gunzip, inflate, unzstd
 from stream.pages.outside.outside import Outside
 from stream.pages.scrapy_cluster import CrawlRecord, is_crawl_record
 from stream.pages.times import writable
-from stream.text.surrogates import replace_surrogates
+from stream.text.surrogates import replace_escaped_surrogates
 
 PAGE_BYTES: Final = 16 << 20
 """Default of the setting `page_bytes`."""
@@ -206,7 +205,11 @@ def _parse(fields: bytes | dict[str, Any]) -> tuple[_Message, bytes | None]:
         detail = str(error)
     except RecursionError:
         raise PageError("malformed_json", "nested too deeply") from None
-    return msgspec.convert(_lenient(fields, detail), _Message), None
+    try:
+        lenient = msgspec.json.decode(replace_escaped_surrogates(fields))
+    except (ValueError, msgspec.DecodeError, RecursionError):
+        raise PageError("malformed_json", detail) from None
+    return msgspec.convert(lenient, _Message), None
 
 
 def _of_avro(fields: dict[str, Any]) -> tuple[_Message, bytes | None]:
@@ -216,18 +219,6 @@ def _of_avro(fields: dict[str, Any]) -> tuple[_Message, bytes | None]:
     if isinstance(fetched_at, datetime):
         fields = {**fields, "fetched_at": _milliseconds(fetched_at)}
     return msgspec.convert(fields, _Message), raw if isinstance(raw, bytes) else None
-
-
-def _lenient(document: bytes, detail: str) -> Any:
-    """Parse JSON that contains escaped lone surrogates, which crawlers do write; they become U+FFFD. Raises
-    PageError."""
-    if b"\\u" not in document:
-        raise PageError("malformed_json", detail)
-    try:
-        # Serialising replaces them at any depth, in names as well as values.
-        return msgspec.json.decode(replace_surrogates(json.dumps(json.loads(document), ensure_ascii=False)))
-    except (ValueError, msgspec.DecodeError, RecursionError):
-        raise PageError("malformed_json", detail) from None
 
 
 def _readable_fields(document: bytes | dict[str, Any]) -> _ReadableFields:
