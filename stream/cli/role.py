@@ -12,7 +12,7 @@ import structlog
 from stream.errors import NeardupError
 from stream.ops import logging
 from stream.settings import Settings
-from stream.tables.store.failures import disk_failure, is_of_disk
+from stream.tables.store.failures import disk_error, is_of_disk
 
 
 def run_role(name: str, settings: Settings, work: Coroutine[Any, Any, None]) -> None:
@@ -29,7 +29,7 @@ def run_role(name: str, settings: Settings, work: Coroutine[Any, Any, None]) -> 
         sys.exit(error.exit_code)
     except Exception as error:
         if isinstance(error, OSError) and is_of_disk(error):
-            full = disk_failure(error.filename or "unknown", error.strerror)
+            full = disk_error(error.filename or "unknown", error.strerror)
             log.critical("ended", error=type(full).__name__, message=str(full), exit_code=full.exit_code)
             sys.exit(full.exit_code)
         log.critical("crashed", exc_info=True)

@@ -35,7 +35,7 @@ from stream.ops.metrics import DashboardMetrics, our_version
 from stream.ops.runtime_tuning import batch_process_tuning
 from stream.ops.signals import enter_unless_stopped, run_unless_stopped, stop_event_on_signals
 from stream.settings import Settings
-from stream.tables.store.failures import renamed, underlying
+from stream.tables.store.failures import rename_damaged, translate_cause
 
 GRACE_SECONDS: Final = 1.0
 """Seconds that open requests may take at shutdown."""
@@ -69,10 +69,10 @@ class DashboardRole:
                     raise
                 except Exception as error:
                     directory = tables_directory(self.settings)
-                    if (cause := underlying(directory, error)) is None:
+                    if (cause := translate_cause(directory, error)) is None:
                         raise
                     if isinstance(cause, DamagedStateError) and self.settings.rebuild_damaged:
-                        moved = renamed(directory)
+                        moved = rename_damaged(directory)
                         log.error("state_damaged", error=str(cause), moved_to=str(moved))
                         cause = StaleError(
                             f"state directory {directory}: damaged and moved to {moved}; the next start"

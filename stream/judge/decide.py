@@ -38,7 +38,7 @@ from stream.judge.rule import UNLIKE, Rule
 from stream.judge.state import Baseline, State
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict import Verdict
-from stream.tables.arrays import among, distinct
+from stream.tables.arrays import distinct, is_among
 from stream.tables.search.probing import Nearest
 
 THREADS = 2
@@ -122,7 +122,7 @@ def decide(
     judged = BatchVerdicts(VerdictColumns.blank(len(batch)), StringColumn.none(len(batch)))
     judged.columns.verdict[batch.status == Status.REJECTED] = Verdict.REJECTED
     judged.columns.verdict[batch.status == Status.INSUFFICIENT] = Verdict.INSUFFICIENT
-    ready = np.flatnonzero(among(batch.status, FINGERPRINTED))
+    ready = np.flatnonzero(is_among(batch.status, FINGERPRINTED))
     if not ready.size:
         return judged
     least = int(np.searchsorted(ready, ends[0])) if len(ends) else 0
@@ -266,7 +266,7 @@ class _Pass:
             distance[at], similarity[at] = bits[named], alike[named]
             baselines += resolved
         alive = np.array([-1 if each.anchor is None else each.anchor for each in baselines], np.int64)
-        alive[alive >= 0] = np.where(self.state.tables.alive(alive[alive >= 0]), alive[alive >= 0], -1)
+        alive[alive >= 0] = np.where(self.state.tables.is_alive(alive[alive >= 0]), alive[alive >= 0], -1)
         changed = np.flatnonzero((of >= 0) & ~similar)
         which, first = np.unique(of[changed], return_index=True)
         order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]

@@ -26,7 +26,7 @@ from stream.messages.byte_strings import StringColumn
 from stream.messages.decision import NOT_ADMITTED, OF_ANOTHER_CLUSTER, Decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import Verdict
-from stream.tables.arrays import among, distinct
+from stream.tables.arrays import distinct, is_among
 
 
 class Judge:
@@ -110,8 +110,8 @@ class Judge:
             decisions.verdict[batch.place],
             decisions.change[batch.place],
         )
-        named = np.flatnonzero(among(verdicts.verdict, CLUSTERED))
-        of_cluster = np.flatnonzero(among(verdicts.verdict, (Verdict.UNIQUE, *CLUSTERED)))
+        named = np.flatnonzero(is_among(verdicts.verdict, CLUSTERED))
+        of_cluster = np.flatnonzero(is_among(verdicts.verdict, (Verdict.UNIQUE, *CLUSTERED)))
         verdicts.cluster[of_cluster] = _clusters(decisions, batch)[of_cluster]
         verdicts.other[named] = np.frombuffer(decisions.other, "<i8")
         verdicts.distance[named] = np.frombuffer(decisions.distance, np.uint8)
@@ -168,7 +168,7 @@ class Judge:
             return f"unknown verdict {verdict.max()}; the largest is {max(Verdict):d}"
         if (codes >= 2 * OF_ANOTHER_CLUSTER).any() or (apart & (verdict != Verdict.RECRAWL)).any():
             return "a code that means nothing"
-        named, strict = int(np.count_nonzero(among(verdict, CLUSTERED))), self.genesis.options.strict
+        named, strict = int(np.count_nonzero(is_among(verdict, CLUSTERED))), self.genesis.options.strict
         for name, size, count in (
             ("other", 8, named),
             ("distance", 1, named),
@@ -197,6 +197,6 @@ def _clusters(decisions: Decisions, batch: Batch) -> NDArray[np.int64]:
     """Return the cluster of each row, and the row's own page for rows that join none."""
     codes = np.frombuffer(decisions.codes, np.uint8)[batch.place]
     cluster = batch.page.copy()
-    cluster[among(decisions.verdict[batch.place], CLUSTERED)] = np.frombuffer(decisions.other, "<i8")
+    cluster[is_among(decisions.verdict[batch.place], CLUSTERED)] = np.frombuffer(decisions.other, "<i8")
     cluster[codes & OF_ANOTHER_CLUSTER > 0] = np.frombuffer(decisions.clusters, "<i8")
     return cluster

@@ -19,7 +19,7 @@ from stream.messages.decision import CHANGE_SHIFT, OF_ANOTHER_CLUSTER, Decisions
 from stream.messages.journal import Genesis
 from stream.messages.verdict import ClusterRecord, Verdict, VerdictRecord
 from stream.pages.times import rfc3339
-from stream.tables.arrays import among
+from stream.tables.arrays import is_among
 
 CLUSTERED: Final = (Verdict.DUPLICATE, Verdict.RECRAWL)
 """Verdicts that join the cluster of an earlier page."""
@@ -48,7 +48,7 @@ class JudgedBatch:
         """Return the record for the `decisions` topic."""
         total = sum(len(entry.rows) for entry in self.entries)
         codes, verdicts = np.zeros(total, np.uint8), self.verdicts.columns
-        clustered = among(verdicts.verdict, CLUSTERED)
+        clustered = is_among(verdicts.verdict, CLUSTERED)
         apart = clustered & (verdicts.cluster != verdicts.other)
         codes[self.batch.place] = (
             verdicts.verdict | verdicts.change << CHANGE_SHIFT | apart * np.uint8(OF_ANOTHER_CLUSTER)

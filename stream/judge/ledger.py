@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from stream.messages.decision import SourceProgress
 from stream.messages.journal import LOAD, Rows, SourceRange
-from stream.tables.store.contents import joined
+from stream.tables.store.contents import union
 
 SourceKey = tuple[str, str, int]
 """(Kafka cluster id, topic id, partition)."""
@@ -119,7 +119,7 @@ class Ledger:
         """Apply decided progress."""
         for each in progress:
             before = self.progress.get(key_of(each))
-            self.digest = joined(self.digest, _digest(each), -_digest(before) if before else 0)
+            self.digest = union(self.digest, _digest(each), -_digest(before) if before else 0)
             self.progress[key_of(each)] = each
 
 

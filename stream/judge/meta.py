@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from stream.tables.store.rocks import DEFAULT, Store, of_another_version
+from stream.tables.store.rocks import DEFAULT, Store, version_error
 
 META: Final = b"meta"
 VERSION: Final = 5
@@ -68,4 +68,4 @@ def stored_meta(store: Store) -> Meta | None:
         if meta.version == VERSION:
             return meta
     version = _VERSIONED.decode(value).version
-    raise of_another_version(store.path, f"format {version}; this program reads {VERSION}")
+    raise version_error(store.path, f"format {version}; this program reads {VERSION}")

@@ -18,7 +18,7 @@ from stream.errors import DamagedStateError
 from stream.fingerprint.lanes import words_of
 from stream.messages.byte_strings import StringColumn, Texts
 from stream.tables.arrays import I64, U8, U64, distinct
-from stream.tables.store.failures import damaged
+from stream.tables.store.failures import damage_error
 from stream.tables.store.rocks import DEFAULT, Store, Writes
 
 GROUP: Final = 8
@@ -179,10 +179,10 @@ class PageLog:
         return values  # type: ignore[return-value]  # no value is None
 
     def _none(self, number: int) -> DamagedStateError:
-        return damaged(self._store.path, f"{self._family} have no record of {number}")
+        return damage_error(self._store.path, f"{self._family} have no record of {number}")
 
     def _damaged(self, group: int) -> DamagedStateError:
-        return damaged(self._store.path, f"{self._family} from {group * GROUP} on")
+        return damage_error(self._store.path, f"{self._family} from {group * GROUP} on")
 
     def numbers_of(self, pages: I64) -> I64:
         """Return the numbers (m,) of pages with these ids, ascending; -1 for ids that no page has."""

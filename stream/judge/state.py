@@ -32,8 +32,8 @@ from stream.messages.journal import Genesis
 from stream.messages.verdict import Change, Verdict
 from stream.tables.arrays import distinct
 from stream.tables.store.anchors import with_prefix
-from stream.tables.store.contents import joined
-from stream.tables.store.failures import damaged
+from stream.tables.store.contents import union
+from stream.tables.store.failures import damage_error
 from stream.tables.store.rocks import ANCHORS, DEFAULT, DUPLICATES, RECORDS, URLS, Store, Writes
 from stream.tables.tables import Tables
 
@@ -308,13 +308,13 @@ class State(StateReader):
             )
             if self.tables.count != self._anchors.count:
                 self.tables.close()
-                raise damaged(
+                raise damage_error(
                     path, f"{self.tables.count} anchors in the tables, but records of {self._anchors.count}"
                 )
             written, held = self.meta.held, self._held()
             if written not in (None, held):
                 self.tables.close()
-                raise damaged(path, f"has {held}, but {written} was written")
+                raise damage_error(path, f"has {held}, but {written} was written")
         except BaseException:
             store.close()
             raise
@@ -334,7 +334,7 @@ class State(StateReader):
         if meta is None:
             # Tables may contain a run already; that is written before the first flush.
             if any(next(self.store.scan(family), None) for family in RECORDS):
-                raise damaged(path, "records, but no meta record")
+                raise damage_error(path, "records, but no meta record")
             writes = self.store.batch()
             writes.put(DEFAULT, META, msgspec.msgpack.encode(fresh))
             self.store.write(writes)
@@ -449,7 +449,7 @@ class State(StateReader):
             dead=stats.dead_anchors,
             skipped=stats.skipping_anchors,
             sources=len(self.ledger.progress),
-            digest=joined(stats.digest, self.ledger.digest),
+            digest=union(stats.digest, self.ledger.digest),
         )
 
     def flush(self) -> None:

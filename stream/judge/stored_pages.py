@@ -28,7 +28,7 @@ from stream.judge.rule import Rule
 from stream.judge.state import Baseline, StateReader
 from stream.messages.verdict_options import VerdictOptions
 from stream.tables.store.anchors import DEAD
-from stream.tables.store.rocks import DEFAULT, Store, nothing_flushed, state_directory, tables_of
+from stream.tables.store.rocks import DEFAULT, Store, state_directory, tables_of, unflushed_error
 from stream.text.url import url_key
 
 _ID: Final = re.compile(r"([0-9a-f]{8})\.(\d+)\.(\d+)")
@@ -50,7 +50,7 @@ class StoredPages:
             self._records = StateReader(self._store, scheme)
             meta = stored_meta(self._store)
             if meta is None:
-                raise nothing_flushed(directory)
+                raise unflushed_error(directory)
             refuse_other_scheme(directory, meta, scheme)
             if meta.options != options.id:
                 raise SettingsError(

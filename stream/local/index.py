@@ -45,7 +45,7 @@ from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
 from stream.pages.page import PAGE_BYTES, Page
 from stream.private import private_directory, tighten
 from stream.scratch import ScratchDirectory
-from stream.tables.store.failures import TranslatedErrors, damaged, underlying
+from stream.tables.store.failures import TranslatedErrors, damage_error, translate_cause
 from stream.tables.store.rocks import INDEX
 from stream.text.surrogates import replace_surrogates
 
@@ -312,7 +312,7 @@ class Index:
                     file.write(b"%d" % count)
                 tighten(self._flushed)
             except OutputError as error:
-                raise underlying(self._flushed.parent, error) or error from None
+                raise translate_cause(self._flushed.parent, error) or error from None
 
     def _refuse_interrupted_scan(self) -> None:
         """Raise StateError if a log has verdicts: its numbers would be those of other pages."""
@@ -330,7 +330,7 @@ class Index:
             if noted.isdigit() and len(self) >= int(noted):
                 return
             count = noted.decode(errors="backslashreplace")
-            raise damaged(self._flushed.parent, f"has {len(self)} items, {_FLUSHED} says {count}")
+            raise damage_error(self._flushed.parent, f"has {len(self)} items, {_FLUSHED} says {count}")
         except BaseException:
             self._state.close()
             raise
@@ -400,9 +400,9 @@ def read_genesis(directory: Path) -> Genesis:
             f"index {directory}: another version of neardup made it; make a new one ({_GENESIS}: {error})"
         ) from error
     except RecordError as error:
-        raise damaged(directory, f"{_GENESIS}: {error}") from error
+        raise damage_error(directory, f"{_GENESIS}: {error}") from error
     if not isinstance(stored, Genesis):
-        raise damaged(directory, f"{_GENESIS}: it holds another record")
+        raise damage_error(directory, f"{_GENESIS}: it holds another record")
     return stored
 
 

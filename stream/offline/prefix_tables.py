@@ -149,7 +149,7 @@ def _fill(tables: PrefixTables, table: int) -> None:
 @compiled
 def find_all(tables: PrefixTables, entries: Entries) -> NearPairs:
     """All near pairs of these entries (row) and the indexed ones (stored), each once, table by table."""
-    words, near = entries.words, _nothing()
+    words, near = entries.words, _no_pairs()
     passed = np.empty(len(words), np.int64)
     for table in range(len(tables.masks)):
         mask, seen, shift = tables.masks[table], tables.seen[table], tables.slot_shift
@@ -169,12 +169,12 @@ def find_slice(
     """The near pairs of a range of these entries (row) and the indexed ones (stored), each once; and the row
     at which the search ended."""
     first, end = rows
-    near, done = _find(tables, (0, len(tables.masks)), entries, np.arange(first, end), bounds, _nothing())
+    near, done = _find(tables, (0, len(tables.masks)), entries, np.arange(first, end), bounds, _no_pairs())
     return near, first + done
 
 
 @compiled
-def _nothing() -> NearPairs:
+def _no_pairs() -> NearPairs:
     row, stored = np.empty((2, FIRST_PAIRS), np.int64)
     return NearPairs(row, stored, np.empty(FIRST_PAIRS, np.uint8), 0, 0)
 
@@ -212,17 +212,17 @@ def _find(
                     continue
                 compared += 1
                 apart = hamming_distance(fingerprints, row, indexed_fingerprints, stored)
-                if apart > most_apart or not _met_first(words[row], indexed[stored], masks, table):
+                if apart > most_apart or not _is_first_shared(words[row], indexed[stored], masks, table):
                     continue
                 if size == len(rows):
-                    rows, others, distances = _grown(rows, others, distances)
+                    rows, others, distances = _grow(rows, others, distances)
                 rows[size], others[size], distances[size] = row, stored, apart
                 size += 1
     return NearPairs(rows, others, distances, size, compared), len(entry_rows)
 
 
 @compiled
-def _grown(row: I64, stored: I64, distance: U8) -> tuple[I64, I64, U8]:
+def _grow(row: I64, stored: I64, distance: U8) -> tuple[I64, I64, U8]:
     rows, others = np.empty((2, 2 * len(row)), np.int64)
     distances = np.empty(2 * len(row), np.uint8)
     rows[: len(row)], others[: len(row)], distances[: len(row)] = row, stored, distance
@@ -230,7 +230,7 @@ def _grown(row: I64, stored: I64, distance: U8) -> tuple[I64, I64, U8]:
 
 
 @compiled
-def _met_first(one: U64, other: U64, masks: U64, table: int) -> bool:
+def _is_first_shared(one: U64, other: U64, masks: U64, table: int) -> bool:
     """Whether this is the first table whose prefix the two share. A pair is reported by that table only."""
     for each in range(table + 1):
         shared = True

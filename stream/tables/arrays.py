@@ -45,7 +45,7 @@ def expand(starts: I64, lengths: I64) -> tuple[I64, I64]:
     return np.arange(total) + (starts - before).take(source), source
 
 
-def among(values: U8, codes: Sequence[int]) -> NDArray[np.bool_]:
+def is_among(values: U8, codes: Sequence[int]) -> NDArray[np.bool_]:
     """Return which values are one of a few codes. For 32,768 values `np.isin` takes 60 times as long."""
     matching: NDArray[np.bool_] = np.logical_or.reduce([values == code for code in codes])
     return matching

@@ -24,7 +24,7 @@ from stream.tables.cold.tier import ColdTier
 from stream.tables.design import Design
 from stream.tables.hot.tier import HotTier
 from stream.tables.store.anchors import StoredAnchors, with_prefix
-from stream.tables.store.failures import damaged
+from stream.tables.store.failures import damage_error
 from stream.tables.store.rocks import DEFAULT, Store, table_family
 
 RUN: Final = b"run/"
@@ -38,9 +38,9 @@ class _Merging:
     presence: Future[None]
 
     @property
-    def built(self) -> bool:
+    def is_built(self) -> bool:
         """Whether `finish` would return at once."""
-        return self.presence.done() and self.files.built
+        return self.presence.done() and self.files.is_built
 
     def finish(self) -> None:
         """Wait for both. Raises what the build raised."""
@@ -126,9 +126,9 @@ class Compaction:
         With `wait`, returns when nothing more is due. Raises what building and reclaiming raised.
         """
         while True:
-            if self._freezing is not None and (wait or self._freezing.built):
+            if self._freezing is not None and (wait or self._freezing.is_built):
                 self._install_generation(self._freezing)
-            if self._merging is not None and (wait or self._merging.built):
+            if self._merging is not None and (wait or self._merging.is_built):
                 self._install_merged(self._merging)
             if self._freezing is None and self._anchors.log.count >= self.frozen + self._generation:
                 self._freezing = self._freeze()
@@ -180,7 +180,7 @@ class Compaction:
         self._reclaiming.begin(run)
 
     def _build(self, run: Run, rows: Iterable[U64]) -> Freezing:
-        skips = self._anchors.skipped.some(run.first, run.end)
+        skips = self._anchors.skipped.entries(run.first, run.end)
         return Freezing(self._store, self._design, run, rows, skips)
 
     def close(self) -> None:
@@ -202,9 +202,9 @@ def stored_runs(store: Store, generation: int, count: int) -> list[Run]:
     runs.sort(key=lambda run: run.first)
     for run, end in zip(runs, [0, *(run.end for run in runs)], strict=False):
         if run.first != end:
-            raise damaged(store.path, f"runs hold anchors up to {end}, and from {run.first} on")
+            raise damage_error(store.path, f"runs hold anchors up to {end}, and from {run.first} on")
     if runs and runs[-1].end > count:
-        raise damaged(store.path, f"runs hold anchors up to {runs[-1].end}, but {count} are counted")
+        raise damage_error(store.path, f"runs hold anchors up to {runs[-1].end}, but {count} are counted")
     return runs
 
 

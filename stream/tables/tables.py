@@ -32,7 +32,7 @@ from stream.tables.search.pair_collector import LAST_ANCHOR
 from stream.tables.search.probing import ALL, Nearest, Probing, SearchOptions
 from stream.tables.search.result import SearchResult
 from stream.tables.store.anchors import StoredAnchors
-from stream.tables.store.contents import joined
+from stream.tables.store.contents import union
 from stream.tables.store.rocks import DEFAULT, Store, Writes
 from stream.tables.warm.tier import WarmTier
 
@@ -185,7 +185,7 @@ class Tables:
             cold_anchors=self._cold.anchors,
             dead_anchors=self._dead.count,
             skipping_anchors=self._skipped.count,
-            digest=joined(self._dead.digest, self._skipped.digest),
+            digest=union(self._dead.digest, self._skipped.digest),
             hot_heads=self._hot.heads,
         )
 
@@ -248,7 +248,7 @@ class Tables:
         self._hot.search(probing)
         self._warm.search(probing)
         self._cold.search(probing)
-        if probing.collector.too_many:
+        if probing.collector.is_full:
             return None
         row, anchor, distance = probing.collector.pairs()
         if self._dead.count:
@@ -268,7 +268,7 @@ class Tables:
         anchors, distances = np.zeros(0, np.int64), np.zeros(0, np.int64)
         for first, rows in self._log.slices(max(0, self.count - newest), self.count):
             numbers = np.arange(first, first + len(rows), dtype=np.int64)
-            some = self.alive(numbers)
+            some = self.is_alive(numbers)
             anchors = np.concatenate([anchors, numbers[some]])
             distances = np.concatenate([distances, np.bitwise_count(rows[some, 1] ^ word)])
             best = np.lexsort((anchors, distances))[:most]
@@ -298,7 +298,7 @@ class Tables:
         self._dead.kill(batch, anchors)
         self._hot.forget(anchors)
 
-    def alive(self, anchors: I64) -> NDArray[np.bool_]:
+    def is_alive(self, anchors: I64) -> NDArray[np.bool_]:
         """Whether each of these anchors is alive, (n,)."""
         return ~self._dead.test(anchors)
 

@@ -156,7 +156,7 @@ def add(
     oracle.dead.update(kills.tolist())
     store.write(batch)
     assert tables.count == len(oracle.fingerprints)
-    assert tables.alive(kills).tolist() == [False] * len(kills)
+    assert tables.is_alive(kills).tolist() == [False] * len(kills)
 
 
 CASES = {

@@ -22,7 +22,7 @@ from stream.judge.live import live_anchors
 from stream.judge.meta import META
 from stream.local.index import Answer, Index
 from stream.messages.verdict_options import VerdictOptions
-from stream.tables.store.failures import CURE, failure, set_aside
+from stream.tables.store.failures import CURE, set_aside, translate
 from stream.tables.store.rocks import Store, tables_of
 from stream.tables.store.scrub_child import ScrubResult, scrub
 
@@ -215,7 +215,7 @@ KINDS = {DamagedStateError: DAMAGE, StateError: SURROUNDINGS, DiskError: DISK, S
 def test_damage_is_told_from_a_disk_a_lock_a_limit_and_a_permission(
     tmp_path: Path, kind: type[Exception], text: str
 ) -> None:
-    error = failure(tmp_path, Exception(text))
+    error = translate(tmp_path, Exception(text))
     assert type(error) is kind
     assert (CURE in str(error)) == (kind is DamagedStateError)
 
@@ -324,7 +324,7 @@ def test_a_disk_that_cannot_be_read_is_damage(whole: Path, monkeypatch: pytest.M
     def fails(path: Path, *_: object) -> int:
         tries.append(path)
         error = Exception(said)
-        raise failure(path, error) from error
+        raise translate(path, error) from error
 
     monkeypatch.setattr("stream.tables.store.scrub_child.read_from_disk", fails)
     found = scrub(whole / "state", lambda: None)

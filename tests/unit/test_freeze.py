@@ -52,7 +52,7 @@ def test_child_builds_what_the_thread_builds(
         with Store(tmp_path / str(least), DESIGN.tables, 1 << 20) as store:
             freezing = start(store, 2000, masks=masks)
             freezing.finish()
-            assert freezing.built
+            assert freezing.is_built
             assert not list((store.path / FOLDER).iterdir())
             assert bool(next(store.scan(table_family(4)), None)) != masks  # nobody enters table 4
             digests.append(store.digest())
@@ -61,7 +61,7 @@ def test_child_builds_what_the_thread_builds(
 
 def child_of(freezing: Freezing) -> psutil.Process:
     while freezing._child is None:
-        assert not freezing.built
+        assert not freezing.is_built
     return psutil.Process(freezing._child.pid)
 
 
@@ -69,7 +69,7 @@ def test_discard_ends_the_child(store: Store, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(freeze, "CHILD_ANCHORS", 0)
     freezing = start(store, 200_000)
     child = child_of(freezing)
-    assert not freezing.built
+    assert not freezing.is_built
     freezing.discard()
     assert not child.is_running()
 

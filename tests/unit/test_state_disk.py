@@ -27,7 +27,7 @@ from stream.local.index import Index
 from stream.private import private_directory
 from stream.settings import Settings
 from stream.tables.cold import freeze
-from stream.tables.store.failures import underlying
+from stream.tables.store.failures import translate_cause
 from stream.tables.store.rocks import Store
 from tests.genesis import genesis_of
 
@@ -172,12 +172,12 @@ def test_what_ends_faust_is_told_by_what_is_behind_it(tmp_path: Path) -> None:
             return error
 
     full_disk = wrapped("IO error: No space left on device: While appending to file: /x/000012.sst")
-    assert isinstance(underlying(tmp_path, full_disk), DiskError)
+    assert isinstance(translate_cause(tmp_path, full_disk), DiskError)
     corrupt = wrapped(
         "Corruption: block checksum mismatch: stored = 1, computed = 2 in /x/000012.sst offset 0"
     )
-    assert isinstance(underlying(tmp_path, corrupt), DamagedStateError)
-    assert underlying(tmp_path, RuntimeError("something else")) is None
+    assert isinstance(translate_cause(tmp_path, corrupt), DamagedStateError)
+    assert translate_cause(tmp_path, RuntimeError("something else")) is None
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace injects the errors of a disk")

@@ -58,7 +58,7 @@ def build_tables(
             between()
         low, path = np.uint64(low_bits[table]), table_file(folder, table)
         file: SstFileWriter | None = None
-        for prefixes, members in _sorted(design, anchors, table, int(low)):
+        for prefixes, members in _sorted_slices(design, anchors, table, int(low)):
             if not len(members):  # RocksDB does not allow empty files
                 continue
             if file is None:
@@ -67,10 +67,10 @@ def build_tables(
             _write(file, anchors, prefixes, members, low, pause)
         if file is not None:
             file.finish()
-            _have_cached(path)
+            _load_into_page_cache(path)
 
 
-def _have_cached(path: Path) -> None:
+def _load_into_page_cache(path: Path) -> None:
     """Load a file into the page cache, unless it is large. RocksDB drops files from the cache after writing
     them, so that random probes would wait for the disk, once for each page of the file."""
     if path.stat().st_size <= CACHED_BYTES:
@@ -79,7 +79,7 @@ def _have_cached(path: Path) -> None:
                 pass
 
 
-def _sorted(
+def _sorted_slices(
     design: Design, anchors: RunAnchors, table: int, low: int
 ) -> Iterator[tuple[U64, NDArray[np.int64]]]:
     """Yield prefixes and indexes of the anchors that entered a table, sorted by both, in slices of whole

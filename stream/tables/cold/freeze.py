@@ -23,7 +23,7 @@ from stream.tables.cold.build import RunAnchors, build_tables, table_file
 from stream.tables.cold.runs import Run
 from stream.tables.design import Design
 from stream.tables.store.anchors import Skips
-from stream.tables.store.failures import TranslatedErrors, disk_failure
+from stream.tables.store.failures import TranslatedErrors, disk_error
 from stream.tables.store.rocks import Store, table_family
 
 FOLDER: Final = "freeze"
@@ -59,17 +59,17 @@ class Freezing:
         self._error: BaseException | None = None
         build = self._build_by_child if run.anchors >= CHILD_ANCHORS else self._build
         self._thread = threading.Thread(
-            target=self._guarded, args=(build, rows), name=f"freeze-{run.first}", daemon=True
+            target=self._guard, args=(build, rows), name=f"freeze-{run.first}", daemon=True
         )
         self._thread.start()
 
-    def _guarded(self, build: Callable[[Iterable[U64]], None], rows: Iterable[U64]) -> None:
+    def _guard(self, build: Callable[[Iterable[U64]], None], rows: Iterable[U64]) -> None:
         try:
             build(rows)
         except BaseException as error:  # raised again by finish()
             self._error = error
 
-    def _go_on(self) -> None:
+    def _stop_if_cancelled(self) -> None:
         if self._cancelled:
             raise _CancelledError
         reach("freeze.build")
@@ -78,11 +78,11 @@ class Freezing:
         together = np.concatenate(list(rows))
         build_tables(
             self._store.sst_writer, self._design, RunAnchors(self.run, together, self._skips), self._folder,
-            between=self._go_on, pause=lambda: time.sleep(0),
+            between=self._stop_if_cancelled, pause=lambda: time.sleep(0),
         )  # fmt: skip
 
     def _build_by_child(self, rows: Iterable[U64]) -> None:
-        freeze_child.hand_over(self._folder, self._design, self.run, self._while_wanted(rows), self._skips)
+        freeze_child.hand_over(self._folder, self._design, self.run, self._until_cancelled(rows), self._skips)
         errors = self._folder / ERRORS
         with errors.open("wb") as error_file, subprocess.Popen(
             [sys.executable, "-m", freeze_child.__name__, str(self._folder)],
@@ -106,18 +106,18 @@ class Freezing:
             what = f"freezing anchors {self.run.first} to {self.run.end - 1}"
             output = errors.read_text(errors="replace").strip()[-2000:]
             if status == EXIT_DISK:
-                raise disk_failure(self._store.path, f"{what}: {output}")
+                raise disk_error(self._store.path, f"{what}: {output}")
             raise StateBusyError(
                 f"state directory {self._store.path}: {what}: its process exited with {status}: {output}"
             )
 
-    def _while_wanted(self, rows: Iterable[U64]) -> Iterator[U64]:
+    def _until_cancelled(self, rows: Iterable[U64]) -> Iterator[U64]:
         for some in rows:
-            self._go_on()
+            self._stop_if_cancelled()
             yield some
 
     @property
-    def built(self) -> bool:
+    def is_built(self) -> bool:
         """Whether the files are ready, or the build has failed."""
         return not self._thread.is_alive()
 

@@ -81,7 +81,7 @@ def _mark(words: U64, masks: U64, pieces: PrefixPieces, bits: int, present: U8) 
 
 
 @compiled
-def _grown(values: U64) -> U64:
+def _grow(values: U64) -> U64:
     larger = np.empty(2 * len(values), np.uint64)
     larger[: len(values)] = values
     return larger
@@ -116,11 +116,11 @@ def _groups_to_read(queries: Queries, low_bits: U64, run: np.uint64, bits: int, 
                     at += 1
                 if at == grouped:
                     if grouped == len(groups):
-                        groups = _grown(groups)
+                        groups = _grow(groups)
                     groups[grouped] = group
                     grouped += 1
                 if size + 2 > len(wanted):
-                    wanted = _grown(wanted)
+                    wanted = _grow(wanted)
                 wanted[size] = np.uint64(at - group_edges[table]) << np.uint64(32) | (
                     probed[probe] & ((np.uint64(1) << low) - np.uint64(1))
                 )

@@ -153,7 +153,7 @@ class ColdTier:
                 pairs[:, 0] += np.uint64(before << 32)
                 wanted.append(pairs)
                 before += len(some)
-            if before and not probing.collector.too_many:
+            if before and not probing.collector.is_full:
                 read = self._read(table, np.concatenate(groups))
                 criteria = probing.criteria(self._distance, self._dead.bits)
                 probing.collector.add_packed(

@@ -43,7 +43,8 @@ LONG: Final = 64
 """Steps along a chain after which the rest of it is copied to contiguous memory. Many rows of spam follow the
 same chain, and a step along a chain takes ten times as long as one in contiguous memory."""
 FEW: Final = 8
-"""The same if only the nearest anchors are wanted, which are selected from a copy."""
+"""Steps after which the rest of a chain is copied if only the nearest anchors are wanted, which are selected
+from a copy."""
 MANY: Final = 1 << 32
 """More than the number of anchors: no limit."""
 
@@ -58,18 +59,23 @@ class Walk(NamedTuple):
     current: U32
     """Where each chain is: number + 1 of an anchor."""
     row: I64
-    """The query that follows it, in which table, whether by the exact probe, and with which probed word."""
+    """The query that follows each chain."""
     table: I64
+    """The table of each chain."""
     exact: NDArray[np.bool_]
+    """Whether each chain is followed by the exact probe."""
     wanted: U64
+    """The probed word for which each chain is followed."""
     at: I64
-    """Row of the anchor in the ring buffer, its word, and number + 1 of the next one."""
+    """Row of each chain's anchor in the ring buffer."""
     word: U64
+    """Word of that anchor."""
     following: U32
+    """Number + 1 of the next anchor of each chain."""
 
 
 class Search(NamedTuple):
-    """What `follow` is given."""
+    """The arguments of `follow`."""
 
     chains: Chains
     ring: Ring

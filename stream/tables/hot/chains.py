@@ -21,9 +21,11 @@ class Chains(NamedTuple):
     """The chains of T tables, which `Heads` describes."""
 
     newest: U32
+    """Number + 1 of the newest anchor of each chain; 0 for none."""
     links: U32
-    """(m, T)"""
+    """(m, T): number + 1 of the next older anchor, by row of the ring buffer; 0 ends a chain."""
     present: U8
+    """Bit slot % 8 of byte slot // 8 tells whether a slot has any anchors."""
     sharing: int
     """Logarithm of the number of slots that share a chain."""
     fold: Fold
@@ -34,13 +36,14 @@ class Chains(NamedTuple):
 
 
 class Ring(NamedTuple):
-    """The anchors in chains: a ring buffer, with the number `origin` in its first row."""
+    """The anchors in chains, in a ring buffer."""
 
     rows: U64
     """(m, 2): word and fingerprint of each anchor."""
     floor: int
     """Anchors below it are evicted: chains end there."""
     origin: int
+    """Number of the anchor in the first row."""
 
 
 class AnchorsToLink(NamedTuple):
@@ -51,9 +54,9 @@ class AnchorsToLink(NamedTuple):
     masks: U64
     """(n,): the tables that each is kept out of; shape (0,) means none."""
     number: int
-    """Number of the first, newer than all before."""
+    """Number of the first one, greater than those of all linked anchors."""
     row: int
-    """Its row in the ring buffer; the others follow."""
+    """Row of the first one in the ring buffer; the others follow."""
 
 
 @compiled

@@ -28,7 +28,7 @@ class PairCollector:
         """Number of further pairs allowed. A loop may stop once it has found as many."""
 
     @property
-    def too_many(self) -> bool:
+    def is_full(self) -> bool:
         """Whether the limit is reached, so that pairs may be missing."""
         return self.room <= 0
 

@@ -14,7 +14,7 @@ from stream.tables.search.queries import Queries
 
 PROBES_AT_ONCE: Final = 1024
 """Probes whose memory is prefetched together, unless a single row has more. With 64, fewer cache misses
-overlap, and searches take 5 % longer; with 256, setting out each time takes up to 8 %."""
+overlap, and searches take 5 % longer; with 256, they take up to 8 % longer, for the cost of each round."""
 LISTED_BITS: Final = 64
 """Most uncertain bits that a row can list."""
 
@@ -31,7 +31,7 @@ def prefix_of(word: np.uint64, pieces: PrefixPieces, table: int) -> np.uint64:
 
 @compiled
 def keys_of(words: U64, pieces: PrefixPieces) -> U64:
-    """The bucket keys of words, as by `Design.keys`."""
+    """The bucket keys (n, T) of words (n,), as by `Design.keys`."""
     tables = pieces.shifts.shape[0]
     keys = np.empty((words.shape[0], tables), np.uint64)
     for row in range(words.shape[0]):

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from stream.tables.arrays import I64, U64, distinct
-from stream.tables.store.contents import digest, joined, mixed
-from stream.tables.store.failures import damaged
+from stream.tables.store.contents import digest, hash_words, union
+from stream.tables.store.failures import damage_error
 from stream.tables.store.rocks import DEFAULT, LOG, Store, Writes
 
 CHUNK: Final = 256
@@ -73,7 +73,7 @@ class AnchorLog:
                 if have >= end:
                     break
         if have < end:
-            raise damaged(self._store.path, f"anchor log ends at {have}, {end} anchors counted")
+            raise damage_error(self._store.path, f"anchor log ends at {have}, {end} anchors counted")
         rows = np.frombuffer(b"".join(parts), "<u8").astype(np.uint64, copy=False).reshape(-1, 2)
         return rows[start - first : end - first]
 
@@ -110,7 +110,7 @@ class Dead:
             self.bits = grown
         np.bitwise_or.at(self.bits, anchors >> 3, (1 << (anchors & 7)).astype(np.uint8))
         self.count += len(anchors)
-        self.digest = joined(self.digest, digest(mixed(anchors.astype(np.uint64))))
+        self.digest = union(self.digest, digest(hash_words(anchors.astype(np.uint64))))
 
     def kill(self, batch: Writes, anchors: I64) -> None:
         """Mark anchors as dead, in RAM at once and in the store through `batch`."""
@@ -154,7 +154,7 @@ class Skips(NamedTuple):
 
 
 def _digest_of(numbers: I64, masks: U64) -> int:
-    return digest(mixed(mixed(numbers.astype(np.uint64)) ^ masks))
+    return digest(hash_words(hash_words(numbers.astype(np.uint64)) ^ masks))
 
 
 class Skipped:
@@ -185,7 +185,7 @@ class Skipped:
             self._masks = np.resize(self._masks, 2 * end)
         self._numbers[start:end] = [number for number, _ in new]
         self._masks[start:end] = [mask for _, mask in new]
-        self.digest = joined(self.digest, _digest_of(self._numbers[start:end], self._masks[start:end]))
+        self.digest = union(self.digest, _digest_of(self._numbers[start:end], self._masks[start:end]))
         self._count = end  # set last, as other threads read the entries below it
 
     @property
@@ -193,7 +193,7 @@ class Skipped:
         """Number of these anchors."""
         return self._count
 
-    def some(self, start: int, end: int) -> Skips:
+    def entries(self, start: int, end: int) -> Skips:
         """The entries of the anchors [start, end). May be called by any thread."""
         count = self._count
         numbers, masks = self._numbers[:count], self._masks[:count]
@@ -202,7 +202,7 @@ class Skipped:
 
     def masks(self, start: int, end: int) -> U64 | None:
         """A mask of skipped tables for each of the anchors [start, end); None if all entered all tables."""
-        return self.some(start, end).masks_of(start, end)
+        return self.entries(start, end).masks_of(start, end)
 
 
 class StoredAnchors:

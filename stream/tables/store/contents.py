@@ -14,19 +14,21 @@ _FIRST: Final = np.uint64(0xBF58_476D_1CE4_E5B9)
 _SECOND: Final = np.uint64(0x94D0_49BB_1331_11EB)
 
 
-def mixed(words: U64) -> U64:
-    """A hash of each 64-bit value: SplitMix64's output function (Steele, Lea and Flood, OOPSLA 2014)."""
-    mixed = words + _STEP
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * _FIRST
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * _SECOND
-    return mixed ^ (mixed >> np.uint64(31))
+def hash_words(words: U64) -> U64:
+    """A hash of each 64-bit value, in the shape of `words`: SplitMix64's output function (Steele, Lea and
+    Flood, OOPSLA 2014)."""
+    hashes = words + _STEP
+    hashes = (hashes ^ (hashes >> np.uint64(30))) * _FIRST
+    hashes = (hashes ^ (hashes >> np.uint64(27))) * _SECOND
+    return hashes ^ (hashes >> np.uint64(31))
 
 
-def digest(words: U64) -> int:
-    """The digest of hashes: their sum modulo 2**64. Digests of parts add up to that of the whole."""
-    return int(np.add.reduce(words, dtype=np.uint64))
+def digest(hashes: U64) -> int:
+    """The digest of a set by the hashes of its records (n,): their sum modulo 2**64. Digests of parts add up
+    to that of the whole."""
+    return int(np.add.reduce(hashes, dtype=np.uint64))
 
 
-def joined(*digests: int) -> int:
-    """The digest of a union of disjoint parts."""
+def union(*digests: int) -> int:
+    """The digest of a union of disjoint sets, by their digests."""
     return sum(digests) & LARGEST

@@ -40,12 +40,12 @@ _FILE: Final = re.compile(
 )
 
 
-def damaged(path: Path, what: str) -> DamagedStateError:
+def damage_error(path: Path, what: str) -> DamagedStateError:
     """The error for a state directory whose content is not what was written."""
     return DamagedStateError(f"state directory {path}: damaged: {what}; {CURE}")
 
 
-def disk_failure(directory: Path | str, message: object) -> DiskError:
+def disk_error(directory: Path | str, message: object) -> DiskError:
     """The error for a directory on a disk that is full or fails."""
     return DiskError(
         f"directory {directory}: {message}; free some space, or repair the disk, and start again: flushed"
@@ -58,42 +58,42 @@ def is_of_disk(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in _DISK_NUMBERS
 
 
-def failure(path: Path, error: Exception) -> NeardupError:
+def translate(path: Path, error: Exception) -> NeardupError:
     """Translate an error of RocksDB or of the disk in a state directory into one of ours."""
     message = str(error)
     if message.startswith(_LOCKED):
         return StateBusyError(f"state directory {path}: in use by another process ({message})")
     if any(each in message for each in _DISK):
-        return disk_failure(path, message)
+        return disk_error(path, message)
     if _is_gone(path, error):
         return DiskError(f"directory {path}: it is gone ({message}); restarted, a role creates it again")
     text = _AFTERTHOUGHT.sub("", message)
     if any(each in message for each in _SURROUNDINGS) or not _is_damage(text):
         return StateError(f"state directory {path}: {message}")
     if _FILE.search(text):
-        return _damaged_file(path, text)
+        return _file_damage_error(path, text)
     led = _FILE.search(message)
-    return damaged(path, f"{led[0]} or a file that it names: {text}" if led else text)
+    return damage_error(path, f"{led[0]} or a file that it names: {text}" if led else text)
 
 
 def _is_damage(text: str) -> bool:
     return text.startswith((_CORRUPTION, MISSING_FILE)) or _CUT.match(text) is not None
 
 
-def _damaged_file(path: Path, text: str) -> DamagedStateError:
+def _file_damage_error(path: Path, text: str) -> DamagedStateError:
     file = _FILE.search(text)
-    return damaged(path, f"{file[0]}: {text}" if file else text)
+    return damage_error(path, f"{file[0]}: {text}" if file else text)
 
 
-def unreadable(path: Path, error: NeardupError) -> DamagedStateError | None:
+def read_error(path: Path, error: NeardupError) -> DamagedStateError | None:
     """The error for a file that cannot be read because its checksum or the disk fails; None for others."""
     if isinstance(error, DamagedStateError):
         return error
     message = str(error.__cause__ or error)
-    return _damaged_file(path, message) if os.strerror(errno.EIO) in message else None
+    return _file_damage_error(path, message) if os.strerror(errno.EIO) in message else None
 
 
-def file_named(error: DamagedStateError) -> str | None:
+def damaged_file(error: DamagedStateError) -> str | None:
     """Name of the damaged file, if known."""
     match = _FILE.search(str(error))
     return match[0] if match else None
@@ -107,10 +107,10 @@ def set_aside(path: Path) -> Path:
             fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise StateBusyError(f"state directory {path}: damaged, but in use by another process") from error
-        return renamed(path)
+        return rename_damaged(path)
 
 
-def renamed(path: Path) -> Path:
+def rename_damaged(path: Path) -> Path:
     """Rename a damaged directory to a unique name with a timestamp, and return its new path."""
     name = f"{path.name}.damaged-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
     names = (path.with_name(name + (f".{number}" if number else "")) for number in count())
@@ -119,17 +119,17 @@ def renamed(path: Path) -> Path:
     return to
 
 
-def underlying(path: Path, error: BaseException | None) -> NeardupError | None:
-    """Like `failure`, for an error that may be wrapped in others. None if its cause is neither RocksDB nor
+def translate_cause(path: Path, error: BaseException | None) -> NeardupError | None:
+    """Like `translate`, for an error that may be wrapped in others. None if its cause is neither RocksDB nor
     the disk."""
     while error is not None:
-        if _explainable(error):
-            return failure(path, error)
+        if _is_translatable(error):
+            return translate(path, error)
         error = error.__cause__ or error.__context__
     return None
 
 
-def _explainable(error: BaseException | None) -> TypeGuard[Exception]:
+def _is_translatable(error: BaseException | None) -> TypeGuard[Exception]:
     # The binding raises plain Exception for RocksDB's errors, and subclasses for wrong calls.
     return error is not None and (type(error) is Exception or is_of_disk(error))
 
@@ -146,7 +146,7 @@ def _is_gone(path: Path, error: BaseException | None) -> bool:
 
 
 class TranslatedErrors:
-    """A context manager that translates errors of RocksDB and of its files into ours (see `failure`)."""
+    """A context manager that translates errors of RocksDB and of its files into ours (see `translate`)."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -157,5 +157,5 @@ class TranslatedErrors:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if _explainable(error) or (isinstance(error, OSError) and _is_of_directory(self._path, error)):
-            raise failure(self._path, error) from error
+        if _is_translatable(error) or (isinstance(error, OSError) and _is_of_directory(self._path, error)):
+            raise translate(self._path, error) from error

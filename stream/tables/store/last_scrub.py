@@ -18,8 +18,8 @@ from stream.private import tighten
 from stream.tables.store.scrub_child import ScrubResult
 
 
-class Scrubbed(msgspec.Struct, frozen=True, kw_only=True):
-    """A completed scrub."""
+class Scrub(msgspec.Struct, frozen=True, kw_only=True):
+    """A completed scrub, as recorded."""
 
     ended: float
     """Seconds since the epoch."""
@@ -31,24 +31,24 @@ class Scrubbed(msgspec.Struct, frozen=True, kw_only=True):
     the same name."""
 
 
-def last_scrub(directory: Path) -> Scrubbed | None:
+def last_scrub(directory: Path) -> Scrub | None:
     """The last scrub of a state directory; None if there is no readable record."""
     with suppress(OSError, msgspec.DecodeError):
-        return msgspec.json.decode(_path(directory).read_bytes(), type=Scrubbed)
+        return msgspec.json.decode(_path(directory).read_bytes(), type=Scrub)
     return None
 
 
 def note_scrub(directory: Path, result: ScrubResult, ended: float) -> None:
     """Record the result of a scrub. Raises OutputError."""
     there = _stat(directory, result.file)
-    scrubbed = Scrubbed(
+    scrub = Scrub(
         ended=ended,
         found=result,
         inode=there and there.st_ino,
         changed=there and there.st_mtime_ns,
     )
     with writing(_path(directory)) as file:
-        file.write(msgspec.json.encode(scrubbed))
+        file.write(msgspec.json.encode(scrub))
     tighten(_path(directory))
 
 

@@ -33,7 +33,7 @@ from rocksdict import (
 from stream.errors import StateError
 from stream.failpoints import reach
 from stream.private import private_directory, tighten
-from stream.tables.store.failures import MISSING_FILE, TranslatedErrors, damaged
+from stream.tables.store.failures import MISSING_FILE, TranslatedErrors, damage_error
 
 DEFAULT: Final = "default"
 LOG: Final = "log"
@@ -93,7 +93,7 @@ def _has_store(path: Path) -> bool:
     if (path / "CURRENT").exists():
         return True
     if any(path.glob("*.sst")):
-        raise damaged(path, "CURRENT: missing, although there are data files")
+        raise damage_error(path, "CURRENT: missing, although there are data files")
     return False
 
 
@@ -112,7 +112,7 @@ def state_directory(path: Path) -> Path | None:
     return directories[0] if directories else None
 
 
-def of_another_version(path: Path, which: str) -> StateError:
+def version_error(path: Path, which: str) -> StateError:
     """The error for a directory with the layout of another version."""
     return StateError(
         f"state directory {path}: another version made it ({which}); if it is deleted, a judge rebuilds it, "
@@ -120,7 +120,7 @@ def of_another_version(path: Path, which: str) -> StateError:
     )
 
 
-def nothing_flushed(path: Path) -> StateError:
+def unflushed_error(path: Path) -> StateError:
     """The error for the directory of a judge that has not flushed yet."""
     return StateError(f"state directory {path}: nothing was flushed into it yet")
 
@@ -198,7 +198,7 @@ def _options(family: str, cache: Cache) -> Options:
     return options
 
 
-def _opened_to_read(path: Path, families: dict[str, Options]) -> Rdict:
+def _open_read_only(path: Path, families: dict[str, Options]) -> Rdict:
     """Open these families read-only, in the state of the last flush, even if another process has them
     open."""
     for left in reversed(range(READ_TRIES)):
@@ -240,7 +240,7 @@ def read_from_disk(path: Path, family: str, turn: Callable[[], None]) -> int:
     reading = ReadOptions()
     reading.set_readahead_size(READ_AHEAD)
     with TranslatedErrors(path):
-        db = _opened_to_read(path, {name: options(name) for name in (DEFAULT, family)})
+        db = _open_read_only(path, {name: options(name) for name in (DEFAULT, family)})
         try:
             return _read_through(db.get_column_family(family), reading, turn)
         finally:
@@ -321,7 +321,7 @@ class Store:
             self._refuse_other_layout(read_only)
             if not read_only:
                 private_directory(path)
-            self._db = self._opened(options)
+            self._db = self._open(options)
         self._read = {family: self._db.get_column_family(family) for family in self.families}
         self._handles = {family: self._db.get_column_family_handle(family) for family in self.families}
         self._unlogged = WriteOptions()
@@ -329,9 +329,9 @@ class Store:
         self._move = IngestExternalFileOptions()
         self._move.set_move_files(True)
 
-    def _opened(self, options: dict[str, Options]) -> Rdict:
+    def _open(self, options: dict[str, Options]) -> Rdict:
         if self._read_only:
-            return _opened_to_read(self.path, options)
+            return _open_read_only(self.path, options)
         return Rdict(
             str(self.path),
             _options(DEFAULT, self._cache),
@@ -352,10 +352,10 @@ class Store:
         tables = sum(family.startswith(TABLE) for family in present)
         empty = self._is_empty(present)
         if empty and any(self.path.glob("*.sst")):
-            raise damaged(self.path, "MANIFEST: lists no records, although there are data files")
+            raise damage_error(self.path, "MANIFEST: lists no records, although there are data files")
         if empty and present < set(self.families):
             if read_only:
-                raise nothing_flushed(self.path)
+                raise unflushed_error(self.path)
         elif not {LOG, ANCHORS, URLS} <= present:
             raise StateError(f"state directory {self.path}: this RocksDB is not a judge's")
         elif tables != self.tables:
@@ -363,11 +363,11 @@ class Store:
                 f"state directory {self.path}: made for {tables} tables, opened for {self.tables}"
             )
         else:
-            raise of_another_version(self.path, f"has {', '.join(sorted(present))}")
+            raise version_error(self.path, f"has {', '.join(sorted(present))}")
 
     def _is_empty(self, families: set[str]) -> bool:
         options = {family: _options(family, self._cache) for family in families}
-        store = _opened_to_read(self.path, options)
+        store = _open_read_only(self.path, options)
         try:
             return next(_items(store.get_column_family(DEFAULT)), None) is None
         finally:

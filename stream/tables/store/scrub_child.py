@@ -17,7 +17,7 @@ import msgspec
 
 from stream.children.parent import end_with_parent
 from stream.errors import DamagedStateError, NeardupError
-from stream.tables.store.failures import file_named, unreadable
+from stream.tables.store.failures import damaged_file, read_error
 from stream.tables.store.rocks import families_in, read_from_disk
 
 NICE: Final = 19
@@ -58,25 +58,25 @@ def scrub(directory: Path, turn: Callable[[], None]) -> ScrubResult:
     failures other than damage."""
     read = 0
     try:
-        for family in _confirmed(directory, lambda: families_in(directory)):
-            read += _confirmed(directory, lambda family=family: read_from_disk(directory, family, turn))  # type: ignore[misc]
+        for family in _read_twice(directory, lambda: families_in(directory)):
+            read += _read_twice(directory, lambda family=family: read_from_disk(directory, family, turn))  # type: ignore[misc]
     except DamagedStateError as error:
-        return ScrubResult(bytes=read, damage=str(error), file=file_named(error))
+        return ScrubResult(bytes=read, damage=str(error), file=damaged_file(error))
     return ScrubResult(bytes=read)
 
 
-def _confirmed(directory: Path, read: Callable[[], T]) -> T:
-    """The result of `read`, which is tried twice before damage is reported. Files that another process is
+def _read_twice(directory: Path, read: Callable[[], T]) -> T:
+    """Return the result of `read`, which is called again if it finds damage. Files that another process is
     writing may look damaged once, such as a removed file or half a record of the manifest."""
     try:
         return read()
     except NeardupError as error:
-        if unreadable(directory, error) is None:
+        if read_error(directory, error) is None:
             raise
     try:
         return read()
     except NeardupError as error:
-        raise unreadable(directory, error) or error from None
+        raise read_error(directory, error) or error from None
 
 
 if __name__ == "__main__":

@@ -41,7 +41,9 @@ class PackedTables(NamedTuple):
     low: U64
     """(T,): low bits of the prefix that do not select the group."""
     starts: U32
+    """(T + 1, g): the first entry of each group."""
     entries: U32
+    """(T + 1, n)"""
     place_bits: np.uint64
     """Bits of a place in an entry."""
     fingerprints: U64
@@ -51,27 +53,35 @@ class PackedTables(NamedTuple):
     oldest: int
     """Number of the oldest anchor in the tables."""
     first: int
-    """The anchors [first, end) are searched."""
+    """Number of the first anchor that is searched."""
     end: int
+    """The number after the last anchor."""
 
 
 class PackedTable(NamedTuple):
-    """One table: the start of each of its groups, and the entries."""
+    """One table of a `Packed`."""
 
     starts: U32
+    """The first entry of each group."""
     entries: U32
+    """Entries, ordered by group."""
     groups: int
+    """Number of groups."""
     low: np.uint64
     """Low bits of the prefix that do not select the group."""
 
 
 class Places(NamedTuple):
-    """The ring of places, of which `dropped` from `oldest` on are given up."""
+    """The places of anchors, which are reused in turn."""
 
     bits: np.uint64
+    """Bits of a place in an entry."""
     size: int
+    """Number of places."""
     oldest: int
+    """Number of the oldest anchor in the tables."""
     dropped: int
+    """Number of anchors, from the oldest on, that are dropped."""
     words: U64
     """`PackedTables.words`."""
 
@@ -80,9 +90,11 @@ class AnchorsToPack(NamedTuple):
     """n anchors that are added to tables."""
 
     words: U64
+    """(n,)"""
     masks: U64
-    """The tables that each is kept out of; shape (0,) means none."""
+    """(n,): the tables that each is kept out of; shape (0,) means none."""
     first_place: int
+    """Place of the first one; the others follow."""
 
 
 class Sorted(NamedTuple):
@@ -366,7 +378,7 @@ def _search(packed: PackedTables, queries: Queries, criteria: Criteria) -> U64:
         _find_groups(packed, probes, count, groups)
         first = 0
         while first < count:
-            end, entries = _some(groups, first, count)
+            end, entries = _probes_to_match(groups, first, count)
             if entries > len(hits.entry):
                 hits = Hits(np.empty(entries, np.uint32), np.empty(entries, np.int64))
             matched = _match(packed, probes, groups, first, end, hits)
@@ -394,7 +406,7 @@ def _find_groups(packed: PackedTables, probes: Probes, count: int, groups: Group
 
 
 @inlined
-def _some(groups: GroupRanges, first: int, count: int) -> tuple[int, int]:
+def _probes_to_match(groups: GroupRanges, first: int, count: int) -> tuple[int, int]:
     """The end of the next probes to be matched together, at least one, and how many entries they read."""
     end, entries = first, np.uint64(0)
     while end < count and (end == first or entries < np.uint64(HITS_AT_ONCE)):
