@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Final
 
 EXIT_ERROR: Final = 2
@@ -146,3 +148,12 @@ class PageError(NeardupError):
         super().__init__(f"{reason}: {detail}" if detail else reason)
         self.reason = reason
         self.detail = detail
+
+
+@contextmanager
+def attributed_to(place: str) -> Iterator[None]:
+    """Begin the message of a SettingsError of this block, or function, with the place whose fault it is."""
+    try:
+        yield
+    except SettingsError as error:
+        raise SettingsError(f"{place}: {error}") from None

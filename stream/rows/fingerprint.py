@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
 
-from stream.errors import SettingsError
+from stream.errors import SettingsError, attributed_to
 from stream.fingerprint.row import Row, failed
 from stream.fingerprint.scheme import Scheme
 from stream.page_rows.page_fingerprinter import PageFingerprinter, ReadPage
@@ -18,7 +18,6 @@ from stream.pages.page import PAGE_BYTES
 from stream.rows.arrow import FIRST, Place, batch_of
 from stream.text.extract import OUT_OF_MEMORY
 
-T = TypeVar("T")
 LAST: Final = 2**63 - 1
 """The last order that there is."""
 
@@ -66,6 +65,7 @@ def _fingerprinter(scheme: Scheme, seed: bytes | None) -> PageFingerprinter:
     return fingerprinter
 
 
+@attributed_to("pages")
 def columns_read(names: Iterable[str], columns: Columns = NO_COLUMNS) -> list[str]:
     """Those columns of a table that `fingerprint_batch` reads, so that an engine need not fetch the others;
     whole ones for names that are nested in them.
@@ -73,11 +73,11 @@ def columns_read(names: Iterable[str], columns: Columns = NO_COLUMNS) -> list[st
     Raises SettingsError for a table without those that it needs.
     """
     names = list(names)
-    lowered = {name.lower(): name for name in names}
-    if columns == NO_COLUMNS and MESSAGE in lowered:
-        read = [lowered[MESSAGE]]
+    lowered = _by_lower_case(names)
+    if message := _message_column(lowered, columns):
+        read = [message]
     else:
-        located = _located(lambda: columns.locate(names, lambda name: _outer(names, name), spelt=as_argument))
+        located = columns.locate(names, lambda name: _outer(names, name), spelt=as_argument)
         read = [path[0] for path in located.values()]
     _refuse_unordered(lowered)
     beside = [lowered[name] for name in ("order", "source", "position", "key") if name in lowered]
@@ -90,34 +90,36 @@ def _outer(names: Sequence[str], name: str) -> Path | None:
     return (root,) if root in names else None
 
 
+@attributed_to("pages")
 def refuse_misfits(schema: pa.Schema, columns: Columns = NO_COLUMNS) -> dict[str, Path] | None:
     """Where a table has the fields of pages; None if it has whole messages.
 
     Raises SettingsError for a table without the columns that `fingerprint_batch` needs, or with types that
     these cannot have, such as a list or a struct.
     """
-    lowered = {name.lower(): name for name in schema.names}
-    if columns == NO_COLUMNS and MESSAGE in lowered:
-        name = lowered[MESSAGE]
-        _located(lambda: refuse_unfit(MESSAGE, name, schema.field(name).type))
-        located = None
+    lowered = _by_lower_case(schema.names)
+    located = None
+    if message := _message_column(lowered, columns):
+        refuse_unfit(MESSAGE, message, schema.field(message).type)
     else:
-        located = _located(lambda: locate(schema, columns, as_argument))
+        located = locate(schema, columns, as_argument)
     _refuse_unordered(lowered)
     return located
 
 
-def _located(locate: Callable[[], T]) -> T:
-    try:
-        return locate()
-    except SettingsError as error:
-        raise SettingsError(f"pages: {error}") from None
+def _message_column(lowered: dict[str, str], columns: Columns) -> str | None:
+    """The column with whole messages, if it is read. `lowered` has columns by their names in lower case."""
+    return lowered.get(MESSAGE) if columns == NO_COLUMNS else None
+
+
+def _by_lower_case(names: Iterable[str]) -> dict[str, str]:
+    return {name.lower(): name for name in names}
 
 
 def _refuse_unordered(names: Iterable[str]) -> None:
     names = list(names)
     if "order" not in names:
-        raise SettingsError(f"pages: no column `order`, by which pages are judged; it has {', '.join(names)}")
+        raise SettingsError(f"no column `order`, by which pages are judged; it has {', '.join(names)}")
 
 
 def _places(columns: dict[str, Any], count: int) -> list[Place]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from stream.errors import PageError, SettingsError
+from stream.errors import PageError, attributed_to
 from stream.extras import needs_export
 from stream.objects import path_of
 from stream.pages.columns import NO_COLUMNS, Columns, url_of_id
@@ -42,7 +41,7 @@ class CsvSource(FileSource):
                 text = decoded(decompressed(raw), self.name)
                 rows = csv.reader(text, delimiter="\t" if ".tsv" in Path(self.name).name.lower() else ",")
                 names = [name.strip() for name in next(rows, [])]
-                with _naming(self.name):
+                with attributed_to(f"source {self.name}"):
                     places = self.columns.locate(names)
                 columns = [(field, names.index(path[0])) for field, path in places.items()]
                 for cells in rows:
@@ -82,7 +81,7 @@ class ParquetSource(FileSource):
         number, self._share = 0, 0.0
         try:
             with path_of(self.name).open("rb") as raw, parquet.ParquetFile(raw) as file:
-                with _naming(self.name):
+                with attributed_to(f"source {self.name}"):
                     places = locate(file.schema_arrow, self.columns)
                 wanted = [".".join(path) for path in places.values()]
                 for group in range(file.num_row_groups):  # a batch of two would lose rows before damage
@@ -93,15 +92,6 @@ class ParquetSource(FileSource):
                         self._share = number / file.metadata.num_rows
         except (pyarrow.ArrowException, OSError) as error:
             raise PageError("damaged_source", f"{self.name} after row {number}: {error}") from error
-
-
-@contextmanager
-def _naming(name: str) -> Iterator[None]:
-    """Name the source in the SettingsError for a table without the columns of pages."""
-    try:
-        yield
-    except SettingsError as error:
-        raise SettingsError(f"source {name}: {error}") from None
 
 
 def _message(fields: dict[str, Any], file: str, place: str) -> Message:
