@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stream.fingerprint.lanes import distances, from_integers
+from stream.fingerprint.lanes import from_integers
 from stream.fingerprint.row import FINGERPRINTED, Status
 from stream.judge.batch import Batch
 from stream.judge.batch_anchors import CrowdedBuckets, shared_buckets
@@ -27,18 +27,18 @@ from stream.judge.decide_rows_compiled import (
     STORED,
     Baselines,
     Course,
-    FingerprintedRows,
     Given,
     Limits,
     StoredCandidates,
     VerdictColumns,
     settle,
 )  # fmt: skip
+from stream.judge.recrawls import UrlBaselines, compare_baselines
 from stream.judge.rule import UNLIKE, Rule
-from stream.judge.state import Baseline, State
+from stream.judge.state import State
 from stream.messages.byte_strings import StringColumn
 from stream.messages.verdict import Verdict
-from stream.tables.arrays import distinct, is_among
+from stream.tables.arrays import is_among
 from stream.tables.search.probing import Nearest
 
 THREADS = 2
@@ -132,19 +132,6 @@ def decide(
     return judged.up_to(int(ends[np.searchsorted(ends, end, "right") - 1]))
 
 
-class _Urls(NamedTuple):
-    """The URLs of the rows with a fingerprint, and their stored baselines."""
-
-    rows: FingerprintedRows
-    distinct: int
-    """Number of different URLs."""
-    baselines: list[Baseline]
-    alive: NDArray[np.int64]
-    """Each baseline's anchor, -1 where it is none, or dead."""
-    dying: Nearest
-    """The anchors that are superseded."""
-
-
 class _Part(NamedTuple):
     """Stored candidates of the rows from `first` on, compared with them."""
 
@@ -216,75 +203,19 @@ class _Pass:
         self._write_down(row, course, urls, parts, buckets.skipped)
         return int(self.ready[row]) if row < len(self.ready) else len(self.batch)
 
-    def _search_all(self) -> tuple[_Urls, list[_Searched]]:
-        url_keys = [each or b"" for each in self.batch.url_key.take(self.ready).strings()]
+    def _search_all(self) -> tuple[UrlBaselines, list[_Searched]]:
         starts = range(0, len(self.ready), SEARCH_ROWS)
         if len(self.ready) <= FEW:
-            urls = self._compare_baselines(url_keys)
+            urls = compare_baselines(self.batch, self.ready, self.state, self.rule)
             return urls, [self._search(start, lambda: urls.dying) for start in starts]
         # Compiled loops and RocksDB let go of the GIL: two threads are nearly twice as fast as one.
         with ThreadPoolExecutor(THREADS, "decide") as pool:
-            reading = pool.submit(self._compare_baselines, url_keys)
+            reading = pool.submit(compare_baselines, self.batch, self.ready, self.state, self.rule)
             searched = list(
                 pool.map(lambda start: self._search(start, lambda: reading.result().dying), starts)
             )
         short = next((i for i, each in enumerate(searched) if each.rows < SEARCH_ROWS), len(searched))
         return reading.result(), searched[: short + 1]
-
-    def _compare_baselines(self, url_keys: list[bytes]) -> _Urls:
-        """Compare the rows with the stored baselines of their URLs.
-
-        The first page that is like none of its URL's baselines supersedes the newest one. Older baselines are
-        read only for pages that are not like newer ones.
-        """
-        rows, scheme = len(self.ready), self.rule.scheme
-        numbers: dict[bytes, int] = {}
-        url = np.array([numbers.setdefault(key, len(numbers)) for key in url_keys], np.int64)
-        references = {numbers[key]: each for key, each in self.state.references(numbers).items()}
-        baselines: list[Baseline] = []
-        of, newer = np.full(rows, -1), np.zeros(rows, np.int64)
-        similar, distance, similarity = np.zeros(rows, np.bool_), *np.zeros((2, rows), np.int64)
-        for age in range(self.rule.options.baselines):
-            having = [number for number, each in references.items() if len(each) > age]
-            of_url = np.full(len(numbers), -1)
-            of_url[having] = np.arange(len(having))
-            some = np.flatnonzero((of_url[url] >= 0) & ~similar)
-            wanted = distinct(of_url[url[some]])
-            if not len(wanted):
-                break
-            resolved = self.state.resolved([references[having[each]][age] for each in wanted.tolist()])
-            place, at = np.searchsorted(wanted, of_url[url[some]]), self.ready[some]
-            prints = from_integers([each.fingerprint for each in resolved], scheme.width)
-            bits = distances(self.batch.fingerprint[at], prints[place])
-            sketches = np.stack([each.sketch for each in resolved])
-            alike = self.rule.similarities_at(self.batch.sketch, at, sketches, place)
-            least = self.rule.least(self.batch.sketch, at, sketches, place)
-            like = self.rule.near(bits, self.batch.status[at]) & (alike >= least)
-            named = like | (age == 0)
-            at = some[named]
-            of[at], newer[at], similar[at] = len(baselines) + place[named], age, like[named]
-            distance[at], similarity[at] = bits[named], alike[named]
-            baselines += resolved
-        alive = np.array([-1 if each.anchor is None else each.anchor for each in baselines], np.int64)
-        alive[alive >= 0] = np.where(self.state.tables.is_alive(alive[alive >= 0]), alive[alive >= 0], -1)
-        changed = np.flatnonzero((of >= 0) & ~similar)
-        which, first = np.unique(of[changed], return_index=True)
-        order = np.argsort(alive[which])[np.count_nonzero(alive[which] < 0) :]
-        dying = Nearest(self.rule.compared, alive[which][order], changed[first][order])
-        short, longer = map(self.rule.largest_distance, (Status.SHORT, Status.READY))
-        of_rows = FingerprintedRows(
-            place=self.ready,
-            page=self.batch.page,
-            sketch=self.batch.sketch,
-            within=np.where(self.batch.status[self.ready] == Status.SHORT, short, longer),
-            url=url,
-            baseline=of,
-            newer=newer,
-            similar=similar,
-            distance=distance,
-            similarity=similarity,
-        )
-        return _Urls(of_rows, len(numbers), baselines, alive, dying)
 
     def _search(self, start: int, dying: Callable[[], Nearest]) -> _Searched:
         """Find and compare stored candidates of the rows from `start` on. `dying` may wait for baselines."""
@@ -317,7 +248,7 @@ class _Pass:
                 break
         return searched._replace(candidates=candidates, verified=verified)
 
-    def _baselines(self, urls: _Urls, crowded: CrowdedBuckets) -> Baselines:
+    def _baselines(self, urls: UrlBaselines, crowded: CrowdedBuckets) -> Baselines:
         baselines = urls.baselines
         inside, ends = np.zeros(0, np.int64), np.zeros(len(baselines) + 1, np.int64)
         if len(crowded.keys) and baselines:
@@ -355,7 +286,7 @@ class _Pass:
         self,
         rows: int,
         course: Course,
-        urls: _Urls,
+        urls: UrlBaselines,
         parts: list[_Part],
         skipped: NDArray[np.uint64],
     ) -> None:
@@ -376,7 +307,9 @@ class _Pass:
                 page, url = int(batch.page[ready[before]]), self._url(before)
             judged.superseded.append(Supersession(int(ready[row]), anchor, page, url))
 
-    def _other_bytes(self, rows: int, course: Course, urls: _Urls, parts: list[_Part]) -> NDArray[np.int64]:
+    def _other_bytes(
+        self, rows: int, course: Course, urls: UrlBaselines, parts: list[_Part]
+    ) -> NDArray[np.int64]:
         """Return the running total of bytes of other pages' URLs that the first `rows` rows name (rows,)."""
         kind, which, size = course.kind[:rows], course.which[:rows], np.zeros(rows, np.int64)
         stored = np.flatnonzero(kind == STORED)
@@ -396,7 +329,7 @@ class _Pass:
         return np.cumsum(size)
 
     def _other_urls(
-        self, kind: NDArray[np.uint8], which: NDArray[np.int64], urls: _Urls, parts: list[_Part]
+        self, kind: NDArray[np.uint8], which: NDArray[np.int64], urls: UrlBaselines, parts: list[_Part]
     ) -> StringColumn:
         """Return the URL of the page that each row of the batch is compared with, if there is one."""
         stored, of_baseline, earlier = (np.flatnonzero(kind == each) for each in (STORED, BASELINE, EARLIER))

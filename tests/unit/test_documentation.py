@@ -118,8 +118,9 @@ def test_every_rule_names_its_test_files_and_their_tests() -> None:
     numbered: dict[str, set[str]] = {}
     known = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
-        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE):
-            known.add(name)
+        names = re.findall(r"^(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
+        known.update(names)
+        for name in (path.stem, *names):
             if number := re.match(r"test_rule_(\d+)_", name):
                 numbered.setdefault(number[1], set()).add(path.relative_to(ROOT).as_posix())
     rules = re.split(r"^\*\*(\d+)\. ", RULES.read_text("utf-8"), flags=re.MULTILINE)
@@ -132,6 +133,20 @@ def test_every_rule_names_its_test_files_and_their_tests() -> None:
         assert files, f"rule {number}"
         assert numbered.get(number, set()) - files == set(), f"rule {number}"
         assert set(re.findall(r"`(test_\w+)`", tests)) - known == set(), f"rule {number}"
+
+
+def test_the_code_that_a_rule_names_is_there() -> None:
+    named: list[tuple[str, str]] = []
+    for code in re.findall(r"^Code: (.*?)\nTests: ", RULES.read_text("utf-8"), re.MULTILINE | re.DOTALL):
+        for path, names in re.findall(r"`(stream/[\w/]+\.py)`\s\(([^)]*)\)", code):
+            named += [(path, name) for name in re.findall(r"`(?:\w+\.)?(\w+)`", names)]
+    assert len(named) > 10
+    defined = r"^\s*(?:async )?(?:def|class) {0}\b|^{0}\b.* = "
+    assert [
+        (path, name)
+        for path, name in named
+        if not re.search(defined.format(name), (ROOT / path).read_text("utf-8"), re.MULTILINE)
+    ] == []
 
 
 def test_every_rule_is_named_where_it_is_coded() -> None:

@@ -1,0 +1,278 @@
+"""Crawls of made pages, as journal records, judged by a judge and by the oracle."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream.fingerprint.parity import parity_sketch
+from stream.fingerprint.row import Row
+from stream.fingerprint.scheme import Scheme
+from stream.judge.batch import Entry
+from stream.judge.ids import INDEX_BITS, pack
+from stream.judge.judge import Judge
+from stream.judge.state import Prepared, State
+from stream.messages.decision import decode_decisions, encode_decisions
+from stream.messages.journal import Genesis, Rows, SourceRange, decode_journal
+from stream.messages.verdict import Change, Verdict
+from stream.messages.verdict_options import VerdictOptions
+from tests.genesis import genesis_of
+from tests.oracle import Oracle, OraclePage
+
+SCHEME = Scheme(sketch_bins=192)
+NAMES = {v.value: v.name.lower() for v in Verdict}
+CHANGES = {c.value: None if c is Change.NONE else c.name.lower() for c in Change}
+
+
+OPTIONS = [
+    pytest.param(VerdictOptions(), id="default"),
+    pytest.param(VerdictOptions(bucket_cap=2), id="small-cap"),
+    pytest.param(VerdictOptions(choose=3, distance=9), id="three-minima"),
+    pytest.param(VerdictOptions(keys="fingerprint", flip_bits=5, flips=3), id="probed"),
+    pytest.param(
+        VerdictOptions(keys="fingerprint", bucket_cap=2, flip_bits=4, flips=2), id="probed-small-cap"
+    ),
+    pytest.param(VerdictOptions(keys="fingerprint", blocks=4, choose=1, distance=6), id="4-choose-1"),
+    pytest.param(
+        VerdictOptions(keys="fingerprint", blocks=6, choose=3, flip_bits=2, flips=1), id="6-choose-3"
+    ),
+    pytest.param(VerdictOptions.paper(), id="strict"),
+    pytest.param(VerdictOptions.paper(k=3, blocks=6), id="strict-6-choose-3"),
+    pytest.param(VerdictOptions(baselines=1), id="one-baseline"),
+    pytest.param(VerdictOptions(baselines=3, bucket_cap=2), id="three-baselines"),
+]
+
+
+def crawl(
+    seed: int, n: int, *, dense: bool, skew: float = 0.0, width: int = 64
+) -> list[tuple[int, OraclePage]]:
+    """Pages with planted neighbours, re-crawled URLs, shells and rejects; (id is filled in later)."""
+    rng = random.Random(seed)
+    urls = max(4, n // (6 if dense else 2))
+    pages: list[OraclePage] = []
+    small: dict[int, list[int]] = {}  # place of a page -> its shingles, of one that has few
+    for _ in range(n):
+        kind = rng.random()
+        url = _url(rng.randrange(urls))
+        if kind < 0.03:
+            pages.append(OraclePage(None, url, status=2))
+            continue
+        if kind < 0.06:
+            pages.append(OraclePage(None, url, status=1))
+            continue
+        ready = [p for p in pages if p.status == 0]
+        near = ready and kind < (0.75 if dense else 0.4)
+        base = rng.choice(ready[-40:] if rng.random() < 0.5 else ready) if near else None
+        url = base.url if base and rng.random() < 0.25 else url
+        fingerprint = base.fingerprint if base else rng.getrandbits(width)
+        size = rng.choice([198, 200, 390, 500, 900, 2000])
+        minima = [rng.getrandbits(13) for _ in range(5)]
+        sketch = rng.getrandbits(192) | size << 192 | minima_word(minima) << 256
+        if base:
+            sketch = int.from_bytes(base.sketch, "little")
+            for place in rng.sample(range(5), rng.choice([0, 1, 2, 3, 3, 4, 5])):
+                sketch ^= (rng.getrandbits(12) << 13 * place) << 256
+        for _ in range(rng.choice([0, 0, 1, 2, 3, 4, 6, 9, 12, 14]) if base else 0):
+            fingerprint ^= 1 << rng.randrange(width)
+        own = _few(rng, small.get(pages.index(base)) if base else None)
+        whole = bool(own) and (base is None or pages.index(base) in small)
+        if whole:
+            small[len(pages)] = own
+            content = parity_sketch(np.array(own, np.uint32), SCHEME.sketch_bins)
+            sketch = sketch >> 256 << 256 | int.from_bytes(content, "little")
+        else:
+            for _ in range(rng.choice([0, 0, 3, 12, 15, 16, 34, 36, 37, 60]) if base else 0):
+                sketch ^= 1 << rng.randrange(194)
+        if rng.random() < skew:
+            fingerprint = fingerprint & (1 << width - 26) - 1 | 0x1234567 << width - 26
+            sketch = sketch & (1 << 256 + 38) - 1 | 0x1234567 << 256 + 38
+        flipped = [b for b in range(width) if base and (base.fingerprint ^ fingerprint) >> b & 1]
+        rng.shuffle(flipped)
+        rest = [b for b in range(width) if b not in flipped]
+        rng.shuffle(rest)
+        order = (flipped + rest if rng.random() < 0.7 else rest + flipped)[:32]
+        page = OraclePage(None, url, fingerprint, bytes(order), sketch.to_bytes(40, "little"))
+        pages.append(dataclasses.replace(page, shingles=frozenset(own) if whole else None))
+    return pages
+
+
+def _few(rng: random.Random, base: list[int] | None) -> list[int] | None:
+    """The shingles of a page that has few, about as many as a sketch lists at most, or those of an edited
+    copy; now and then None."""
+    if base is None:
+        return (
+            sorted(rng.getrandbits(32) for _ in range(rng.choice([1, 5, 16, 18, 30, 38])))
+            if rng.random() < 0.4
+            else None
+        )
+    some = rng.sample(base, len(base) - min(len(base) - 1, rng.choice([0, 0, 1, 2, 3, 4])))
+    return sorted(set(some) | {rng.getrandbits(32) for _ in range(rng.choice([0, 0, 1, 2, 4]))})
+
+
+def minima_word(minima: list[int]) -> int:
+    return sum(minimum << max(0, 51 - 13 * place) for place, minimum in enumerate(minima)) % (1 << 64)
+
+
+def _url(number: int) -> str:
+    """Every other URL takes more memory than the rest of a page's record, and is read apart."""
+    return f"http://host/{number}" + "/long" * (number % 2 * 200)
+
+
+def crowd(seed: int, n: int, *, width: int = 64) -> list[OraclePage]:
+    """Pages that share buckets and are near each other, some of them alike, at URLs whose pages change."""
+    rng = random.Random(seed)
+    texts = [rng.getrandbits(192) for _ in range(12)]
+    minima = [rng.getrandbits(12) for _ in range(5)]
+    pages = []
+    for _ in range(n):
+        fingerprint = 0
+        for _ in range(rng.randrange(7)):
+            fingerprint ^= 1 << rng.randrange(width)
+        sketch = rng.choice(texts) ^ sum(
+            1 << bit for bit in rng.sample(range(192), rng.choice([0, 8, 16, 24]))
+        )
+        own = [each if rng.random() < 0.9 else rng.getrandbits(12) for each in minima]
+        sketch |= 900 << 192 | minima_word(own) << 256
+        url = f"http://host/{rng.randrange(n // 3)}"
+        order = bytes(rng.sample(range(width), 32))
+        pages.append(OraclePage(None, url, fingerprint, order, sketch.to_bytes(40, "little")))
+    return pages
+
+
+def flips(seed: int, n: int, bodies: int) -> list[OraclePage]:
+    """URLs that answer each time with one of their own `bodies`, of which some are those of other URLs."""
+    pages, rng = crowd(seed, 40), random.Random(seed)
+    own = [rng.sample(pages, bodies) for _ in range(n // 20)]
+    found = []
+    for _ in range(n):
+        which = rng.randrange(len(own))
+        found.append(dataclasses.replace(rng.choice(own[which]), url=f"http://host/{which}"))
+    return found
+
+
+def entries_of(pages: list[OraclePage], seed: int, scheme: Scheme = SCHEME) -> list[Entry]:
+    """Journal records of random sizes; gives every page its packed id."""
+    rng = random.Random(seed)
+    opening = SourceRange("c", "pages", "0" * 32, 0, 0, 0, 0, opening=True)
+    entries, i, offset = [_entry(scheme, 1, [opening], [], 0)], 0, 2
+    while i < len(pages):
+        part = pages[i : i + rng.choice([1, 3, 20, 60])]
+        rows = [
+            Row(
+                p.status,
+                p.url,
+                p.url,
+                None,
+                p.fingerprint % 2**64,
+                p.uncertain or bytes(32),
+                p.sketch,
+                high=p.fingerprint >> 64,
+            )
+            for p in part
+        ]
+        for index, page in enumerate(part):
+            page.id = pack(offset, index)
+        source = SourceRange("c", "pages", "0" * 32, 0, i, i + len(part), len(part))
+        entries.append(_entry(scheme, offset, [source], rows, i))
+        i, offset = i + len(part), offset + rng.choice([1, 1, 2])
+    return entries
+
+
+def _entry(scheme: Scheme, offset: int, ranges: list[SourceRange], rows: list[Row], first: int) -> Entry:
+    """A journal record as the judge gets it, from the wire."""
+    offsets = range(first, first + len(rows))
+    columns = Rows.of(scheme, ranges, rows, offsets, [None] * len(rows), uncertain=True)
+    decoded = decode_journal(columns.encode(), offset)
+    assert isinstance(decoded, Rows)
+    return Entry(offset, 1000 + offset, offset.to_bytes(16, "big"), decoded)
+
+
+def redelivered(entries: list[Entry], pages: list[OraclePage], seed: int) -> list[Entry]:
+    """With records that come again; the pages' ids follow their records' offsets."""
+    rng, found = random.Random(seed), []
+    for entry in entries:
+        found.append(dataclasses.replace(entry, offset=2 * entry.offset))
+        if rng.random() < 0.3:
+            found.append(dataclasses.replace(entry, offset=2 * entry.offset + 1))
+    for page in pages:
+        offset, index = divmod(page.id, 1 << INDEX_BITS)
+        page.id = pack(2 * offset, index)
+    return found
+
+
+def open_state(
+    path: Path, options: VerdictOptions, *, memory: int, generation: int, scheme: Scheme = SCHEME
+) -> tuple[State, Genesis]:
+    genesis = genesis_of(scheme, options)
+    state = State(path, genesis, "cluster", memory=memory, generation=generation, cache=8 << 20)
+    return state, genesis
+
+
+def judge_all(judge: Judge, entries: list[Entry], seed: int) -> list[tuple[object, ...]]:
+    rng, found, i = random.Random(seed), [], 0
+    while i < len(entries):
+        part = entries[i : i + rng.choice([1, 2, 7])]
+        decided = judge.decide(part)
+        j = decided.verdicts.columns
+        gone = {s.row: s.page for s in decided.verdicts.superseded}
+        columns = (j.cluster, j.other, j.distance, j.similarity)
+        found += [
+            (page, NAMES[verdict], CHANGES[change], *(int(c[row]) for c in columns), gone.get(row))
+            for row, (page, verdict, change) in enumerate(
+                zip(decided.batch.page.tolist(), j.verdict.tolist(), j.change.tolist(), strict=True)
+            )
+        ]
+        recorded = decode_decisions(encode_decisions(decided.record()), i)
+        assert recorded == decided.record()
+        assert judge.json(part, recorded) == decided.json(), "journal and decisions say every verdict"
+        judge.apply(part, recorded, i)
+        judge.state.tables.maintain(wait=rng.random() < 0.3)
+        i += len(part)
+    return found
+
+
+def judge_ahead(judge: Judge, entries: list[Entry], seed: int) -> list[list[bytes]]:
+    """Judge batches, each while the previous one is in RAM only, with random flushes in between."""
+    rng, found, i, state = random.Random(seed), [], 0, judge.state
+    unwritten: tuple[Prepared, int] | None = None
+    while i < len(entries):
+        part = entries[i : i + rng.choice([1, 2, 7])]
+        decided = judge.decide(part)
+        found.append(decided.json())
+        prepared = judge.prepare(part, decided.record(), decided.batch)
+        if rng.random() < 0.3:
+            state.flush()
+        if unwritten:
+            state.write(*unwritten)
+            state.tables.maintain(wait=rng.random() < 0.3)
+        state.advance(prepared)
+        i += len(part)
+        unwritten = prepared, i
+    if unwritten:
+        state.write(*unwritten)
+    return found
+
+
+def oracle_of(options: VerdictOptions) -> Oracle:
+    return Oracle(
+        strict=options.strict, distance=options.distance, keys=options.keys,
+        blocks=options.blocks, choose=options.choose, flip_bits=options.flip_bits, flips=options.flips,
+        bucket_cap=options.bucket_cap, compared=options.compared, baselines=options.baselines, bins=192,
+    )  # fmt: skip
+
+
+def expected(oracle: Oracle, pages: list[OraclePage]) -> list[tuple[object, ...]]:
+    def number(value: object) -> object:
+        return -1 if value is None else value
+
+    return [
+        (
+            v.id, v.verdict, v.change, number(v.cluster), number(v.other), number(v.distance),
+            number(v.similarity), v.superseded,
+        )
+        for v in map(oracle.judge, pages)
+    ]  # fmt: skip

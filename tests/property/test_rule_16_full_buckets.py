@@ -1,0 +1,134 @@
+"""Rule 16: an anchor does not enter a full bucket, except the emptiest of its full ones."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from msgspec import structs
+
+from stream.judge import decide
+from stream.judge.batch import Entry
+from stream.judge.judge import Judge
+from stream.messages.decision import decode_decisions, encode_decisions
+from stream.messages.verdict import Verdict
+from stream.messages.verdict_options import VerdictOptions
+from tests.judged_crawls import (
+    OPTIONS,
+    crawl,
+    crowd,
+    entries_of,
+    minima_word,
+    open_state,
+    oracle_of,
+    redelivered,
+)
+from tests.oracle import Oracle, OraclePage
+
+
+def masks_of_skipped(judge: Judge, entries: list[Entry], seed: int) -> list[int | None]:
+    """Judge batches. Return which tables the anchor of each page did not enter, None if it became none."""
+    rng, masks, i = random.Random(seed), [], 0
+    while i < len(entries):
+        part = entries[i : i + rng.choice([1, 2, 7])]
+        decided = judge.decide(part)
+        verdicts = decided.verdicts
+        masks += [
+            verdicts.skipped.get(row, 0) if verdict == Verdict.UNIQUE else None
+            for row, verdict in enumerate(verdicts.columns.verdict.tolist())
+        ]
+        judge.apply(part, decode_decisions(encode_decisions(decided.record()), i), i)
+        judge.state.tables.maintain(wait=rng.random() < 0.3)
+        i += len(part)
+    return masks
+
+
+def masks_of_oracle(oracle: Oracle, pages: list[OraclePage]) -> list[int | None]:
+    masks: list[int | None] = []
+    for page in pages:
+        if oracle.judge(page).verdict == "unique":
+            entered = {table for table, _ in oracle.anchors[-1].entered}
+            masks.append(sum(1 << table for table in range(len(oracle.tables)) if table not in entered))
+        else:
+            masks.append(None)
+    return masks
+
+
+def template(n: int) -> list[OraclePage]:
+    """Pages that share all buckets, at `n` URLs, none of which is like another."""
+    rng, word = random.Random(n), minima_word([7, 77, 777, 1777, 3777])
+    order = bytes(range(32))
+    return [
+        OraclePage(
+            None,
+            f"http://host/{number}",
+            rng.getrandbits(16),
+            order,
+            (rng.getrandbits(192) | 900 << 192 | word << 256).to_bytes(40, "little"),
+        )
+        for number in range(n)
+    ]
+
+
+@pytest.mark.parametrize("memory", [64 << 20, 0])
+@pytest.mark.parametrize("cut", [1, 2, 3])
+def test_rule_16_full_buckets_are_skipped_but_for_the_emptiest_up_to_eight_times_the_cap(
+    tmp_path: Path, memory: int, cut: int
+) -> None:
+    cap, tables_of_pages = 2, 10
+    pages = template(200)
+    entries = redelivered(entries_of(pages, cut), pages, cut)
+    state, genesis = open_state(
+        tmp_path / "state", VerdictOptions(bucket_cap=cap), memory=memory, generation=64
+    )
+    try:
+        masks = masks_of_skipped(Judge(state, genesis), entries, cut)
+    finally:
+        state.close()
+    every = (1 << tables_of_pages) - 1
+    # All buckets fill in journal order; then the pages that follow enter one each, in turn, until all have
+    # eight times as many.
+    one_each = [every ^ 1 << turn % tables_of_pages for turn in range((8 * cap - cap) * tables_of_pages)]
+    want = [0] * cap + one_each
+    assert masks == want + [every] * (len(pages) - len(want))
+
+
+@pytest.mark.parametrize("options", [OPTIONS[1], OPTIONS[4], OPTIONS[10]])
+@pytest.mark.parametrize("memory", [64 << 20, 0])
+def test_rule_16_skipped_buckets_depend_on_neither_batches_nor_redelivery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: VerdictOptions, memory: int
+) -> None:
+    pages = [
+        each
+        for pair in zip(crawl(16, 300, dense=True, skew=0.5), crowd(16, 300), strict=True)
+        for each in pair
+    ]
+    entries = redelivered(entries_of(pages, 16), pages, 16)
+    want = masks_of_oracle(oracle_of(options), pages)
+    for cut in (1, 2):
+        if cut == 2:
+            monkeypatch.setattr(decide, "FEW", 8)
+            monkeypatch.setattr(decide, "SEARCH_ROWS", 16)
+        state, genesis = open_state(tmp_path / str(cut), options, memory=memory, generation=64)
+        try:
+            assert masks_of_skipped(Judge(state, genesis), entries, cut) == want
+        finally:
+            state.close()
+    assert {bool(mask) for mask in want if mask is not None} == {False, True}
+
+
+def test_rule_16_strict_mode_has_no_cap(tmp_path: Path) -> None:
+    rng = random.Random(16)
+    options = structs.replace(VerdictOptions.paper(), bucket_cap=2)
+    # All share the bucket of the first two blocks.
+    pages = [
+        OraclePage(None, f"http://host/{number}", rng.getrandbits(38), bytes(range(32)), bytes(40))
+        for number in range(100)
+    ]
+    state, genesis = open_state(tmp_path / "state", options, memory=64 << 20, generation=64)
+    try:
+        masks = masks_of_skipped(Judge(state, genesis), entries_of(pages, 16), 16)
+    finally:
+        state.close()
+    assert set(masks) == {0}

@@ -1,0 +1,62 @@
+"""Rule 19: short pages are compared by the lists of their shingles."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from stream.fingerprint.parity import parity_sketch
+from stream.fingerprint.scheme import Scheme
+from stream.judge.judge import Judge
+from stream.messages.verdict_options import VerdictOptions
+from tests.judged_crawls import entries_of, judge_all, open_state
+from tests.oracle import OraclePage
+
+
+@pytest.mark.parametrize(
+    ("size", "counted", "listed"),
+    [(9, True, True), (141, True, True), (142, False, True), (336, False, True), (337, False, False)],
+)
+def test_rule_19_short_pages_are_counted_up_to_141_shingles_and_listed_up_to_336(
+    tmp_path: Path, size: int, *, counted: bool, listed: bool
+) -> None:
+    scheme, rng, cases = Scheme(), random.Random(size), 40
+    pages, exact = [], []
+    for case in range(cases):
+        own = rng.sample(range(1 << 32), size)
+        # Around J = 0.8, where a ninth of each set is not in the other.
+        other = own[rng.choice([size // 9 - 1, size // 9, size // 9 + 1]) :]
+        other += rng.sample(range(1 << 32), size - len(other))
+        exact.append(len({*own} & {*other}) * 10_000 // len({*own} | {*other}))
+        for name, shingles in (("first", own), ("second", other)):
+            content = parity_sketch(np.array(sorted(shingles), np.uint32), scheme.sketch_bins)
+            sketch = content + (case << 40 | 1).to_bytes(8, "little")
+            page = OraclePage(None, f"http://{name}/{case}", case << 40, bytes(range(32)), sketch)
+            pages.append(page)
+    state, genesis = open_state(
+        tmp_path / "state", VerdictOptions(), memory=1 << 20, generation=64, scheme=scheme
+    )
+    try:
+        judge = Judge(state, genesis)
+        verdicts = judge_all(judge, entries_of(pages, size, scheme), size)
+        sketches = np.array([np.frombuffer(page.sketch, "<u8") for page in pages], np.uint64)
+        of_first, of_second = np.arange(0, 2 * cases, 2), np.arange(1, 2 * cases, 2)
+        pair = sketches, of_first, sketches, of_second
+        assert set(judge.rule.counted(*pair).tolist()) == {counted}
+        assert set(judge.rule.least(*pair).tolist()) == {8000 if listed else 7980}
+        similarities = judge.rule.similarities_at(*pair).tolist()
+    finally:
+        state.close()
+    if counted:
+        assert similarities == exact
+    elif listed:
+        # Two shingles that differ may have one code, which makes a similarity too high only.
+        assert all(similarity >= least for similarity, least in zip(similarities, exact, strict=True))
+    least = 8000 if listed else 7980
+    assert [verdict for _, verdict, *_ in verdicts[1::2]] == [
+        "duplicate" if similarity >= least else "unique" for similarity in similarities
+    ]
+    assert {verdict for _, verdict, *_ in verdicts[1::2]} == {"duplicate", "unique"}
