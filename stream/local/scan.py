@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 import structlog
 
+from stream.children.chunk import CHUNK_BYTES, CHUNK_PAGES
 from stream.children.memory import memory_limit, overcommitted
 from stream.children.pool import ChildPool, configuration_of
 from stream.fingerprint.row import Row
@@ -32,8 +33,6 @@ from stream.text.surrogates import replace_surrogates
 if TYPE_CHECKING:
     from stream.rows.arrow import PlacedRow
 
-CHUNK_PAGES: Final = 64
-CHUNK_BYTES: Final = 1 << 20
 PAGES: Final = 512
 """Pages of a batch: they take the judge a third of the time that they take chunk by chunk. More would let
 children wait for it."""

@@ -22,6 +22,7 @@ from resiliparse.parse.html import HTMLTree
 
 from stream.children import child
 from stream.children.child import FingerprintRequest
+from stream.children.chunk import CHUNK_BYTES, CHUNK_PAGES
 from stream.children.guard import Guard
 from stream.children.position import Position
 from stream.fingerprint.row import Row
@@ -31,7 +32,6 @@ from stream.page_rows.page_fingerprinter import PageFingerprinter
 from stream.pages.content import page_text
 from stream.pages.outside.outside import Outside
 from stream.pages.page import decode_page
-from stream.roles.worker.backlog import CHUNK_BYTES, CHUNK_PAGES
 from stream.text.normalise_compiled import normalised_points
 from tests.bench.bench_worker import pages
 

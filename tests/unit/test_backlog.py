@@ -7,13 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
+from stream.children.chunk import CHUNK_BYTES, CHUNK_PAGES
 from stream.fingerprint.row import KEY_BYTES, Row, Status
 from stream.messages.appends import APPEND_ROWS
 from stream.messages.journal import SourceRange
 from stream.messages.trace import traceparent_of
 from stream.roles.worker.backlog import (
-    CHUNK_BYTES,
-    CHUNK_PAGES,
     RECORD_OVERHEAD,
     Backlog,
     Chunk,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from stream.roles.worker.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog
+from stream.children.chunk import CHUNK_BYTES, CHUNK_PAGES
+from stream.roles.worker.backlog import Backlog
 from stream.roles.worker.dispatch import ChunkQueue
 from tests.unit.test_backlog import Record, opened, records, row, span
 

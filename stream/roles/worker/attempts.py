@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from stream.children.chunk import CHUNK_PAGES
 from stream.messages.journal import SourceRange
-from stream.roles.worker.backlog import CHUNK_PAGES
 
 MOST: Final = 3
 """Number of workers that a page may end before it is rejected. In the last two attempts it was tried

@@ -11,15 +11,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from stream.children.chunk import CHUNK_BYTES, CHUNK_PAGES
 from stream.fingerprint.row import Row, Status, has_large_key, without_large_key
 from stream.messages.appends import APPEND_BYTES, APPEND_ROWS, weight_of
 from stream.messages.journal import SourceRange
 from stream.messages.trace import traceparent_of
 
-CHUNK_PAGES: Final = 64
-CHUNK_BYTES: Final = 1 << 20
-"""Bounds of a chunk, the unit of work for a child: all pages of a partition that wait when a child is free.
-They are large enough to hide the latency of the pipe, and small enough to distribute the work."""
 RECORD_OVERHEAD: Final = 1024
 """Memory charged for a page besides value and key: Python objects and its row."""
 

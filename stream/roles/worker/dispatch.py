@@ -10,8 +10,9 @@ import asyncio
 from collections import deque
 from collections.abc import Sequence
 
+from stream.children.chunk import CHUNK_BYTES, CHUNK_PAGES
 from stream.fingerprint.row import Row
-from stream.roles.worker.backlog import CHUNK_BYTES, CHUNK_PAGES, Backlog, Chunk
+from stream.roles.worker.backlog import Backlog, Chunk
 
 
 class ChunkQueue:
